@@ -1,8 +1,10 @@
 """Deliveries: an event beside thousands of waiting pods is evaluated in slices, so that no turn of the loop takes long.
 
-    event ──► delivery: every class and every pod that waits now ──► the first slice at once, others one per turn of the loop
+    event ──► delivery: every class and pod that it concerns ──► the first slice at once, others one per turn of the loop
                           │
                           └─ while a delivery is under way no pod is popped: for attempts the event is one moment
+
+Pods that have waited for too long are flushed in the same way: that is an event for the overdue among them.
 
 Events wait for each other in their order, and between two deliveries pods may be popped. A pod that comes to wait after the
 event was tried in a state that includes it, or evaluated it when its attempt ended; so it is left out (`mark`). A pod that is
@@ -12,7 +14,7 @@ about to change gets the events that wait for it first (`catch_up`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
@@ -42,9 +44,18 @@ class Delivery:
     """The time of the event, and the time stamps that woken classes get."""
     mark: int
     """The last pod that had come to wait before the event."""
+    listed: Sequence[WaitingClass]
+    """The classes that wait for plugins which the event concerns."""
     classes: deque[WaitingClass]
+    """Those that are left."""
     pods: deque[str]
     """Keys of pods that are evaluated one by one."""
+    max_stay_s: float | None = None
+    """For a flush: it brings back what has waited for longer, whatever hints would say."""
+    is_helpful: bool = False
+    """Whether a flush has brought back a pod that can be popped."""
+    is_recorded: bool = False
+    """Whether a flush has brought back anything, and pods in flight know."""
     is_started: bool = False
     done: set[str] = field(default_factory=set)
     """Pods that it was evaluated for out of turn: they may be others by now."""
@@ -74,6 +85,8 @@ class BringBack(Protocol):
         classes: Sequence[tuple[WaitingClass, Strategy]],
         label: str,
         stamps: Stamps,
+        *,
+        is_flush: bool = False,
     ) -> bool: ...
 
 
@@ -81,8 +94,14 @@ class Deliveries:
     """The events that are evaluated in slices."""
 
     def __init__(
-        self, pool: UnschedulablePods, evaluator: HintEvaluator, bring_back: BringBack
+        self,
+        pool: UnschedulablePods,
+        evaluator: HintEvaluator,
+        bring_back: BringBack,
+        record: Callable[[ResolvedEvent, object, object, float], None],
     ) -> None:
+        """`record` remembers an event for the pods in flight."""
+        self._record = record
         self._pool = pool
         self._evaluator = evaluator
         self._bring_back = bring_back
@@ -105,24 +124,53 @@ class Deliveries:
     ) -> None:
         """Evaluate an event, after those that wait already."""
         pool = self._pool
-        classes, pods = deque(pool.classes.classes()), deque(pool.lone_keys())
+        classes, pods = pool.classes.concerned(event), pool.lone_keys(event)
+        if not classes and not pods:
+            return  # as most events: what is rejected for other reasons later is not meant
+        stamps, mark = Stamps(now), pool.arrivals
         self._waiting.append(
-            Delivery(event, old, new, pre_check, Stamps(now), pool.arrivals, classes, pods)
+            Delivery(event, old, new, pre_check, stamps, mark, classes, deque(classes), deque(pods))
         )
         if len(self._waiting) == 1:
             self.deliver_slice()
         while len(self._waiting) > MAX_DELIVERIES:
             self.deliver_slice()
 
+    @property
+    def has_flush(self) -> bool:
+        return any(delivery.max_stay_s is not None for delivery in self._waiting)
+
+    def flush(
+        self, event: ResolvedEvent, max_stay_s: float, now: float, *, in_slices: bool
+    ) -> bool:
+        """Bring back what has waited for longer than that, after the events that wait already.
+
+        Returns whether any of it can be popped, or is not known to be yet.
+        """
+        pool = self._pool
+        pool.begin_flush()
+        classes, pods = pool.classes.classes(), deque(pool.keys())
+        stamps, mark = Stamps(now), pool.arrivals
+        delivery = Delivery(
+            event, None, None, None, stamps, mark, classes, deque(classes), pods, max_stay_s
+        )
+        self._waiting.append(delivery)
+        if in_slices:
+            self.deliver_slice()
+            return True
+        while not delivery.is_done:
+            self.deliver_slice()
+        return delivery.is_helpful
+
     def deliver_slice(self) -> bool:
         """Returns whether that was the last of an event."""
-        delivery, known = self._waiting[0], self._pool.classes
+        delivery = self._waiting[0]
         classes, pods = delivery.take(SLICE)
-        self._deliver(
-            delivery, [c for c in classes if known.is_deliverable(c, delivery.mark)], pods
-        )
+        self._deliver(delivery, self._deliverable(delivery, classes), pods)
         if delivery.is_done:
             self._waiting.popleft()
+            if delivery.max_stay_s is not None:
+                self._pool.end_flush()
         return delivery.is_done
 
     def catch_up(self, key: str) -> None:
@@ -130,17 +178,42 @@ class Deliveries:
         classes = self._pool.classes
         for delivery in self._waiting:
             waiting = classes.class_of(key)
-            if waiting is not None and classes.is_deliverable(waiting, delivery.mark):
+            if waiting is not None and waiting.asleep_since <= delivery.mark:
                 self._deliver(delivery, (waiting,), ())
                 if waiting.rejection.asks_per_class(delivery.event):
                     continue
             self._deliver(delivery, (), (key,))
             delivery.done.add(key)
 
+    def _deliverable(
+        self, delivery: Delivery, classes: Iterable[WaitingClass]
+    ) -> list[WaitingClass]:
+        """The classes that have waited since before the event."""
+        deliverable: list[WaitingClass] = []
+        for listed in classes:
+            waiting = self._pool.classes.current(listed)
+            if waiting is None or waiting.asleep_since > delivery.mark:
+                continue
+            # If it was merged into another class since, the event is meant for the pods that it brought along.
+            if waiting is listed or waiting not in delivery.listed:
+                deliverable.append(waiting)
+        return deliverable
+
     def _deliver(
         self, delivery: Delivery, classes: Sequence[WaitingClass], pods: Iterable[str]
     ) -> None:
         pool, event = self._pool, delivery.event
+        if delivery.max_stay_s is not None:
+            now, max_stay_s = delivery.stamps.now, delivery.max_stay_s
+            keys = [key for key in pods if key not in delivery.done]
+            overdue = pool.flushed(keys, classes, now, max_stay_s, delivery.mark)
+            delivery.is_helpful |= self._bring_back(
+                *overdue, event.label, delivery.stamps, is_flush=True
+            )
+            if any(overdue) and not delivery.is_recorded:
+                delivery.is_recorded = True
+                self._record(event, None, None, now)
+            return
         asked = (event, delivery.old, delivery.new, delivery.pre_check, self._evaluator)
         woken = pool.classes.worth_waking(*asked, classes)
         delivery.pods.extend(pool.classes.asked_one_by_one(event, classes))

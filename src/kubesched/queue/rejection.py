@@ -19,6 +19,7 @@ class Rejection:
     """The plugins behind a rejection. One object serves all pods with an equal key."""
 
     __slots__ = (
+        "_per_class",
         "_relevant",
         "gating_plugin",
         "key",
@@ -33,6 +34,7 @@ class Rejection:
         self.profile, self.unschedulable, self.pending, self.gating_plugin = key
         self.rejectors = self.unschedulable | self.pending
         self._relevant: dict[ResolvedEvent, tuple[QueueingHint, ...]] = {}
+        self._per_class: dict[ResolvedEvent, bool] = {}
 
     def is_concerned(self, event: ResolvedEvent) -> bool:
         """Can this event help? Gated pods listen only to what their gate registered."""
@@ -57,7 +59,10 @@ class Rejection:
 
     def asks_per_class(self, event: ResolvedEvent) -> bool:
         """Whether one answer holds for all pods of a class."""
-        return all(hint.per_class for hint in self.hints(event))
+        answer = self._per_class.get(event)
+        if answer is None:
+            answer = self._per_class[event] = all(hint.per_class for hint in self.hints(event))
+        return answer
 
     def evaluate(
         self,

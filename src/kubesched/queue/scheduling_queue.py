@@ -133,7 +133,9 @@ class SchedulingQueue(QueueContents):
             metrics, self._started, given_up=hints.resolve(UNSCHEDULABLE_TIMEOUT)
         )
         self._evaluator = HintEvaluator(hints, stopwatch or clock, metrics)
-        self._deliveries = Deliveries(self._pool, self._evaluator, self._bring_back)
+        self._deliveries = Deliveries(
+            self._pool, self._evaluator, self._bring_back, self._in_flight.record
+        )
         self._pre_enqueue = PreEnqueueRunner(
             pre_enqueue,
             hints,
@@ -354,7 +356,7 @@ class SchedulingQueue(QueueContents):
             grid = 0.0 if self.settings.pop_from_backoff_q else self._started
             deadlines.append(_tick_after(max(expiration, self._started), FLUSH_PERIOD_S, grid))
         oldest_stay = self._pool.oldest_stay
-        if oldest_stay is not None:
+        if oldest_stay is not None and not self._deliveries.has_flush:
             due = oldest_stay + self.settings.max_in_unschedulable_s
             deadlines.append(_tick_after(due, LEFTOVER_PERIOD_S, self._started))
         return min(deadlines, default=None)
@@ -383,23 +385,13 @@ class SchedulingQueue(QueueContents):
     def flush_unschedulable_leftovers(self) -> None:
         """Bring back pods that no event has freed for too long: some event may have been missed."""
         now, oldest = self._clock.monotonic(), self._pool.oldest_stay
-        if oldest is None or now - oldest <= self.settings.max_in_unschedulable_s:
+        max_stay_s = self.settings.max_in_unschedulable_s
+        if oldest is None or now - oldest <= max_stay_s or self._deliveries.has_flush:
             return  # timers run often, and looking at every pod takes time
-        overdue, classes = self._pool.overdue(now, self.settings.max_in_unschedulable_s)
-        if not overdue and not classes:
-            return
-        for info in overdue:
-            info.was_flushed_from_unschedulable = True
-            info.flush_timestamp = now
-        # Upstream: the wildcard is remembered for pods in flight as well, even if all these stay gated.
-        self._move(
-            [(info, Strategy.AFTER_BACKOFF) for info in overdue],
-            [(waiting, Strategy.AFTER_BACKOFF) for waiting in classes],
-            self._hints.resolve(UNSCHEDULABLE_TIMEOUT),
-            None,
-            None,
-            is_flush=True,
-        )
+        event = self._hints.resolve(UNSCHEDULABLE_TIMEOUT)
+        # Upstream: the wildcard is remembered for pods in flight as well, even if all that are overdue stay gated.
+        if self._deliveries.flush(event, max_stay_s, now, in_slices=self.divides_events):
+            self.on_ready()
 
     # Saved and checked.
 
@@ -553,12 +545,10 @@ class SchedulingQueue(QueueContents):
         event: ResolvedEvent,
         old: object,
         new: object,
-        *,
-        is_flush: bool = False,
     ) -> None:
         """Bring pods back from the pool, wake classes, and remember the event for the pods in flight."""
         now = self._clock.monotonic()
-        is_poppable = self._bring_back(pods, classes, event.label, Stamps(now), is_flush=is_flush)
+        is_poppable = self._bring_back(pods, classes, event.label, Stamps(now))
         self._in_flight.record(event, old, new, now)
         if self._in_flight.event_count and log.enabled(5):
             log.info("Event received while pods are in flight", v=5, event=event.label)

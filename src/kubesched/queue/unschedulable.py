@@ -11,7 +11,7 @@ class are asked once per class. The outcome is exactly what asking every pod wou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
 from typing import Final, NamedTuple
 
@@ -37,6 +37,8 @@ class UnschedulablePods:
         self._arrivals = 0
         self._gated_count = 0
         self._oldest_stay = inf
+        self._oldest_left = inf
+        """During a flush, the oldest stay of what it leaves here and of what came since."""
         self._incoming = metrics.queue_incoming_pods_total
 
     def add_or_update(self, info: QueuedPodInfo, event_label: str) -> None:
@@ -123,9 +125,12 @@ class UnschedulablePods:
         """How many pods have come here so far."""
         return self._arrivals
 
-    def lone_keys(self) -> Iterable[str]:
-        """The pods that do not wait with their class."""
-        return self._slots.keys()
+    def lone_keys(self, event: ResolvedEvent) -> Collection[str]:
+        """The pods that do not wait with their class; none if the event concerns none of them."""
+        is_concerned = any(
+            cohort.rejection.is_concerned(event) for cohort in self._cohorts.values()
+        )
+        return self._slots.keys() if is_concerned else ()
 
     def evaluate(
         self,
@@ -157,27 +162,46 @@ class UnschedulablePods:
     def ungated_count(self) -> int:
         return len(self) - self._gated_count
 
-    def overdue(
-        self, now: float, max_stay_s: float
-    ) -> tuple[list[QueuedPodInfo], list[WaitingClass]]:
-        """Pods and classes that came, or were last flushed, more than `max_stay_s` ago. The caller flushes them now."""
-        overdue: list[QueuedPodInfo] = []
-        self._oldest_stay = inf
-        for slot in self._slots.values():
-            began = since(slot.info)
-            if now - began > max_stay_s:
-                overdue.append(slot.info)
+    def keys(self) -> Collection[str]:
+        """The pods that do not wait with their class."""
+        return self._slots.keys()
+
+    def begin_flush(self) -> None:
+        self._oldest_left = inf
+
+    def end_flush(self) -> None:
+        self._oldest_stay = self._oldest_left
+
+    def flushed(
+        self,
+        keys: Iterable[str],
+        classes: Iterable[WaitingClass],
+        now: float,
+        max_stay_s: float,
+        mark: int,
+    ) -> tuple[list[tuple[QueuedPodInfo, Strategy]], list[tuple[WaitingClass, Strategy]]]:
+        """Pods and sleeping classes, among some, that have waited for longer than that; the pods count as flushed now."""
+        overdue: list[tuple[QueuedPodInfo, Strategy]] = []
+        for key in keys:
+            slot = self._slots.get(key)
+            if slot is None or slot.arrival > mark:
+                continue
+            info = slot.info
+            if now - since(info) > max_stay_s:
+                info.was_flushed_from_unschedulable = True
+                info.flush_timestamp = now
+                overdue.append((info, Strategy.AFTER_BACKOFF))
             else:
-                self._oldest_stay = min(self._oldest_stay, began)
-        classes: list[WaitingClass] = []
-        for waiting in self.classes.classes():
-            if waiting.is_awake:
-                continue  # its pods wait for their head, not for an event
+                self._oldest_left = min(self._oldest_left, since(info))
+        woken: list[tuple[WaitingClass, Strategy]] = []
+        for waiting in classes:
+            if waiting.is_awake or not waiting.members:
+                continue
             if now - waiting.since > max_stay_s:
-                classes.append(waiting)
+                woken.append((waiting, Strategy.AFTER_BACKOFF))
             else:
-                self._oldest_stay = min(self._oldest_stay, waiting.since)
-        return overdue, classes
+                self._oldest_left = min(self._oldest_left, waiting.since)
+        return overdue, woken
 
     @property
     def oldest_stay(self) -> float | None:
@@ -236,7 +260,7 @@ class UnschedulablePods:
         cohort.by_class.setdefault(class_key, {})[pod_key] = info
         self._slots[pod_key] = _Slot(info, cohort, class_key, arrival)
         self._gated_count += bool(rejection.gating_plugin)
-        self._oldest_stay = min(self._oldest_stay, since(info))
+        self._note_stay(info)
 
     def _unfile(self, slot: _Slot) -> None:
         cohort, class_key = slot.cohort, slot.class_key
@@ -249,8 +273,13 @@ class UnschedulablePods:
         self._gated_count -= bool(cohort.rejection.gating_plugin)
 
     def _parked(self, info: QueuedPodInfo, event_label: str, count: int) -> None:
-        self._oldest_stay = min(self._oldest_stay, since(info))
+        self._note_stay(info)
         self._incoming.labels(UNSCHEDULABLE, event_label).inc(count)
+
+    def _note_stay(self, info: QueuedPodInfo) -> None:
+        stay = since(info)
+        self._oldest_stay = min(self._oldest_stay, stay)
+        self._oldest_left = min(self._oldest_left, stay)
 
     def _rejection(self, info: QueuedPodInfo) -> Rejection:
         key = rejection_key(info)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 from typing import Final
 
@@ -186,6 +186,7 @@ class WaitingClasses:
     def __init__(self, metrics: SchedulerMetrics) -> None:
         self._members: dict[str, Member] = {}
         self._classes: dict[_Key, WaitingClass] = {}
+        self._by_rejection: dict[Rejection, dict[bytes, WaitingClass]] = {}
         self._heads: dict[str, WaitingClass] = {}
         self._rejected = metrics.unschedulable_pods
 
@@ -196,7 +197,7 @@ class WaitingClasses:
         waiting = self._classes.get((class_key, rejection))
         if waiting is None:
             waiting = WaitingClass(class_key, rejection, arrival)
-            self._classes[class_key, rejection] = waiting
+            self._keep(waiting)
             waiting.message = message
         elif waiting.message != message:
             waiting.message = None
@@ -243,7 +244,7 @@ class WaitingClasses:
         info, waiting = member.catch_up(), member.waiting
         del waiting.members[key]
         if not waiting.members and not waiting.is_awake:
-            del self._classes[waiting.key]
+            self._drop(waiting)
         return info
 
     def take_all(self) -> list[Member]:
@@ -251,6 +252,7 @@ class WaitingClasses:
         members = sorted(self._members.values(), key=lambda member: member.arrival)
         self._members.clear()
         self._classes.clear()
+        self._by_rejection.clear()
         self._heads.clear()
         return members
 
@@ -281,7 +283,7 @@ class WaitingClasses:
         self._heads.pop(waiting.head_uid, None)
         if not waiting.members:
             waiting.sleep()
-            del self._classes[waiting.key]
+            self._drop(waiting)
             return None
         key, member = next(iter(waiting.members.items()))
         info = self.remove(key)
@@ -362,15 +364,26 @@ class WaitingClasses:
     def _asleep(
         self, event: ResolvedEvent, among: Iterable[WaitingClass] | None = None
     ) -> list[WaitingClass]:
+        if among is None:
+            return [waiting for waiting in self.concerned(event) if not waiting.is_awake]
         return [
             waiting
-            for waiting in (self._classes.values() if among is None else among)
+            for waiting in among
             if not waiting.is_awake and waiting.members and waiting.rejection.is_concerned(event)
         ]
 
-    def is_deliverable(self, waiting: WaitingClass, mark: int) -> bool:
-        """Whether a class waits since before the event that so many pods had arrived until."""
-        return self._classes.get(waiting.key) is waiting and waiting.asleep_since <= mark
+    def concerned(self, event: ResolvedEvent) -> list[WaitingClass]:
+        """Classes with parked pods that the event could help, by the plugins that rejected them."""
+        kept = self._by_rejection
+        concerned = [rejection for rejection in kept if rejection.is_concerned(event)]
+        if len(concerned) == len(kept):
+            return self.classes()
+        classes = (kept[rejection].values() for rejection in concerned)
+        return [waiting for waiting in chain.from_iterable(classes) if waiting.members]
+
+    def current(self, waiting: WaitingClass) -> WaitingClass | None:
+        """The class itself, or the one that it was merged into; None if it is gone."""
+        return self._classes.get(waiting.key)
 
     # -- what is where ---------------------------------------------------------------------------------------------
 
@@ -393,6 +406,13 @@ class WaitingClasses:
 
     def check_invariants(self) -> None:
         parked = 0
+        by_rejection = {
+            (class_key, rejection): waiting
+            for rejection, classes in self._by_rejection.items()
+            for class_key, waiting in classes.items()
+        }
+        assert by_rejection == self._classes, "a class is filed under another rejection"
+        assert all(self._by_rejection.values()), "a rejection is kept without classes"
         for filed_as, waiting in self._classes.items():
             assert waiting.key == filed_as, "a class is filed under another key"
             class_key = waiting.class_key
@@ -418,10 +438,10 @@ class WaitingClasses:
         before = waiting.rejection
         if rejection is before:
             return
-        del self._classes[waiting.key]
+        self._drop(waiting)
         waiting.rejection = rejection
         there = self._classes.get(waiting.key)
-        self._classes[waiting.key] = waiting
+        self._keep(waiting)
         # The head was counted when its attempt failed.
         count, profile = len(waiting.members) - 1, rejection.profile
         for plugin in before.rejectors - rejection.rejectors:
@@ -445,7 +465,18 @@ class WaitingClasses:
         large.asleep_since = min(large.asleep_since, small.asleep_since)
         if large.message != small.message:
             large.message = None
-        self._classes[large.key] = large
+        self._keep(large)
+
+    def _keep(self, waiting: WaitingClass) -> None:
+        self._classes[waiting.key] = waiting
+        self._by_rejection.setdefault(waiting.rejection, {})[waiting.class_key] = waiting
+
+    def _drop(self, waiting: WaitingClass) -> None:
+        del self._classes[waiting.key]
+        classes = self._by_rejection[waiting.rejection]
+        del classes[waiting.class_key]
+        if not classes:
+            del self._by_rejection[waiting.rejection]
 
 
 def _uid_of(obj: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -126,6 +126,15 @@ class RowLog:
         if len(rows) > self.bound:
             cut = len(rows) // 2
             del rows[:cut]
+            self._base += cut
+
+    def extend(self, rows: Collection[int]) -> None:
+        """Append many rows."""
+        self._rows += rows
+        self.end += len(rows)
+        if len(self._rows) > self.bound:
+            cut = len(self._rows) - (self.bound + 1) // 2
+            del self._rows[:cut]
             self._base += cut
 
     def since(self, cursor: int) -> list[int] | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from kubesched.api.core_v1 import Node
-from kubesched.snapshot.columns import IntColumn, Ints, Mask, Rows
+from kubesched.snapshot.columns import Indices, IntColumn, Ints, Mask, Rows
 
 _HISTORY_LIMIT = 64
 
@@ -128,6 +128,13 @@ class ImageIndex:
     def refresh_rows(self, rows: Rows) -> None:
         """The same for many rows."""
         self._refreshed_at.array[rows] = self.version
+
+    def refresh_stale(self, rows: Indices) -> list[int]:
+        """Refresh many rows; returns those for which `refresh_row` would be True."""
+        stale = rows[self._refreshed_at.array[rows] != self.version]
+        self._refreshed_at.array[stale] = self.version
+        changed: list[int] = stale[self._has_images[stale]].tolist()
+        return changed
 
     def sizes(self) -> dict[str, int]:
         """Image name -> size in bytes, which is that of the node that reported it first."""

@@ -425,9 +425,7 @@ class NodeTable:
         self.order.fix()
         if self._touched:
             # These rows were not logged as dirty; a new image count makes them so.
-            for row in self._touched:
-                if self.images.refresh_row(row):
-                    self.pod_log.append(row)
+            self.pod_log.extend(self._refresh_touched())
             self._touched.clear()
         end = self.pod_log.end
         if self._refresh_cursor == end:
@@ -440,6 +438,12 @@ class NodeTable:
             every = slice(0, self.high_water)
             self.images.refresh_rows(every if changed is None else np.array(changed, dtype=np.intp))
         self._refresh_cursor = end
+
+    def _refresh_touched(self) -> list[int]:
+        touched, images = self._touched, self.images
+        if len(touched) <= FEW_CHANGES:
+            return [row for row in touched if images.refresh_row(row)]
+        return images.refresh_stale(np.fromiter(touched, dtype=np.intp, count=len(touched)))
 
     def begin_anew(self) -> None:
         """Let node order and image counts be what they would be in a table built now.

@@ -1,6 +1,8 @@
 """NodeResourcesFit: the specification's checklist on filtering, scoring, hints and signature."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from judging import cluster, hint, make, passes, scores, verdict
 
 from kubesched.api.meta import ObjectMeta
@@ -573,6 +575,26 @@ def offering(**amounts):
 def test_node_hint(old, new, pod, expected):
     action = Action.ADD if old is None else Action.UPDATE_NODE_ALLOCATABLE
     assert hint(make(NodeResourcesFit), Resource.NODE, action, pod, old, new) is expected
+
+
+amounts = st.fixed_dictionaries(
+    {}, optional={name: st.sampled_from(["0", "1", "3"]) for name in ("cpu", "memory", GPU)}
+)
+
+
+@given(amounts | st.none(), amounts, st.lists(amounts, min_size=1, max_size=8))
+def test_one_plugin_asked_about_many_pods_answers_as_one_that_is_asked_once(before, after, asked):
+    """What is kept from pod to pod while an event is evaluated."""
+    listers = device_classes()
+    plugin = make(NodeResourcesFit, listers=listers)
+    old = None if before is None else offering(**before).build()
+    new = offering(**after).build()
+    for number, requests in enumerate(asked):
+        pod = asking(**requests).build()
+        if number == 4:  # between two slices of the event
+            listers.of(DeviceClass).put(device_class("c", GPU))
+        fresh = make(NodeResourcesFit, listers=listers)
+        assert plugin.after_node_change(pod, old, new) is fresh.after_node_change(pod, old, new)
 
 
 def test_ignored_resources_are_not_ignored_by_the_node_hint():

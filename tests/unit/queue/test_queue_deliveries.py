@@ -41,12 +41,12 @@ class Side:
         world.queue.divides_events = divides
         self.tried = []
 
-    def add(self, number, kind, *, alone):
+    def add(self, number, kind, *, alone, plugin="Fit"):
         self.world.advance(0.001)  # of pods with equal time stamps the first to move goes first
         self.world.add(f"p{number}", labels={"class": kind}, priority=number % 2)
         info = self.world.pop(f"p{number}")
         failure = None
-        info.unschedulable_plugins = {"Fit"}
+        info.unschedulable_plugins = {plugin}
         if not alone:
             info.pod_info.class_key = kind.encode()
             failure = ClassFailure("does not fit", lambda _info: None)
@@ -56,6 +56,12 @@ class Side:
         queue = self.world.queue
         if name in ("room", "taint"):
             self.world.move(ROOM if name == "room" else TAINT, None, frozenset(argument))
+            return
+        if name == "flush":
+            while queue._deliveries.has_flush:
+                queue.deliver_some()  # there are 30 s between two flushes
+            self.world.advance(argument)
+            queue.flush_unschedulable_leftovers()
             return
         info = self.world.info(f"p{argument}")
         if info is None:
@@ -80,7 +86,7 @@ class Side:
 
     def entries(self):
         return [
-            (place, info.pod_info.name, info.attempts, info.timestamp)
+            (place, info.pod_info.name, info.attempts, info.timestamp, info.flush_timestamp)
             for place, info in self.world.queue.entries()
         ]
 
@@ -88,12 +94,14 @@ class Side:
 kinds = st.sets(st.sampled_from(KINDS), min_size=1).map(sorted)
 pods = st.lists(st.tuples(st.sampled_from(KINDS), st.booleans()), min_size=3, max_size=12)
 events = st.tuples(st.sampled_from(["room", "taint"]), kinds)
+flushes = st.tuples(st.just("flush"), st.sampled_from([100, 250, 301]))
 changes = st.tuples(st.sampled_from(["delete", "activate", "touch", "relabel"]), st.integers(0, 11))
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(pods, st.lists(st.lists(events | changes, min_size=1, max_size=5), max_size=3))
+@given(pods, st.lists(st.lists(events | flushes | changes, min_size=1, max_size=5), max_size=3))
 @example([("a", False)] * 3 + [("b", True)] * 3, [[("room", ["a", "b"]), ("relabel", 2)]])
+@example([("a", False), ("b", True)] * 4, [[("flush", 301), ("room", ["a"]), ("touch", 5)]])
 @example([("a", False)] * 4, [[("taint", ["a"]), ("room", ["c"]), ("relabel", 3)]])
 def test_slices_have_the_effect_of_one_go(make_world, first, rounds):
     with pytest.MonkeyPatch.context() as patch:
@@ -170,6 +178,64 @@ def test_a_pod_that_comes_after_an_event_is_not_moved_by_it(divided):
         pass
     assert divided.world.where("p9") == "unschedulable"
     assert queue.sizes == (5, 0, 1)
+
+
+def test_an_event_that_concerns_no_waiting_pod_is_not_kept(divided):
+    divided.world.queue.move_all_to_active_or_backoff_queue(
+        ClusterEvent(Resource.NODE, Action.DELETE), None, frozenset("a")
+    )
+    assert not divided.world.queue.deliver_some()
+
+
+def test_an_event_reaches_pods_whose_class_was_merged_into_another(make_world, monkeypatch):
+    monkeypatch.setattr(deliveries, "SLICE", 2)
+    monkeypatch.setattr(scheduling_queue, "SLICE", 2)
+    added = ClusterEvent(Resource.NODE, Action.ADD)
+    registered = register() | {"Other": [ClusterEventWithHint(added)]}
+    side = Side(make_world(registered=registered, max_backoff_s=0), divides=True)
+    world, queue = side.world, side.world.queue
+    for number, kind in enumerate("bcdaa"):
+        side.add(number, kind, alone=False)
+    for number in range(5, 9):
+        side.add(number, "a", alone=False, plugin="Other")
+    world.move(added, None, None)
+    while queue.deliver_some():
+        pass
+    side.perform("room", ["x"])  # helps none, but takes several slices
+    side.perform("room", ["a"])  # waits for it, meant for p3 and p4
+    while len(queue._deliveries._waiting) == 2:
+        queue.deliver_some()
+    head = queue.pop()
+    assert head is not None
+    assert head.pod_info.name == "p5"
+    head.unschedulable_plugins = {"Fit"}
+    queue.add_unschedulable_if_not_present(head, ClassFailure("none", lambda _info: None))
+    queue.check_invariants()
+    assert queue.pop() is None, "the larger class has taken the smaller one in, and sleeps"
+    while queue.deliver_some():
+        queue.check_invariants()
+    woken = queue.pop()
+    assert woken is not None
+    assert woken.pod_info.name == "p3"
+
+
+def test_overdue_pods_are_flushed_in_slices(divided):
+    queue = divided.world.queue
+    divided.perform("flush", 200)
+    assert not queue.deliver_some()
+    divided.add(5, "a", alone=True)  # it is not overdue
+    divided.perform("flush", 101)
+    assert queue.sizes == (2, 0, 4)
+    assert queue.pop() is None
+    queue.run_timers()
+    assert queue.sizes == (2, 0, 4), "a flush is under way"
+    while queue.deliver_some():
+        queue.check_invariants()
+    assert queue.sizes == (5, 0, 1)
+    assert divided.world.where("p5") == "unschedulable"
+    due = queue.next_deadline()
+    assert due is not None
+    assert due > divided.world.clock.monotonic() + 100, "when p5 has waited for five minutes"
 
 
 def test_expired_backoffs_are_flushed_in_slices(make_world, monkeypatch):

@@ -95,14 +95,13 @@ class NodeResourcesFit(
         self._device_backed = DeviceBackedResources(handle)
         self._scored = ScoredResources(args.scoring_strategy.resources)
         self._strategy = make_strategy(args.scoring_strategy)
-        self._asked_about: tuple[Node, NodeAllocatable] | None = None
+        self._node_event: _NodeEvent | None = None
 
     # -- filter ----------------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
         requests = filter_requests(pod, self._filtered)
-        scalars = tuple(requests.scalars.items()) if requests.scalars else ()
-        key = (requests.milli_cpu, requests.memory, requests.ephemeral_storage, scalars)
+        key = _key_of(requests)
         needs = self._needs.get(key)
         if needs is None:
             if len(self._needs) >= _NEEDS_LIMIT:
@@ -290,20 +289,30 @@ class NodeResourcesFit(
 
         # Upstream: resources that the profile ignores are not ignored here.
         """
-        needs = needs_of(filter_requests(pod, self._filtered))
-        offers = self._offers_of(new)
-        if not fits_empty_node(needs, offers, self._device_backed):
+        requests = filter_requests(pod, self._filtered)
+        event = self._node_event
+        if event is None or event.new is not new or event.old is not old:
+            event = self._node_event = _NodeEvent(old, new)
+        if requests.scalars:  # the answer depends on device classes, too
+            return self._hint_of(event, requests)
+        key = requests.milli_cpu, requests.memory, requests.ephemeral_storage
+        hint = event.hints.get(key)
+        if hint is None:
+            if len(event.hints) >= _NEEDS_LIMIT:
+                event.hints.clear()
+            hint = event.hints[key] = self._hint_of(event, requests)
+        return hint
+
+    def _hint_of(self, event: _NodeEvent, requests: PodRequests) -> Hint:
+        needs = needs_of(requests)
+        if not fits_empty_node(needs, event.offers, self._device_backed):
             return Hint.SKIP
-        if old is None or has_grown(needs, node_allocatable(old), offers, self._device_backed):
+        if event.old is None or self._has_grown(needs, event.old, event.offers):
             return Hint.QUEUE
         return Hint.SKIP
 
-    def _offers_of(self, node: Node) -> NodeAllocatable:
-        """What the node of an event offers, kept while other classes of pods are asked about the same event."""
-        asked = self._asked_about
-        if asked is None or asked[0] is not node:
-            asked = self._asked_about = node, node_allocatable(node)
-        return asked[1]
+    def _has_grown(self, needs: tuple[Need, ...], old: Node, offers: NodeAllocatable) -> bool:
+        return has_grown(needs, node_allocatable(old), offers, self._device_backed)
 
     def after_device_class_event(self, pod: Pod, old: DeviceClass | None, new: DeviceClass) -> Hint:
         """A device class now backs a resource the pod requests."""
@@ -317,6 +326,23 @@ class NodeResourcesFit(
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
         return sign_requests(filter_requests(pod, self._filtered), self._device_backed)
+
+
+class _NodeEvent:
+    """A node was added or changed: what is kept while one class of pods after the other is asked about it."""
+
+    __slots__ = ("hints", "new", "offers", "old")
+
+    def __init__(self, old: Node | None, new: Node) -> None:
+        self.old, self.new = old, new
+        self.offers = node_allocatable(new)
+        self.hints: dict[tuple[int, int, int], Hint] = {}
+        """By requests for cpu, memory and ephemeral storage."""
+
+
+def _key_of(requests: PodRequests) -> Hashable:
+    scalars = tuple(requests.scalars.items()) if requests.scalars else ()
+    return requests.milli_cpu, requests.memory, requests.ephemeral_storage, scalars
 
 
 def _least(amounts: Ints) -> int:

@@ -64,11 +64,12 @@ def fits_empty_node(
 ) -> bool:
     if allocatable.allowed_pods < 1:
         return False
-    return all(
-        need.amount <= allocatable.get(need.name)
-        or is_left_to_devices(need, allocatable, device_backed)
-        for need in needs
-    )
+    for need in needs:  # plain: asked once per class of waiting pods
+        if need.amount > allocatable.get(need.name) and not is_left_to_devices(
+            need, allocatable, device_backed
+        ):
+            return False
+    return True
 
 
 def has_grown(
