@@ -66,15 +66,18 @@ class PatternLevel(NamedTuple):
 class Logger:
     """Lines with keys and values. One per module; holds on to the standard logger of the same name."""
 
-    __slots__ = ("_is_enabled_for", "_logger")
+    __slots__ = ("_is_enabled_for", "_known_levels", "_logger")
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
         self._is_enabled_for = logger.isEnabledFor
+        self._known_levels: dict[int, bool] = logger._cache  # type: ignore[attr-defined]  # not in typeshed
+        """What `isEnabledFor` looks up first; `logging` empties it when a level changes."""
 
     def enabled(self, v: int) -> bool:
         """Whether lines of this verbosity are written; check before computing values for one."""
-        return self._is_enabled_for(_INFO - v)
+        is_enabled = self._known_levels.get(_INFO - v)
+        return self._is_enabled_for(_INFO - v) if is_enabled is None else is_enabled
 
     def info(self, message: str, /, *, v: int = 0, **values: object) -> None:
         level = _INFO - v if v < _INFO else _LOWEST_LEVEL

@@ -208,3 +208,13 @@ def test_verbosity_can_be_changed_while_running():
     log.info("now", v=3)
     assert logs.verbosity() == 3
     assert body(stream.getvalue()) == '"now"'
+
+
+def test_what_is_enabled_follows_the_verbosity_up_and_down():
+    logs.configure(LogSettings(), errors=io.StringIO())
+    log = logs.get_logger("kubesched.followed")
+    for verbosity in (0, 3, 5, 2, 0):
+        logs.set_verbosity(verbosity)
+        for v in (*range(7), *range(7)):  # asked again, the answer is a kept one
+            assert log.enabled(v) is logging.getLogger("kubesched.followed").isEnabledFor(20 - v)
+            assert log.enabled(v) is (v <= verbosity)

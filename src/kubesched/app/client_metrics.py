@@ -159,11 +159,9 @@ class MeasuredBucket(TokenBucket):
         self._waits = waits
 
     def take(self) -> bool:
-        is_taken = super().take()
+        is_taken = TokenBucket.take(self)
         if is_taken:
-            self._waits.counts[0] += (
-                1  # as `observe(0.0)`, written out because it is done for every request
-            )
+            self._waits.counts[0] += 1  # as `observe(0.0)`: this is done for every request
         return is_taken
 
     async def acquire(self, max_wait_s: float) -> float:

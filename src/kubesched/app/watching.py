@@ -30,7 +30,7 @@ def ask_for_informers(
     factory: InformerFactory, plugins: Iterable[type[Plugin]], gates: FeatureGates
 ) -> None:
     """Have the listers exist before the plugins are built; handlers follow in `connect`."""
-    factory.informer(Pod, selection=NOT_FINISHED, transform=Sharing().shared)
+    factory.informer(Pod, selection=NOT_FINISHED, transform=Sharing().share)
     factory.informer(Node)
     factory.informer(Namespace)
     for plugin in plugins:

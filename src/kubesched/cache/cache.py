@@ -73,16 +73,16 @@ class Cache:
 
     def add_pod(self, pod: Pod) -> None:
         """The watch shows a bound pod: confirm the assumption, or add a pod that another scheduler bound."""
-        uid, key = pod.metadata.uid, key_of(pod.metadata)
-        self._check_uid(uid, key)
-        known = self._pods.get(uid)
-        if known is None:
-            self._insert(self._understood(pod))
-        elif uid in self._assumed:
-            self._replace(known, pod)
+        uid = pod.metadata.uid
+        if uid in self._assumed:
+            self._replace(self._pods[uid], pod)
             self._assumed.discard(uid)
-        else:
+            return
+        key = key_of(pod.metadata)
+        self._check_uid(uid, key)
+        if uid in self._pods:
             raise CacheError(f"pod {key} ({uid}) was already in added state")
+        self._insert(self._understood(pod))
 
     def update_pod(self, old: Pod, new: Pod) -> None:
         uid, key = old.metadata.uid, key_of(old.metadata)

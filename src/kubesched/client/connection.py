@@ -65,7 +65,7 @@ class HttpConnection(asyncio.Protocol):
         self.is_used = False
         self.is_open = False
         self.lost: asyncio.Future[None] = loop.create_future()
-        self._loop = loop
+        self.loop = loop
         self._limits = limits
         self._on_idle = on_idle
         self._on_lost = on_lost
@@ -100,7 +100,7 @@ class HttpConnection(asyncio.Protocol):
         self._head_complete = False
         # A timer that is already running and fires earlier re-arms itself; so under load there is
         # no timer to create and cancel per request.
-        due_at = min(deadline_at, head_due_at)
+        due_at = deadline_at if deadline_at < head_due_at else head_due_at
         if self._timer is None or self._timer_due_at > due_at:
             self._arm(due_at)
         self._transport.write(data)
@@ -161,14 +161,14 @@ class HttpConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._timer_due_at = due_at
-        self._timer = self._loop.call_at(due_at, self._on_timer)
+        self._timer = self.loop.call_at(due_at, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         exchange = self._exchange
         if exchange is None:
             return
-        now = self._loop.time()
+        now = self.loop.time()
         if now >= exchange.deadline_at:
             self.fail(
                 DeadlineExceeded(
@@ -258,7 +258,7 @@ class HttpConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._is_write_stuck = True
-        self._write_timer = self._loop.call_later(self._limits.write_s, self._on_write_timer)
+        self._write_timer = self.loop.call_later(self._limits.write_s, self._on_write_timer)
 
     def resume_writing(self) -> None:
         self._is_write_stuck = False

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -51,7 +50,6 @@ log = get_logger(__name__)
 
 UNAUTHORIZED = 401
 
-_SAFE_TARGET = re.compile(r"/[!-~]*")
 _ACCEPT_GZIP = b"Accept-Encoding: gzip\r\n"
 _CLOSE_GRACE_S = 1.0
 _ASK_CREDENTIALS_S = 1.0
@@ -103,6 +101,8 @@ class HttpTransport:
         self._slot_count = 0  # ordinary connections, open or being opened
         self._stream_count = 0
         self._answers: list[tuple[_Started, Outcome]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Set by the first request: asking for the running loop is a system call (`getpid`)."""
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -147,7 +147,8 @@ class HttpTransport:
         headers = await self._credentials.headers()
         if headers is not self._credential_headers:
             self._adopt(headers)
-        self._ask_credentials_at = asyncio.get_running_loop().time() + _ASK_CREDENTIALS_S
+        loop = self._loop = asyncio.get_running_loop()
+        self._ask_credentials_at = loop.time() + _ASK_CREDENTIALS_S
         return headers
 
     def _adopt(self, headers: HeaderValues) -> None:
@@ -195,10 +196,10 @@ class HttpTransport:
         self, request: Request, done: Callable[[Response | TransportError | None], None]
     ) -> StartedRequest | None:
         """Send at once and return; None if that is not possible. As `transport.DirectTransport` says."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        if request.stream or request.method == "GET":
+        loop = self._loop
+        if loop is None or request.stream or request.method == "GET":
             return None
+        now = loop.time()
         if self._credential_headers is None or now >= self._ask_credentials_at:
             self._ask_credentials_at = now + _ASK_CREDENTIALS_S  # by this one; the others go on
             return None
@@ -225,7 +226,7 @@ class HttpTransport:
 
     def _encode(self, request: Request) -> bytes:
         target = request.target
-        if not _SAFE_TARGET.fullmatch(target):
+        if not _is_safe_target(target):
             raise ValueError(f"{target!r} is not a valid request target")
         extra, body, method = request.headers, request.body, request.method
         if type(extra) is HeaderBlock:
@@ -379,7 +380,7 @@ class HttpTransport:
         elif self._waiters and (waiter := self._next_waiter()) is not None:
             waiter.set_result(connection)
         else:
-            connection.idle_since = asyncio.get_running_loop().time()
+            connection.idle_since = connection.loop.time()
             self._idle.append(connection)
 
     def _on_lost(self, connection: HttpConnection) -> None:
@@ -449,7 +450,7 @@ class _Started:
         """
         answers = self._transport._answers
         if not answers:
-            asyncio.get_running_loop().call_soon(self._transport._hand_out_all)
+            self._connection.loop.call_soon(self._transport._hand_out_all)
         answers.append((self, outcome))
 
     def end(self, outcome: Outcome) -> None:
@@ -466,6 +467,16 @@ class _Started:
             # Not sent: the server had closed the kept-alive connection.
             is_stale = isinstance(outcome, StreamEnded) and not outcome.sent
             done(None if is_stale else outcome)
+
+
+def _is_safe_target(target: str) -> bool:
+    """Whether a target begins with a slash and consists of visible ASCII, so that it cannot leave its line."""
+    return (
+        target.startswith("/")
+        and target.isascii()
+        and target.isprintable()
+        and " " not in target  # printable, too
+    )
 
 
 def _settle(future: asyncio.Future[Response], outcome: Outcome) -> None:

@@ -520,7 +520,11 @@ class Reflector(Generic[T]):
         if event.type != "BOOKMARK":
             self._sink.apply(event)
             self._newest = event
-        self._reached(resource_version, revision)
+        # As `_reached`, written out because every pod comes here twice.
+        self.resource_version = resource_version
+        self._revision = revision
+        if revision is not None:
+            self._highest = revision
 
     def _prove(self, event: WatchEvent[T], revision: int, witness: Witness[T]) -> None:
         """The first event of a resumed watch must be the newest change we know."""

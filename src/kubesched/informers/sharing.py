@@ -52,8 +52,11 @@ class Sharing:
         self._volumes: dict[bytes, Any] = {}
         self._conditions: dict[bytes, Any] = {}
 
-    def share(self, pod: Pod) -> None:
-        """Have a pod that was just decoded, and that no one else holds, share what it can with those seen before."""
+    def share(self, pod: Pod) -> Pod:
+        """Have a pod that was just decoded, and that no one else holds, share what it can with those seen before.
+
+        Returns the pod itself, as informers want it of what trims their objects.
+        """
         metadata = pod.metadata
         if pod.spec.volumes is not None:
             _drop_token_letters(pod.spec.volumes)
@@ -65,6 +68,7 @@ class Sharing:
         _replace(metadata, "namespace", texts.setdefault(metadata.namespace, metadata.namespace))
         if len(texts) > PARTS_LIMIT:
             texts.clear()
+        return pod
 
     def _share_spec(self, pod: Pod, known: PodSpec) -> None:
         """Share all but the name of the node, which most pods of one owner have in common, or part by part."""
@@ -85,16 +89,17 @@ class Sharing:
         self._replace_parts(spec, known, _SPEC)
 
     def _share_metadata(self, metadata: ObjectMeta, known: ObjectMeta) -> None:
-        """As `_replace_parts`, written out for the usual case: labels and owners are those of the sibling."""
-        labels, owners = known.labels, known.owner_references
+        """As `_replace_parts`, written out for the usual case: all of them are those of the sibling."""
+        labels, owners, notes = known.labels, known.owner_references, known.annotations
         if (
-            metadata.annotations is None
-            and labels is not metadata.labels
+            labels is not metadata.labels
             and labels == metadata.labels
             and owners == metadata.owner_references
+            and notes == metadata.annotations
         ):
             _replace(metadata, "labels", labels)
             _replace(metadata, "owner_references", owners)
+            _replace(metadata, "annotations", notes)
         else:
             self._replace_parts(metadata, known, _METADATA)
 
@@ -106,11 +111,6 @@ class Sharing:
         self._replace_parts(status, known, _STATUS)
         # Of conditions one may differ from pod to pod (a time), and the others recur.
         _share_each(status.conditions, self._conditions)
-
-    def shared(self, pod: Pod) -> Pod:
-        """The same pod after `share`: for informers, which keep what they decode."""
-        self.share(pod)
-        return pod
 
     def _sibling_of(self, pod: Pod) -> Pod:
         """A pod of the same owner, whose parts are likely to be equal; the pod itself if it is the first."""

@@ -31,6 +31,8 @@ class Store(Generic[T]):
         """Counts changes."""
         self._objects: dict[str, T] = {}
         self._indexes: dict[str, Index[T]] = {NAMESPACE_INDEX: Index(_namespace_of)}
+        self._changing: tuple[Index[T], ...] = ()
+        """The indexes that a newer version of an object may change. Its namespace never changes: it is part of its key."""
         self._listeners: tuple[Callable[[T | None, T | None], None], ...] = ()
 
     def __len__(self) -> int:
@@ -64,6 +66,7 @@ class Store(Generic[T]):
         for key, obj in self._objects.items():
             index.change(key, None, obj)
         self._indexes[name] = index
+        self._changing = (*self._changing, index)
 
     def subscribe(self, listener: Callable[[T | None, T | None], None]) -> Callable[[], None]:
         """Call back with (old, new) on every change, before the informer's handlers; returns a function that unsubscribes.
@@ -83,7 +86,7 @@ class Store(Generic[T]):
         old = self._objects.get(key)
         self._objects[key] = obj
         self.version += 1
-        for index in self._indexes.values():
+        for index in self._indexes.values() if old is None else self._changing:
             index.change(key, old, obj)
         for listener in self._listeners:
             listener(old, obj)

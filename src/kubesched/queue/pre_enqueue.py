@@ -6,7 +6,7 @@ its profile agrees. Where the entry is kept is decided by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final
 
@@ -23,6 +23,7 @@ log = get_logger(__name__)
 PreEnqueueFn = Callable[[Pod], Status | None]
 
 _POINT: Final = "PreEnqueue"
+_NO_PLUGINS: Final[Mapping[str, PreEnqueueFn]] = {}
 
 
 class PreEnqueueRunner:
@@ -41,7 +42,7 @@ class PreEnqueueRunner:
         """`plugins` holds, per scheduler name, the plugins by name in the order in which they are asked."""
         self._plugins = plugins
         self._hints = hints
-        self._clock = clock
+        self._now = clock.monotonic
         self._random = random
         self._metrics = metrics
         self._sample_percent = sample_percent
@@ -52,8 +53,10 @@ class PreEnqueueRunner:
         pod = info.pod_info.pod
         profile = pod.spec.scheduler_name
         is_sampled = self._random.random() * 100 < self._sample_percent
-        started = self._clock.monotonic()
-        for name, plugin in self._in_order(profile, info.gating_plugin):
+        started = self._now()
+        plugins = self._plugins.get(profile, _NO_PLUGINS)
+        in_order = _first(info.gating_plugin, plugins) if info.gating_plugin else plugins
+        for name, plugin in in_order.items():
             status = self._ask(name, plugin, pod, is_sampled)
             if status is not None and not status.is_success:
                 self._gate(info, profile, name, status)
@@ -62,18 +65,10 @@ class PreEnqueueRunner:
             # Upstream: the plugins stay in `unschedulable_plugins`; only the gate opens.
             info.gating_plugin = ""
             info.gating_plugin_events = ()
-        self._duration_of(profile).observe(self._clock.monotonic() - started)
-
-    def _in_order(self, profile: str, gating_plugin: str) -> Iterable[tuple[str, PreEnqueueFn]]:
-        """The last rejecting plugin first: it is the likeliest to reject again."""
-        plugins = self._plugins.get(profile, {})
-        if gating_plugin not in plugins:
-            return plugins.items()
-        first = {gating_plugin: plugins[gating_plugin]}
-        return (first | dict(plugins)).items()
+        self._duration_of(profile).observe(self._now() - started)
 
     def _ask(self, name: str, plugin: PreEnqueueFn, pod: Pod, is_sampled: bool) -> Status | None:
-        started = self._clock.monotonic() if is_sampled else 0.0
+        started = self._now() if is_sampled else 0.0
         try:
             status = plugin(pod)
             if status is not None and not isinstance(status, Status):
@@ -84,7 +79,7 @@ class PreEnqueueRunner:
             status = error_status(error)
         if is_sampled:
             code = code_of(status).upstream_name
-            elapsed = self._clock.monotonic() - started
+            elapsed = self._now() - started
             self._metrics.plugin_execution_duration_seconds.labels(name, _POINT, code).observe(
                 elapsed
             )
@@ -117,3 +112,8 @@ class PreEnqueueRunner:
             family = self._metrics.framework_extension_point_duration_seconds
             duration = self._durations[profile] = family.labels(_POINT, "Success", profile)
         return duration
+
+
+def _first(name: str, plugins: Mapping[str, PreEnqueueFn]) -> Mapping[str, PreEnqueueFn]:
+    """The plugins with the last rejecting one first: it is the likeliest to reject again."""
+    return {name: plugins[name], **plugins} if name in plugins else plugins

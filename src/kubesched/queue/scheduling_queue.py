@@ -277,16 +277,16 @@ class SchedulingQueue(QueueContents):
         resolved = self._hints.resolve(event)
         if not resolved.is_of_interest:
             return
-        if self._deliveries or (self.divides_events and len(self._pool) > SLICE):
+        waiting_count = len(self._pool)  # mostly 0, while all goes well
+        if self._deliveries or (self.divides_events and waiting_count > SLICE):
             now = self._clock.monotonic()
             self._in_flight.record(resolved, old, new, now)
             self._deliveries.add(resolved, old, new, pre_check, now)
             self.on_ready()
             return
         asked = (resolved, old, new, pre_check, self._evaluator)
-        has_pods = len(self._pool) > 0  # mostly not, while all goes well
-        classes = self._pool.classes.worth_waking(*asked) if has_pods else ()
-        pods = self._pool.worth_requeuing(*asked) if has_pods else ()
+        classes = self._pool.classes.worth_waking(*asked) if waiting_count else ()
+        pods = self._pool.worth_requeuing(*asked) if waiting_count else ()
         if log.enabled(5):
             log_not_helped(self._pool, pods, classes, resolved)
         self._move(pods, classes, resolved, old, new)

@@ -27,6 +27,7 @@ from kubesched.framework.runtime.score import ScoreOutcome, run_pre_score, run_s
 from kubesched.framework.runtime.timing import FILTER
 from kubesched.framework.status import Code, Status, unresolvable
 from kubesched.logs import get_logger
+from kubesched.scheduler.draws import draw_below
 from kubesched.scheduler.host_choice import heap_winner
 from kubesched.scheduler.score_log import SCORES_VERBOSITY, log_scores
 from kubesched.snapshot.columns import Indices
@@ -114,7 +115,7 @@ class SchedulingAlgorithm:
             answer = engine.decide(framework, state, pod, pod_class, self._walk(framework))
             if isinstance(answer, Best):
                 ties = answer.ties
-                row = ties.nth(0 if ties.count == 1 else self.random.randrange(ties.count))
+                row = ties.nth(0 if ties.count == 1 else draw_below(self.random, ties.count))
                 return ScheduleResult(table.names[row], answer.feasible_count, table.node_count)
             if isinstance(answer, Diagnosis):
                 state.fails_as_class = True

@@ -138,8 +138,9 @@ class BindingCycle:
             return
         self._queue.done(assumed.pod.uid)
         direct = DirectBinding(assumed, plugin, spawn)
+        if not self._direct:
+            self._no_direct.clear()
         self._direct[direct] = None
-        self._no_direct.clear()
         self._running.inc()
         self._slots.acquire(partial(self._send_soon, direct))
 

@@ -24,6 +24,7 @@ from kubesched.scheduler.background import BackgroundTasks
 from kubesched.scheduler.binding_cycle import BindingCycle
 from kubesched.scheduler.checkpoint import Checkpoints
 from kubesched.scheduler.decisions import DecisionRing, Outcome
+from kubesched.scheduler.draws import draw_below
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.flight import ATTEMPT_DECIDED, FlightRecorder
@@ -179,7 +180,7 @@ class Scheduler:
         framework.attempt_begins()
         state = CycleState()
         state.cycle, state.signature = self.queue.scheduling_cycle, info.signature
-        if self._random.randrange(100) < PLUGIN_METRICS_SAMPLE_PERCENT:
+        if draw_below(self._random, 100) < PLUGIN_METRICS_SAMPLE_PERCENT:
             state.timer = framework.timer
         ran = self.cycle.run(framework, state, info, started)
         if self._flight is not None and not isinstance(ran, Assumed | Failed):

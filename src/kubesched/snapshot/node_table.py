@@ -279,7 +279,8 @@ class NodeTable:
         if row is not None:
             self._touched.add(row)
             self.swap_log.append(row)
-            self._renew_ports(pod, row)
+            if pod.host_ports:
+                self._renew_ports(pod, row)
 
     def _renew_ports(self, pod: PodInfo, row: int) -> None:
         """Take the pod's ports again.

@@ -115,6 +115,13 @@ def test_whatever_is_encoded_reads_back_as_it_was(names):
     assert (target.text(1), target.text(3)) == ("Node", node_name)
 
 
+@given(st.one_of(st.integers(0, 2**63), st.integers(0, 63).map(lambda bits: 2**bits - 1)))
+def test_numbers_of_any_length_read_back(number):
+    encoded = protobuf.varint(number)
+    assert protobuf._read_varint(encoded, 0) == (number, len(encoded))
+    assert len(encoded) == max(1, -(-number.bit_length() // 7))
+
+
 # Reading.
 
 STATUS = (

@@ -20,7 +20,7 @@ from kubesched.testing import make_pod
 
 
 def decoded(pod: Pod, sharing: Sharing) -> Pod:
-    return sharing.shared(codec.decode(codec.encode(pod), Pod))
+    return sharing.share(codec.decode(codec.encode(pod), Pod))
 
 
 def values(info: PodInfo) -> tuple[object, ...]:

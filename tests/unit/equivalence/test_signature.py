@@ -32,7 +32,7 @@ def random_pod(random: Random, number: int, sharing: Sharing) -> Pod:
         made.json["metadata"]["ownerReferences"] = [reference]
     if random.random() < 0.1:
         made.json["status"] = {"containerStatuses": [{"name": "c", "allocatedResources": {}}]}
-    return sharing.shared(codec.decode(codec.encode(made.build()), Pod))
+    return sharing.share(codec.decode(codec.encode(made.build()), Pod))
 
 
 def test_kept_signatures_are_those_of_the_pods(monkeypatch) -> None:

@@ -267,7 +267,7 @@ async def test_pods_that_share_their_parts_are_compared_without_a_change(shared,
         name="pods",
         clock=make_clock(),
         random=random.Random(1),
-        transform=Sharing().shared,
+        transform=Sharing().share,
     )
     informer.add_event_handler(story.handler)
     owner = [OwnerReference(uid="owner")]

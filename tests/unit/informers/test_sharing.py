@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec import structs
 
 from kubesched.api import codec
@@ -16,7 +17,7 @@ def decoded(name: str, sharing: Sharing, owner: str = "", **spec: object) -> Pod
     made.json["spec"] |= spec
     if owner:
         made.json["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "uid": owner}]
-    return sharing.shared(codec.decode(codec.encode(made.build()), Pod))
+    return sharing.share(codec.decode(codec.encode(made.build()), Pod))
 
 
 def with_token(letters: str) -> list[dict[str, object]]:
@@ -69,6 +70,22 @@ def test_pods_of_one_owner_share_their_whole_spec_and_status() -> None:
     assert one.spec is other.spec
     assert one.status is other.status
     assert one.metadata is not other.metadata
+
+
+@pytest.mark.parametrize("notes", [None, {"a": "1"}, {"a": "2"}])
+@pytest.mark.parametrize("others", [None, {"a": "1"}])
+def test_annotations_are_kept_and_shared_if_they_are_equal(notes, others) -> None:
+    def annotated(name: str, annotations: dict[str, str] | None, sharing: Sharing) -> Pod:
+        pod = decoded(name, Sharing(), owner="set")
+        structs.force_setattr(pod.metadata, "annotations", annotations and dict(annotations))
+        return sharing.share(pod)
+
+    sharing = Sharing()
+    one, other = annotated("a", notes, sharing), annotated("b", others, sharing)
+    assert (one.metadata.annotations, other.metadata.annotations) == (notes, others)
+    assert (one.metadata.annotations is other.metadata.annotations) == (notes == others)
+    assert one.metadata.labels is other.metadata.labels
+    assert one.metadata.owner_references is other.metadata.owner_references
 
 
 def test_pods_on_different_nodes_share_all_but_their_node() -> None:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kubesched.client.pool import PoolSettings
+from kubesched.client.pool import PoolSettings, _is_safe_target
 from kubesched.client.transport import HeaderBlock, Request
 from kubesched.errors import (
     ConnectFailed,
@@ -448,3 +451,8 @@ async def test_a_port_without_a_listener_is_connect_failed(serve, connect):
     transport = connect(server)
     with pytest.raises(ConnectFailed, match=r"cannot connect to 127\.0\.0\.1"):
         await transport.request(Request(method="GET", target="/"))
+
+
+@given(st.one_of(st.text(max_size=8), st.text("/aZ~!?% \x7f\n\t", max_size=8)))
+def test_targets_are_visible_ascii_after_a_slash(target):
+    assert _is_safe_target(target) == bool(re.fullmatch(r"/[!-~]*", target))
