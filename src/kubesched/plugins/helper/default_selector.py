@@ -62,7 +62,7 @@ class DefaultSelectors:
                 return from_map(labels).add(*from_label_selector(selected).requirements)
             except SelectorError:
                 return from_map(labels)
-        return from_map(labels | (selected or {}))
+        return from_map(labels | selected if selected else labels)
 
     def _selected_by_owner(self, pod: Pod) -> LabelSelector | dict[str, str] | None:
         owner = owner_of(pod)
