@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from typing import cast
 
 from kubesched.api.core_v1 import Pod
 from kubesched.cache.cache import Cache
@@ -63,7 +64,9 @@ from kubesched.snapshot.pods import PodInfo
 
 log = get_logger(__name__)
 
-_CAN_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
+_CAN_REJECT = frozenset(
+    (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
+)
 
 
 ExtenderFactory = Callable[[Sequence[ExtenderConfig], NodeTable], Sequence[Extender]]
@@ -300,11 +303,14 @@ def _sign_info(sign: Callable[[Pod], bytes | None], info: PodInfo) -> bytes | No
 
 def plugin_events(framework: Framework) -> list[PluginEvents]:
     """The plugins that can reject a pod, each with its `events_to_register`."""
+    # isinstance() asks an abstract class for all its subclasses when it first sees a plugin.
     return [
         PluginEvents(
             plugin.name,
-            plugin.events_to_register if isinstance(plugin, EnqueueExtensions) else None,
+            cast("EnqueueExtensions", plugin).events_to_register
+            if EnqueueExtensions in type(plugin).__mro__
+            else None,
         )
         for plugin in framework.plugins
-        if isinstance(plugin, _CAN_REJECT)
+        if not _CAN_REJECT.isdisjoint(type(plugin).__mro__)
     ]
