@@ -6,9 +6,15 @@ import json
 import os
 import subprocess
 import sys
+import weakref
+
+import pytest
 
 from kubesched.app.simulated import SimulatedProcess
+from kubesched.simulation.options import of_seed
 from kubesched.simulation.run import simulate
+from kubesched.simulation.virtual_loop import clear_garbage
+from kubesched.simulation.world import World
 
 FIRST, RUNS = 11, 8
 
@@ -37,3 +43,18 @@ def test_a_run_does_not_depend_on_the_runs_before_it() -> None:
 
 def test_different_seeds_run_differently() -> None:
     assert simulate(1, SimulatedProcess).digest != simulate(2, SimulatedProcess).digest
+
+
+@pytest.mark.parametrize("extras", [(), ("disk",)], ids=["plain", "recorded"])
+def test_nothing_is_left_of_a_run_when_the_next_one_begins(extras: tuple[str, ...]) -> None:
+    """What is still referred to then is kept for good, and there may be a hundred thousand runs."""
+    worlds: list[weakref.ref[World]] = []
+    options = of_seed(5001, faults=True, extras=extras)
+    simulate(
+        5001,
+        SimulatedProcess,
+        options=options,
+        prepare=lambda world: worlds.append(weakref.ref(world)),
+    )
+    clear_garbage()
+    assert [world() for world in worlds] == [None]

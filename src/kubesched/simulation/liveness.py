@@ -28,8 +28,6 @@ from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import load
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.registry import Registry
-from kubesched.metrics.registry import MetricsRegistry
-from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.simulation import extenders
 from kubesched.simulation.checkers import (
@@ -291,9 +289,9 @@ def _fresh_scheduler(
     cluster: SimulatedCluster, extender_traits: tuple[str, ...] | None
 ) -> SchedulerHarness:
     config = _config_with(extender_traits)
-    registry, metrics = _shared_parts()
+    registry = _shared_registry()
     if extender_traits is None:
-        return SchedulerHarness(config, registry=registry, metrics=metrics, measures_plugins=False)
+        return SchedulerHarness(config, registry=registry, measures_plugins=False)
 
     async def bind(namespace: str, name: str, node_name: str) -> None:
         await fresh.client.bind_pod(fresh.pod(name, namespace), node_name)
@@ -302,7 +300,6 @@ def _fresh_scheduler(
         config,
         extender_transport=CalmExtender(Opinion(cluster, Random(1)), bind),
         registry=registry,
-        metrics=metrics,
         measures_plugins=False,
     )
     return fresh
@@ -315,9 +312,9 @@ def _config_with(extender_traits: tuple[str, ...] | None) -> KubeSchedulerConfig
 
 
 @lru_cache(maxsize=1)
-def _shared_parts() -> tuple[Registry, SchedulerMetrics]:
-    """What does not depend on the cluster and takes as long to make as the fresh scheduler's decisions."""
-    return in_tree_registry(), SchedulerMetrics(MetricsRegistry())
+def _shared_registry() -> Registry:
+    """To load, check and expand plugins anew takes as long as the fresh scheduler's decisions."""
+    return in_tree_registry()
 
 
 async def _settle(loop: VirtualLoop, fresh: SchedulerHarness) -> None:

@@ -12,7 +12,12 @@ from kubesched.simulation.options import ONE_SEGMENT_BYTES, DiskOptions, Options
 from kubesched.simulation.processes import ProcessFactory
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.violation import Violation
-from kubesched.simulation.virtual_loop import SimulationStuck, VirtualLoop, run_virtual
+from kubesched.simulation.virtual_loop import (
+    SimulationStuck,
+    VirtualLoop,
+    clear_garbage,
+    run_virtual,
+)
 from kubesched.simulation.world import World
 
 
@@ -56,6 +61,7 @@ def simulate(
     `options` replaces what the seed would draw; `prepare` is called with the world before it starts; `safe_point` is
     called between rounds of the loop and may raise to end the run.
     """
+    clear_garbage()
     options = options or of_seed(seed, faults=faults)
     worlds: list[World] = []
 
@@ -76,7 +82,7 @@ def simulate(
             worlds[0].processes.recordings.check()
         except* (Violation, SimulationStuck) as group:
             violation = _first(group)
-    outcome = _outcome(seed, worlds[0], violation)
+    outcome = _outcome(seed, worlds.pop(), violation)
     if outcome.is_good and options.disk is not None and prepare is None:
         return _compared(outcome, options.disk, make_process)
     return outcome

@@ -196,12 +196,11 @@ class SchedulerHarness:
         seed: int = 1,
         extender_transport: Transport | None = None,
         registry: Registry | None = None,
-        metrics: SchedulerMetrics | None = None,
         measures_plugins: bool = True,
     ) -> None:
         """`extender_transport` replaces the network on the way to the configured extenders.
 
-        Harnesses that are made by the thousand may share a `registry`, to which `plugins` are not added, and `metrics`.
+        Harnesses that are made by the thousand may share a `registry`, to which `plugins` are not added.
         """
         assert registry is None or not plugins, "plugins belong to the registry"
         self._extender_transport = extender_transport
@@ -217,7 +216,6 @@ class SchedulerHarness:
         self.client = RecordingClient(self)
         self.recorder = RecordingRecorder()
         self.metrics_registry = MetricsRegistry()
-        self._metrics = metrics or SchedulerMetrics(self.metrics_registry)
         self._revision = 0
         self._timers: list[tuple[float, Callable[[], None], _Timer]] = []
         self.assembly: Assembly
@@ -245,7 +243,7 @@ class SchedulerHarness:
                 clock=self.clock,
                 random=self.random,
                 call_later=self._call_later,
-                metrics=self._metrics,
+                metrics=SchedulerMetrics(self.metrics_registry),
                 measures_plugins=self._measures_plugins,
                 extenders=lambda configured, table: make_extenders(
                     configured, _AsKept(self), table, self._extender_transport
