@@ -1,8 +1,8 @@
 """Workloads through kubectl: the embedded cluster plays the whole story over HTTPS.
 
 A real kubectl talks to a real socket; controllers and kubelets run in their own tasks. Placement is
-not what is tested here, so a few lines stand in for the scheduler: they bind every pod to the least
-loaded node that takes it, and name that node to claims that wait for it.
+not what is tested here, so a few lines stand in for the scheduler: they bind every pod to the node it
+names, or else to the least loaded one, and name that node to claims that wait for it.
 """
 
 from __future__ import annotations
@@ -113,6 +113,8 @@ def _place(cluster: EmbeddedCluster, pod: dict[str, Any]) -> None:
     for other in api.list("pods")[0]:
         if other["spec"].get("nodeName") in nodes:
             nodes[other["spec"]["nodeName"]] += 1
+    if wanted := _named_nodes(pod):
+        nodes = {name: count for name, count in nodes.items() if name in wanted}
     if not nodes:
         return
     chosen = min(nodes, key=nodes.__getitem__)
@@ -129,6 +131,18 @@ def _place(cluster: EmbeddedCluster, pod: dict[str, Any]) -> None:
                 api.patch("persistentvolumeclaims", namespace, claim_name, patch)
             return
     api.bind(namespace, name, chosen)
+
+
+def _named_nodes(pod: dict[str, Any]) -> list[str]:
+    """The node that a DaemonSet made the pod for."""
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    return [
+        name
+        for term in required.get("nodeSelectorTerms") or ()
+        for field in term.get("matchFields") or ()
+        for name in field["values"]
+    ]
 
 
 @pytest.fixture
