@@ -28,6 +28,8 @@ MIN_THRESHOLD_BYTES = 23 * _MIB
 MAX_CONTAINER_THRESHOLD_BYTES = 1000 * _MIB
 """This much per container earns the full score."""
 
+_COUNTS_LIMIT: Final = 512
+"""Combinations of node counts that are compared when the number of nodes changes; with more of them all rows are scored again."""
 _COLUMN_BYTES_LIMIT: Final = 16 * _MIB
 """Memory limit of the cached columns of recently used images."""
 
@@ -38,12 +40,18 @@ class PodImages(NamedTuple):
     names: tuple[str, ...]
     max_threshold_bytes: int
 
+    def score(self, total: int) -> int:
+        """For the scaled sizes of those images that a node has."""
+        low, high = MIN_THRESHOLD_BYTES, self.max_threshold_bytes
+        worth = low if total < low else min(total, high)
+        return MAX_NODE_SCORE * (worth - low) // (high - low)
+
 
 class ImageLocality(ScorePlugin, SignPlugin):
     """Scores by the bytes that need not be pulled.
 
-    A row's score changes with the row (its images, or its pods, which refresh its image counts) and with the number of
-    nodes.
+    A row's score changes with the row (its images, or its pods, which refresh its image counts) and, seldom, with the number
+    of nodes.
     """
 
     name = "ImageLocality"
@@ -70,24 +78,14 @@ class ImageLocality(ScorePlugin, SignPlugin):
         return scores
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
-        """Scores change with the node's images and, while any node has an image of the pod, with the node count."""
+        """Scores change with the node's images and, while any node has an image of the pod, at times with the node count."""
         table, wanted = self.handle.table, self._images(state, pod)
-        known = table.images.get
-
-        def premise() -> int:
-            for name in wanted.names:
-                if known(name) is not None:
-                    return table.node_count
-            return 0
-
+        premise = NodeCountPremise(table, wanted)
         if not premise():
             return Rule(traits=(), premise=premise)  # no node has any of the images
-        low, high = MIN_THRESHOLD_BYTES, wanted.max_threshold_bytes
 
         def at(row: int) -> int:
-            total = sum([bytes_present(table, name, row) for name in wanted.names])
-            worth = low if total < low else min(total, high)
-            return MAX_NODE_SCORE * (worth - low) // (high - low)
+            return wanted.score(sum([bytes_present(table, name, row) for name in wanted.names]))
 
         return Rule(Scope.ROW, premise=premise, at=at)
 
@@ -109,6 +107,58 @@ class ImageLocality(ScorePlugin, SignPlugin):
         else:
             self._columns.move_to_end(name)
         return column
+
+
+class NodeCountPremise:
+    """Changes when the number of nodes changes the score of a row; 0 while no node has any of the images.
+
+    Every score depends on that number, but few change with it: a score is one of 101, and an image on a thousand nodes counts nearly
+    the same on 1,000 of 5,000 and of 5,001. So the scores of all counts that rows may see are kept and compared. A row that sees
+    other counts than before is dirty.
+    """
+
+    __slots__ = ("_changes", "_checked", "_names", "_scores", "_table", "_wanted")
+
+    def __init__(self, table: NodeTable, wanted: PodImages) -> None:
+        self._table = table
+        self._wanted = wanted
+        self._names = tuple(dict.fromkeys(wanted.names))
+        self._scores: dict[tuple[int, ...], int] | None = None
+        """By the node count of each image; None if unknown, so that any change counts."""
+        self._changes = 0
+        self._checked = (-1, -1)
+
+    def __call__(self) -> int:
+        table = self._table
+        now = (table.node_count, table.images.version)
+        if now != self._checked:
+            self._checked = now
+            self._compare()
+        return 0 if self._scores == {} else self._changes
+
+    def _compare(self) -> None:
+        before, images = self._scores, self._table.images
+        if not any([images.get(name) is not None for name in self._names]):
+            self._scores = {}
+            return
+        in_use = images.counts_in_use(self._names, _COUNTS_LIMIT)
+        if in_use is None:
+            self._scores = None
+            self._changes += 1
+            return
+        after = self._scores = {seen: self._score(seen) for seen in in_use}
+        if not before or any([before.get(seen, score) != score for seen, score in after.items()]):
+            self._changes += 1
+
+    def _score(self, counts: tuple[int, ...]) -> int:
+        """The score of a row that sees these counts, 0 where it lacks the image."""
+        images, total = self._table.images, 0
+        present = dict(zip(self._names, counts, strict=True))
+        for name in self._wanted.names:
+            image = images.get(name)
+            if image is not None and present[name]:
+                total += scaled_bytes(image.size_bytes, present[name], self._table.node_count)
+        return self._wanted.score(total)
 
 
 class ImageColumn(RowMirror):
@@ -148,8 +198,12 @@ def bytes_present(table: NodeTable, name: str, row: int) -> int:
     image = table.images.get(name)
     if image is None:
         return 0
-    spread = float(table.images.count_seen_at(image, row)) / float(table.node_count)
-    return int(float(image.size_bytes) * spread)
+    return scaled_bytes(image.size_bytes, table.images.count_seen_at(image, row), table.node_count)
+
+
+def scaled_bytes(size_bytes: int, count: int, node_count: int) -> int:
+    """The size of an image times the share of nodes that have it."""
+    return int(float(size_bytes) * (float(count) / float(node_count)))
 
 
 def pod_images(pod: Pod) -> PodImages:

@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from kubesched.api.core_v1 import Node
 from kubesched.snapshot.columns import Indices, IntColumn, Ints, Mask, Rows
 
 _HISTORY_LIMIT = 64
+_LONG_HISTORY = 8
+"""With more entries, it is worth a look at all rows which of them can still be looked up."""
 
 
 class ImageState:
@@ -34,11 +37,14 @@ class ImageState:
         self.versions.append(version)
         self.counts.append(len(self.rows))
         if len(self.versions) > self._compact_above:
-            # Only entries from the newest one at or before the oldest refresh on can still be looked up.
-            keep = max(bisect_right(self.versions, oldest_refresh()) - 1, 0)
-            del self.versions[:keep]
-            del self.counts[:keep]
-            self._compact_above = max(_HISTORY_LIMIT, 2 * len(self.versions))
+            self.compact(oldest_refresh())
+
+    def compact(self, oldest_refresh: int) -> None:
+        """Drop what cannot be looked up any more: entries before the newest one at or before the oldest refresh."""
+        keep = max(bisect_right(self.versions, oldest_refresh) - 1, 0)
+        del self.versions[:keep]
+        del self.counts[:keep]
+        self._compact_above = max(_HISTORY_LIMIT, 2 * len(self.versions))
 
     def count_at(self, version: int) -> int:
         """Number of nodes with the image when `version` was current; before the history begins, its first entry."""
@@ -161,6 +167,23 @@ class ImageIndex:
     def count_seen_at(self, state: ImageState, row: int) -> int:
         """The same for one row."""
         return state.count_at(self._refreshed_at.cells[row]) if row in state.rows else 0
+
+    def counts_in_use(self, names: Sequence[str], limit: int) -> set[tuple[int, ...]] | None:
+        """Node counts of some images, in this order, as rows may see them, 0 where a row lacks one; None beyond the limit.
+
+        Rows see the counts of one moment. There may be more combinations than rows really have.
+        """
+        states = [self._images.get(name) for name in names]
+        known = [state for state in states if state is not None]
+        if any([len(state.versions) > _LONG_HISTORY for state in known]):
+            oldest = self._oldest_refresh()
+            for state in known:
+                state.compact(oldest)
+        if sum([len(state.versions) for state in known]) > limit >> len(known):
+            return None
+        moments = {0, *[version for state in known for version in state.versions]}
+        counts = {tuple(0 if s is None else s.count_at(at) for s in states) for at in moments}
+        return {seen for each in counts for seen in product(*[(0, count) for count in each])}
 
     def states_of(self, row: int) -> dict[str, tuple[int, int]]:
         """Name -> (size in bytes, node count as this row sees it), for `NodeInfo`."""

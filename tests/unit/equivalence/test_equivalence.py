@@ -199,7 +199,7 @@ class History:
         self.rng = Random(seed)
         self.nominates = seed % 2 == 0
         self.has_images = seed % 3 == 0
-        """Then every change in the number of nodes changes scores everywhere."""
+        """Then a change in the number of nodes can change scores everywhere."""
         self.node_changes = 0.02 if seed % 5 else 0.08
         self.relabels = seed % 4 > 1
         self.sides = (
