@@ -426,7 +426,8 @@ class NodeTable:
         self.order.fix()
         if self._touched:
             # These rows were not logged as dirty; a new image count makes them so.
-            self.pod_log.extend(self._refresh_touched())
+            if changed_counts := self._refresh_touched():
+                self.pod_log.extend(changed_counts)
             self._touched.clear()
         end = self.pod_log.end
         if self._refresh_cursor == end:
