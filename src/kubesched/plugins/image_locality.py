@@ -28,6 +28,8 @@ MIN_THRESHOLD_BYTES = 23 * _MIB
 MAX_CONTAINER_THRESHOLD_BYTES = 1000 * _MIB
 """This much per container earns the full score."""
 
+FEW_SHARE: Final = 64
+"""Up to one row in so many is computed one by one when the number of nodes has changed, which makes the column stale."""
 _COUNTS_LIMIT: Final = 512
 """Combinations of node counts that are compared when the number of nodes changes; with more of them all rows are scored again."""
 _COLUMN_BYTES_LIMIT: Final = 16 * _MIB
@@ -170,11 +172,15 @@ class ImageColumn(RowMirror):
         self._node_count = -1
 
     def over(self, nodes: NodeColumns) -> Ints:
-        if self._node_count != self.table.node_count:
-            self._node_count = self.table.node_count
+        table, rows = self.table, nodes.rows
+        if self._node_count != table.node_count:
+            if not isinstance(rows, slice) and len(rows) <= table.high_water // FEW_SHARE:
+                present = [bytes_present(table, self._name, row) for row in rows.tolist()]
+                return np.array(present, dtype=np.int64)
+            self._node_count = table.node_count
             self.invalidate()
         self.sync()
-        return self._values[nodes.rows]
+        return self._values[rows]
 
     def _settled_until(self, end: int) -> int:
         # A row that is logged but not refreshed yet will see other counts later, without being logged again.
