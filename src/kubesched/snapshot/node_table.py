@@ -432,7 +432,8 @@ class NodeTable:
         end = self.pod_log.end
         if self._refresh_cursor == end:
             return
-        changed = self.pod_log.since(self._refresh_cursor)
+        # Before the first cycle every row in use has changed; a list of all these changes is not needed.
+        changed = self.pod_log.since(self._refresh_cursor) if self._refresh_cursor else None
         if changed is not None and len(changed) <= FEW_CHANGES:
             for row in changed:
                 self.images.refresh_row(row)

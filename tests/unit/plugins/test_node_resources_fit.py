@@ -7,6 +7,7 @@ from judging import cluster, hint, make, passes, scores, verdict
 
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.resource_v1 import DeviceClass, DeviceClassSpec
+from kubesched.api.resources import filter_requests, node_allocatable
 from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import (
     LEAST_ALLOCATED,
@@ -23,6 +24,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
 from kubesched.framework.status import Code
 from kubesched.plugins.node_resources.fit import NodeResourcesFit
+from kubesched.plugins.node_resources.needs import fits_empty_node, has_grown, needs_of
 from kubesched.plugins.node_resources.scored_resources import ScoredResources
 from kubesched.plugins.node_resources.strategies import broken_linear
 from kubesched.snapshot.views import NodeColumns
@@ -583,8 +585,10 @@ amounts = st.fixed_dictionaries(
 
 
 @given(amounts | st.none(), amounts, st.lists(amounts, min_size=1, max_size=8))
-def test_one_plugin_asked_about_many_pods_answers_as_one_that_is_asked_once(before, after, asked):
-    """What is kept from pod to pod while an event is evaluated."""
+def test_the_node_hint_follows_from_needs_and_offers_whatever_was_asked_before(
+    before, after, asked
+):
+    """Answers are kept from pod to pod while an event is evaluated."""
     listers = device_classes()
     plugin = make(NodeResourcesFit, listers=listers)
     old = None if before is None else offering(**before).build()
@@ -593,8 +597,13 @@ def test_one_plugin_asked_about_many_pods_answers_as_one_that_is_asked_once(befo
         pod = asking(**requests).build()
         if number == 4:  # between two slices of the event
             listers.of(DeviceClass).put(device_class("c", GPU))
-        fresh = make(NodeResourcesFit, listers=listers)
-        assert plugin.after_node_change(pod, old, new) is fresh.after_node_change(pod, old, new)
+        backed = {GPU} if number >= 4 else set()
+        needs, offers = needs_of(filter_requests(pod)), node_allocatable(new)
+        is_helpful = fits_empty_node(needs, offers, backed) and (
+            old is None or has_grown(needs, node_allocatable(old), offers, backed)
+        )
+        expected = Hint.QUEUE if is_helpful else Hint.SKIP
+        assert plugin.after_node_change(pod, old, new) is expected
 
 
 def test_ignored_resources_are_not_ignored_by_the_node_hint():

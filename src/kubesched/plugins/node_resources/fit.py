@@ -44,6 +44,7 @@ from kubesched.plugins.node_resources.extended_resources import DeviceBackedReso
 from kubesched.plugins.node_resources.needs import (
     Need,
     fits_empty_node,
+    fits_plainly,
     has_grown,
     needs_of,
     requests_fragment,
@@ -304,6 +305,8 @@ class NodeResourcesFit(
         return hint
 
     def _hint_of(self, event: _NodeEvent, requests: PodRequests) -> Hint:
+        if event.old is None and not requests.scalars:  # needs in plain numbers
+            return Hint.QUEUE if fits_plainly(requests, event.offers) else Hint.SKIP
         needs = needs_of(requests)
         if not fits_empty_node(needs, event.offers, self._device_backed):
             return Hint.SKIP
