@@ -269,7 +269,8 @@ class Plan:
         return True
 
     def prepare(self, state: CycleState, pod: Pod) -> bool:
-        """Fill the state as PreFilter and PreScore would; False if the full evaluation is needed."""
+        """Fill the state as PreFilter and PreScore would; False if the full evaluation is needed. Raises Unfit."""
+        self._follow_nodes()
         state.adopt(self._entries)
         state.skip_score_plugins = self._skipped_scores
         state.points_reached |= PRE_FILTER | FILTER
@@ -318,7 +319,6 @@ class Plan:
 
         With `by_row` the group of every row is wanted.
         """
-        self._follow_nodes()
         ranking = self._ranking = self._rows.ranked(state, pod, refused, by_row=by_row)
         groups = ranking.live_groups()
         if not self._grouped_filters or not groups:
@@ -338,7 +338,10 @@ class Plan:
         return [g for g, passes in zip(groups, outcome.passing.tolist(), strict=True) if passes]
 
     def _follow_nodes(self) -> None:
-        """The layer's traits follow the nodes by themselves, the plan's have to be told."""
+        """The layer's traits follow the nodes by themselves, the plan's have to be told.
+
+        Their counts are those that filters read from the state, so this comes before any filter.
+        """
         end = self._table.node_log.end
         if self._node_cursor != end:
             self._node_cursor = end
