@@ -114,12 +114,13 @@ class SchedulingAlgorithm:
         if engine is not None and pod_class is not None:
             answer = engine.decide(framework, state, pod, pod_class, self._walk(framework))
             if isinstance(answer, Best):
+                self.next_start %= table.node_count  # as after a search that examined every node
                 ties = answer.ties
                 row = ties.nth(0 if ties.count == 1 else draw_below(self.random, ties.count))
                 return ScheduleResult(table.names[row], answer.feasible_count, table.node_count)
             if isinstance(answer, Diagnosis):
                 state.fails_as_class = True
-                self.next_start %= table.node_count  # as after a search that examined every node
+                self.next_start %= table.node_count  # as above
                 return self.fits_nowhere(pod, answer)
             if answer is not None:
                 return self._select_walked(answer)
