@@ -161,7 +161,9 @@ async def test_a_page_shows_what_its_commands_print(page: str, tmp_path: Path) -
                 step, *(EXIT_CODES[key] for key in console.entries(EXIT_CODES, step))
             )
     if missing:
-        pytest.skip("the programs are not installed:\n" + "\n".join(map(str, missing)))
+        pytest.skip(
+            "run but for these, whose programs are not installed:\n" + "\n".join(map(str, missing))
+        )
 
 
 @pytest.mark.parametrize(
