@@ -27,6 +27,7 @@ from kubesched.preemption.candidates import Candidate
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.simulation.rules import State, objection
 from kubesched.simulation.victims import Budget, fits_without_victims, spareable, violations
+from kubesched.simulation.virtual_loop import OWNER
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.ports import HostPortIndex
 
@@ -38,12 +39,16 @@ Complain = Callable[[str, str], None]
 """(property, what happened)"""
 
 
+Decisions = dict[tuple[str, str, str], frozenset[str]]
+"""(process, pod's UID, node's name) -> UIDs of the pods that the process counted on the node when it chose it."""
+
+
 def make_auditor(
-    complain: Complain, verdicts: Mapping[str, tuple[str, ...]], decided: set[tuple[str, str]]
+    complain: Complain, verdicts: Mapping[str, tuple[str, ...]], decisions: Decisions
 ) -> type[Plugin]:
     """A Reserve plugin: it sees every decision with the state it was made from, and what an extender had said.
 
-    It adds the pod's UID and the node's name to `decided`.
+    It adds them to `decisions`.
     """
 
     class Auditor(ReservePlugin):
@@ -51,12 +56,15 @@ def make_auditor(
 
         def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
             del state
-            decided.add((pod.metadata.uid, node_name))
+            known = known_state(self.handle, without=pod)
+            decisions[OWNER.get(), pod.metadata.uid, node_name] = frozenset(
+                other["metadata"]["uid"] for other in known.pods_on(node_name)
+            )
             # While an extender is awaited, claims and volumes keep changing; `checkers` verify them at the binding.
             why = objection(
                 to_json(pod),
                 node_name,
-                known_state(self.handle, without=pod),
+                known,
                 asks_for_volumes=not self.handle.extenders,
             )
             if why is not None:

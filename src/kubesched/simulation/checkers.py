@@ -15,6 +15,7 @@ from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.storage.store import Change
 from kubesched.queue.scheduling_queue import LEFTOVER_PERIOD_S
 from kubesched.simulation import storage
+from kubesched.simulation.audit import Decisions
 from kubesched.simulation.census import Census
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.device_checks import DeviceChecks
@@ -59,10 +60,10 @@ class Checkers:
         *,
         now: Callable[[], float],
         has_one_writer: bool,
-        was_decided: Callable[[str, str], bool],
+        decisions: Decisions,
     ) -> None:
-        """`was_decided`: whether some scheduler chose this node (its name) for that pod (its UID)."""
-        self.was_decided = was_decided
+        """`decisions`: all so far, added to as they are made."""
+        self._decisions = decisions
         self._cluster = cluster
         self._processes = processes
         self._complaints = complaints
@@ -131,7 +132,7 @@ class Checkers:
 
     def _on_binding(self, pod: JsonObject, node_name: str) -> None:
         uid = pod["metadata"]["uid"]
-        if SENDER.get() and not self.was_decided(uid, node_name):
+        if SENDER.get() and (SENDER.get(), uid, node_name) not in self._decisions:
             self._complain(
                 "no pod is bound without a decision",
                 f"{key_of_manifest(pod)} ({uid}) to {node_name}",
@@ -144,7 +145,7 @@ class Checkers:
                 "no pod is bound to a node that is gone", f"{key_of_manifest(pod)} to {node_name}"
             )
             return
-        why = overcommitment(self._rooms[node_name], self._accountable(node_name))
+        why = overcommitment(self._rooms[node_name], self._accountable(uid, node_name))
         if why is not None:
             self._complain(
                 "no node is over its allocatable",
@@ -155,11 +156,12 @@ class Checkers:
         if self.devices is not None:
             self.devices.on_binding(pod, node_name)
 
-    def _accountable(self, node_name: str) -> list[JsonObject]:
+    def _accountable(self, uid: str, node_name: str) -> list[JsonObject]:
         """The pods on a node that the sender of a binding had to count.
 
         With two schedulers a binding may still be on its way when the other one takes over; the API has no means
-        against that. So of two, each answers for what it bound itself and for what its informer shows.
+        against that. So of two, each answers for what it bound itself and for what it knew when it chose the node: of what
+        a watch shows while the pod waits for its volumes, an extender or the network it hears too late, as kube-scheduler does.
         """
         there = [
             other
@@ -168,7 +170,7 @@ class Checkers:
         ]
         sender = SENDER.get()
         if not self._has_one_writer:
-            known = self._known_pods(sender)
+            known = self._decisions.get((sender, uid, node_name), frozenset())
             there = [
                 other
                 for other in there
@@ -176,14 +178,6 @@ class Checkers:
                 or other["metadata"]["uid"] in known
             ]
         return [self._least.get(other["metadata"]["uid"], other) for other in there]
-
-    def _known_pods(self, process: str) -> set[str]:
-        """UIDs of the placed pods that a process's informer shows."""
-        for incarnation in self._processes.alive():
-            if incarnation.name == process:
-                pods = incarnation.process.informers.of(Pod).list()
-                return {pod.metadata.uid for pod in pods if pod.spec.node_name}
-        return set()
 
     def _on_node(self, change: Change) -> None:
         node = change.entry.obj

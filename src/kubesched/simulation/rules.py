@@ -48,9 +48,9 @@ def overcommitment(
     if len(pods) > int(room["pods"]):
         return f"{len(pods)} pods where {room['pods']} fit"
     for resource in resources:
-        wanted = sum(_amount(_request(pod, resource)) for pod in pods)
-        if wanted > _amount(room[resource]):
-            return f"{resource} requests of {wanted} where {room[resource]} fit"
+        wanted, fit = sum(_amount(_request(pod, resource)) for pod in pods), _amount(room[resource])
+        if wanted > fit:
+            return f"{resource} requests of {wanted} where {fit} fit"
     return None
 
 

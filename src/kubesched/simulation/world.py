@@ -13,7 +13,12 @@ from kubesched.framework.registry import Registry
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.simulation import episodes, extenders
-from kubesched.simulation.audit import AUDITOR, make_audited_preemption, make_auditor
+from kubesched.simulation.audit import (
+    AUDITOR,
+    Decisions,
+    make_audited_preemption,
+    make_auditor,
+)
 from kubesched.simulation.checkers import Checkers
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.extenders import SimulatedExtender
@@ -83,8 +88,7 @@ class World:
         self.scenario: Scenario | None = None
         self._random = Random(f"{seed}/world")
         self.complaints = Complaints()
-        self._decided: set[tuple[str, str]] = set()
-        """Pod UID and node name of every decision so far."""
+        self._decisions: Decisions = {}
         self.cluster = SimulatedCluster(loop, Random(f"{seed}/cluster"), trace, options.extras)
         self.network = Network(options.rates, Random(f"{seed}/network"), trace, focus=options.focus)
         self.network.holds_leases_only = options.instances > 1
@@ -118,7 +122,7 @@ class World:
             trace.census,
             now=loop.time,
             has_one_writer=options.instances == 1,
-            was_decided=lambda uid, node_name: (uid, node_name) in self._decided,
+            decisions=self._decisions,
         )
         self.checkers.are_writes_held = bool(options.rates.hold)
         self._had_broken_answers = bool(
@@ -167,7 +171,7 @@ class World:
     def _plugins(self) -> dict[str, type[Plugin]]:
         """The simulation's own plugins."""
         made: dict[str, type[Plugin]] = {
-            AUDITOR: make_auditor(self.complaints.add, self._binding_verdicts, self._decided)
+            AUDITOR: make_auditor(self.complaints.add, self._binding_verdicts, self._decisions)
         }
         if self.options.mischief:
             made[TROUBLEMAKER] = make_troublemaker(self.mischief)
