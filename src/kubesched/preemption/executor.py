@@ -124,7 +124,8 @@ class Executor:
                 self._last_victims[uid] = _LastVictim(last.metadata.namespace, last.metadata.name)
                 # A victim stopped in memory is undone, and wakes the preemptor, as soon as the event loop runs other
                 # tasks. Nothing is awaited from there to the end of this method, so `_preempting` is clear by then.
-                error = await self._try_to_preempt(candidate, last, preemptor)
+                if not self._stopped_in_memory(candidate, last, preemptor):
+                    error = await self._try_to_delete(candidate, last, preemptor)
             failed = error is not None or not cleared
         finally:
             self._preempting.discard(uid)
@@ -201,14 +202,17 @@ class Executor:
     async def _preempt_all(
         self, candidate: Candidate, victims: Sequence[Pod], preemptor: Pod
     ) -> KubeschedError | None:
-        """Preempt pods, `parallelism` at a time; the first failure cancels the others and is returned."""
+        """Preempt pods, `parallelism` deletions at a time; the first failure cancels the others and is returned."""
+        # Victims on Permit or in PreBind are looked for here and not in the tasks, which begin later: a recording knows
+        # the steps of this work, and has to find the same victims there when it is played.
+        bound = [pod for pod in victims if not self._stopped_in_memory(candidate, pod, preemptor)]
         slots = asyncio.Semaphore(max(self._handle.parallelism, 1))
 
         async def one(victim: Pod) -> KubeschedError | None:
             async with slots:
-                return await self._try_to_preempt(candidate, victim, preemptor)
+                return await self._try_to_delete(candidate, victim, preemptor)
 
-        tasks = [asyncio.ensure_future(one(victim)) for victim in victims]
+        tasks = [asyncio.ensure_future(one(victim)) for victim in bound]
         try:
             for finished in asyncio.as_completed(tasks):
                 error = await finished
@@ -220,11 +224,25 @@ class Executor:
             await asyncio.gather(*tasks, return_exceptions=True)
         return None
 
-    async def _try_to_preempt(
+    def _stopped_in_memory(self, candidate: Candidate, victim: Pod, preemptor: Pod) -> bool:
+        """Stop a victim that is not bound yet (waiting on Permit, or in PreBind); False if it is too late."""
+        handle, uid = self._handle, victim.metadata.uid
+        waiting = handle.waiting_pods.get(uid) if handle.waiting_pods is not None else None
+        binding = handle.pods_in_pre_bind.get(uid) if handle.pods_in_pre_bind is not None else None
+        if waiting is not None:
+            stopped = waiting.preempt(self._plugin_name, "preempted")
+        else:
+            stopped = binding is not None and binding.cancel(f"preempted by {self._plugin_name}")
+        if stopped:
+            self._report(candidate, victim, preemptor, IN_MEMORY)
+        return stopped
+
+    async def _try_to_delete(
         self, candidate: Candidate, victim: Pod, preemptor: Pod
     ) -> KubeschedError | None:
         try:
-            await self._preempt(candidate, victim, preemptor)
+            if await self._delete(victim, preemptor):
+                self._report(candidate, victim, preemptor)
         except KubeschedError as error:
             log.error(
                 "Error when preempting a pod",
@@ -236,13 +254,7 @@ class Executor:
             return error
         return None
 
-    async def _preempt(self, candidate: Candidate, victim: Pod, preemptor: Pod) -> None:
-        """Remove one victim from its node."""
-        suffix = ""
-        if self._stopped_in_memory(victim):
-            suffix = IN_MEMORY
-        elif not await self._delete(victim, preemptor):
-            return
+    def _report(self, candidate: Candidate, victim: Pod, preemptor: Pod, suffix: str = "") -> None:
         log.info(
             "Preemptor Pod preempted victim Pod",
             v=2,
@@ -256,15 +268,6 @@ class Executor:
             )
             # Upstream passes the preemptor as the related object, but fails to build a reference to it.
             self._handle.recorder.event(victim, None, "Normal", "Preempted", "Preempting", note)
-
-    def _stopped_in_memory(self, victim: Pod) -> bool:
-        """Stop a victim that is not bound yet (waiting on Permit, or in PreBind); False if it is too late."""
-        handle, uid = self._handle, victim.metadata.uid
-        waiting = handle.waiting_pods.get(uid) if handle.waiting_pods is not None else None
-        if waiting is not None:
-            return waiting.preempt(self._plugin_name, "preempted")
-        binding = handle.pods_in_pre_bind.get(uid) if handle.pods_in_pre_bind is not None else None
-        return binding is not None and binding.cancel(f"preempted by {self._plugin_name}")
 
     async def _delete(self, victim: Pod, preemptor: Pod) -> bool:
         """Set the DisruptionTarget condition, then delete the pod. False if it was already gone."""

@@ -272,6 +272,22 @@ async def test_while_other_victims_are_left_the_last_one_does_not_free_the_preem
     assert seen == [("a", True), ("b", False)]
 
 
+async def test_victims_that_are_not_bound_yet_are_stopped_in_the_first_step(scene) -> None:
+    """Tasks begin after it: whoever had left PreBind by then would be deleted, and stopped when a recording is played."""
+    candidate = scene.victims("a", "b", "c")
+    reasons = []
+    scene.world.pods_in_pre_bind.add(candidate.victims.pods[1].metadata.uid, reasons.append)
+    scene.executor.start(candidate, scene.preemptor)
+    ((work, _),) = scene.world.spawned
+    scene.world.spawned.clear()
+    task = asyncio.create_task(work)
+    await asyncio.sleep(0)
+    assert reasons == ["preempted by DefaultPreemption"]
+    assert scene.client.calls == []
+    await task
+    assert scene.client.calls == ["patch a", "delete a", "patch c", "delete c"]
+
+
 async def test_outcomes_are_measured(scene) -> None:
     await scene.evict(scene.victims("a"))
     scene.client.fail["delete b"] = Forbidden("no")
