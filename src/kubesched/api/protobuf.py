@@ -209,7 +209,7 @@ def decode_status(data: bytes) -> Status:
     """The `Status` in an answer. Raises `ProtobufError` for anything else."""
     if not data.startswith(_MAGIC):
         raise ProtobufError("not in the API's protobuf encoding")
-    envelope = _Message(data[len(_MAGIC) :])
+    envelope = Message(data[len(_MAGIC) :])
     kind = envelope.message(1).text(2)
     if kind != "Status":
         raise ProtobufError(f"a {kind or 'nameless object'} where a Status was expected")
@@ -224,7 +224,7 @@ def decode_status(data: bytes) -> Status:
     )
 
 
-def _details(details: _Message) -> StatusDetails:
+def _details(details: Message) -> StatusDetails:
     causes = [
         StatusCause(reason=cause.text(1), message=cause.text(2), field=cause.text(3))
         for cause in details.messages(4)
@@ -239,7 +239,7 @@ def _details(details: _Message) -> StatusDetails:
     )
 
 
-class _Message:
+class Message:
     """The fields of one message, by number; of a field that occurs more than once the last counts."""
 
     def __init__(self, data: bytes) -> None:
@@ -257,12 +257,28 @@ class _Message:
             raise ProtobufError(f"field {number} is a number")
         return chunks
 
-    def messages(self, number: int) -> list[_Message]:
-        return [_Message(value) for value in self._bytes(number)]
+    def messages(self, number: int) -> list[Message]:
+        return [Message(value) for value in self._bytes(number)]
 
-    def message(self, number: int) -> _Message:
+    def texts(self, number: int) -> list[str]:
+        return [value.decode(errors="replace") for value in self._bytes(number)]
+
+    def integers(self, number: int) -> list[int]:
+        """Of a field that may be packed."""
+        values: list[int] = []
+        for value in self._fields.get(number, ()):
+            if isinstance(value, int):
+                values.append(value)
+                continue
+            position = 0
+            while position < len(value):
+                one, position = _read_varint(value, position)
+                values.append(one)
+        return values
+
+    def message(self, number: int) -> Message:
         values = self._bytes(number)
-        return _Message(values[-1] if values else b"")
+        return Message(values[-1] if values else b"")
 
     def text(self, number: int) -> str:
         values = self._bytes(number)

@@ -8,18 +8,18 @@ Go profiles have no counterpart here and say so.
 from __future__ import annotations
 
 import asyncio
-import gzip
 import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Final
 
 from kubesched import logs
-from kubesched.api.protobuf import bytes_field, varint
+from kubesched.api import pprof
+from kubesched.api.pprof import Stack
 from kubesched.clock import Clock
 from kubesched.http_server.messages import Response
 from kubesched.server.requests import PageRequest
@@ -42,9 +42,6 @@ _ABSENT: Final = (
     "threadcreate",
     "trace",
 )
-
-Stack = tuple[tuple[str, str, int], ...]
-"""(function, file, line), innermost first."""
 
 
 @dataclass(slots=True)
@@ -91,7 +88,7 @@ class DebugPages:
         try:
             began = self.clock.now()
             samples = await asyncio.to_thread(_sample, _main_thread_id(), seconds)
-            body = await asyncio.to_thread(pprof, samples, began, seconds)
+            body = await asyncio.to_thread(pprof.encode, samples, began, seconds, SAMPLES_PER_S)
         finally:
             self._is_profiling = False
         headers = {**NO_SNIFF, "Content-Disposition": 'attachment; filename="profile"'}
@@ -169,55 +166,3 @@ def _stack_of(frame: FrameType | None) -> Stack:
         entries.append((code.co_qualname, code.co_filename, frame.f_lineno))
         frame = frame.f_back
     return tuple(entries)
-
-
-# pprof's format: a protocol buffer (profile.proto), compressed.
-
-
-def pprof(samples: Mapping[Stack, int], began: float, seconds: float) -> bytes:
-    """A CPU profile with two values per sample: how often it was seen, and the nanoseconds this represents."""
-    strings: dict[str, int] = {"": 0}
-    locations: dict[tuple[str, str, int], int] = {}
-    functions: dict[tuple[str, str], int] = {}
-    parts: list[bytes] = []
-
-    def string(value: str) -> int:
-        return strings.setdefault(value, len(strings))
-
-    def value_type(kind: str, unit: str) -> bytes:
-        return _number(1, string(kind)) + _number(2, string(unit))
-
-    parts += [
-        bytes_field(1, value_type("samples", "count")),
-        bytes_field(1, value_type("cpu", "nanoseconds")),
-    ]
-    period = 10**9 // SAMPLES_PER_S
-    for stack, count in samples.items():
-        ids = [locations.setdefault(entry, len(locations) + 1) for entry in stack]
-        sample = _packed(1, ids) + _packed(2, [count, count * period])
-        parts.append(bytes_field(2, sample))
-    for (name, file, line), number in locations.items():
-        function = functions.setdefault((name, file), len(functions) + 1)
-        where = _number(1, function) + _number(2, line)
-        parts.append(bytes_field(4, _number(1, number) + bytes_field(4, where)))
-    for (name, file), number in functions.items():
-        shown = string(name)
-        fields = _number(1, number) + _number(2, shown) + _number(3, shown)
-        parts.append(bytes_field(5, fields + _number(4, string(file))))
-    period_type = value_type("cpu", "nanoseconds")
-    parts += [bytes_field(6, value.encode()) for value in strings]
-    parts += [
-        _number(9, int(began * 1e9)),
-        _number(10, int(seconds * 1e9)),
-        bytes_field(11, period_type),
-        _number(12, period),
-    ]
-    return gzip.compress(b"".join(parts))
-
-
-def _number(tag: int, value: int) -> bytes:
-    return varint(tag << 3) + varint(value)
-
-
-def _packed(tag: int, values: list[int]) -> bytes:
-    return bytes_field(tag, b"".join(map(varint, values)))

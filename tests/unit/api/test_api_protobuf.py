@@ -109,7 +109,7 @@ def test_whatever_is_encoded_reads_back_as_it_was(names):
     encoded = protobuf.encode_binding(namespace, name, uid, node_name)
     if encoded is None:
         return
-    binding = protobuf._Message(encoded[4:]).message(2)
+    binding = protobuf.Message(encoded[4:]).message(2)
     metadata, target = binding.message(1), binding.message(2)
     assert (metadata.text(3), metadata.text(1), metadata.text(5)) == (namespace, name, uid)
     assert (target.text(1), target.text(3)) == ("Node", node_name)

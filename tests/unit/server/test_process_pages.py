@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from kubesched import logs
+from kubesched.api import pprof
 from kubesched.clock import ManualClock
 from kubesched.server.pages import ConfigPage, FlagsPage, StatusPage
-from kubesched.server.profiling import DebugPages, pprof, stacks
+from kubesched.server.profiling import DebugPages, stacks
 from kubesched.server.requests import MediaType, PageRequest, accepted_types
 
 FLAGS = {"config": "", "v": "2"}
@@ -194,10 +195,12 @@ def test_a_profile_is_in_pprofs_format():
     assert strings[0] == ""
     assert {"samples", "count", "cpu", "nanoseconds"} <= set(strings)
     assert fields[12] == [10_000_000]
+    assert all(stack for stack in pprof.decode(answer.body))
 
 
 def test_samples_are_counted_by_stack():
-    profile = pprof({(("f", "a.py", 1), ("main", "b.py", 2)): 3}, began=1.0, seconds=2.0)
+    stack = (("f", "a.py", 1), ("main", "b.py", 2))
+    profile = pprof.encode({stack: 3}, began=1.0, seconds=2.0, samples_per_s=100)
     fields = parse(gzip.decompress(profile))
     (sample,) = fields[2]
     inner = parse(sample)
