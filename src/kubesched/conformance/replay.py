@@ -29,13 +29,6 @@ from kubesched.conformance.sequences import (
     Step,
     running,
 )
-from kubesched.conformance.volume_controller import (
-    bound_to,
-    is_bound,
-    made_for,
-    meant_by,
-    wants_volume,
-)
 from kubesched.embedded.registry.patching.merge_patch import apply_merge_patch
 from kubesched.embedded.registry.patching.strategic import apply_strategic_patch
 from kubesched.embedded.resources.schema.table import type_of_kind
@@ -51,6 +44,13 @@ from kubesched.testing.claim_controller import (
     without_stale_reservations,
 )
 from kubesched.testing.harness import SchedulerHarness
+from kubesched.testing.volume_controller import (
+    bound_to,
+    is_bound,
+    made_for,
+    meant_by,
+    wants_volume,
+)
 
 CONFIGURATION: Json = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",

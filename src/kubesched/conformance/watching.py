@@ -15,15 +15,15 @@ from kubesched.api.meta import Record
 from kubesched.api.names import key_of
 from kubesched.client.patch import merge_patch
 from kubesched.client.rest import RestClient
-from kubesched.conformance.volume_controller import (
+from kubesched.errors import AlreadyExists
+from kubesched.testing.control_plane import ControlPlaneError
+from kubesched.testing.volume_controller import (
     bound_to,
     is_bound,
     made_for,
     meant_by,
     wants_volume,
 )
-from kubesched.errors import AlreadyExists
-from kubesched.testing.control_plane import ControlPlaneError
 
 R = TypeVar("R", bound=Record)
 

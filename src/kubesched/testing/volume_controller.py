@@ -1,13 +1,16 @@
 """What completes a scheduler's choice of volumes: claims are bound to the volume chosen, or provisioned for.
 
 The scheduler says what it wants by naming the claim in a volume, or the chosen node in an annotation of the claim, and
-waits. In a cluster the volume controller and a provisioner answer; the players use these functions instead.
+waits. In a cluster the volume controller and a provisioner answer; whoever plays them uses these functions instead.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from kubesched.api.core_v1 import ObjectReference, PersistentVolume, PersistentVolumeClaim
-from kubesched.conformance.sequences import Json
+
+Json = dict[str, Any]
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
