@@ -57,6 +57,12 @@ async def test_every_pod_and_every_event_is_counted(pace):
     assert (seen.seen_ms is not None) == has_creation
 
 
+async def test_claims_that_wait_for_a_consumer_get_their_volumes():
+    (workload,) = find(["WaitingClaims/tiny"])
+    (result,) = await measured(workload)
+    assert result.pods == workload.params["measurePods"]
+
+
 @pytest.mark.real
 @pytest.mark.timeout(300)
 async def test_both_schedulers_take_turns_on_real_control_planes():
@@ -73,6 +79,9 @@ async def test_both_schedulers_take_turns_on_real_control_planes():
         assert item.sli_ms.p99 > 0
         assert item.end_to_end.etcd.max_rss_bytes > 0
         assert item.api_server.cpu_s > 0
+    ours, theirs = (item.decision_cpu for item in result)
+    assert ours is None, "measured in core mode, on request"
+    assert theirs is not None, "its profile was read"
 
 
 async def test_a_scheduler_that_ends_is_quoted_and_its_log_kept():

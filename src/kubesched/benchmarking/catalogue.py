@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from kubesched.benchmarking.templates import Value
 from kubesched.benchmarking.workload_files import Workload, load
 from kubesched.errors import KubeschedError
 
@@ -15,33 +16,44 @@ SIZES = ("tiny", "small", "medium", "large")
 DEFAULT_SIZE = "small"
 
 
-def shipped() -> list[Workload]:
+def shipped(params: Mapping[str, Value] | None = None) -> list[Workload]:
     """Our own workloads, in the order of the files."""
-    return [workload for path in sorted(FOLDER.glob("*.yaml")) for workload in load(path)]
+    return [workload for path in sorted(FOLDER.glob("*.yaml")) for workload in load(path, params)]
 
 
 def find(
-    wanted: Sequence[str], *, sizes: Sequence[str] = (), labels: Sequence[str] = ()
+    wanted: Sequence[str],
+    *,
+    sizes: Sequence[str] = (),
+    labels: Sequence[str] = (),
+    params: Mapping[str, Value] | None = None,
 ) -> list[Workload]:
     """Workloads by path of a file, or by name of ours: `Basic`, `Basic/large`, `*Affinity`; nothing named: all of ours.
 
     `sizes` are patterns of workload names (the part behind the slash). Ours are run in one size unless told otherwise.
+    `params` replace those of the files.
 
     Raises:
-        KubeschedError: nothing is left, or a name fits nothing.
+        KubeschedError: nothing is left, a name fits nothing, or no workload has one of the parameters.
         ConfigError: a file is wrong.
     """
-    ours = shipped()
+    ours = shipped(params)
     workloads: dict[tuple[str, str], Workload] = {}
     for word in wanted or ("*",):
         if _is_path(word):
-            chosen = list(load(word))
+            chosen = list(load(word, params))
             chosen = [workload for workload in chosen if _fits(workload, sizes, labels)]
         else:
             chosen = _named(word, ours, sizes, labels)
         workloads |= {(workload.case.source, workload.full_name): workload for workload in chosen}
     if not workloads:
         raise KubeschedError("no workload fits size and labels; 'kubesched bench list' shows all")
+    for name in params or ():
+        if not any(name in workload.params for workload in workloads.values()):
+            known = sorted({each for workload in workloads.values() for each in workload.params})
+            raise KubeschedError(
+                f"no workload has a parameter {name}; there are {', '.join(known)}"
+            )
     return list(workloads.values())
 
 

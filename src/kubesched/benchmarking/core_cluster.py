@@ -7,7 +7,7 @@ attempt it runs as on the wall, so that durations are real and rates in workload
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from time import perf_counter
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from kubesched.api import codec
 from kubesched.api.core_v1 import (
     Namespace,
     Node,
+    PersistentVolumeClaim,
     Pod,
     PodCondition,
     PodExtendedResourceClaimStatus,
@@ -29,15 +30,21 @@ from kubesched.api.names import key_of
 from kubesched.api.resource_v1 import ResourceClaim, ResourceClaimStatus, ResourceClaimTemplate
 from kubesched.benchmarking.templates import Manifest
 from kubesched.config.features import FeatureGates
+from kubesched.config.types import Extender as ExtenderConfig
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.embedded.registry.patching.merge_patch import apply_merge_patch
 from kubesched.embedded.resources.strategies import STRATEGIES
 from kubesched.errors import Conflict, KubeschedError, NotFound
+from kubesched.explain.extenders import KeptObjects
 from kubesched.framework.events import Action
+from kubesched.framework.extenders import Extender
 from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.recording.recorded_dependencies import Recording, recorded_dependencies
-from kubesched.scheduler.factory import Assembly, Dependencies, assemble
+from kubesched.scheduler.factory import Assembly, Dependencies, assemble, no_extenders
+from kubesched.scheduler.http_extender import make_extenders
+from kubesched.snapshot.node_table import NodeTable
 from kubesched.state.memory import NoEvents
 from kubesched.state.stored_objects import StoredObjects
 from kubesched.testing.claim_controller import (
@@ -48,6 +55,7 @@ from kubesched.testing.claim_controller import (
     template_entries,
 )
 from kubesched.testing.harness import DictListers
+from kubesched.testing.volume_controller import bound_to, made_for, wants_volume
 
 R = TypeVar("R", bound=Record)
 
@@ -121,6 +129,7 @@ class CoreCluster(StoredObjects):
             random=Random(seed),
             call_later=_no_timers,
             metrics=self.metrics,
+            extenders=_extenders_for_few,
         )
         if self.recording is not None:
             dependencies = recorded_dependencies(dependencies, self.recording)
@@ -344,13 +353,32 @@ class CoreCluster(StoredObjects):
             self.add(stored)
         else:
             self.replace(stored)
+        if isinstance(stored, PersistentVolumeClaim) and wants_volume(stored):
+            self._provision(stored)
         return stored
+
+    def _provision(self, claim: PersistentVolumeClaim) -> None:
+        """Make the volume and bind the claim to it, as a provisioner and the volume controller do."""
+        volume = made_for(claim)
+        self.add(self.made(volume))
+        change = bound_to(volume["metadata"]["name"])
+        bound = apply_merge_patch(msgspec.to_builtins(claim), change)
+        self.store(codec.convert(bound, PersistentVolumeClaim))
 
     def discard(self, obj: Record) -> None:
         self.remove_if_there(obj)
 
     def new_suffix(self) -> str:
         return str(self._revision)
+
+
+def _extenders_for_few(
+    configured: Sequence[ExtenderConfig], table: NodeTable
+) -> Sequence[Extender]:
+    """Those that are only asked about pods with certain resources; of the others each decision would be a request."""
+    if not all(extender.managed_resources for extender in configured):
+        return no_extenders(configured, table)
+    return make_extenders(configured, KeptObjects(), table)
 
 
 class _NeverCancelled:

@@ -11,6 +11,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.benchmarking.core_cluster import has_labels
 from kubesched.benchmarking.results import (
     Contestant,
+    DecisionCpu,
     Mode,
     Phase,
     ProcessUse,
@@ -53,6 +54,8 @@ class Measurement:
         self._labels = labels or {}
         self.decisions_s: list[float] = []
         """CPU time of each attempt."""
+        self.cycles_s: float | None = None
+        """CPU time of all scheduling cycles, if they were timed."""
         self.attempts_s = 0.0
         self.bindings_s = 0.0
         self.bindings = 0
@@ -100,6 +103,7 @@ class Measurement:
             throughput=percentiles(sample.pods_per_s for sample in series),
             series=series,
             decision_us=percentiles(seconds * 1e6 for seconds in self.decisions_s),
+            decision_cpu=self._decision_cpu(pods),
             phases=tuple(self._phases(wall_s, scale)),
             attempts=len(self.decisions_s),
             unschedulable_attempts=self.unschedulable,
@@ -110,6 +114,11 @@ class Measurement:
             ),
             threshold=threshold,
         )
+
+    def _decision_cpu(self, pods: int) -> DecisionCpu | None:
+        if self.cycles_s is None or not pods:
+            return None
+        return DecisionCpu(us_per_pod=self.cycles_s * 1e6 / pods)
 
     def _phases(self, wall_s: float, scale: float) -> Iterator[Phase]:
         """Enqueueing, attempt and binding cycle, each followed by the extension points that are part of it."""

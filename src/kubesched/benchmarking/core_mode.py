@@ -8,7 +8,7 @@ bindings run side by side. Rates in a workload file relate to the run's own time
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -21,7 +21,7 @@ from kubesched.benchmarking.core_measuring import Measurement
 from kubesched.benchmarking.core_stage import CoreStage
 from kubesched.benchmarking.device_claims import allocated_claims
 from kubesched.benchmarking.progress import Progress, silent
-from kubesched.benchmarking.results import RunResult
+from kubesched.benchmarking.results import Contestant, RunResult
 from kubesched.benchmarking.scheduler_settings import configuration, feature_gates
 from kubesched.benchmarking.workload_files import Workload
 from kubesched.errors import KubeschedError
@@ -36,6 +36,10 @@ class CoreOptions:
     """Repetitions that are run first and not reported."""
     classes: bool = True
     seed: int = 1
+    percentage_of_nodes_to_score: int | None = None
+    """Replaces the workload's own setting."""
+    times_cycles: bool = False
+    """Times scheduling cycles alone, which makes attempts a little longer."""
     record: MakeRecording | None = None
     """Records every repetition, warm-ups included."""
 
@@ -66,6 +70,33 @@ def run_core(
     return all_results
 
 
+def with_core_decisions(
+    results: Sequence[RunResult],
+    workload: Workload,
+    percentage_of_nodes_to_score: int | None,
+    progress: Progress = silent,
+) -> list[RunResult]:
+    """End-to-end results, ours with what the same decisions cost in core mode: one repetition for each of them.
+
+    Raises:
+        KubeschedError: as `run_core`.
+    """
+    repeats = max((it.repeat for it in results if it.contestant == Contestant.KUBESCHED), default=0)
+    options = CoreOptions(
+        repeats=repeats,
+        warmup=0,
+        percentage_of_nodes_to_score=percentage_of_nodes_to_score,
+        times_cycles=True,
+    )
+    costs = (result.decision_cpu for result in run_core(workload, options, progress))
+    return [
+        structs.replace(result, decision_cpu=next(costs, None))
+        if result.contestant == Contestant.KUBESCHED
+        else result
+        for result in results
+    ]
+
+
 async def play(
     workload: Workload,
     options: CoreOptions,
@@ -76,13 +107,14 @@ async def play(
     """One repetition: a result per stretch that collects metrics."""
     gates, notes = feature_gates(workload)
     cluster = CoreCluster(
-        configuration(workload, gates),
+        configuration(workload, gates, options.percentage_of_nodes_to_score),
         gates,
         classes=options.classes,
         seed=options.seed,
         record=options.record,
     )
-    player = _Player(workload, options, repeat, CoreStage(cluster, progress, make_measurement))
+    stage = CoreStage(cluster, progress, make_measurement, times_cycles=options.times_cycles)
+    player = _Player(workload, options, repeat, stage)
     scheduler = cluster.assembly.scheduler
     if cluster.recording is not None:
         cluster.recording.recorder.began()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from time import perf_counter, thread_time
 
 from kubesched.api.core_v1 import Pod
@@ -16,9 +16,12 @@ from kubesched.benchmarking.core_cluster import PACE_S, CoreCluster
 from kubesched.benchmarking.core_measuring import Measurement
 from kubesched.benchmarking.progress import Progress
 from kubesched.errors import KubeschedError
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.framework.runtime import Framework
 from kubesched.recording.recorder import actor
 from kubesched.scheduler.scheduler import QueueEmpty, Suspended
-from kubesched.scheduler.scheduling_cycle import Assumed
+from kubesched.scheduler.scheduling_cycle import Assumed, Failed, SchedulingCycle
 
 PATIENCE_S = 600.0
 """How much of the run's own time may pass without a binding before the workload counts as stuck."""
@@ -45,6 +48,25 @@ class Beside:
     interval_s: float
 
 
+@dataclass(slots=True, eq=False)
+class TimedCycle(SchedulingCycle):
+    """Scheduling cycles whose CPU time is added up. An attempt is more: it takes the pod from the queue, and reports."""
+
+    cpu_s: float = 0.0
+
+    @classmethod
+    def like(cls, cycle: SchedulingCycle) -> TimedCycle:
+        return cls(*(getattr(cycle, member.name) for member in fields(cycle)))
+
+    def run(
+        self, framework: Framework, state: CycleState, info: QueuedPodInfo, started: float
+    ) -> Assumed | Failed | Awaitable[Assumed | Failed]:
+        began = thread_time()
+        outcome = SchedulingCycle.run(self, framework, state, info, started)
+        self.cpu_s += thread_time() - began
+        return outcome
+
+
 class CoreStage:
     """Runs the scheduler of a cluster by hand."""
 
@@ -53,10 +75,15 @@ class CoreStage:
         cluster: CoreCluster,
         progress: Progress,
         make_measurement: type[Measurement] = Measurement,
+        *,
+        times_cycles: bool = False,
     ) -> None:
         self.cluster = cluster
         self.clock = cluster.clock
         self._scheduler = cluster.assembly.scheduler
+        self._cycle: TimedCycle | None = None
+        if times_cycles:
+            self._cycle = self._scheduler.cycle = TimedCycle.like(self._scheduler.cycle)
         self._progress = progress
         self._beside: list[Beside] = []
         self._awaited: set[str] = set()
@@ -78,12 +105,16 @@ class CoreStage:
         gc.freeze()
         points = self.cluster.metrics.framework_extension_point_duration_seconds
         self._measurement = self._make_measurement(points, namespaces, labels)
+        if self._cycle is not None:
+            self._cycle.cpu_s = 0.0
 
     def stop_measuring(self) -> Measurement:
         measurement, self._measurement = self._measurement, None
         if measurement is None:
             raise KubeschedError("stopCollectingMetrics without startCollectingMetrics")
         gc.unfreeze()
+        if self._cycle is not None:
+            measurement.cycles_s = self._cycle.cpu_s
         return measurement
 
     @contextmanager

@@ -198,7 +198,7 @@ class CreateNamespaces(Op):
 
 
 class CreatePods(Op):
-    """Pods, each with a bound volume and claim of its own if templates for those are given."""
+    """Pods, each with a claim of its own if there is a template for it, bound if there is one for a volume as well."""
 
     opcode: ClassVar[str] = "createPods"
     count: int = 0
@@ -217,7 +217,7 @@ class CreatePods(Op):
         return (self.namespace,)
 
     def manifests(self, names: Names) -> Iterator[Manifest]:
-        """Per pod: volume, claim, pod."""
+        """Per pod: volume and claim if it has them, pod."""
         for index in range(self.count):
             yield from self.manifests_of(index, names)
 
@@ -228,24 +228,25 @@ class CreatePods(Op):
         pod["metadata"]["namespace"] = self.namespace
         names.give(pod)
         if self.persistent_volume_claim_template_path:
-            volume, claim = self._volume(index)
+            claim = self._claim(index)
             spec = pod["spec"] = dict(pod.get("spec") or {})
             reference = {"persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}
             spec["volumes"] = [*(spec.get("volumes") or ()), {"name": "vol", **reference}]
-            yield volume
+            if self.persistent_volume_template_path:
+                yield self._volume_of(claim, index)
             yield claim
         yield pod
 
-    def _volume(self, index: int) -> tuple[Manifest, Manifest]:
-        """A volume and a claim that are bound to each other already."""
-        volume, claim = (
-            _rendered(path, {}, index, self.count, self.template_params)
-            for path in (
-                self.persistent_volume_template_path,
-                self.persistent_volume_claim_template_path,
-            )
-        )
+    def _claim(self, index: int) -> Manifest:
+        path = self.persistent_volume_claim_template_path
+        claim = _rendered(path, {}, index, self.count, self.template_params)
         claim["metadata"] |= {"namespace": self.namespace, "name": f"pvc-{index}"}
+        return claim
+
+    def _volume_of(self, claim: Manifest, index: int) -> Manifest:
+        """A volume; it and the claim become bound to each other."""
+        path = self.persistent_volume_template_path
+        volume = _rendered(path, {}, index, self.count, self.template_params)
         name = volume["metadata"]["name"] = f"pv-{self.namespace}-{index}"
         claim["spec"] = {**(claim.get("spec") or {}), "volumeName": name}
         claim["status"] = {"phase": "Bound", "accessModes": claim["spec"].get("accessModes")}
@@ -261,7 +262,7 @@ class CreatePods(Op):
             spec["csi"] = {**spec["csi"], "volumeHandle": name}
         if "awsElasticBlockStore" in spec:
             spec["awsElasticBlockStore"] = {**spec["awsElasticBlockStore"], "volumeID": name}
-        return volume, claim
+        return volume
 
 
 class CreatePodSets(Op):

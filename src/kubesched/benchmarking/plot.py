@@ -11,7 +11,15 @@ from html import escape
 
 from kubesched import charts
 from kubesched.benchmarking.results import Report, RunResult
-from kubesched.benchmarking.summary import Ratio, Summary, against, number, summarise, table
+from kubesched.benchmarking.summary import (
+    Ratio,
+    Summary,
+    against,
+    number,
+    ratio_table,
+    summarise,
+    table,
+)
 from kubesched.charts import WIDTH
 
 BAR, GAP, FIGURE = 20, 10, 90
@@ -25,6 +33,7 @@ MEANINGS = {
     "ATTEMPT P50": "scheduler_scheduling_attempt_duration_seconds",
     "SLI P50": "scheduler_pod_scheduling_sli_duration_seconds: from a pod's arrival to its binding",
     "CPU/POD": "CPU time of the scheduler per pod",
+    "DECISION CPU/POD": "CPU time of scheduling cycles alone: kube-scheduler's from its CPU profile, ours in core mode",
     "API CPU/POD": "CPU time of the API server per pod",
     "MEMORY": "the scheduler's largest resident set",
     "ASKED": "what scheduler_perf asks for",
@@ -110,14 +119,7 @@ def _ratios(ratios: Sequence[Ratio]) -> list[str]:
     if not ratios:
         return []
 
-    def shown(value: float | None) -> str:
-        return "" if value is None else f"{value:.2f}×"
-
-    headers = ["WORKLOAD", "PODS/S", "CPU/POD", "SLI P99"]
-    rows = [
-        [ratio.workload, shown(ratio.throughput), shown(ratio.cpu), shown(ratio.sli_p99)]
-        for ratio in ratios
-    ]
+    headers, rows = ratio_table(ratios)
     names = f"{ratios[0].contestant} beside {ratios[0].reference}"
     note = "More pods per second are better; of the others, less."
     return [

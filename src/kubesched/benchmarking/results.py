@@ -76,6 +76,15 @@ class ProcessUse(Record):
     max_rss_bytes: int = 0
 
 
+class DecisionCpu(Record):
+    """CPU of scheduling cycles alone, without queue, bindings, event handlers and API traffic."""
+
+    us_per_pod: float
+    """All attempts of a pod together."""
+    samples: int = 0
+    """In which a CPU profile saw them; 0 if they were timed one by one, in core mode."""
+
+
 class EndToEnd(Record):
     """What only a run against a control plane has."""
 
@@ -126,6 +135,8 @@ class RunResult(Record):
     series: tuple[Sample, ...] = ()
     decision_us: Percentiles | None = None
     """Core: one attempt, from the pop to the assumed pod."""
+    decision_cpu: DecisionCpu | None = None
+    """End to end. kube-scheduler: from its CPU profile. kubesched: the same workload in core mode."""
     attempt_ms: Percentiles | None = None
     """`scheduling_attempt_duration_seconds`."""
     sli_ms: Percentiles | None = None

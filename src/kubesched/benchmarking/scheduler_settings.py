@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from kubesched.benchmarking.workload_files import Workload
@@ -61,11 +62,16 @@ def feature_gates(workload: Workload) -> tuple[FeatureGates, tuple[str, ...]]:
     return features.from_map(settable), notes
 
 
-def configuration(workload: Workload, gates: FeatureGates) -> KubeSchedulerConfiguration:
-    """The workload's configuration file, or the defaults.
+def configuration(
+    workload: Workload, gates: FeatureGates, percentage_of_nodes_to_score: int | None = None
+) -> KubeSchedulerConfiguration:
+    """The workload's configuration file, or the defaults, with another percentage if one is given.
 
     Raises:
         ConfigError: the file cannot be used.
     """
     path = workload.case.scheduler_config
-    return load_file(Path(path), gates=gates) if path else default_config(gates)
+    config = load_file(Path(path), gates=gates) if path else default_config(gates)
+    if percentage_of_nodes_to_score is None:
+        return config
+    return replace(config, percentage_of_nodes_to_score=percentage_of_nodes_to_score)

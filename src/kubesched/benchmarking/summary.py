@@ -46,6 +46,11 @@ class Summary:
         return self.median(lambda run: run.scheduler.cpu_ms_per_pod if run.scheduler else None)
 
     @property
+    def decision_us_per_pod(self) -> float | None:
+        """End to end: CPU of decisions alone."""
+        return self.median(lambda run: run.decision_cpu.us_per_pod if run.decision_cpu else None)
+
+    @property
     def api_cpu_ms_per_pod(self) -> float | None:
         return self.median(lambda run: run.api_server.cpu_ms_per_pod if run.api_server else None)
 
@@ -76,6 +81,8 @@ class Ratio:
     cpu: float | None
     """Scheduler CPU per pod, ours through theirs."""
     sli_p99: float | None = None
+    decision: float | None = None
+    """CPU of decisions per pod, ours through theirs."""
 
 
 def against(
@@ -95,6 +102,7 @@ def against(
                     _divided(summary.pods_per_s, other.pods_per_s) or 0.0,
                     _divided(summary.cpu_ms_per_pod, other.cpu_ms_per_pod),
                     _divided(_sli_p99(summary), _sli_p99(other)),
+                    _divided(summary.decision_us_per_pod, other.decision_us_per_pod),
                 )
             )
     return ratios
@@ -164,6 +172,7 @@ _COLUMNS = (
     "SLI P50",
     "SLI P99",
     "CPU/POD",
+    "DECISION CPU/POD",
     "API CPU/POD",
     "MEMORY",
     "ASKED",
@@ -201,15 +210,34 @@ def _cells(summary: Summary) -> dict[str, str]:
         "SLI P50": _ms(summary.median(lambda run: run.sli_ms.p50 if run.sli_ms else None)),
         "SLI P99": _ms(summary.median(lambda run: run.sli_ms.p99 if run.sli_ms else None)),
         "CPU/POD": (_us_of_ms if core else _ms)(summary.cpu_ms_per_pod),
+        "DECISION CPU/POD": _us(summary.decision_us_per_pod),
         "API CPU/POD": _ms(summary.api_cpu_ms_per_pod),
         "MEMORY": _mib(summary.memory_bytes),
         "ASKED": f"{first.threshold:.0f}/s" if first.threshold is not None and not core else "",
     }
 
 
+def ratio_table(ratios: Sequence[Ratio]) -> tuple[list[str], list[list[str]]]:
+    """Headers and cells, without empty columns."""
+    columns = {
+        "WORKLOAD": [ratio.workload for ratio in ratios],
+        "PODS/S": [_times(ratio.throughput) for ratio in ratios],
+        "CPU/POD": [_times(ratio.cpu) for ratio in ratios],
+        "DECISION CPU/POD": [_times(ratio.decision) for ratio in ratios],
+        "SLI P99": [_times(ratio.sli_p99) for ratio in ratios],
+    }
+    filled = {name: cells for name, cells in columns.items() if any(cells)}
+    return list(filled), [list(row) for row in zip(*filled.values(), strict=True)]
+
+
 def number(value: float) -> str:
     """Three digits that matter, no more than one behind the point."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def _times(value: float | None) -> str:
+    """Two digits behind the point, or as many as matter."""
+    return "" if value is None else f"{value:.2f}x" if value >= 0.1 else f"{value:.2g}x"
 
 
 def _shown(value: float | None) -> str:

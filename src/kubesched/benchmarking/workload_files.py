@@ -87,14 +87,14 @@ class Workload:
         return single + sum(in_sets)
 
 
-def load(path: str | Path) -> tuple[Workload, ...]:
-    """The workloads in a file.
+def load(path: str | Path, params: MappingOf[str, Value] | None = None) -> tuple[Workload, ...]:
+    """The workloads in a file; `params` replace parameters that a workload has.
 
     Raises:
         ConfigError: with every problem of the file.
         OSError: it cannot be read.
     """
-    return _Reader(Path(path)).read()
+    return _Reader(Path(path), params or {}).read()
 
 
 class _FileWorkload(Record):
@@ -121,8 +121,9 @@ class _FileCase(Record):
 class _Reader:
     """Reads one file and collects what is wrong with it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, replaced: MappingOf[str, Value]) -> None:
         self._path = path
+        self._replaced = replaced
         data = path.read_bytes()
         self._json = is_json(data) or data.lstrip().startswith(b"[")
         self._root = parse(data, str(path))
@@ -187,6 +188,7 @@ class _Reader:
             except ValueError as error:
                 assert raw.node is not None
                 self._report(f"{path}.params.{name}", str(error), raw.node)
+        params |= {name: value for name, value in self._replaced.items() if name in params}
         steps = [
             self._op(index, raw.node, read, params, entry.name, case_path)
             for index, raw in enumerate(read.workload_template)
@@ -383,8 +385,8 @@ def _wrong_pods(op: ops.CreatePods) -> list[str]:
         problems.append("steadyState and skipWaitToCompletion exclude each other")
     if op.steady_state and op.duration <= 0:
         problems.append("steadyState needs a duration above 0")
-    if bool(op.persistent_volume_template_path) != bool(op.persistent_volume_claim_template_path):
-        problems.append("templates of volume and claim come together")
+    if op.persistent_volume_template_path and not op.persistent_volume_claim_template_path:
+        problems.append("persistentVolumeTemplatePath needs persistentVolumeClaimTemplatePath")
     return problems
 
 

@@ -74,6 +74,20 @@ def add_parser(kinds: Subparsers) -> None:
         help="only workloads with label A and without label B",
     )
     parser.add_argument(
+        "--param",
+        action="append",
+        default=[],
+        type=_param,
+        metavar="NAME=N",
+        help="replaces a parameter of the workloads, e.g. measurePods=2000",
+    )
+    parser.add_argument(
+        "--percentage-of-nodes-to-score",
+        type=positive,
+        metavar="N",
+        help="replaces the workload's, for all schedulers; 100: no sampling",
+    )
+    parser.add_argument(
         "--repeats", type=positive, default=3, metavar="N", help="repetitions (default: 3)"
     )
     parser.add_argument(
@@ -92,6 +106,13 @@ def add_parser(kinds: Subparsers) -> None:
         "--output-dir", metavar="DIR", help="write report.json and report.html there"
     )
     add_output(parser, "table", "json")
+
+
+def _param(text: str) -> tuple[str, int]:
+    name, _, value = text.partition("=")
+    if not name or not value.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=N")
+    return name, int(value)
 
 
 def _add_core(parser: argparse.ArgumentParser) -> None:
@@ -148,12 +169,6 @@ def _add_end_to_end(parser: argparse.ArgumentParser) -> None:
         help="as-created: pods come while the scheduler works; drained: before it starts "
         "(default: as-created)",
     )
-    group.add_argument(
-        "--percentage-of-nodes-to-score",
-        type=positive,
-        metavar="N",
-        help="replaces the workload's, for all schedulers; 100: no sampling",
-    )
 
 
 @dataclass(slots=True)
@@ -188,7 +203,7 @@ def main(args: argparse.Namespace) -> int:
     else:
         run, environment = _core(args, recordings)
     labels = [label.strip() for label in args.labels.split(",") if label.strip()]
-    workloads = find(args.workloads, sizes=args.size, labels=labels)
+    workloads = find(args.workloads, sizes=args.size, labels=labels, params=dict(args.param))
     folder = Path(args.output_dir) if args.output_dir else None
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -244,7 +259,12 @@ def _core(
 
     if args.against:
         raise KubeschedError("--against needs --mode end-to-end: kube-scheduler has no core mode")
-    options = CoreOptions(repeats=args.repeats, warmup=args.warmup, classes=not args.no_classes)
+    options = CoreOptions(
+        repeats=args.repeats,
+        warmup=args.warmup,
+        classes=not args.no_classes,
+        percentage_of_nodes_to_score=args.percentage_of_nodes_to_score,
+    )
 
     def run(workload: Workload, progress: Progress) -> list[RunResult]:
         chosen = recordings.recorded(workload, options) if recordings is not None else options
@@ -266,6 +286,7 @@ def _end_to_end(
     from msgspec import structs
 
     from kubesched import KUBERNETES_VERSION
+    from kubesched.benchmarking.core_mode import with_core_decisions
     from kubesched.benchmarking.end_to_end.contestants import ClientLimits, Contestant
     from kubesched.benchmarking.end_to_end.driving import Pace, Release
     from kubesched.benchmarking.end_to_end.run import EndToEndOptions, run_end_to_end
@@ -295,6 +316,10 @@ def _end_to_end(
         gates, notes = gates_to_set(workload)
         settled = replace(workload, feature_gates=gates)
         results = asyncio.run(run_end_to_end(settled, options, progress))
+        if args.against:
+            results = with_core_decisions(
+                results, settled, args.percentage_of_nodes_to_score, progress
+            )
         return [structs.replace(result, notes=(*result.notes, *notes)) for result in results]
 
     environment = this_environment(
@@ -360,7 +385,7 @@ def _write(report: Report, folder: Path) -> None:
 
 def _show(report: Report, args: argparse.Namespace) -> None:
     from kubesched.benchmarking.results import encode
-    from kubesched.benchmarking.summary import against, summarise, table
+    from kubesched.benchmarking.summary import against, ratio_table, summarise, table
 
     if args.output == "json":
         sys.stdout.write(encode(report).decode())
@@ -374,16 +399,7 @@ def _show(report: Report, args: argparse.Namespace) -> None:
     if ratios:
         print()
         terminal.heading(f"Beside {ratios[0].reference}")
-        rows = [
-            (
-                ratio.workload,
-                f"{ratio.throughput:.2f}x",
-                "" if ratio.cpu is None else f"{ratio.cpu:.2f}x",
-                "" if ratio.sli_p99 is None else f"{ratio.sli_p99:.2f}x",
-            )
-            for ratio in ratios
-        ]
-        _print_figures(("WORKLOAD", "PODS/S", "CPU/POD", "SLI P99"), rows, text_columns=1)
+        _print_figures(*ratio_table(ratios), text_columns=1)
     for refusal in report.refused:
         print(f"not run: {refusal.workload}: {refusal.reason}", file=sys.stderr)
     for note in dict.fromkeys(note for result in report.results for note in result.notes):

@@ -6,6 +6,7 @@ import pytest
 
 from kubesched.api.meta import ObjectMeta
 from kubesched.benchmarking.end_to_end import observing
+from kubesched.benchmarking.end_to_end.decision_profile import DecisionProfile
 from kubesched.benchmarking.end_to_end.measuring import (
     ATTEMPT,
     MACHINE,
@@ -112,7 +113,7 @@ def page(attempts, unschedulable, sli):
     )
 
 
-def stretch(*, counts_from_first):
+def stretch(*, counts_from_first, profile=None):
     log = UsageLog(ManualClock(), {})
     log.moments = [0.0, 10.0, 11.0, 16.0]
     log.accounts = [
@@ -128,6 +129,7 @@ def stretch(*, counts_from_first):
         pages=(page(10, 1, 10), page(13, 2, 13)),
         events=3,
         settled_at=16.0,
+        profile=profile or DecisionProfile(),
     )
 
 
@@ -143,6 +145,15 @@ def test_a_stretch_counts_bindings_and_everything_they_cause():
     assert (result.seen_ms.p50, result.seen_ms.p99) == (1000.0, 1500.0)
     assert result.sli_ms.p50 == pytest.approx(50.0)
     assert result.sli_ms.mean == pytest.approx(50.0)
+    assert result.decision_cpu is None, "no profile was taken"
+
+
+def test_decisions_are_the_profiles_share_of_what_the_kernel_counted():
+    """The profile need not cover everything: there are gaps between the ones taken in a row."""
+    profile = DecisionProfile(decisions_ns=400_000_000, all_ns=1_000_000_000)
+    decision = stretch(counts_from_first=False, profile=profile).decision_cpu
+    assert decision.us_per_pod == pytest.approx(0.4 * 5.0 * 1e6 / 3)
+    assert decision.samples == 40
 
 
 def test_the_start_of_a_scheduler_is_not_counted_when_a_queue_is_drained():

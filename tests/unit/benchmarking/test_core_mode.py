@@ -1,11 +1,14 @@
 """Core mode: every operation takes effect in the production core, and what is measured is what happened."""
 
+from dataclasses import replace
+
 import pytest
 
 from kubesched.benchmarking.catalogue import SIZES, find, shipped
 from kubesched.benchmarking.core_cluster import CoreCluster, PacedClock
-from kubesched.benchmarking.core_mode import CoreOptions, run_core
-from kubesched.benchmarking.results import Contestant, Mode
+from kubesched.benchmarking.core_mode import CoreOptions, run_core, with_core_decisions
+from kubesched.benchmarking.results import Contestant, DecisionCpu, Mode, RunResult
+from kubesched.benchmarking.scheduler_settings import configuration
 from kubesched.benchmarking.workload_files import load
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import default_config
@@ -212,7 +215,12 @@ def test_a_binding_that_waits_for_a_volume_that_stays_unbound_ends_the_run(
     monkeypatch.setattr("kubesched.benchmarking.core_stage.BIND_PATIENCE_S", 0.01)
     (tmp_path / "class.yaml").write_text(
         "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: later}\n"
-        "provisioner: example.com/disk\nvolumeBindingMode: WaitForFirstConsumer\n"
+        "provisioner: kubernetes.io/no-provisioner\nvolumeBindingMode: WaitForFirstConsumer\n"
+    )
+    (tmp_path / "volume.yaml").write_text(
+        "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: disk}\n"
+        "spec: {storageClassName: later, accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, "
+        "hostPath: {path: /disk}}\nstatus: {phase: Available}\n"
     )
     (tmp_path / "claim.yaml").write_text(
         "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: disk}\n"
@@ -227,6 +235,7 @@ def test_a_binding_that_waits_for_a_volume_that_stays_unbound_ends_the_run(
     with pytest.raises(KubeschedError, match="a binding waits for what does not happen"):
         played(
             "createAny, templatePath: class.yaml",
+            "createAny, templatePath: volume.yaml",
             "createAny, templatePath: claim.yaml, namespace: a",
             pods("waiting", 1, MEASURED),
         )
@@ -334,13 +343,52 @@ def test_a_configuration_file_is_used(played, tmp_path):
         played(pods("small", 1, MEASURED), config="  schedulerConfigPath: config.yaml\n")
 
 
-def test_extenders_are_refused_as_there_is_no_network_here(played, tmp_path):
-    (tmp_path / "config.yaml").write_text(
+def extender(folder, managed=""):
+    (folder / "config.yaml").write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-        "extenders: [{urlPrefix: 'http://localhost:1/', filterVerb: filter}]\n"
+        f"extenders: [{{urlPrefix: 'http://localhost:1/', filterVerb: filter{managed}}}]\n"
     )
+    return "  schedulerConfigPath: config.yaml\n"
+
+
+def test_extenders_for_all_pods_are_refused_as_there_is_no_network_here(played, tmp_path):
     with pytest.raises(KubeschedError, match="extenders"):
-        played(pods("small", 1, MEASURED), config="  schedulerConfigPath: config.yaml\n")
+        played(pods("small", 1, MEASURED), config=extender(tmp_path))
+
+
+def test_an_extender_for_other_pods_is_never_asked(played, tmp_path):
+    config = extender(tmp_path, ", managedResources: [{name: example.com/gpu}]")
+    (result,) = played(pods("small", 2, MEASURED), config=config)
+    assert (result.pods, result.unschedulable_attempts) == (2, 0)
+
+
+@pytest.mark.parametrize(("given", "used"), [(None, 30), (100, 100)])
+def test_another_percentage_replaces_the_workloads(given, used):
+    (workload,) = find(["SampledNodes/tiny"])
+    assert configuration(workload, DEFAULT_GATES, given).percentage_of_nodes_to_score == used
+    (result,) = run_core(workload, replace(ONCE, percentage_of_nodes_to_score=given))
+    assert result.pods == workload.params["measurePods"]
+
+
+def test_decisions_of_core_mode_complete_end_to_end_results_of_ours():
+    (workload,) = find(["Basic/tiny"])
+    ours, theirs = (
+        RunResult(
+            workload=workload.full_name,
+            contestant=contestant,
+            mode=Mode.END_TO_END,
+            repeat=1,
+            decision_cpu=DecisionCpu(us_per_pod=9.0, samples=7),
+        )
+        for contestant in (Contestant.KUBESCHED, Contestant.KUBE_SCHEDULER)
+    )
+    completed, unchanged = with_core_decisions([ours, theirs], workload, None)
+    assert unchanged is theirs
+    assert completed.decision_cpu.samples == 0
+    (plain,) = run_core(workload, replace(ONCE, times_cycles=True))
+    assert 0 < plain.decision_cpu.us_per_pod < plain.scheduler.cpu_ms_per_pod * 1000
+    (untimed,) = run_core(workload, ONCE)
+    assert untimed.decision_cpu is None
 
 
 def test_kinds_no_scheduler_knows_are_refused(played, tmp_path):
@@ -454,6 +502,16 @@ def test_a_name_that_fits_nothing_is_an_error():
         find(["Basics"])
     with pytest.raises(KubeschedError, match="no workload fits"):
         find(["Basic"], sizes=["gigantic"])
+
+
+def test_parameters_are_replaced_where_a_workload_has_them():
+    basic, nominations = find(["Basic/tiny", "Nominations/tiny"], params={"rivals": 2, "nodes": 7})
+    assert (basic.node_count, nominations.node_count) == (7, 9)
+
+
+def test_a_parameter_that_no_workload_has_is_an_error():
+    with pytest.raises(KubeschedError, match="parameter pods; there are initPods, measurePods"):
+        find(["Basic/tiny"], params={"pods": 2})
 
 
 def test_a_file_that_is_wrong_is_an_error(tmp_path):

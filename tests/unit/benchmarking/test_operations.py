@@ -89,6 +89,19 @@ def test_pods_with_volumes_come_with_a_bound_pair_of_their_own(template):
     ]
 
 
+def test_a_claim_without_a_volume_is_left_open(template):
+    pods = ops.CreatePods(
+        count=1,
+        namespace="a",
+        pod_template_path=template(POD),
+        persistent_volume_claim_template_path=template(CLAIM),
+    )
+    claim, pod = pods.manifests(ops.Names())
+    assert claim["metadata"] == {"name": "pvc-0", "namespace": "a"}
+    assert "volumeName" not in claim["spec"]
+    assert pod["spec"]["volumes"][0]["persistentVolumeClaim"] == {"claimName": "pvc-0"}
+
+
 def test_sets_of_pods_go_to_a_namespace_each(template):
     inner = ops.CreatePods(count=1, pod_template_path=template(POD))
     sets = ops.CreatePodSets(count=2, namespace_prefix="team", create_pods_op=inner)

@@ -11,6 +11,7 @@ from msgspec import structs
 from kubesched import charts
 from kubesched.benchmarking import plot, summary
 from kubesched.benchmarking.results import (
+    DecisionCpu,
     Environment,
     Mode,
     ProcessUse,
@@ -142,6 +143,21 @@ def test_contestants_are_set_beside_kube_scheduler_on_the_same_workload_and_plan
     elsewhere = structs.replace(theirs, control_plane="real")
     (ratio,) = summary.against(summary.summarise([result(), theirs, elsewhere]))
     assert (ratio.throughput, ratio.cpu, ratio.sli_p99) == (2.0, 0.25, None)
+    headers, rows = summary.ratio_table([ratio])
+    assert headers == ["WORKLOAD", "PODS/S", "CPU/POD"], "what is not known has no column"
+    assert rows == [["Case/one", "2.00x", "0.25x"]]
+
+
+def test_decisions_are_set_beside_each_other_apart_from_all_cpu():
+    def decided(us_per_pod, contestant):
+        return result(contestant=contestant, decision_cpu=DecisionCpu(us_per_pod=us_per_pod))
+
+    both = summary.summarise([decided(25.0, "kubesched"), decided(1000.0, "kube-scheduler")])
+    headers, rows = summary.table(both)
+    at = headers.index("DECISION CPU/POD")
+    assert [row[at] for row in rows] == ["25.0 µs", "1,000 µs"]
+    headers, (row,) = summary.ratio_table(summary.against(both))
+    assert dict(zip(headers, row, strict=True))["DECISION CPU/POD"] == "0.025x"
 
 
 def test_a_change_is_noise_while_repetitions_overlap():

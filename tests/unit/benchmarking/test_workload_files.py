@@ -196,7 +196,7 @@ def test_operations_that_cannot_be_played_are_named_with_what_is_missing(read, o
         pytest.param(
             "{opcode: createPods, count: 1, persistentVolumeTemplatePath: pod.yaml}",
             "",
-            "come together",
+            "needs persistentVolumeClaimTemplatePath",
             id="volume without claim",
         ),
         pytest.param(

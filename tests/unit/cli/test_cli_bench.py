@@ -60,6 +60,13 @@ def test_run_prints_a_table_and_tells_its_stages(capsys):
     assert err.splitlines() == ["Basic/tiny: repeat 1 of 1"]
 
 
+def test_a_parameter_is_replaced(capsys):
+    words = ("Basic/tiny", *QUICK, "--param", "nodes=7", "--percentage-of-nodes-to-score", "50")
+    code, out, _ = run(capsys, "run", *words)
+    assert code == 0
+    assert out.splitlines()[1].split()[:3] == ["Basic/tiny", "kubesched", "7"]
+
+
 def test_run_writes_a_report_and_a_page(capsys, tmp_path):
     code, out, _ = run(
         capsys,
@@ -113,6 +120,9 @@ def test_a_workload_that_gets_stuck_ends_with_1_and_its_reason(capsys, tmp_path)
         pytest.param(("run", "Basics"), "no workload 'Basics'", id="unknown name"),
         pytest.param(("run", "gone.yaml"), "gone.yaml: No such file", id="missing file"),
         pytest.param(
+            ("run", "Basic", "--param", "x=1"), "no workload has a parameter x", id="param"
+        ),
+        pytest.param(
             ("run", "Basic", "--against", "kube-scheduler"), "needs --mode end-to-end", id="against"
         ),
         pytest.param(
@@ -131,7 +141,10 @@ def test_bad_input_is_one_line_and_exit_code_1(capsys, words, complaint):
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("words", [("run", "--repeats", "0"), ("run", "--mode", "x"), ()])
+@pytest.mark.parametrize(
+    "words",
+    [("run", "--repeats", "0"), ("run", "--mode", "x"), ("run", "--param", "nodes"), ()],
+)
 def test_wrong_usage_ends_with_2(capsys, words):
     code, _, err = run(capsys, *words)
     assert code == 2

@@ -32,7 +32,8 @@ KUBE_SCHEDULER = "kube-scheduler"
 
 READY_TIMEOUT_S = 120.0
 _POLL_S = 0.05
-_OPEN_PATHS = "/healthz,/readyz,/livez,/metrics"
+_PROFILE = "/debug/pprof/profile"
+_OPEN_PATHS = f"/healthz,/readyz,/livez,/metrics,{_PROFILE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Contestant:
     version: str
     encoding: str
     """How it speaks with the API server, for people to read."""
+    tells_decisions: bool = False
+    """Whether its CPU profile tells what decisions cost; ours take too little for a hundred samples a second."""
 
     @classmethod
     def kubesched(cls) -> Contestant:
@@ -61,13 +64,14 @@ class Contestant:
     @classmethod
     def kube_scheduler(cls, assets: Assets) -> Contestant:
         command = (str(assets.kube_scheduler),)
-        return cls(KUBE_SCHEDULER, command, KUBERNETES_VERSION, "protobuf")
+        return cls(KUBE_SCHEDULER, command, KUBERNETES_VERSION, "protobuf", tells_decisions=True)
 
 
 class RunningScheduler:
     """A contestant at work on a plane."""
 
-    def __init__(self, process: Process, client: RestClient) -> None:
+    def __init__(self, contestant: Contestant, process: Process, client: RestClient) -> None:
+        self.contestant = contestant
         self._process = process
         self._client = client
 
@@ -85,6 +89,13 @@ class RunningScheduler:
             return MetricPage((await self._client.get_raw("/metrics")).decode())
         except (ApiError, TransportError) as error:
             raise MetricsError(f"{self._process.name} does not show its metrics: {error}") from None
+
+    async def cpu_profile(self, seconds: int) -> bytes:
+        """Where its CPU time goes from now on. Raises `MetricsError`."""
+        try:
+            return await self._client.get_raw(_PROFILE, {"seconds": str(seconds)})
+        except (ApiError, TransportError) as error:
+            raise MetricsError(f"{self._process.name} shows no profile: {error}") from None
 
     async def until_ready(self) -> None:
         """Wait until it is ready. Raises `ControlPlaneError` after a deadline."""
@@ -134,7 +145,7 @@ async def running(
     process = await Process.start(contestant.name, command, plane.folder / f"{contestant.name}.log")
     try:
         async with _metrics_client(port) as client:
-            yield RunningScheduler(process, client)
+            yield RunningScheduler(contestant, process, client)
     finally:
         await process.stop()
 

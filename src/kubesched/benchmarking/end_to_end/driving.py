@@ -19,6 +19,7 @@ from kubesched.benchmarking.end_to_end.contestants import RunningScheduler
 from kubesched.benchmarking.end_to_end.creating import (
     Creator,
 )
+from kubesched.benchmarking.end_to_end.decision_profile import DecisionProfile
 from kubesched.benchmarking.end_to_end.measuring import (
     Measurement,
     UsageLog,
@@ -28,6 +29,7 @@ from kubesched.benchmarking.end_to_end.measuring import (
 from kubesched.benchmarking.end_to_end.metric_pages import MetricPage
 from kubesched.benchmarking.end_to_end.observing import BindingObserver, StalledError
 from kubesched.benchmarking.end_to_end.planes import Plane
+from kubesched.benchmarking.end_to_end.volumes import Provisioner
 from kubesched.benchmarking.templates import Manifest
 from kubesched.clock import Clock
 from kubesched.errors import KubeschedError, NotFound
@@ -115,7 +117,11 @@ class Driver:
     async def _play(self, step: ops.Op) -> None:
         match step:
             case ops.CreateNodes() | ops.CreateNamespaces() | ops.CreateAny():
-                await self._create(list(step.manifests(self._names)))
+                manifests = list(step.manifests(self._names))
+                await self._create(manifests)
+                if any(manifest["kind"] == "StorageClass" for manifest in manifests):
+                    provisioner = Provisioner(self._plane.client, self._clock)
+                    await self._maybe_beside(provisioner.run(), True)
             case ops.CreateResourceDriver():
                 nodes = (await self._plane.client.list(Node)).items
                 await self._create(list(step.manifests(node.metadata.name for node in nodes)))
@@ -302,7 +308,13 @@ class Driver:
         )
         assert self.log is not None, "the usage log is running"
         self.log.note()
-        return _Stretch(self._clock.monotonic(), page, events, is_drained)
+        stretch = _Stretch(self._clock.monotonic(), page, events, is_drained)
+        if self._scheduler is not None and self._scheduler.contestant.tells_decisions:
+            stretch.profiling = asyncio.ensure_future(
+                stretch.profile.take(self._scheduler.cpu_profile)
+            )
+            self._beside.append(stretch.profiling)
+        return stretch
 
     async def _finish(self, stretch: _Stretch, keys: Sequence[str]) -> None:
         self._report(f"{len(keys)} pods bound; waiting for the last event to be written")
@@ -312,6 +324,9 @@ class Driver:
         assert self._scheduler is not None, "the scheduler outlives a stretch"
         assert self.log is not None, "the usage log is running"
         self.log.note()
+        if stretch.profiling is not None:
+            stretch.profile.is_over = True
+            await stretch.profiling
         moments = self._observer.moments
         self.measurements.append(
             measurement(
@@ -323,6 +338,7 @@ class Driver:
                 pages=(stretch.page, await self._scheduler.page()),
                 events=events,
                 settled_at=settled_at,
+                profile=stretch.profile,
             )
         )
 
@@ -426,6 +442,9 @@ class _Stretch:
     page: MetricPage | None
     events_before: int
     is_drained: bool
+    profile: DecisionProfile = field(default_factory=DecisionProfile)
+    """Empty where the scheduler was not at work when the stretch began, or its profile does not tell."""
+    profiling: asyncio.Task[None] | None = None
     created: dict[str, float] = field(default_factory=dict)
     namespaces: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)

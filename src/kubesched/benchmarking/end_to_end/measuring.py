@@ -18,11 +18,19 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
 from kubesched.benchmarking.end_to_end.contestants import RunningScheduler
+from kubesched.benchmarking.end_to_end.decision_profile import DecisionProfile
 from kubesched.benchmarking.end_to_end.metric_pages import HistogramView, Labels, MetricPage
 from kubesched.benchmarking.end_to_end.planes import Plane, count_objects
 from kubesched.benchmarking.end_to_end.sampling import longest_pause, rate
 from kubesched.benchmarking.end_to_end.usage import ProcessGone, Usage, read_machine, read_usage
-from kubesched.benchmarking.results import Percentiles, ProcessUse, Sample, percentiles, sampled
+from kubesched.benchmarking.results import (
+    DecisionCpu,
+    Percentiles,
+    ProcessUse,
+    Sample,
+    percentiles,
+    sampled,
+)
 from kubesched.clock import Clock
 from kubesched.testing.control_plane import Process
 
@@ -70,6 +78,7 @@ class Measurement:
     """From sending a pod's creation until the driver's watch showed it bound; only while pods come as created."""
     attempts: int
     unschedulable_attempts: int
+    profile: DecisionProfile
 
     @property
     def rate_with_events(self) -> float:
@@ -81,6 +90,15 @@ class Measurement:
         """Average number of cores busy with other work."""
         parts = sum(cpu_s for role, cpu_s in self.cpu_s.items() if role != MACHINE)
         return max(0.0, self.cpu_s[MACHINE] - parts) / self.cpu_seconds if self.cpu_seconds else 0.0
+
+    @property
+    def decision_cpu(self) -> DecisionCpu | None:
+        """The profile's share of the scheduler's CPU, which the kernel has counted."""
+        share = self.profile.share
+        if share is None or not self.pods:
+            return None
+        us_per_pod = share * self.cpu_s[SCHEDULER] * 1e6 / self.pods
+        return DecisionCpu(us_per_pod=us_per_pod, samples=self.profile.samples)
 
     def use_of(self, role: str) -> ProcessUse | None:
         if role not in self.cpu_s:
@@ -185,6 +203,7 @@ def measurement(
     pages: tuple[MetricPage | None, MetricPage],
     events: int,
     settled_at: float,
+    profile: DecisionProfile,
 ) -> Measurement:
     """Combine the observations of one measured stretch.
 
@@ -217,6 +236,7 @@ def measurement(
         seen_ms=percentiles(waits),
         attempts=round(observed(ATTEMPT).count),
         unschedulable_attempts=round(observed(ATTEMPT, {"result": "unschedulable"}).count),
+        profile=profile,
     )
 
 

@@ -196,6 +196,7 @@ def _result(
         series=measurement.series,
         attempt_ms=measurement.attempt_ms,
         sli_ms=measurement.sli_ms,
+        decision_cpu=measurement.decision_cpu,
         attempts=measurement.attempts,
         unschedulable_attempts=measurement.unschedulable_attempts,
         scheduler=measurement.use_of(SCHEDULER),
