@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from msgspec import structs
@@ -38,6 +38,8 @@ class CoreOptions:
     seed: int = 1
     percentage_of_nodes_to_score: int | None = None
     """Replaces the workload's own setting."""
+    pods_per_s: float = 0.0
+    """Measured pods come at this rate of the run's own time; 0: all at once."""
     times_cycles: bool = False
     """Times scheduling cycles alone, which makes attempts a little longer."""
     record: MakeRecording | None = None
@@ -73,7 +75,7 @@ def run_core(
 def with_core_decisions(
     results: Sequence[RunResult],
     workload: Workload,
-    percentage_of_nodes_to_score: int | None,
+    options: CoreOptions,
     progress: Progress = silent,
 ) -> list[RunResult]:
     """End-to-end results, ours with what the same decisions cost in core mode: one repetition for each of them.
@@ -82,13 +84,8 @@ def with_core_decisions(
         KubeschedError: as `run_core`.
     """
     repeats = max((it.repeat for it in results if it.contestant == Contestant.KUBESCHED), default=0)
-    options = CoreOptions(
-        repeats=repeats,
-        warmup=0,
-        percentage_of_nodes_to_score=percentage_of_nodes_to_score,
-        times_cycles=True,
-    )
-    costs = (result.decision_cpu for result in run_core(workload, options, progress))
+    timed = replace(options, repeats=repeats, warmup=0, times_cycles=True)
+    costs = (result.decision_cpu for result in run_core(workload, timed, progress))
     return [
         structs.replace(result, decision_cpu=next(costs, None))
         if result.contestant == Contestant.KUBESCHED
@@ -222,13 +219,21 @@ class _Player:
         pods = [obj for obj in made if isinstance(obj, Pod)]
         if first.collect_metrics:
             self._stage.start_measuring([pod_set.namespace for pod_set in sets], {})
-        self._stage.enqueue(pods)
+        if first.collect_metrics and self._options.pods_per_s and not first.steady_state:
+            self._stage.go_on_beside(self._arrivals(pods), 1 / self._options.pods_per_s)
+        else:
+            self._stage.enqueue(pods)
         if first.steady_state:
             await self._hold_steady(first)
         elif not first.skip_wait_to_completion:
             await self._stage.until_bound(pods, f"pods of {first.namespace}")
         if first.collect_metrics:
             self._stop_measuring()
+
+    def _arrivals(self, pods: Sequence[Pod]) -> Iterator[None]:
+        for pod in pods:
+            self._cluster.add(pod)
+            yield
 
     async def _hold_steady(self, op: ops.CreatePods) -> None:
         """Replace every bound pod with a new one, for a while."""

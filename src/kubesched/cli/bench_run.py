@@ -18,6 +18,7 @@ from kubesched.cli.bench_record import RecordedWorkloads
 from kubesched.cli.parsing import add_output, number, positive
 
 if TYPE_CHECKING:
+    from kubesched.benchmarking.core_mode import CoreOptions
     from kubesched.benchmarking.progress import Progress
     from kubesched.benchmarking.results import Environment, Refusal, Report, RunResult
     from kubesched.benchmarking.summary import Summary
@@ -80,6 +81,13 @@ def add_parser(kinds: Subparsers) -> None:
         type=_param,
         metavar="NAME=N",
         help="replaces a parameter of the workloads, e.g. measurePods=2000",
+    )
+    parser.add_argument(
+        "--rate",
+        type=float,
+        default=0.0,
+        metavar="N",
+        help="create measured pods at N per second (default: as fast as it goes)",
     )
     parser.add_argument(
         "--percentage-of-nodes-to-score",
@@ -153,13 +161,6 @@ def _add_end_to_end(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--burst", type=positive, default=10_000, metavar="N", help="its burst (default: 10000)"
-    )
-    group.add_argument(
-        "--rate",
-        type=float,
-        default=0.0,
-        metavar="N",
-        help="create measured pods at N per second (default: as fast as it goes)",
     )
     group.add_argument(
         "--release",
@@ -253,18 +254,13 @@ def _run_one(
 def _core(
     args: argparse.Namespace, recordings: RecordedWorkloads | None
 ) -> tuple[Callable[[Workload, Progress], list[RunResult]], Environment]:
-    from kubesched.benchmarking.core_mode import CoreOptions, run_core
+    from kubesched.benchmarking.core_mode import run_core
     from kubesched.benchmarking.results import this_environment
     from kubesched.errors import KubeschedError
 
     if args.against:
         raise KubeschedError("--against needs --mode end-to-end: kube-scheduler has no core mode")
-    options = CoreOptions(
-        repeats=args.repeats,
-        warmup=args.warmup,
-        classes=not args.no_classes,
-        percentage_of_nodes_to_score=args.percentage_of_nodes_to_score,
-    )
+    options = _core_options(args)
 
     def run(workload: Workload, progress: Progress) -> list[RunResult]:
         chosen = recordings.recorded(workload, options) if recordings is not None else options
@@ -276,6 +272,18 @@ def _core(
         return results
 
     return run, this_environment()
+
+
+def _core_options(args: argparse.Namespace) -> CoreOptions:
+    from kubesched.benchmarking.core_mode import CoreOptions
+
+    return CoreOptions(
+        repeats=args.repeats,
+        warmup=args.warmup,
+        classes=not args.no_classes,
+        percentage_of_nodes_to_score=args.percentage_of_nodes_to_score,
+        pods_per_s=args.rate,
+    )
 
 
 def _end_to_end(
@@ -317,9 +325,7 @@ def _end_to_end(
         settled = replace(workload, feature_gates=gates)
         results = asyncio.run(run_end_to_end(settled, options, progress))
         if args.against:
-            results = with_core_decisions(
-                results, settled, args.percentage_of_nodes_to_score, progress
-            )
+            results = with_core_decisions(results, settled, _core_options(args), progress)
         return [structs.replace(result, notes=(*result.notes, *notes)) for result in results]
 
     environment = this_environment(

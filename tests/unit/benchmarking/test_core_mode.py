@@ -105,6 +105,16 @@ def test_preemption_takes_its_second_attempt(played):
     assert (result.pods, result.attempts, result.unschedulable_attempts) == (1, 2, 1)
 
 
+def test_measured_pods_come_at_a_rate_of_the_runs_own_time():
+    """Each preempting pod takes its place before the next one comes; all at once, they fail one after the other."""
+    (workload,) = find(["Preemption/tiny"])
+    placed = []
+    for rate in (0.0, 2.0):
+        (result,) = run_core(workload, replace(ONCE, pods_per_s=rate))
+        placed.append((result.pods, result.attempts, result.unschedulable_attempts))
+    assert placed == [(5, 10, 5)] * 2
+
+
 def test_deletions_make_room_at_their_rate_of_the_runs_own_time(played):
     (result,) = played(
         pods("small", 4),
@@ -382,7 +392,7 @@ def test_decisions_of_core_mode_complete_end_to_end_results_of_ours():
         )
         for contestant in (Contestant.KUBESCHED, Contestant.KUBE_SCHEDULER)
     )
-    completed, unchanged = with_core_decisions([ours, theirs], workload, None)
+    completed, unchanged = with_core_decisions([ours, theirs], workload, ONCE)
     assert unchanged is theirs
     assert completed.decision_cpu.samples == 0
     (plain,) = run_core(workload, replace(ONCE, times_cycles=True))
