@@ -28,9 +28,9 @@ class LosesFailedPods(SimulatedProcess):
         super().__init__(*arguments, **settings)
         queue = self.assembly.scheduler.queue
 
-        def forget(info: Any, _failure: Any = None) -> bool:
+        def forget(info: Any, _failure: Any = None) -> str:
             queue.done(info.pod_info.uid)
-            return True
+            return ""
 
         queue.add_unschedulable_if_not_present = forget  # type: ignore[method-assign]
 

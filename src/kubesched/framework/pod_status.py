@@ -41,8 +41,11 @@ def status_patch(
 
 def _condition_patch(pod: Pod, wanted: PodCondition, now: float) -> dict[str, Any]:
     """Upsert by type. An unchanged status keeps its transition time; observedGeneration alone is no change."""
-    existing = pod.status.conditions or []
-    old = next((c for c in existing if c.type == wanted.type), None)
+    existing, old = pod.status.conditions or [], None
+    for condition in existing:
+        if condition.type == wanted.type:
+            old = condition
+            break
     if old is None:
         added: dict[str, Any] = {
             "type": wanted.type,

@@ -32,7 +32,10 @@ class QueueContents:
 
     def place_of(self, namespace: str, name: str) -> str | None:
         """Where a pod waits, in the words of `pending_pods`: active, backoff, unschedulable, gated; None if nowhere."""
-        key = f"{namespace}/{name}"
+        return self.place_of_key(f"{namespace}/{name}")
+
+    def place_of_key(self, key: str) -> str | None:
+        """The same, by `namespace/name`."""
         if key in self._active:
             return ACTIVE
         if key in self._backoff:

@@ -70,7 +70,8 @@ class InFlight:
             return
         self._gauge.count(POD_POPPED, -1, now)
         oldest = next(iter(self._positions.values()), self._dropped + len(self._events))
-        self._drop(oldest - self._dropped, now)
+        if oldest > self._dropped:
+            self._drop(oldest - self._dropped, now)
         if not self._positions:
             self._gauge.publish(now)
 

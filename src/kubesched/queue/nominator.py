@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import ObjectMeta
-from kubesched.framework.nominating_info import NominatingInfo
+from kubesched.framework.nominating_info import CLEAR_NOMINATION, NominatingInfo
 from kubesched.snapshot.pods import PodInfo
 
 CHANGES_LIMIT: Final = 4096
@@ -68,6 +68,8 @@ class Nominator:
 
         With an overriding `info` the node is the one it names; otherwise the one in the pod's status, if any.
         """
+        if info is CLEAR_NOMINATION and self._node_by_uid.get(pod.uid) == "":
+            return  # as it is registered already: most pods that fit nowhere
         self._delete(pod.uid)
         if info is not None and info.override:
             # Upstream: an override with an empty name is registered too, under the node "".
@@ -124,7 +126,7 @@ class Nominator:
     def moved(self, uid: str) -> None:
         """A pod left the queues for an attempt, or came back: invalidate what was derived from it."""
         node_name = self._node_by_uid.get(uid)
-        if node_name is not None:
+        if node_name:
             self._changed(node_name)
 
     def _changed(self, node_name: str) -> None:

@@ -217,7 +217,7 @@ class SchedulingQueue(QueueContents):
 
     def add_unschedulable_if_not_present(
         self, info: QueuedPodInfo, failure: ClassFailure | None = None
-    ) -> bool:
+    ) -> str:
         """Take back a pod whose attempt failed; ends its time in flight in any case.
 
         The caller has recorded the rejecting plugins; none means that the attempt failed with an error. With a `failure`
@@ -225,14 +225,14 @@ class SchedulingQueue(QueueContents):
         are not, and count as rejected too.
 
         Returns:
-            False if another entry for the pod is queued already, which then stands.
+            The queue in which it waits; empty if another entry for the pod is queued already, which then stands.
         """
         now, is_tried_again = self._clock.monotonic(), False
         try:
-            place = self.place_of(info.pod_info.namespace, info.pod_info.name)
+            place = self.place_of_key(info.pod_info.key)
             if place is not None:
                 log.info("Pod is queued already", pod=info.pod_info.pod, queue=place)
-                return False
+                return ""
             self._announcements.drop(info.pod_info.key)
             self._note_failure(info, now)
             strategy = self._strategy_for_failed(info)
@@ -246,8 +246,10 @@ class SchedulingQueue(QueueContents):
                 is_tried_again = queue != UNSCHEDULABLE and self._is_head(info)
             if log.enabled(3):
                 log_failure(info, queue, strategy, self._scheduling_cycle)
+            if queue == UNSCHEDULABLE:
+                return GATED if info.is_gated else queue
             self._wake_if(queue)
-            return True
+            return queue
         finally:
             self._in_flight.done(info.pod_info.uid, now)
             self.nominator.moved(info.pod_info.uid)
@@ -598,14 +600,15 @@ class SchedulingQueue(QueueContents):
     def _wait_with_class(self, info: QueuedPodInfo, failure: ClassFailure) -> str:
         """Keep a pod that no event has helped since it was popped, and nor any other of its class."""
         waiting = self._pool.classes.headed_by(info.pod_info.uid)
-        if waiting is None or not self._is_head(info):
+        if waiting is None or waiting.class_key != info.pod_info.class_key:
             self._pool.park(info, SCHEDULE_ATTEMPT_FAILURE, failure.message)
             return UNSCHEDULABLE
         self._backoff.policy.expiration(info)  # while it has the time stamp of its own attempt
         others, untold = self._pool.settle(info, SCHEDULE_ATTEMPT_FAILURE, failure.message)
         failure.settled = others
         self._metrics.queue_incoming_pods_total.labels(waiting.place, waiting.label).inc(others)
-        self._announcements.announce(untold, failure)
+        if untold:
+            self._announcements.announce(untold, failure)
         return UNSCHEDULABLE
 
     def _activate(self, pod: Pod) -> bool:
@@ -657,11 +660,16 @@ class SchedulingQueue(QueueContents):
         if events is None:
             log.error("Pod comes back without having been popped", pod=pod_info.pod)
             return Strategy.AFTER_BACKOFF
-        return self._evaluator.evaluate_all(info, events)
+        return self._evaluator.evaluate_all(info, events) if events else Strategy.SKIP
 
     def _count_rejections(self, info: QueuedPodInfo, delta: int) -> None:
+        rejectors = info.unschedulable_plugins
+        if info.pending_plugins:
+            rejectors = info.rejector_plugins
+        if not rejectors:
+            return
         profile = info.pod_info.pod.spec.scheduler_name
-        for plugin in info.rejector_plugins:
+        for plugin in rejectors:
             self._metrics.unschedulable_pods.labels(plugin, profile).inc(delta)
 
     def _is_poppable(self, place: str) -> bool:

@@ -278,8 +278,10 @@ class UnschedulablePods:
 
     def _note_stay(self, info: QueuedPodInfo) -> None:
         stay = since(info)
-        self._oldest_stay = min(self._oldest_stay, stay)
-        self._oldest_left = min(self._oldest_left, stay)
+        if stay < self._oldest_stay:
+            self._oldest_stay = stay
+        if stay < self._oldest_left:
+            self._oldest_left = stay
 
     def _rejection(self, info: QueuedPodInfo) -> Rejection:
         key = rejection_key(info)

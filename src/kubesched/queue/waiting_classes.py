@@ -63,7 +63,7 @@ class Member:
         self.waiting = waiting
         self.arrival = arrival
         # A pod that joins a class while its head is tried has just been tried itself.
-        self.settled = waiting.settled + waiting.is_awake
+        self.settled = waiting.settled + (waiting.strategy is not Strategy.SKIP)
 
     def catch_up(self) -> QueuedPodInfo:
         """The entry as it would be had the pod been tried whenever its class was."""
@@ -148,14 +148,12 @@ class WaitingClass:
         """Its pods count as tried and rejected when the class was woken."""
         self.settled += 1
         self.stamp = self._next_stamp
-        self.sleep()
+        self.strategy, self.head_uid, self.flushed_at = Strategy.SKIP, "", None
 
     def restore_order(self) -> None:
         """Sort the pods by arrival, after others came from another class: while a head is tried, they may precede it."""
-        arrivals = [member.arrival for member in islice(self.members.values(), 2)]
-        if arrivals != sorted(arrivals):
-            by_arrival = sorted(self.members.items(), key=lambda entry: entry[1].arrival)
-            self.members = OrderedDict(by_arrival)
+        by_arrival = sorted(self.members.items(), key=lambda entry: entry[1].arrival)
+        self.members = OrderedDict(by_arrival)
 
     def sleep(self) -> None:
         self.strategy, self.head_uid, self.flushed_at = Strategy.SKIP, "", None
@@ -219,10 +217,14 @@ class WaitingClasses:
         untold = [] if waiting.message == message else [*waiting.members]
         waiting.message = message
         key, info.timestamp = info.pod_info.key, waiting.stamp
-        self._members[key] = waiting.members[key] = Member(info, waiting, arrival)
-        waiting.members.move_to_end(key, last=False)
-        waiting.restore_order()
-        self._reject(waiting, rejection)
+        members = waiting.members
+        is_first = not members or arrival < next(iter(members.values())).arrival
+        self._members[key] = members[key] = Member(info, waiting, arrival)
+        members.move_to_end(key, last=False)
+        if not is_first:
+            waiting.restore_order()
+        if rejection is not waiting.rejection:
+            self._reject(waiting, rejection)
         return others, untold
 
     def replace(self, info: QueuedPodInfo) -> bool:
@@ -436,8 +438,6 @@ class WaitingClasses:
     def _reject(self, waiting: WaitingClass, rejection: Rejection) -> None:
         """Other plugins than before have rejected a settled class, head included."""
         before = waiting.rejection
-        if rejection is before:
-            return
         self._drop(waiting)
         waiting.rejection = rejection
         there = self._classes.get(waiting.key)

@@ -67,12 +67,12 @@ class StatusWriter:
         self, pod: Pod, condition: PodCondition | None, nomination: NominatingInfo | None
     ) -> None:
         """Queue an update of a pod's status. No-op if the status already has these values and nothing is pending."""
+        # A pending update may say something else: then this one has to be merged into it.
+        is_said = status_patch(self._current(pod), condition, nomination, 0.0) is None
+        if is_said and not self._pending:
+            return
         key = key_of(pod.metadata)
-        if (
-            status_patch(self._current(pod), condition, nomination, 0.0) is None
-            # A pending update may say something else: then this one has to be merged into it.
-            and key not in self._pending
-        ):
+        if is_said and key not in self._pending:
             return
         if log.enabled(3):
             _log_update(pod, condition, nomination)

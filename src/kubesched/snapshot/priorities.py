@@ -113,7 +113,10 @@ class PriorityIndex:
         """Is any pod below a priority on a node?"""
         if self.base is not None and self.base_total and self.base < priority:
             return True
-        return any(other < priority for other in (*self._sums, *self._overflow))
+        for other in self._sums:
+            if other < priority:
+                return True
+        return bool(self._overflow) and any(other < priority for other in self._overflow)
 
     def split(self, priority: int) -> tuple[bool, list[RequestSums]]:
         """(is the base below, the columns on the other side of `priority` than the base)."""

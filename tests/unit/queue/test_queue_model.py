@@ -230,7 +230,7 @@ class QueueMachine(RuleBasedStateMachine):
         info.pending_plugins, entry.pending = set(pending), set(pending)
         info.gating_plugin, info.gating_plugin_events, entry.gate = "", (), ""
         queued = self.queue.add_unschedulable_if_not_present(info)
-        assert queued == self.model.fail(entry)
+        assert bool(queued) == self.model.fail(entry)
         if queued:
             self.alive.add(entry.name)
 

@@ -166,7 +166,7 @@ def test_a_failed_pod_that_is_queued_already_changes_nothing(world):
         prepare(pod)
         before = (world.incoming(), world.rejections(), info.timestamp, info.unschedulable_count)
         world.advance(1)
-        assert world.fail(info, "Fit") is False
+        assert world.fail(info, "Fit") == ""
         assert (
             world.incoming(),
             world.rejections(),
