@@ -21,7 +21,7 @@ from kubesched.equivalence.row_layers import NoRoom, RowLayers
 from kubesched.equivalence.signature import LabelsRead, Signatures
 from kubesched.equivalence.walk import Walk, Walked
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.diagnosis import Diagnosis
+from kubesched.framework.diagnosis import Diagnosis, KeptEnd
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.nominated import NO_NOMINATIONS, nominations_version, rivals_of
 from kubesched.framework.runtime.pre_filter import run_pre_filter
@@ -38,6 +38,10 @@ _FIRST: Final[Indices] = np.zeros(1, dtype=np.intp)
 """The position of the only feasible node."""
 
 
+POST_FILTER_VERBOSITY: Final = 2
+"""Where PostFilter plugins log what they look at, they are asked for every pod."""
+
+
 class Best(NamedTuple):
     """The nodes to choose from: rows with the best total, and how many nodes are feasible."""
 
@@ -45,8 +49,8 @@ class Best(NamedTuple):
     feasible_count: int
 
 
-Answer = Best | Walked | Diagnosis
-"""Where the pod can go, or why it fits nowhere."""
+Answer = Best | Walked | Diagnosis | KeptEnd
+"""Where the pod can go, or why it fits nowhere, or even how the attempt ends."""
 
 
 class EquivalenceEngine:
@@ -112,24 +116,49 @@ class EquivalenceEngine:
 
         Without a walk the order of the nodes is of no importance.
         """
-        if pod_class.failure is not None:
-            started = framework.now()
-            nominations = nominations_version(framework, pod)
-            diagnosis = None
-            if nominations == NO_NOMINATIONS or _are_alike(pod_class.failure.pod, pod):
-                diagnosis = pod_class.failure.recall(state, pod, nominations)
-            if diagnosis is not None:
-                framework.point_done("Filter", framework.point_done("PreFilter", started))
-                return diagnosis
-            pod_class.failure = None
+        failure = pod_class.failure
+        if failure is not None and failure.is_outdated:
+            failure = pod_class.failure = None
+        is_doubtful = failure is None or failure.is_doubtful
+        if failure is not None and not is_doubtful:
+            failed = self._by_failure(framework, state, pod, failure)
+            if failed is not None:
+                return failed
         try:
             plan = pod_class.plan or self._plan_ahead(framework, pod.pod, pod_class)
-            return None if plan is None else self._by_plan(framework, state, pod, plan, walk)
+            answer = None if plan is None else self._by_plan(framework, state, pod, plan, walk)
+            if answer is not None:
+                return answer
         except Unfit:
             pod_class.plan = None
         except Exception as error:  # raised by a plugin's rule; the full evaluation does without it
             self._give_up(pod.pod, pod_class, error)
+        if failure is not None and is_doubtful and pod_class.failure is failure:
+            return self._by_failure(framework, state, pod, failure)
         return None
+
+    @staticmethod
+    def _by_failure(
+        framework: Framework, state: CycleState, pod: PodInfo, failure: KnownFailure
+    ) -> Diagnosis | KeptEnd | None:
+        """Why the pod fits nowhere, if that can be told from why the last one of its class did not.
+
+        If it cannot, a node may have room by now. What is known of the other nodes is of use again when that is taken.
+        """
+        started = framework.now()
+        nominations = nominations_version(framework, pod)
+        diagnosis = None
+        if nominations == NO_NOMINATIONS or _are_alike(failure.pod, pod):
+            diagnosis = failure.recall(state, pod, nominations)
+        failure.is_doubtful = diagnosis is None
+        if diagnosis is None:
+            return None
+        framework.point_done("Filter", framework.point_done("PreFilter", started))
+        end = diagnosis.end
+        if end is not None and not log.enabled(POST_FILTER_VERBOSITY) and end.holds():
+            return end
+        failure.restore(state)
+        return diagnosis.copy()
 
     def _plan_ahead(self, framework: Framework, pod: Pod, pod_class: PodClass) -> Plan | None:
         """A plan for the first pod of a class, if the rows are known from other classes of its shape. Raises Unfit."""
@@ -263,6 +292,7 @@ class EquivalenceEngine:
         diagnosis: Diagnosis,
     ) -> None:
         """After a full evaluation that found no node: tell the next pods of the class the same."""
+        pod_class.failure = None
         nominations = nominations_version(framework, pod)
         if nominations is None or pod_class.is_unplannable:
             return

@@ -32,7 +32,7 @@ from kubesched.explain.rows import chosen_of, node_rows
 from kubesched.explain.selection import Selection, every_node
 from kubesched.explain.summaries import summary_of
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.diagnosis import FitError
+from kubesched.framework.diagnosis import Failed, FitError
 from kubesched.framework.pod_status import (
     POD_SCHEDULED,
     REASON_SCHEDULER_ERROR,
@@ -43,7 +43,6 @@ from kubesched.preemption.candidates import Candidate
 from kubesched.preemption.executor import Executor
 from kubesched.scheduler.algorithm import ScheduleResult
 from kubesched.scheduler.factory import Assembly
-from kubesched.scheduler.scheduling_cycle import Failed
 from kubesched.snapshot.pods import PodInfo
 
 POST_FILTER_NOT_KNOWN = (

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from kubesched.framework.nominating_info import NominatingInfo
+from kubesched.framework.rules import PremiseValue
 from kubesched.framework.status import NodeToStatus, Status
 
 NO_NODES_AVAILABLE = "no nodes available to schedule pods"
@@ -27,6 +31,10 @@ class Diagnosis:
     post_filter_msg: str = ""
     is_post_filter_unfinished: bool = False
     """Whether the API server refused or did not answer a request of PostFilter: it may succeed next time."""
+    kept: Diagnosis | None = None
+    """The diagnosis of its class, of which this is a copy."""
+    end: KeptEnd | None = None
+    """Of the diagnosis of a class: how the last attempt with it ended."""
 
     def copy(self) -> Diagnosis:
         """A copy for another pod: verdicts are shared, the rest may be changed."""
@@ -36,6 +44,7 @@ class Diagnosis:
             set(self.pending_plugins),
             self.pre_filter_msg,
             self.post_filter_msg,
+            kept=self,
         )
 
     def add_plugin_of(self, status: Status) -> None:
@@ -45,6 +54,45 @@ class Diagnosis:
             self.unschedulable_plugins.add(status.plugin)
         if status.code.upstream_name == "Pending":
             self.pending_plugins.add(status.plugin)
+
+
+@dataclass(slots=True, eq=False)
+class Failed:
+    """An attempt that ended without a node."""
+
+    status: Status
+    nomination: NominatingInfo
+    report: FailureReport | None = None
+    """What is reported of it, once that is known."""
+
+
+class FailureReport(NamedTuple):
+    """What the condition, the event and the queue are told of a failed attempt."""
+
+    error: Exception | None
+    message: str
+    note: str
+    """The message, as far as an event can hold it."""
+    reasons: Sequence[str]
+    """`<count> <reason>` per distinct reason, over the nodes."""
+    unschedulable_plugins: frozenset[str]
+    pending_plugins: frozenset[str]
+
+
+class KeptEnd(NamedTuple):
+    """How an attempt ended, PostFilter included. The next pod of its class with this diagnosis fails alike while the premises hold."""
+
+    failed: Failed
+    said: Status | None
+    """The answer of PostFilter."""
+    premises: Sequence[PremiseValue]
+    """What that depends on."""
+
+    def holds(self) -> bool:
+        for premise, value in self.premises:  # noqa: SIM110  # called for every pod: a generator costs more
+            if premise() != value:
+                return False
+        return True
 
 
 class FitError(Exception):

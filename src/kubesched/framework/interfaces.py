@@ -31,7 +31,7 @@ from kubesched.framework.events import ClusterEventWithHint
 from kubesched.framework.handle import Handle
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
-from kubesched.framework.rules import Rule
+from kubesched.framework.rules import Premise, Rule
 from kubesched.framework.status import NodeToStatus, Status
 from kubesched.framework.verdicts import Verdicts
 from kubesched.snapshot.columns import Ints
@@ -267,6 +267,17 @@ class PostFilterPlugin(Plugin):
     def post_filter(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
     ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]: ...
+
+    def answer_premise(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Premise | None:
+        """What the rejection just answered depends on, besides the pod's class and these verdicts; None: ask every time.
+
+        Only asked if the plugin answers per class. While the value stays the same, other pods of the class with these verdicts get
+        the same answer, and the plugin is not asked.
+        """
+        return None
+
+    def answer_repeated(self) -> None:
+        """A pod got the answer kept for its class; for plugins that count how often they are asked."""
 
 
 class _ScorePhase(Plugin):

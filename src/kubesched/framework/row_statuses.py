@@ -99,6 +99,18 @@ class RowStatuses(NodeStatusColumns):
     def _sizes(self) -> Iterable[tuple[Status, int]]:
         return zip(self._statuses, self._counts, strict=True)
 
+    @property
+    def are_of_these_nodes(self) -> bool:
+        """Whether no node has changed since."""
+        return self._position == self._table.node_log.end
+
+    def status_at(self, row: int) -> Status | None:
+        """The verdict on a row; None if it has no node."""
+        if row >= len(self._pieces) << PIECE_BITS:
+            return None
+        number = self._pieces[row >> PIECE_BITS].item(row & PIECE - 1)
+        return None if number == NO_VERDICT else self._statuses[number]
+
     # -- copies ----------------------------------------------------------------------------------------------------
 
     def replaced(self, rows: Indices, ids: Ids, statuses: Sequence[Status]) -> RowStatuses:

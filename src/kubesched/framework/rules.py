@@ -21,6 +21,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from kubesched.framework.status import Status
 from kubesched.framework.traits import Trait
 from kubesched.snapshot.views import NodeColumns
 
@@ -40,6 +41,10 @@ class Scope(Enum):
 
 Premise = Callable[[], Hashable]
 """A cheap function whose value changes whenever the answer may: it is called for every pod of the class."""
+
+
+PremiseValue = tuple[Premise, Hashable]
+"""A premise and the value it had."""
 
 
 def unconditional() -> None:
@@ -85,6 +90,11 @@ class Rule(Generic[T]):
 
     Optional. Used for a few changed rows at a time, where an array operation costs more than it saves. It may hold on to
     the table's columns: rules are rebuilt when these are reallocated.
+    """
+    refusal: Callable[[int], Status | None] | None = None
+    """For filters with ROW scope: the verdict on one row as `filter_nodes` gives it, None if the node passes.
+
+    Optional, beside `at`. Used where a pod fits nowhere, to see that a changed row is rejected for the same reason still.
     """
     final: Callable[[Sequence[int], Sequence[int]], list[int]] | None = None
     """For scores with traits: final scores of a few rows, given how many feasible nodes each row stands for.

@@ -21,6 +21,7 @@ from kubesched.framework.interfaces import (
     PostFilterPlugin,
     PreEnqueuePlugin,
 )
+from kubesched.framework.rules import Premise
 from kubesched.framework.runtime.maybe_async import then
 from kubesched.framework.status import NodeToStatus, Status, unresolvable, unschedulable
 from kubesched.plugins.helper.args import checked_args
@@ -58,6 +59,8 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
         super().__init_subclass__()
         # A hook may tell pods of one class apart.
         cls.answers_per_class = cls.__dict__.get("answers_per_class", False)
+        if "post_filter" in cls.__dict__ and "answer_premise" not in cls.__dict__:
+            cls.answer_premise = PostFilterPlugin.answer_premise  # type: ignore[method-assign]
 
     is_eligible_pod: IsEligible | None = None
     """May this pod, whose priority is lower, be evicted?"""
@@ -100,6 +103,15 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
             if refused is not None:
                 return None, refused
         return then(self.evaluator.preempt(state, pod, statuses), _with_prefix)
+
+    def answer_premise(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Premise | None:
+        if pod.spec.scheduling_group is not None:
+            return None
+        return self.evaluator.premise_of_no_candidates(state, pod, statuses)
+
+    def answer_repeated(self) -> None:
+        if self.handle.metrics is not None:
+            self.handle.metrics.preemption_attempts_total.inc()
 
     # -- events ----------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ awaitable.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kubesched.api import field_errors
@@ -21,6 +21,7 @@ from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import PostFilterAnswer, PostFilterResult
 from kubesched.framework.node_statuses import NodeStatusColumns, rows_with_code
 from kubesched.framework.nominating_info import CLEAR_NOMINATION, NominatingInfo
+from kubesched.framework.rules import Premise
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Code, NodeToStatus, Status, error_status, unschedulable
 from kubesched.logs import get_logger
@@ -146,6 +147,24 @@ class Evaluator:
         self.executor.start(candidate, current)
         return _nominated(candidate)
 
+    def premise_of_no_candidates(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus
+    ) -> Premise | None:
+        """If there was no candidate: how long that holds for pods of the class with these verdicts."""
+        priority = pod.spec.priority or 0
+        if self._known_no_candidates(state, statuses, self._cursors(priority)) is None:
+            return None
+        table, nominator = self._handle.table, self._handle.nominator
+        priorities, pods, swaps = table.priorities, table.pod_log, table.swap_log
+
+        def premise() -> Hashable:  # as `_cursors` and `_nominations`, for every pod that fails
+            nominations = 0 if nominator is None else nominator.version
+            if priorities.has_below(priority):
+                return nominations, pods.end, swaps.end
+            return nominations
+
+        return premise
+
     def _current(self, pod: Pod) -> Pod | None:
         """The informer's current version of the pod."""
         if self._handle.listers is None:
@@ -184,13 +203,11 @@ class Evaluator:
 
         With `is_current`, the pod is the version that was tried, of which the class is known.
         """
-        table = self._handle.table
-        has_victims = table.priorities.has_below(pod.spec.priority or 0)
-        pods = (table.pod_log.end, table.swap_log.end) if has_victims else None
+        table, pods = self._handle.table, self._cursors(pod.spec.priority or 0)
         known = self._known_no_candidates(state, statuses, pods)
         if known is not None:
             return known
-        if not has_victims:
+        if pods is None:
             verdicts: NodeToStatus = _NoVictims(_count_unschedulable(statuses, table))
         else:
             outcome = self._look_for_victims(state, pod, statuses, is_current=is_current)
@@ -206,6 +223,13 @@ class Evaluator:
             memo = _NoCandidates(statuses, self._nominations(), pods, answer)
             state.class_memo[self._plugin_name] = memo
         return answer
+
+    def _cursors(self, priority: int) -> tuple[int, int] | None:
+        """The ends of the table's logs; None if no pod has a lower priority, so that nobody can be evicted."""
+        table = self._handle.table
+        if not table.priorities.has_below(priority):
+            return None
+        return table.pod_log.end, table.swap_log.end
 
     def _look_for_victims(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus, *, is_current: bool

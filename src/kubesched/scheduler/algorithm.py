@@ -17,7 +17,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.equivalence import Best, EquivalenceEngine, PodClass, Walk, Walked
 from kubesched.equivalence.batching import Batching, RankedNodes
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.diagnosis import Diagnosis, FitError, NoNodesAvailable
+from kubesched.framework.diagnosis import Diagnosis, FitError, KeptEnd, NoNodesAvailable
 from kubesched.framework.node_statuses import NodeStatusColumns
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.filter import FilterOutcome, run_filters
@@ -104,8 +104,11 @@ class SchedulingAlgorithm:
 
     def schedule(
         self, framework: Framework, state: CycleState, pod: PodInfo
-    ) -> ScheduleResult | Status:
-        """A node, or the status to fail the attempt with (a FitError as its error when no node fits)."""
+    ) -> ScheduleResult | Status | KeptEnd:
+        """A node, or the status to fail the attempt with (a FitError as its error when no node fits).
+
+        If all is known up to the end of the attempt: how it ends.
+        """
         table = self.table
         table.refresh()
         if not table.node_count:
@@ -118,6 +121,10 @@ class SchedulingAlgorithm:
                 ties = answer.ties
                 row = ties.nth(0 if ties.count == 1 else draw_below(self.random, ties.count))
                 return ScheduleResult(table.names[row], answer.feasible_count, table.node_count)
+            if isinstance(answer, KeptEnd):
+                state.fails_as_class = True
+                self.next_start %= table.node_count  # as above
+                return answer
             if isinstance(answer, Diagnosis):
                 state.fails_as_class = True
                 self.next_start %= table.node_count  # as above

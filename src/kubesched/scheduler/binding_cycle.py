@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from kubesched.errors import KubeschedError
-from kubesched.framework.diagnosis import Diagnosis, FitError
+from kubesched.framework.diagnosis import Diagnosis, Failed, FitError
 from kubesched.framework.direct_bind import BindOutcome, DirectBindPlugin
 from kubesched.framework.events import EVENT_ASSIGNED_POD_DELETE
 from kubesched.framework.nominating_info import CLEAR_NOMINATION, NominatingInfo
@@ -469,7 +469,7 @@ class BindingCycle:
         if forgotten and not status.is_rejected:
             move(EVENT_ASSIGNED_POD_DELETE, pod, None)
         self._failures.handle(
-            assumed.framework, assumed.info, status, CLEAR_NOMINATION, assumed.started
+            assumed.framework, assumed.info, Failed(status, CLEAR_NOMINATION), assumed.started
         )
         if forgotten and status.is_rejected:
             move(EVENT_ASSIGNED_POD_DELETE, pod, None, lambda other: other.metadata.uid != uid)

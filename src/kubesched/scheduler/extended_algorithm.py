@@ -13,7 +13,7 @@ import numpy as np
 from kubesched.api.core_v1 import Node
 from kubesched.errors import KubeschedError
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.diagnosis import Diagnosis, NoNodesAvailable
+from kubesched.framework.diagnosis import Diagnosis, KeptEnd, NoNodesAvailable
 from kubesched.framework.extenders import Extender
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.pre_filter import PreFilterOutcome
@@ -42,7 +42,7 @@ class ExtendedAlgorithm:
 
     def schedule(
         self, framework: Framework, state: CycleState, pod: PodInfo
-    ) -> ScheduleResult | Status | Awaitable[ScheduleResult | Status]:
+    ) -> ScheduleResult | Status | KeptEnd | Awaitable[ScheduleResult | Status]:
         """A node, or the status to fail the attempt with; an awaitable if any extender is interested in the pod."""
         interested = [e for e in self._extenders if e.is_interested(pod.pod)]
         if not interested:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from kubesched.api.core_v1 import Pod, PodCondition
-from kubesched.framework.diagnosis import FitError, NoNodesAvailable
+from kubesched.framework.diagnosis import Failed, FailureReport, FitError, NoNodesAvailable
 from kubesched.framework.events import EVENT_ASSIGNED_POD_DELETE
 from kubesched.framework.handle import Lister
 from kubesched.framework.nominating_info import NominatingInfo
@@ -30,6 +30,8 @@ log = get_logger(__name__)
 
 NOTE_LIMIT_BYTES = 1024
 _CUT = b" ..."
+_NO_PLUGINS: frozenset[str] = frozenset()
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
 PutStatus = Callable[[Pod, PodCondition | None, NominatingInfo | None], None]
 
@@ -47,8 +49,7 @@ class FailureHandler:
         self,
         framework: Framework,
         info: QueuedPodInfo,
-        status: Status | None,
-        nomination: NominatingInfo | None,
+        failed: Failed,
         started: float,
         *,
         as_class: bool = False,
@@ -58,36 +59,49 @@ class FailureHandler:
         `as_class` says that every other pod of its class would have failed like this. It is ignored if the pod is
         nominated: the others are not.
         """
-        rejected = status is not None and status.is_rejected
+        status, nomination = failed.status, failed.nomination
+        rejected = status.is_rejected
         reason = REASON_UNSCHEDULABLE if rejected else REASON_SCHEDULER_ERROR
         result = "unschedulable" if rejected else "error"
         seconds = framework.now() - started
         framework.attempt_done(result, seconds)
-        error = status.as_error() if status is not None else None
-        message = status.message if status is not None else ""
-        self._note_rejectors(info, error)
+        report = failed.report
+        if report is None:
+            report = failed.report = _report_of(status)
+        error, message = report.error, report.message
+        self._note_rejectors(info, report)
         pod = info.pod_info.pod
-        is_nominated = (
-            nomination is None
-            or bool(nomination.node_name or pod.status.nominated_node_name)
-            or bool(self._queue.nominator.node_of(info.pod_info.uid))
-        )
+        nominator, uid = self._queue.nominator, info.pod_info.uid
+        held = nominator.node_of(uid)
+        is_nominated = bool(nomination.node_name or pod.status.nominated_node_name or held)
         failure: ClassFailure | None = None
         if as_class and rejected and not is_nominated:
             failure = ClassFailure(message, lambda other: self._tell(other, message))
-        requeued = self._requeue(info, pod, failure)
+        place = self._requeue(info, pod, failure)
         if failure is not None and failure.settled:
             framework.attempts_settled(result, failure.settled)
-        self._note_decision(framework, info, Outcome(result), seconds, message, error, nomination)
-        if not requeued:
+        expires = info.backoff_expiration
+        self._decisions.add(
+            info,
+            framework.profile_name,
+            framework.handle.clock.now(),
+            seconds,
+            _OUTCOMES[result],
+            nomination.node_name,
+            0,
+            error.node_count if isinstance(error, FitError) else 0,
+            message=message,
+            reasons=report.reasons,
+            queue=self._queue.place_of_key(info.pod_info.key) or "" if place is None else place,
+            backoff_s=0.0 if expires is None else max(0.0, expires - framework.now()),
+        )
+        if place is None:
             return
         # Do not wait for the watch to show the nomination: the next attempt must already leave room for this pod.
-        nominator = self._queue.nominator
-        held = nominator.node_of(info.pod_info.uid)
         nominator.add_nominated_pod(info.pod_info, nomination)
-        if held and held != nominator.node_of(info.pod_info.uid):
+        if held and held != nominator.node_of(uid):
             self._announce_withdrawal(info.pod_info.pod, held)
-        if error is None or status is None:
+        if error is None:
             return
         if framework.handle.recorder is not None:
             framework.handle.recorder.event(
@@ -96,7 +110,7 @@ class FailureHandler:
                 "Warning",
                 "FailedScheduling",
                 "Scheduling",
-                shortened(message),
+                report.note,
             )
         pod = info.pod_info.pod
         self._put_status(pod, _condition(pod, reason, message), nomination)
@@ -105,35 +119,6 @@ class FailureHandler:
         """Report a failure to a pod that was not tried, since another pod of its class was."""
         pod = info.pod_info.pod
         self._put_status(pod, _condition(pod, REASON_UNSCHEDULABLE, message), None)
-
-    def _note_decision(
-        self,
-        framework: Framework,
-        info: QueuedPodInfo,
-        outcome: Outcome,
-        seconds: float,
-        message: str,
-        error: Exception | None,
-        nomination: NominatingInfo | None,
-    ) -> None:
-        pod, clock = info.pod_info, framework.handle.clock
-        reasons: list[str] = []
-        if isinstance(error, FitError):
-            reasons = error.diagnosis.node_to_status.histogram(error.node_count)
-        expires = info.backoff_expiration
-        self._decisions.add(
-            info,
-            framework.profile_name,
-            clock.now(),
-            seconds,
-            outcome,
-            node=nomination.node_name if nomination is not None else "",
-            evaluated=error.node_count if isinstance(error, FitError) else 0,
-            message=message,
-            reasons=reasons,
-            queue=self._queue.place_of(pod.namespace, pod.name) or "",
-            backoff_s=0.0 if expires is None else max(0.0, expires - clock.monotonic()),
-        )
 
     def _announce_withdrawal(self, pod: Pod, node_name: str) -> None:
         """The room reserved for this pod is free: wake pods of equal or lower priority.
@@ -152,19 +137,15 @@ class FailureHandler:
         )
 
     @staticmethod
-    def _note_rejectors(info: QueuedPodInfo, error: Exception | None) -> None:
-        info.unschedulable_plugins = set()
-        info.pending_plugins = set()
+    def _note_rejectors(info: QueuedPodInfo, report: FailureReport) -> None:
+        info.unschedulable_plugins = report.unschedulable_plugins
+        info.pending_plugins = report.pending_plugins
         info.gating_plugin = ""
         info.gating_plugin_events = ()
-        pod = info.pod_info.pod
+        pod, error = info.pod_info.pod, report.error
         if isinstance(error, FitError):
-            if not error.diagnosis.is_post_filter_unfinished:
-                info.unschedulable_plugins = set(error.diagnosis.unschedulable_plugins)
-                info.pending_plugins = set(error.diagnosis.pending_plugins)
-            # Otherwise no event may come: without rejectors the pod is tried again after a backoff, as after an error.
-            # (Upstream: it waits for an event, or for the five-minute flush.)
-            log.info("Unable to schedule pod; no fit; waiting", v=2, pod=pod, err=error)
+            if log.enabled(2):
+                log.info("Unable to schedule pod; no fit; waiting", v=2, pod=pod, err=error)
         elif isinstance(error, NoNodesAvailable):
             log.info(
                 "Unable to schedule pod; no nodes are registered to the cluster; waiting",
@@ -174,8 +155,11 @@ class FailureHandler:
         else:
             log.error("Error scheduling pod; retrying", error, pod=pod)
 
-    def _requeue(self, info: QueuedPodInfo, tried: Pod, failure: ClassFailure | None) -> bool:
-        """Requeue the pod if it still needs a node. False if it was recreated: this attempt was about another pod."""
+    def _requeue(self, info: QueuedPodInfo, tried: Pod, failure: ClassFailure | None) -> str | None:
+        """Requeue the pod if it still needs a node; returns where it waits.
+
+        None if it was recreated: this attempt was about another pod.
+        """
         meta = tried.metadata
         current = self._pods.get(meta.namespace, meta.name)
         if current is not None and current.metadata.uid != meta.uid:
@@ -187,7 +171,7 @@ class FailureHandler:
                 newUID=current.metadata.uid,
             )
             self._queue.done(meta.uid)
-            return False
+            return None
         if current is None or current.spec.node_name:
             if current is None:
                 log.info("Pod doesn't exist in informer cache", pod=tried)
@@ -198,15 +182,30 @@ class FailureHandler:
                     node=current.spec.node_name,
                 )
             self._queue.done(meta.uid)
-            return True
+            return self._queue.place_of_key(info.pod_info.key) or ""
         # Queue the current version: an update during the attempt went to the informer, but not to this record.
         if current is not tried:
             newer = PodInfo(current)
             if is_same_class(tried, current):
                 newer.class_key, newer.shape_key = info.pod_info.class_key, info.pod_info.shape_key
             info.pod_info = newer
-        self._queue.add_unschedulable_if_not_present(info, failure)
-        return True
+        place = self._queue.add_unschedulable_if_not_present(info, failure)
+        return place or self._queue.place_of_key(info.pod_info.key) or ""
+
+
+def _report_of(status: Status) -> FailureReport:
+    error, message = status.as_error(), status.message
+    told = error, message, shortened(message)
+    if not isinstance(error, FitError):
+        return FailureReport(*told, (), _NO_PLUGINS, _NO_PLUGINS)
+    diagnosis = error.diagnosis
+    reasons = diagnosis.node_to_status.histogram(error.node_count)
+    if diagnosis.is_post_filter_unfinished:
+        # No event may come: without rejectors the pod is tried again after a backoff, as after an error.
+        # (Upstream: it waits for an event, or for the five-minute flush.)
+        return FailureReport(*told, reasons, _NO_PLUGINS, _NO_PLUGINS)
+    plugins = frozenset(diagnosis.unschedulable_plugins), frozenset(diagnosis.pending_plugins)
+    return FailureReport(*told, reasons, *plugins)
 
 
 def _condition(pod: Pod, reason: str, message: str) -> PodCondition:

@@ -14,6 +14,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.cache.cache import Cache
 from kubesched.clock import Clock
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import Failed
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.maybe_async import then
@@ -28,7 +29,7 @@ from kubesched.scheduler.draws import draw_below
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.flight import ATTEMPT_DECIDED, FlightRecorder
-from kubesched.scheduler.scheduling_cycle import Assumed, Failed, SchedulingCycle
+from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
 from kubesched.scheduler.status_writer import StatusWriter
 
 log = get_logger(__name__)
@@ -185,7 +186,7 @@ class Scheduler:
         ran = self.cycle.run(framework, state, info, started)
         if self._flight is not None and not isinstance(ran, Assumed | Failed):
             ran = self._reported(self._flight, ran, info)
-        if type(ran) is Assumed:  # as `then` does it, for most pods
+        if type(ran) is Assumed or type(ran) is Failed:  # as `then` does it, for most pods
             return self._conclude(framework, state, info, started, ran)
         outcome: Assumed | Finished | Awaitable[Assumed | Finished] = then(
             ran, self._conclude, framework, state, info, started
@@ -220,9 +221,7 @@ class Scheduler:
         if self._flight is not None:
             self._flight.decided(info, "", outcome.status)
         as_class = state.fails_as_class and framework.fails_per_class
-        self.failures.handle(
-            framework, info, outcome.status, outcome.nomination, started, as_class=as_class
-        )
+        self.failures.handle(framework, info, outcome, started, as_class=as_class)
         return FINISHED
 
     @staticmethod

@@ -16,16 +16,16 @@ from msgspec import structs
 from kubesched.cache.cache import Cache, CacheError
 from kubesched.errors import ApiError, TransportError
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
-from kubesched.framework.diagnosis import Diagnosis, FitError
+from kubesched.framework.diagnosis import Diagnosis, Failed, FitError, KeptEnd
 from kubesched.framework.interfaces import (
     PostFilterAnswer,
 )
-from kubesched.framework.nominating_info import CLEAR_NOMINATION, KEEP_NOMINATION, NominatingInfo
+from kubesched.framework.nominating_info import CLEAR_NOMINATION, KEEP_NOMINATION
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.maybe_async import then
 from kubesched.framework.runtime.permit import run_permit
-from kubesched.framework.runtime.post_filter import run_post_filter
+from kubesched.framework.runtime.post_filter import answer_premises, run_post_filter
 from kubesched.framework.runtime.reserve import run_reserve, run_unreserve
 from kubesched.framework.status import Code, NodeToStatus, Status, error_status
 from kubesched.logs import get_logger
@@ -53,14 +53,6 @@ class Assumed:
     """Where the span of the attempt is current, if it has one: the binding runs in it, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """An attempt that ended without a node."""
-
-    status: Status
-    nomination: NominatingInfo
-
-
 @dataclass(slots=True, eq=False)
 class SchedulingCycle:
     """Runs one attempt at a time."""
@@ -78,7 +70,19 @@ class SchedulingCycle:
         outcome = algorithm.schedule(framework, state, info.pod_info)
         if type(outcome) is ScheduleResult:  # as `then` does it, for most pods
             return self._conclude(framework, state, info, started, outcome)
+        if type(outcome) is KeptEnd:
+            return self._fail_again(framework, started, outcome)
         return then(outcome, self._conclude, framework, state, info, started)
+
+    @staticmethod
+    def _fail_again(framework: Framework, attempt_started: float, end: KeptEnd) -> Failed:
+        """As the last pod of the class: PostFilter would say the same."""
+        started = framework.now()
+        for plugin in framework.post_filter:
+            plugin.answer_repeated()
+        framework.point_done("PostFilter", started, end.said)
+        framework.algorithm_done(attempt_started)
+        return end.failed
 
     def decide(
         self, framework: Framework, state: CycleState, pod: PodInfo
@@ -161,6 +165,7 @@ class SchedulingCycle:
             framework.algorithm_done(attempt_started)
             return Failed(failure, CLEAR_NOMINATION)
         started = framework.now()
+        statuses = fit_error.diagnosis.node_to_status
 
         def conclude(answer: PostFilterAnswer) -> Failed:
             result, status = answer
@@ -175,11 +180,17 @@ class SchedulingCycle:
             )
             fit_error.diagnosis.is_post_filter_unfinished = _is_request_failure(status)
             info = result.nominating_info if result is not None else None
-            return Failed(failure, info or KEEP_NOMINATION)
+            failed = Failed(failure, info or KEEP_NOMINATION)
+            kept, fit_error.diagnosis.kept = fit_error.diagnosis.kept, None
+            if kept is not None:
+                kept.end = None
+                if framework.fails_per_class and status is not None and status.is_rejected:
+                    premises = answer_premises(framework, state, pod.pod, statuses)
+                    if premises is not None:
+                        kept.end = KeptEnd(failed, status, premises)
+            return failed
 
-        return then(
-            run_post_filter(framework, state, pod.pod, fit_error.diagnosis.node_to_status), conclude
-        )
+        return then(run_post_filter(framework, state, pod.pod, statuses), conclude)
 
     def _assume(self, assumed: Assumed) -> Assumed | Failed:
         framework, state, pod = assumed.framework, assumed.state, assumed.pod

@@ -15,6 +15,7 @@ from typing import Final
 
 from kubesched.embedded.objects import JsonObject
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import KeptEnd
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.status import Status
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
@@ -134,12 +135,12 @@ def counting(
 ) -> Iterator[None]:
     """Call back with the work of every search for a node for the pod of this name."""
 
-    def wrapped(algorithm: SchedulingAlgorithm) -> Callable[..., ScheduleResult | Status]:
+    def wrapped(algorithm: SchedulingAlgorithm) -> Callable[..., ScheduleResult | Status | KeptEnd]:
         schedule = algorithm.schedule
 
         def counted(
             framework: Framework, state: CycleState, info: PodInfo
-        ) -> ScheduleResult | Status:
+        ) -> ScheduleResult | Status | KeptEnd:
             if info.name != pod:
                 return schedule(framework, state, info)
             work = Work()

@@ -8,6 +8,7 @@ plugins and messages must be equal.
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -16,12 +17,14 @@ from kubesched.api.core_v1 import Pod
 from kubesched.equivalence import EquivalenceEngine
 from kubesched.equivalence.known_failure import KnownFailure
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import KeptEnd
 from kubesched.framework.handle import Handle
 from kubesched.framework.node_statuses import NodeStatusColumns, rows_with_code
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.status import Code
 from kubesched.queue.nominator import Nominator
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
+from kubesched.scheduler.scheduling_cycle import SchedulingCycle
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import make_node, make_pod
@@ -144,6 +147,50 @@ def test_failures_are_those_of_a_full_evaluation(seed: int) -> None:
         for _ in range(history.random.choice([0, 1, 1, 2])):
             history.change()
         history.decide()
+
+
+class EndingHistory(History):
+    """Attempts up to their end, PostFilter included: pods of lower priority run, but evicting them would not do."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.again = 0
+        queue = SimpleNamespace(nominator=self.nominator)
+        self.cycles = [
+            SchedulingCycle(algorithm, None, queue) for algorithm in (self.with_classes, self.plain)
+        ]
+
+    def decide(self) -> None:
+        self.made += 1
+        template = self.random.choice(
+            [lambda pod: pod.cpu("9"), lambda pod: pod.cpu("9").priority(3), TEMPLATES[0]]
+        )
+        pod = template(make_pod(f"p{self.made}")).build()
+        self.listers.of(Pod).put(pod)
+        told, expected = [self.end(cycle, PodInfo(pod)) for cycle in self.cycles]
+        assert told == expected
+
+    def end(self, cycle: SchedulingCycle, pod: PodInfo):
+        state = CycleState()
+        outcome = cycle.algorithm.schedule(self.framework, state, pod)
+        if isinstance(outcome, ScheduleResult):
+            return "fits"
+        if isinstance(outcome, KeptEnd):
+            self.again += 1
+            failed = cycle._fail_again(self.framework, 0.0, outcome)
+        else:
+            failed = cycle._try_to_make_room(self.framework, state, pod, outcome, 0.0)
+        return told(failed.status), failed.nomination
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_attempts_that_repeat_a_failure_end_as_those_that_do_not(seed: int) -> None:
+    history = EndingHistory(seed)
+    for _ in range(60):
+        for _ in range(history.random.choice([0, 0, 1, 2])):
+            history.change()
+        history.decide()
+    assert history.again
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """NodeResourcesFit: the specification's checklist on filtering, scoring, hints and signature."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import cluster, hint, make, passes, scores, verdict
 
@@ -171,11 +171,34 @@ def device_class(name, resource=None):
 )
 def test_filter(node, used, pod, code, reasons):
     table = cluster(make_node("n").capacity(**node), pods=[using(**used)])
-    answer = verdict(make(NodeResourcesFit, table), pod, table)
-    if code is None:
-        assert answer is None
-    else:
-        assert (answer.code, answer.reasons) == (code, reasons)
+    plugin, state = make(NodeResourcesFit, table), CycleState()
+    answer = verdict(plugin, pod, table)
+    plugin.pre_filter(state, pod.build(), NodeColumns(table))
+    refusal = plugin.filter_rule(state, pod.build()).refusal
+    for told in [answer] if refusal is None else [answer, refusal(0)]:
+        if code is None:
+            assert told is None
+        else:
+            assert (told.code, told.reasons) == (code, reasons)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_the_refusal_of_a_row_is_the_verdict_on_it(data):
+    amount = st.sampled_from(["0", "1", "2", "3", str(2**62), str(2**63 - 1)])
+    node = make_node("n").capacity(
+        cpu=data.draw(amount), memory=data.draw(amount), pods=data.draw(st.sampled_from(["0", "2"]))
+    )
+    pods = [make_pod(f"p{at}").on("n").memory(data.draw(amount)) for at in range(2)]
+    table = cluster(node, pods=pods[: data.draw(st.integers(0, 2))])
+    pod = asking(cpu=data.draw(amount), memory=data.draw(amount))
+    plugin, state = make(NodeResourcesFit, table), CycleState()
+    answer = verdict(plugin, pod, table)
+    plugin.pre_filter(state, pod.build(), NodeColumns(table))
+    refusal = plugin.filter_rule(state, pod.build()).refusal(0)
+    assert (refusal is None) == (answer is None)
+    if answer is not None:
+        assert (refusal.code, refusal.reasons) == (answer.code, answer.reasons)
 
 
 def test_a_node_that_allows_no_pods_takes_none():

@@ -45,6 +45,25 @@ async def test_a_pod_that_ends_makes_room_for_the_first_pod_and_one_attempt_for_
         assert {queue.get_pod("default", f"waiting-{n}").attempts for n in range(1, COUNT)} == {2}
 
 
+async def test_a_failure_that_repeats_counts_as_any_other():
+    async with SchedulerHarness() as world:
+        await full_cluster(world)
+        metrics = world.assembly.scheduler.metrics
+        failed = tried(world)
+        for number in range(4):
+            world.add_pod(make_pod(f"new-{number}").uid(f"new-{number}").on("n1").build())
+            world.delete_pod(world.pod(f"new-{number}"))
+            await world.settle()
+            await world.advance(20)
+            failed += 1
+            assert tried(world) == failed
+            assert attempts(world) == COUNT * (number + 2)
+            assert metrics.preemption_attempts_total.value == failed
+        newest = world.assembly.scheduler.decisions.newest()[0]
+        assert (newest.name, newest.attempt, newest.queue) == ("waiting-0", 5, "unschedulable")
+        assert newest.message == world.condition("waiting-0")[1]
+
+
 async def test_every_pod_is_told_when_the_reason_changes():
     async with SchedulerHarness() as world:
         await full_cluster(world)

@@ -8,10 +8,14 @@ from collections.abc import Awaitable, Sequence
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import PostFilterAnswer, PostFilterPlugin, PostFilterResult
+from kubesched.framework.rules import PremiseValue, unconditional
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
 from kubesched.framework.runtime.timing import timed
 from kubesched.framework.status import Code, NodeToStatus, Status, unschedulable
+from kubesched.logs import get_logger
+
+log = get_logger(__name__)
 
 ALL_SKIPPED = "All PostFilter plugins are skipped"
 
@@ -37,6 +41,24 @@ def run_post_filter(
         if final is not None:
             return final
     return rejections.summary()
+
+
+def answer_premises(
+    framework: Framework, state: CycleState, pod: Pod, statuses: NodeToStatus
+) -> Sequence[PremiseValue] | None:
+    """What the rejection just answered depends on besides the class and its verdicts; None if it is not to be kept."""
+    premises: list[PremiseValue] = []
+    for plugin in framework.post_filter:
+        try:
+            premise = plugin.answer_premise(state, pod, statuses)
+            if premise is None:
+                return None
+            if premise is not unconditional:
+                premises.append((premise, premise()))
+        except Exception as error:  # a plugin may raise anything; it is asked for every pod then
+            log.error("A plugin failed to say how long its answer holds", error, plugin=plugin.name)
+            return None
+    return premises
 
 
 async def _ask_rest(

@@ -44,7 +44,7 @@ from kubesched.framework.interfaces import (
     SignPlugin,
     default_normalize,
 )
-from kubesched.framework.rules import Rule, Scope
+from kubesched.framework.rules import Premise, Rule, Scope, unconditional
 from kubesched.framework.status import (
     SKIP,
     NodeToStatus,
@@ -263,6 +263,9 @@ class DynamicResources(
         if stale is not None and is_stale:
             return self._delete(stale.claim)
         return None, STILL_NOT_SCHEDULABLE
+
+    def answer_premise(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Premise | None:
+        return unconditional if state.get(STATE) is NO_CLAIMS else None
 
     async def _deallocate(self, claim: ResourceClaim) -> PostFilterAnswer:
         await self._binder.deallocate(claim)

@@ -138,7 +138,13 @@ class NodeResourcesFit(
         if not has_scalars and all([need.amount <= int64.MAX for need in needs]):
             names = tuple([need.name for need in needs])
             together = Together(names, needs, self._fit_pods)
-        return Rule(Scope.ROW, premise=premise, at=self._fits_row(needs), together=together)
+        return Rule(
+            Scope.ROW,
+            premise=premise,
+            at=self._fits_row(needs),
+            refusal=None if has_scalars else self._refusal(needs),
+            together=together,
+        )
 
     def _shortage(self, need: Need, nodes: NodeColumns) -> Mask | None:
         """Where a resource does not suffice; None for nowhere."""
@@ -184,6 +190,35 @@ class NodeResourcesFit(
             return True
 
         return fits
+
+    def _refusal(self, needs: Sequence[Need]) -> Callable[[int], Status | None]:
+        """The rejection of one row, for a pod that needs CPU, memory and storage only."""
+        table = self.handle.table
+        pods, allowed = table.pod_count.cells, table.allowed_pods.cells
+        compared = []
+        for at, need in enumerate(needs, start=1):
+            resource = table.resource_index[need.name]
+            offered, requested = table.allocatable[resource].cells, table.requested[resource].cells
+            compared.append((1 << at, need.amount, offered, requested))
+        hopeless, known = 1 << len(needs) + 1, dict[int, Status]()
+        least, most = int64.MIN, int64.MAX
+
+        def refusal(row: int) -> Status | None:
+            bits = 1 if pods[row] >= allowed[row] else 0
+            for bit, amount, offered, requested in compared:
+                left = offered[row] - requested[row]
+                if amount <= left <= most:
+                    continue
+                if least <= left <= most or amount > int64.wrap(left):
+                    bits |= bit if offered[row] >= amount else bit | hopeless
+            if not bits:
+                return None
+            status = known.get(bits)
+            if status is None:
+                status = known[bits] = _rejection(needs, bits)
+            return status
+
+        return refusal
 
     def _fit_pods(self, pods: Sequence[Sequence[Need]]) -> ManyPods:
         """The verdicts on several pods that need the same of CPU, memory and storage, which every table knows."""
@@ -366,6 +401,13 @@ def sign_requests(
     return requests_fragment(requests)
 
 
+def _rejection(needs: Sequence[Need], bits: int) -> Status:
+    """Bit 0: too many pods; then a bit per need; the highest: some need exceeds what the node offers in total."""
+    reasons = [TOO_MANY_PODS, *(need.reason for need in needs)]
+    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if bits >> len(reasons) & 1 else Code.UNSCHEDULABLE
+    return Status(code, [reason for at, reason in enumerate(reasons) if bits >> at & 1])
+
+
 def _verdicts(
     needs: tuple[Need, ...],
     nodes: NodeColumns,
@@ -373,14 +415,10 @@ def _verdicts(
     full: Mask | None,
     shortages: list[Mask | None],
 ) -> Verdicts:
-    """Bit 0: too many pods; then a bit per need; the highest: some need exceeds what the node offers in total."""
-    reasons = [TOO_MANY_PODS, *(need.reason for need in needs)]
+    """Codes as `_rejection` reads them."""
 
     def describe(bits: int) -> Status:
-        code = (
-            Code.UNSCHEDULABLE_AND_UNRESOLVABLE if bits >> len(reasons) & 1 else Code.UNSCHEDULABLE
-        )
-        return Status(code, [reason for at, reason in enumerate(reasons) if bits >> at & 1])
+        return _rejection(needs, bits)
 
     def findings() -> list[Mask]:
         none = np.zeros(len(rejected), dtype=np.bool_)
@@ -395,6 +433,6 @@ def _verdicts(
         return [*masks, np.logical_or.reduce(hopeless)]
 
     # A what-if view may have changed by the time reasons are asked for.
-    if isinstance(nodes, WhatIfColumns) or len(reasons) + 1 > BITS:
+    if isinstance(nodes, WhatIfColumns) or len(needs) + 2 > BITS:
         return packed_verdicts(findings(), describe)
     return DeferredVerdicts(rejected, lambda: packed_codes(findings()), describe)
