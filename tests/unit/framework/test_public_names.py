@@ -44,6 +44,7 @@ def test_the_contract_has_upstreams_methods_and_one_rule_per_phase() -> None:
         "QueueSortPlugin": {"sort_key"},
         "PreFilterPlugin": {"ignores_pod", "filter_rule"},
         "FilterPlugin": {"filter_nodes", "filter_rule"},
+        "PostFilterPlugin": {"answer_premise", "answer_repeated"},
         "PreScorePlugin": {"score_rule"},
         "ScorePlugin": {"score_nodes", "score_rule"},
     }
