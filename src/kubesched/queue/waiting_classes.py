@@ -26,6 +26,7 @@ from typing import Final
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.growth import put_apart
 from kubesched.metrics import SchedulerMetrics
 from kubesched.queue.hints import HintEvaluator, ResolvedEvent, Strategy
 from kubesched.queue.rejection import PreCheck, Rejection, since
@@ -199,8 +200,7 @@ class WaitingClasses:
             waiting.message = message
         elif waiting.message != message:
             waiting.message = None
-        key = info.pod_info.key
-        self._members[key] = waiting.members[key] = Member(info, waiting, arrival)
+        self._park(Member(info, waiting, arrival))
 
     def settle(
         self, info: QueuedPodInfo, rejection: Rejection, now: int, message: str
@@ -216,11 +216,11 @@ class WaitingClasses:
         others = len(waiting.members)
         untold = [] if waiting.message == message else [*waiting.members]
         waiting.message = message
-        key, info.timestamp = info.pod_info.key, waiting.stamp
+        info.timestamp = waiting.stamp
         members = waiting.members
         is_first = not members or arrival < next(iter(members.values())).arrival
-        self._members[key] = members[key] = Member(info, waiting, arrival)
-        members.move_to_end(key, last=False)
+        self._park(Member(info, waiting, arrival))
+        members.move_to_end(info.pod_info.key, last=False)
         if not is_first:
             waiting.restore_order()
         if rejection is not waiting.rejection:
@@ -456,10 +456,8 @@ class WaitingClasses:
         small, large = sorted((one, other), key=lambda waiting: len(waiting.members))
         if small.is_awake:
             small, large = large, small
-        for key, member in small.members.items():
-            self._members[key] = large.members[key] = Member(
-                member.catch_up(), large, member.arrival
-            )
+        for member in small.members.values():
+            self._park(Member(member.catch_up(), large, member.arrival))
         by_arrival = sorted(large.members.items(), key=lambda entry: entry[1].arrival)
         large.members = OrderedDict(by_arrival)
         large.asleep_since = min(large.asleep_since, small.asleep_since)
@@ -467,9 +465,16 @@ class WaitingClasses:
             large.message = None
         self._keep(large)
 
+    def _park(self, member: Member) -> None:
+        key = member.info.pod_info.key
+        member.waiting.members[key] = member
+        put_apart(self._members, key, member, place=1)
+
     def _keep(self, waiting: WaitingClass) -> None:
-        self._classes[waiting.key] = waiting
-        self._by_rejection.setdefault(waiting.rejection, {})[waiting.class_key] = waiting
+        # As many classes as pods if all of these differ.
+        put_apart(self._classes, waiting.key, waiting, place=2)
+        classes = self._by_rejection.setdefault(waiting.rejection, {})
+        put_apart(classes, waiting.class_key, waiting, place=3)
 
     def _drop(self, waiting: WaitingClass) -> None:
         del self._classes[waiting.key]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kubesched.api.core_v1 import Node
+from kubesched.growth import put_apart
 
 Ints = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]
@@ -86,7 +87,8 @@ class InternedColumn(Generic[V]):
     def _id(self, value: V) -> int:
         known = self._index.get(value)
         if known is None:
-            known = self._index[value] = len(self.values)
+            known = len(self.values)
+            put_apart(self._index, value, known, place=3)  # of a hostname, there is one per node
             self.values.append(value)
             self._populations.append(0)
         return known
