@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
+from typing import Final
 
 import numpy as np
 
@@ -21,6 +22,56 @@ _LONG_HISTORY = 8
 """With more entries, it is worth a look at all rows which of them can still be looked up."""
 
 
+_BLOCK_BITS: Final = 10
+_BLOCK: Final = 1 << _BLOCK_BITS
+_IN_BLOCK: Final = _BLOCK - 1
+
+
+class ImageRows:
+    """The rows that hold an image, as a bit mask per block of 1,024 rows; blocks without any are left out.
+
+    An image that all nodes hold takes a bit per node, one that few hold some hundred bytes. And a row is added in the same time
+    whatever is there already, where a `set` is copied now and then: those of all images that all nodes hold, at the same node.
+    """
+
+    __slots__ = ("_count", "_masks")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._masks: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, row: int) -> bool:
+        return bool(self._masks.get(row >> _BLOCK_BITS, 0) >> (row & _IN_BLOCK) & 1)
+
+    def add(self, row: int) -> None:
+        block, bit = row >> _BLOCK_BITS, 1 << (row & _IN_BLOCK)
+        mask = self._masks.get(block, 0)
+        if not mask & bit:
+            self._masks[block] = mask | bit
+            self._count += 1
+
+    def discard(self, row: int) -> None:
+        block, bit = row >> _BLOCK_BITS, 1 << (row & _IN_BLOCK)
+        mask = self._masks.get(block, 0)
+        if mask & bit:
+            self._count -= 1
+            if mask == bit:
+                del self._masks[block]
+            else:
+                self._masks[block] = mask ^ bit
+
+    def holds(self, length: int) -> Mask:
+        """Per row, up to a length that exceeds all of them, whether it holds the image."""
+        blocks = np.zeros(((length + _IN_BLOCK) >> _BLOCK_BITS, _BLOCK >> 3), dtype=np.uint8)
+        for block, mask in self._masks.items():
+            blocks[block] = np.frombuffer(mask.to_bytes(_BLOCK >> 3, "little"), dtype=np.uint8)
+        bits = np.unpackbits(blocks.reshape(-1), count=length, bitorder="little")
+        return bits.view(np.bool_)
+
+
 class ImageState:
     """One image name: its size as first reported, the rows that hold it, and the history of their number."""
 
@@ -29,11 +80,18 @@ class ImageState:
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self._compact_above = _HISTORY_LIMIT
-        self.rows: set[int] = set()
+        self.rows = ImageRows()
         self.versions: list[int] = []
         self.counts: list[int] = []
 
-    def record(self, version: int, oldest_refresh: Callable[[], int]) -> None:
+    def record(self, version: int, newest_refresh: int, oldest_refresh: Callable[[], int]) -> None:
+        """Note the number of rows as of a version, in place of one that came after every refresh: no row sees that.
+
+        The first entry stays: rows that were refreshed before the history began see it.
+        """
+        if len(self.versions) > 1 and self.versions[-1] > newest_refresh:
+            self.versions[-1], self.counts[-1] = version, len(self.rows)
+            return
         self.versions.append(version)
         self.counts.append(len(self.rows))
         if len(self.versions) > self._compact_above:
@@ -56,9 +114,10 @@ class ImageIndex:
 
     def __init__(self, capacity: int) -> None:
         self._images: dict[str, ImageState] = {}
-        self._of_row: dict[int, tuple[str, ...]] = {}
+        self._of_row: list[tuple[str, ...]] = [()] * capacity
         self._has_images: Mask = np.zeros(capacity, dtype=np.bool_)
         self._refreshed_at = IntColumn(capacity)
+        self._newest_refresh = 0
         self.version = 0
 
     @property
@@ -71,10 +130,11 @@ class ImageIndex:
         bigger = np.zeros(capacity, dtype=np.bool_)
         bigger[: len(self._has_images)] = self._has_images
         self._has_images = bigger
+        self._of_row += [()] * (capacity - len(self._of_row))
 
     def set_row(self, row: int, node: Node | None) -> None:
         """Replace a row's images. The old list is removed first, so an image only this row has loses its record."""
-        old = self._of_row.pop(row, ())
+        old = self._of_row[row]
         images = (node.status.images or ()) if node is not None else ()
         if not old and not images:
             return
@@ -88,16 +148,17 @@ class ImageIndex:
         names: dict[str, None] = {}
         for image in images:
             for name in image.names or ():
-                state = self._images.setdefault(name, ImageState(image.size_bytes))
-                state.rows.add(row)
+                known = self._images.get(name)
+                if known is None:
+                    known = self._images[name] = ImageState(image.size_bytes)
+                known.rows.add(row)
                 names[name] = None
         self._has_images[row] = bool(names)
-        if names:
-            self._of_row[row] = tuple(names)
+        self._of_row[row] = tuple(names)
         touched.update(names)
         for name in touched:
             if (current := self._images.get(name)) is not None:
-                current.record(self.version, self._oldest_refresh)
+                current.record(self.version, self._newest_refresh, self._oldest_refresh)
 
     def renew_row(self, row: int, node: Node) -> None:
         """The node was updated, its image names were not.
@@ -118,7 +179,7 @@ class ImageIndex:
             self.version += 1
             for state, size in resized:
                 state.size_bytes = size
-                state.record(self.version, self._oldest_refresh)
+                state.record(self.version, self._newest_refresh, self._oldest_refresh)
 
     def _oldest_refresh(self) -> int:
         """Over columns: while nodes are listed, the histories of all their images reach a limit at the same node."""
@@ -128,15 +189,17 @@ class ImageIndex:
         """Refresh the row's snapshot record: it sees current counts from now on. False if that changes nothing."""
         if self._refreshed_at.cells[row] == self.version:
             return False
-        self._refreshed_at.cells[row] = self.version
-        return row in self._of_row
+        self._refreshed_at.cells[row] = self._newest_refresh = self.version
+        return bool(self._of_row[row])
 
     def refresh_rows(self, rows: Rows) -> None:
         """The same for many rows."""
+        self._newest_refresh = self.version
         self._refreshed_at.array[rows] = self.version
 
     def refresh_stale(self, rows: Indices) -> list[int]:
         """Refresh many rows; returns those for which `refresh_row` would be True."""
+        self._newest_refresh = self.version
         stale = rows[self._refreshed_at.array[rows] != self.version]
         self._refreshed_at.array[stale] = self.version
         changed: list[int] = stale[self._has_images[stale]].tolist()
@@ -159,8 +222,7 @@ class ImageIndex:
         versions = np.asarray(state.versions, dtype=np.int64)
         counts = np.asarray(state.counts, dtype=np.int64)
         seen = counts[np.maximum(np.searchsorted(versions, refreshed, side="right") - 1, 0)]
-        holds = np.zeros(len(self._refreshed_at.array), dtype=np.bool_)
-        holds[list(state.rows)] = True
+        holds = state.rows.holds(len(self._refreshed_at.array))
         assert len(seen) == length
         return np.where(holds[rows], seen, 0)
 
@@ -190,6 +252,6 @@ class ImageIndex:
         at = self._refreshed_at.cells[row]
         return {
             name: (s.size_bytes, s.count_at(at))
-            for name in self._of_row.get(row, ())
+            for name in self._of_row[row]
             if (s := self._images[name])
         }

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from kubesched.api.core_v1 import Node
+from kubesched.growth import put_apart
 from kubesched.logs import ObjectRef, get_logger
 from kubesched.snapshot.columns import Indices
 
@@ -41,7 +42,8 @@ class NodeOrder:
 
     def __init__(self) -> None:
         self._zones: dict[str, dict[int, None]] = {}
-        self._zone_of: dict[int, str] = {}
+        self._zone_of: list[str | None] = []
+        """Per row, its zone; None where no node is."""
         self._listed: Indices | None = None
         self._is_fixed = False
         """A cycle has begun since the last node came or went: moves from now on must not show."""
@@ -55,7 +57,9 @@ class NodeOrder:
 
         # Upstream: the list of nodes is rebuilt only when a node is added or removed, so a move alone does not show.
         """
-        zone, before = zone_key(node), self._zone_of.get(row)
+        while row >= len(self._zone_of):
+            self._zone_of.append(None)
+        zone, before = zone_key(node), self._zone_of[row]
         if before == zone:
             return
         if before is None:
@@ -64,7 +68,7 @@ class NodeOrder:
             if self._is_fixed:
                 self.rows()
             self._take_out(row, node.metadata.name)
-        self._zones.setdefault(zone, {})[row] = None
+        put_apart(self._zones.setdefault(zone, {}), row, None, place=4)
         self._zone_of[row] = zone
         log.info("Added node to NodeTree", v=2, node=ObjectRef(node.metadata.name), zone=zone)
 
@@ -77,7 +81,9 @@ class NodeOrder:
         self._is_fixed = False
 
     def _take_out(self, row: int, name: str) -> None:
-        zone = self._zone_of.pop(row)
+        zone = self._zone_of[row]
+        assert zone is not None, f"row {row} of node {name} has no zone"
+        self._zone_of[row] = None
         members = self._zones[zone]
         del members[row]
         if not members:

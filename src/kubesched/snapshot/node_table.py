@@ -15,6 +15,7 @@ Assumed and confirmed pods look the same here: the cache tells them apart.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from collections.abc import Set as AbstractSet
@@ -26,6 +27,7 @@ import numpy as np
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.host_ports import HostPort
 from kubesched.api.resources import NodeAllocatable, node_allocatable
+from kubesched.growth import put_apart
 from kubesched.snapshot.columns import ABSENT, Ids, Indices, IntColumn, InternedColumn, Mask, RowLog
 from kubesched.snapshot.images import ImageIndex
 from kubesched.snapshot.namespaces import NamespaceLabels
@@ -92,7 +94,9 @@ class NodeTable:
         self._positioned: Indices | None = None
         self._position: Ids = np.zeros(0, dtype=np.int32)
         self._refresh_cursor = 0
-        self._touched: set[int] = set()
+        self._touched = array("q")
+        """Rows that see current image counts from the next cycle on, though nothing else about them has changed."""
+        self._is_touched = bytearray(capacity)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
@@ -121,7 +125,7 @@ class NodeTable:
             if not _scheduling_relevant_change(old, node):
                 # A heartbeat, several per second in a large cluster: no consumer has to recompute the row.
                 self.nodes[row] = node
-                self._touched.add(row)
+                self._touch(row)
                 return row
             is_same_size = old.status.allocatable == node.status.allocatable
             self._write_node(row, old, node, None if is_same_size else node_allocatable(node))
@@ -134,7 +138,7 @@ class NodeTable:
         pods = self.pods[row]
         for pod in list(pods.values()):
             self._remove_from_row(pod, row)
-            self.ghosts.setdefault(name, {})[pod.uid] = pod
+            self._ghosts_of(name)[pod.uid] = pod
         self.order.remove(row, name)
         self.alive[row] = False
         self.nodes[row] = None
@@ -160,7 +164,7 @@ class NodeTable:
             self.names.append("")
             self.nodes.append(None)
             self.pods.append({})
-        self.row_of[name] = row
+        put_apart(self.row_of, name, row, place=2)
         self.names[row] = name
         self.alive[row] = True
         return row
@@ -224,6 +228,7 @@ class NodeTable:
         self._nowhere = _no_ids(capacity)
         for absent in self._absent_labels.values():
             absent.ids = self._nowhere
+        self._is_touched += bytes(capacity - self.capacity)
         self.images.grow(capacity)
         self.pod_index.grow(capacity)
         self.priorities.grow(capacity)
@@ -238,9 +243,16 @@ class NodeTable:
     def add_pod(self, pod: PodInfo, node_name: str) -> None:
         row = self.row_of.get(node_name)
         if row is None:
-            self.ghosts.setdefault(node_name, {})[pod.uid] = pod
+            self._ghosts_of(node_name)[pod.uid] = pod
         else:
             self._add_to_row(pod, row)
+
+    def _ghosts_of(self, node_name: str) -> dict[str, PodInfo]:
+        ghosts = self.ghosts.get(node_name)
+        if ghosts is None:
+            ghosts = {}
+            put_apart(self.ghosts, node_name, ghosts, place=3)
+        return ghosts
 
     def remove_pod(self, pod: PodInfo, node_name: str) -> None:
         row = self.row_of.get(node_name)
@@ -277,7 +289,7 @@ class NodeTable:
         pod.pod = newer
         row = self.row_of.get(newer.spec.node_name)
         if row is not None:
-            self._touched.add(row)
+            self._touch(row)
             self.swap_log.append(row)
             if pod.host_ports:
                 self._renew_ports(pod, row)
@@ -424,13 +436,14 @@ class NodeTable:
         Also fixes the node order for the cycle, as upstream does when it takes its snapshot.
         """
         self.order.fix()
+        self._refresh_logged()
         if self._touched:
             # These rows were not logged as dirty; a new image count makes them so.
-            if changed_counts := self._refresh_touched():
-                self.pod_log.extend(changed_counts)
-            self._touched.clear()
-        end = self.pod_log.end
-        if self._refresh_cursor == end:
+            self.pod_log.extend(self._refresh_touched())
+        self._refresh_cursor = self.pod_log.end
+
+    def _refresh_logged(self) -> None:
+        if self._refresh_cursor == self.pod_log.end:
             return
         # Before the first cycle every row in use has changed; a list of all these changes is not needed.
         changed = self.pod_log.since(self._refresh_cursor) if self._refresh_cursor else None
@@ -440,13 +453,22 @@ class NodeTable:
         else:
             every = slice(0, self.high_water)
             self.images.refresh_rows(every if changed is None else np.array(changed, dtype=np.intp))
-        self._refresh_cursor = end
+
+    def _touch(self, row: int) -> None:
+        if not self._is_touched[row]:
+            self._is_touched[row] = True
+            self._touched.append(row)
 
     def _refresh_touched(self) -> list[int]:
-        touched, images = self._touched, self.images
-        if len(touched) <= FEW_CHANGES:
-            return [row for row in touched if images.refresh_row(row)]
-        return images.refresh_stale(np.fromiter(touched, dtype=np.intp, count=len(touched)))
+        """Refresh the touched rows; returns those that see other counts now."""
+        touched, self._touched = self._touched, array("q")
+        if len(touched) > FEW_CHANGES:
+            rows: Indices = np.frombuffer(touched, dtype=np.intp)
+            np.frombuffer(self._is_touched, dtype=np.bool_)[rows] = False
+            return self.images.refresh_stale(rows)
+        for row in touched:
+            self._is_touched[row] = False
+        return [row for row in touched if self.images.refresh_row(row)]
 
     def begin_anew(self) -> None:
         """Let node order and image counts be what they would be in a table built now.
