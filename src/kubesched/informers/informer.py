@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -134,12 +134,10 @@ class Informer(Generic[T]):
     def trimmed(self, obj: T) -> T:
         return obj if self._transform is None else self._transform(obj)
 
-    async def replace(self, objects: Collection[T], *, is_restored: bool) -> None:
+    async def replace(self, objects: Mapping[str, T], *, is_restored: bool) -> None:
         """Change what differs, in slices: as with a watch, every state on the way is one that handlers may see."""
-        slices, seen = Slices(self._clock), set[str]()
-        for obj in objects:
-            key = key_of(obj.metadata)
-            seen.add(key)
+        slices = Slices(self._clock)
+        for key, obj in objects.items():
             if is_restored:
                 # The old object is not an earlier revision of this one, so an update would be a false transition: a
                 # bound pod may have lost its node. Both calls follow each other without a yield, so that the
@@ -149,7 +147,7 @@ class Informer(Generic[T]):
             if slices.step():
                 await slices.pause()
         for key in self.store.keys():  # noqa: SIM118  # a copy, not a dictionary's view
-            if key not in seen:
+            if key not in objects:
                 self._remove(key, None)
             if slices.step():
                 await slices.pause()

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -118,8 +118,8 @@ class Sink(Protocol[T]):
         """A listed object as it is kept: called once for each as it arrives, so that a long list is never there in full."""
         ...
 
-    async def replace(self, objects: Collection[T], *, is_restored: bool) -> None:
-        """The complete state, of trimmed objects; what is not in it is gone.
+    async def replace(self, objects: Mapping[str, T], *, is_restored: bool) -> None:
+        """The complete state, of trimmed objects by their key; what is not in it is gone.
 
         With `is_restored` it is not a continuation of what the sink has: equal revisions may differ in content.
         """
@@ -285,13 +285,13 @@ class Reflector(Generic[T]):
             objects, resource_version = await self._list_pages(0)
         await self._replace(objects, resource_version)
 
-    async def _list_pages(self, page_size: int) -> tuple[list[T], str]:
-        objects: list[T] = []
+    async def _list_pages(self, page_size: int) -> tuple[dict[str, T], str]:
+        objects: dict[str, T] = {}
         token = ""
         while True:
             page = await self._source.list_page(limit=page_size, continue_token=token)
             for obj in page.items:
-                objects.append(self._sink.trimmed(obj))
+                objects[key_of(obj.metadata)] = self._sink.trimmed(obj)
                 if self._slices.step():
                     await self._slices.pause()
             if not page.continue_token:
@@ -330,7 +330,7 @@ class Reflector(Generic[T]):
 
     async def _collect_initial(
         self, watch: Watch[T]
-    ) -> tuple[Collection[T], str, list[WatchEvent[T]]]:
+    ) -> tuple[dict[str, T], str, list[WatchEvent[T]]]:
         """The objects of a streamed list, its revision, and the events that arrived along with its end."""
         objects: dict[str, T] = {}
         trimmed = self._sink.trimmed
@@ -343,8 +343,7 @@ class Reflector(Generic[T]):
                     metadata = event.object.metadata
                     if (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
                         newer = batch[position + 1 :]
-                        # Not a list of them: the garbage collector would traverse all of it once more.
-                        return objects.values(), metadata.resource_version, newer
+                        return objects, metadata.resource_version, newer
                 elif event.type == "DELETED":
                     objects.pop(key_of(event.object.metadata), None)
                 else:
@@ -361,8 +360,8 @@ class Reflector(Generic[T]):
             raise TransportError("server ended the streamed list before it was complete")
         return batch
 
-    async def _replace(self, objects: Collection[T], resource_version: str) -> None:
-        await self._examine(objects, resource_version)
+    async def _replace(self, objects: Mapping[str, T], resource_version: str) -> None:
+        await self._examine(objects.values(), resource_version)
         if self._is_restored and self._restore is not None:
             await self._restore.wait_for_turn(self.name)
         await self._sink.replace(objects, is_restored=self._is_restored)
@@ -376,7 +375,7 @@ class Reflector(Generic[T]):
         self.last_error = None
         log.info("Caches populated", v=2, type=self.name, objects=len(objects))
 
-    async def _examine(self, objects: Collection[T], resource_version: str) -> None:
+    async def _examine(self, objects: Iterable[T], resource_version: str) -> None:
         """Find the newest of the listed objects, and whether they continue the history we know."""
         reached, revision = self._highest, number_of(resource_version)
         if reached is not None and revision is not None and revision < reached:
