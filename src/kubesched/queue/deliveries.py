@@ -1,6 +1,6 @@
 """Deliveries: an event beside thousands of waiting pods is evaluated in slices, so that no turn of the loop takes long.
 
-    event ──► delivery: every class and pod that it concerns ──► the first slice at once, others one per turn of the loop
+    event ──► delivery: every class and pod that it concerns ──► in one slice at once, in several one per turn of the loop
                           │
                           └─ while a delivery is under way no pod is popped: for attempts the event is one moment
 
@@ -128,11 +128,9 @@ class Deliveries:
         if not classes and not pods:
             return  # as most events: what is rejected for other reasons later is not meant
         stamps, mark = Stamps(now), pool.arrivals
-        self._waiting.append(
+        self._begin(
             Delivery(event, old, new, pre_check, stamps, mark, classes, deque(classes), deque(pods))
         )
-        if len(self._waiting) == 1:
-            self.deliver_slice()
         while len(self._waiting) > MAX_DELIVERIES:
             self.deliver_slice()
 
@@ -154,13 +152,22 @@ class Deliveries:
         delivery = Delivery(
             event, None, None, None, stamps, mark, classes, deque(classes), pods, max_stay_s
         )
-        self._waiting.append(delivery)
         if in_slices:
-            self.deliver_slice()
+            self._begin(delivery)
             return True
+        self._waiting.append(delivery)
         while not delivery.is_done:
             self.deliver_slice()
         return delivery.is_helpful
+
+    def _begin(self, delivery: Delivery) -> None:
+        self._waiting.append(delivery)
+        if len(self._waiting) > 1:
+            return
+        if len(delivery.classes) + len(delivery.pods) <= SLICE:
+            self.deliver_slice()
+        else:
+            delivery.is_started = True  # to list so many is enough for a turn
 
     def deliver_slice(self) -> bool:
         """Returns whether that was the last of an event."""

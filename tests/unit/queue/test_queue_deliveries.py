@@ -140,13 +140,21 @@ def divided(make_world, monkeypatch):
 def test_no_pod_is_popped_while_an_event_is_under_way(divided):
     queue = divided.world.queue
     divided.perform("room", ["a"])
-    assert queue.sizes == (2, 0, 3)
-    assert queue.pop() is None
-    assert queue.deliver_some()
-    assert queue.pop() is None
-    assert queue.deliver_some()
+    for sizes in ((0, 0, 5), (2, 0, 3), (4, 0, 1)):
+        assert queue.sizes == sizes
+        assert queue.pop() is None
+        assert queue.deliver_some()
     assert not queue.deliver_some()
     assert queue.pop() is not None
+
+
+def test_an_event_that_concerns_few_is_evaluated_at_once(make_world, monkeypatch):
+    monkeypatch.setattr(scheduling_queue, "SLICE", 2)
+    side = Side(make_world(registered=register(), max_backoff_s=0), divides=True)
+    for number in range(5):
+        side.add(number, "a", alone=True)
+    side.perform("room", ["a"])
+    assert side.world.queue.sizes == (5, 0, 0)
 
 
 def test_pods_are_popped_between_events(divided):
@@ -225,6 +233,8 @@ def test_overdue_pods_are_flushed_in_slices(divided):
     assert not queue.deliver_some()
     divided.add(5, "a", alone=True)  # it is not overdue
     divided.perform("flush", 101)
+    assert queue.pop() is None
+    assert queue.deliver_some()
     assert queue.sizes == (2, 0, 4)
     assert queue.pop() is None
     queue.run_timers()
