@@ -62,6 +62,7 @@ QUIET_S = 4.0
 REPORT = signal.SIGRTMIN
 PATIENCE_S = 600.0
 SHAPES = 100
+WRITTEN_AT_ONCE = 500
 SAMPLE_S = 0.005
 DEPTH = 12
 MOST_FREQUENT = 12
@@ -95,6 +96,8 @@ class Cluster(NullServer):
         self._pod = json.loads(pod_event(0))["object"]
         self._streams: dict[bytes, Connection] = {}
         self._newest: dict[bytes, dict[str, Any]] = {}  # the newest change of each collection
+        self._lists: dict[bytes, asyncio.Task[None]] = {}
+        self._may_list = asyncio.Event()
         self._is_asked = False
 
     # -- objects ---------------------------------------------------------------------------------------------------
@@ -151,15 +154,21 @@ class Cluster(NullServer):
             # A watch is resumed before the newest change that the client knows, and begins with it.
             connection.write(chunk(encode(self._newest[path]) + b"\n"))
             return
-        if path == NODES:
-            for index in range(self._nodes):
+        self._lists[path] = asyncio.get_running_loop().create_task(self._list(connection, path))
+
+    async def _list(self, connection: Connection, path: bytes) -> None:
+        """Stream a list, in pieces: a client takes a server that is silent for half a minute for one that cannot do that."""
+        await self._may_list.wait()
+        for index in range(self._nodes if path == NODES else self._running):
+            if path == NODES:
                 connection.write(self._node_bytes(index))
-        else:
-            for index in range(self._running):
+            else:
                 where = node(index % self._nodes)["metadata"]["name"]
                 connection.write(
                     self._pod_bytes(f"old-{index}", f"app-{index % 500}", "100m", where)
                 )
+            if index % WRITTEN_AT_ONCE == 0:
+                await asyncio.sleep(0)
         connection.write(self._current(self.bookmark))
         if path == PODS:
             announce("listed")
@@ -188,6 +197,9 @@ class Cluster(NullServer):
     # -- what happens ----------------------------------------------------------------------------------------------
 
     def happen(self, what: str, number: int) -> None:
+        if what == "list":
+            self._may_list.set()
+            return
         events, stream = self._events_of(what, number)
         if what == "relist":
             for connection in list(self._streams.values()):
@@ -357,6 +369,8 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
         said(server, "asked", PATIENCE_S)
         print(f"{'':<12}{'longest':>10}{'clock':>10}{'over 20 ms':>12}{'all':>13}")
         print_turns("assembly", scheduler)
+        assert server.stdin is not None
+        server.stdin.write(b"list 0\n")
         said(server, "listed", PATIENCE_S)
         events = [
             ("start", "", 0),
@@ -371,7 +385,6 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
         ]
         for title, what, number in events:
             if what:
-                assert server.stdin is not None
                 server.stdin.write(f"{what} {number}\n".encode())
             time.sleep(arguments.settle)
             print_turns(title, scheduler)
