@@ -17,11 +17,12 @@ from kubesched.benchmarking.core_measuring import Measurement
 from kubesched.benchmarking.progress import Progress
 from kubesched.errors import KubeschedError
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import Failed
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.recording.recorder import actor
 from kubesched.scheduler.scheduler import QueueEmpty, Suspended
-from kubesched.scheduler.scheduling_cycle import Assumed, Failed, SchedulingCycle
+from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
 
 PATIENCE_S = 600.0
 """How much of the run's own time may pass without a binding before the workload counts as stuck."""
