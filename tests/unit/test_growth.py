@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from kubesched.growth import APART, LARGE, put_apart
+from kubesched.growth import APART, LARGE, Place, put_apart
 
 KEYS = 100_000
-PLACES = range(5)
 
 
 def test_no_two_large_dictionaries_grow_within_a_few_insertions():
-    tables: list[dict[str, int]] = [{} for _ in PLACES]
+    tables: dict[Place, dict[str, int]] = {place: {} for place in Place}
     grown: list[int] = []
     for number in range(KEYS):
         key = f"node-{number}"
-        for place, table in enumerate(tables):
+        for place, table in tables.items():
             size = table.__sizeof__()
             put_apart(table, key, number, place)
             if table.__sizeof__() != size and number > 2 * LARGE:
@@ -30,7 +29,7 @@ def test_contents_and_order_are_those_of_a_plain_dictionary():
     plain: dict[object, int] = {}
     for number in range(KEYS):
         key = (number * 7919) % 60_000  # some come again
-        put_apart(table, key, number, place=3)
+        put_apart(table, key, number, Place.NODE_ROWS)
         plain[key] = number
         if number % 5 == 0:
             assert table.pop(number // 2, None) == plain.pop(number // 2, None)

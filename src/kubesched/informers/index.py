@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
-from kubesched.growth import put_apart
+from kubesched.growth import Place, put_apart
 
 T = TypeVar("T")
 
@@ -45,8 +45,8 @@ class Index(Generic[T]):
                 if not keys:
                     del self._keys_by_value[value]
         for value in new_values:
-            # The dictionary of the store is at place 0. Most pods may be in one namespace.
-            put_apart(self._keys_by_value.setdefault(value, {}), key, None, place=1)
+            # Most pods may be in one namespace.
+            put_apart(self._keys_by_value.setdefault(value, {}), key, None, Place.INFORMER_INDEX)
 
     def rebuilt(self, objects: dict[str, T]) -> Index[T]:
         """The index these objects should have; for checking."""

@@ -26,7 +26,7 @@ from typing import Final
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.queued_pod import QueuedPodInfo
-from kubesched.growth import put_apart
+from kubesched.growth import Place, put_apart
 from kubesched.metrics import SchedulerMetrics
 from kubesched.queue.hints import HintEvaluator, ResolvedEvent, Strategy
 from kubesched.queue.rejection import PreCheck, Rejection, since
@@ -468,13 +468,12 @@ class WaitingClasses:
     def _park(self, member: Member) -> None:
         key = member.info.pod_info.key
         member.waiting.members[key] = member
-        put_apart(self._members, key, member, place=1)
+        put_apart(self._members, key, member, Place.PARKED_PODS)
 
     def _keep(self, waiting: WaitingClass) -> None:
-        # As many classes as pods if all of these differ.
-        put_apart(self._classes, waiting.key, waiting, place=2)
+        put_apart(self._classes, waiting.key, waiting, Place.WAITING_CLASSES)
         classes = self._by_rejection.setdefault(waiting.rejection, {})
-        put_apart(classes, waiting.class_key, waiting, place=3)
+        put_apart(classes, waiting.class_key, waiting, Place.CLASSES_BY_REJECTION)
 
     def _drop(self, waiting: WaitingClass) -> None:
         del self._classes[waiting.key]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kubesched.api.core_v1 import Node
-from kubesched.growth import put_apart
+from kubesched.growth import Place, put_apart
 
 Ints = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]
@@ -88,7 +88,7 @@ class InternedColumn(Generic[V]):
         known = self._index.get(value)
         if known is None:
             known = len(self.values)
-            put_apart(self._index, value, known, place=3)  # of a hostname, there is one per node
+            put_apart(self._index, value, known, Place.LABEL_VALUES)
             self.values.append(value)
             self._populations.append(0)
         return known
