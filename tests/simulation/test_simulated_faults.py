@@ -67,6 +67,7 @@ REGRESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "a nomination comes back after it was withdrawn": (61469, {}),
     "a node leaves the topology of others' terms, beside a pod with its own": (61477, {}),
     "the other replica's pods are shown while a pod waits for its volume": (1210, {}),
+    "a preemptor waits for another's victim, whose going does not help it": (5384, {}),
     "an allocation is stored, its answer lost, and the watch silent": (
         1202,
         {"extras": ("devices",)},

@@ -179,6 +179,8 @@ class Evaluator:
 
         A pod whose earlier victims are still terminating waits for them instead of choosing new ones, unless the
         nominated node has become impossible for it.
+
+        # Upstream: they may be another preemptor's, and their going an event that the pod is not told of.
         """
         if pod.spec.preemption_policy == "Never":
             return NEVER

@@ -6,7 +6,7 @@ Whether a pod can be placed is decided by a fresh scheduler that is given only t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from random import Random
 from typing import Any, Final
@@ -29,6 +29,7 @@ from kubesched.config.load import load
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.registry import Registry
 from kubesched.plugins.registry import in_tree_registry
+from kubesched.scheduler.decisions import Outcome
 from kubesched.simulation import extenders
 from kubesched.simulation.checkers import (
     MAX_WAIT_S,
@@ -49,9 +50,10 @@ LATE_BOUND_S = BOUND_S + MAX_WAIT_S
 """Where kube-scheduler waits for those five minutes, too. Filters stop at the first that rejects a node, and events are
 held against the rejectors alone: a port is taken, so the pod is told when it is free; that on top of that there was no
 room, a volume was missing, affinity was not met or a plugin broke shows only while victims are looked for, and when
-that changes the scheduler hears nothing. Nor is a pod with affinity to its own kind told that the last one of the kind has gone,
-whereupon it may go anywhere; nor a pod with terms of its own that a node has left the topology of others' terms. And a
-nomination that the watch brings after it was withdrawn holds its place until its pod is tried again."""
+that changes the scheduler hears nothing. The same preemptors may not hear that another's victim has left their nominated
+node; before that they look for none of their own. Nor is a pod with affinity to its own kind told that the last one of the
+kind has gone, whereupon it may go anywhere; nor a pod with terms of its own that a node has left the topology of others'
+terms. And a nomination that the watch brings after it was withdrawn holds its place until its pod is tried again."""
 POLL_S = 3.0
 MAX_TURNS = 10_000
 _CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -208,7 +210,7 @@ async def what_can_be_placed(
             if id(obj) not in before and _claim(obj) not in held_for_ousted
         ]
         patches = fresh.client.patches
-        preemptors = {key for key, patch in patches if _nominates(patch)}
+        preemptors = _preemptors(fresh)
     withdraws = any(
         patch["status"].get("nominatedNodeName", "") is None
         and by_key[key].status.nominated_node_name
@@ -247,8 +249,13 @@ def _claim(obj: Any) -> str:  # noqa: ANN401  # any of OTHER_KINDS
     return key_of(obj.metadata)
 
 
-def _nominates(patch: Mapping[str, Any]) -> bool:
-    return bool(patch["status"].get("nominatedNodeName"))
+def _preemptors(fresh: SchedulerHarness) -> set[str]:
+    """Keys of the pods it made room for. Patches do not tell: one nominated to the same node before needs none."""
+    return {
+        f"{decision.namespace}/{decision.name}"
+        for decision in fresh.assembly.scheduler.decisions.newest()
+        if decision.node and decision.outcome is not Outcome.SCHEDULED
+    }
 
 
 def _may_have_more_against(pod: Pod) -> bool:

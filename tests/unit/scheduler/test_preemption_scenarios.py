@@ -27,6 +27,7 @@ from kubesched.testing.harness import SchedulerHarness
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 SYNCHRONOUS = dataclasses.replace(DEFAULT_GATES, SchedulerAsyncPreemption=False)
+HOSTNAME = "kubernetes.io/hostname"
 NO_CLAIMS = "no new claims to deallocate, preemption: "
 
 
@@ -126,6 +127,31 @@ async def test_the_preemptor_waits_for_victims_that_take_their_time() -> None:
         graceful.let_go(victim)
         await world.advance(20)
         assert world.client.bindings["default/high"] == f"n{victim[1:]}"
+
+
+async def test_a_preemptor_is_not_told_of_a_victim_whose_going_does_not_help_it() -> None:
+    """Upstream: that it could look for victims of its own by then is no event; it waits for the five-minute flush."""
+    async with SchedulerHarness() as world:
+        world.add_node(make_node("n0").label(HOSTNAME, "n0").capacity(cpu="4").build())
+        graceful = Graceful(world)
+        world.add_pod(pod("web", 5).labels(app="web").on("n0").build())
+        world.add_pod(pod("v0").on("n0").build())
+        world.add_pod(pod("other", 10, "2500m").build())
+        await world.settle()
+        assert world.client.deleted == ["default/v0"]
+        apart = pod("apart", 20, "100m").pod_anti_affinity(HOSTNAME, app="web").nominated("n0")
+        world.add_pod(apart.build())
+        await world.settle()
+        assert world.condition("apart")[1] == (
+            "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. "
+            f"{NO_CLAIMS}not eligible due to a terminating pod on the nominated node."
+        )
+        graceful.let_go("v0")
+        await world.advance(200)
+        assert world.client.bindings == {"default/other": "n0"}
+        assert world.client.deleted == ["default/v0"], "not tried yet"
+        await world.advance(200)
+        assert world.client.deleted == ["default/v0", "default/web"]
 
 
 async def test_no_pod_of_lower_priority_takes_the_freed_node() -> None:

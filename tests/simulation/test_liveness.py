@@ -1,0 +1,61 @@
+"""What a fresh scheduler finds to do, and how long the simulated one may take to do it."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from kubesched.embedded.objects import JsonObject
+from kubesched.simulation import workloads
+from kubesched.simulation.cluster import SimulatedCluster
+from kubesched.simulation.liveness import Late, WithVictims, what_can_be_placed
+from kubesched.simulation.trace import Trace
+from kubesched.simulation.virtual_loop import VirtualLoop, run_virtual
+
+APART_FROM_WEB: JsonObject = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": workloads.HOSTNAME, "labelSelector": {"matchLabels": {"app": "web"}}}
+        ]
+    }
+}
+
+
+def _pod(name: str, cpu: str, **spec: Any) -> JsonObject:
+    container = {"name": "c", "image": "app", "resources": {"requests": {"cpu": cpu}}}
+    metadata = {"name": name, "namespace": "default", "labels": {"app": "web"}}
+    return {"metadata": metadata, "spec": {"containers": [container], **spec}}
+
+
+def _placeable(preemptor: JsonObject, nominated: str) -> str | None:
+    """What can be done for the preemptor on a node of 2 CPUs where a pod of 1500m is in its way."""
+
+    async def main(loop: VirtualLoop) -> str | None:
+        cluster = SimulatedCluster(loop, Random(1), Trace(loop.time))
+        node = workloads.node("n1", Random(1))
+        node["status"]["allocatable"]["cpu"] = "2"
+        cluster.api.create("nodes", node)
+        cluster.api.create("pods", _pod("victim", "1500m", nodeName="n1"))
+        cluster.api.create("pods", preemptor)
+        status = {"status": {"nominatedNodeName": nominated}}
+        cluster.api.patch("pods", "default", "preemptor", status, subresource="status")
+        return await what_can_be_placed(loop, cluster)
+
+    return run_virtual(main)
+
+
+@pytest.mark.parametrize("nominated", ["", "n1"], ids=["not nominated", "nominated before"])
+@pytest.mark.parametrize(
+    ("cpu", "affinity", "bound"),
+    [("1", {}, WithVictims), ("100m", {"affinity": APART_FROM_WEB}, Late)],
+    ids=["lacks room", "lacks more than room"],
+)
+def test_a_preemptor_is_known_whether_or_not_it_was_nominated_before(
+    cpu: str, affinity: JsonObject, bound: type[str], nominated: str
+) -> None:
+    preemptor = _pod("preemptor", cpu, priorityClassName="high", **affinity)
+    found = _placeable(preemptor, nominated)
+    assert found == "default/victim would be preempted; default/preemptor fits on n1"
+    assert type(found) is bound
