@@ -27,15 +27,15 @@ from kubesched.framework.runtime.nominated import NO_NOMINATIONS, nominations_ve
 from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.framework.runtime.score import run_pre_score
 from kubesched.logs import get_logger
-from kubesched.snapshot.columns import Indices, Mask
+from kubesched.snapshot.columns import Indices, Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo, label_key_of
 from kubesched.snapshot.views import NodeColumns, PassingColumns
 
 log = get_logger(__name__)
 
-_FIRST: Final[Indices] = np.zeros(1, dtype=np.intp)
-"""The position of the only feasible node."""
+_UNSCORED: Final[Ints] = np.zeros(1, dtype=np.int64)
+"""The total of the only feasible node."""
 
 
 POST_FILTER_VERBOSITY: Final = 2
@@ -227,13 +227,13 @@ class EquivalenceEngine:
         rows, examined = plan.walk(groups, walk)
         started = framework.point_done("Filter", started)
         if len(rows) <= 1:
-            return Walked(rows, _FIRST, examined) if len(rows) else None
+            return Walked(rows, _UNSCORED, examined) if len(rows) else None
         groups = plan.groups_of(rows, groups)
         plan.pre_score_groups(state, pod, groups)
         started = framework.point_done("PreScore", started)
-        tied = plan.best_of_walk(state, pod, groups, rows)
+        totals = plan.totals_of_walk(state, pod, groups, rows)
         framework.point_done("Score", started)
-        return Walked(rows, tied, examined)
+        return Walked(rows, totals, examined)
 
     def _by_rows(
         self,
@@ -253,16 +253,18 @@ class EquivalenceEngine:
             rows, examined = walk.first(passing.__getitem__)
             feasible = NodeColumns(self._table, rows)
         started = framework.point_done("Filter", started)
-        count, tied = len(feasible), _FIRST
+        count, totals = len(feasible), _UNSCORED
         if count == 0:
             return None
         if count > 1:
             plan.pre_score_rows(state, pod, feasible)
             started = framework.point_done("PreScore", started)
-            tied = plan.best_of_rows(state, pod, feasible)
+            totals = plan.totals_of_rows(state, pod, feasible)
             framework.point_done("Score", started)
         rows = feasible.row_indices()
-        return Best(Ties.of(rows[tied]), count) if walk is None else Walked(rows, tied, examined)
+        if walk is not None:
+            return Walked(rows, totals, examined)
+        return Best(Ties.of(rows[totals == totals.max()]), count)
 
     # -- learning --------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ state are reused for further pods of the class while the premises of the plugins
     residual   no lasting rule, or no traits: evaluated for all remaining nodes, for every pod
 
 Without residual plugins the cost of a decision does not depend on the number of nodes (`best_of_groups`). With them, or
-with nominated pods, the rows of a group differ, and the decision is made over the kept columns (`best_of_rows`).
+with nominated pods, the rows of a group differ, and the decision is made over the kept columns (`totals_of_rows`).
 
 The index is shared by all classes of a shape (`row_layers`); what a class adds are the few rows on which its own pods are
 counted (`class_rows`, `overlay`). So the first pod of a new app needs no evaluation of all nodes.
@@ -413,29 +413,32 @@ class Plan:
 
     def walk(self, groups: Sequence[Group], walk: Walk) -> tuple[Indices, int]:
         """The rows of these groups that are found first, and how many rows were examined."""
-        is_member, group_of = self._flat.membership(groups), self._flat.group_of
+        flat = self._flat
+        if len(groups) == len(flat.live_groups()):
+            return flat.walk(walk)
+        is_member, group_of = flat.membership(groups), flat.group_of
         return walk.first(lambda rows: is_member[group_of[rows]])
 
     def groups_of(self, rows: Indices, groups: Sequence[Group]) -> Sequence[Group]:
         """The groups of which there are rows, with the number of these. They are all among the given ones."""
-        if len(groups) == 1:
+        if len(groups) == 1 or len(rows) == sum([group.count for group in groups]):
             return groups
         flat = self._flat
         counts = np.bincount(flat.group_of[rows], minlength=len(flat.by_number)).tolist()
         return [flat.part(group, counts[group.number]) for group in groups if counts[group.number]]
 
-    def best_of_walk(
+    def totals_of_walk(
         self, state: CycleState, pod: Pod, groups: Sequence[Group], rows: Indices
-    ) -> Indices:
-        """Which of the rows of these groups share the best total, as positions. Raises Unfit."""
+    ) -> Ints:
+        """What the rows of these groups score. Raises Unfit."""
         state.points_reached |= SCORE
         flat = self._flat
-        totals: Ints = flat.level[rows]
+        totals: Ints = flat.level.take(rows)
         if len(groups) > 1:
             points = np.zeros(len(flat.by_number), dtype=np.int64)
             points[[group.number for group in groups]] = self._points_of(state, pod, groups)
-            totals = totals + points[flat.group_of[rows]]
-        return np.flatnonzero(totals == totals.max())
+            totals += points.take(flat.group_of.take(rows))
+        return totals
 
     @property
     def _flat(self) -> Ranking:
@@ -466,16 +469,15 @@ class Plan:
         if self._asked_pre_scores:
             self._pre_score(state, pod, feasible)
 
-    def best_of_rows(self, state: CycleState, pod: Pod, feasible: NodeColumns) -> Indices:
-        """Which of the rows share the best total, as positions. Raises Unfit."""
+    def totals_of_rows(self, state: CycleState, pod: Pod, feasible: NodeColumns) -> Ints:
+        """What the rows score. Raises Unfit."""
         state.points_reached |= SCORE
         rows = feasible.row_indices()
         totals: Ints = self._ranking.level[rows]
         for raw in self._rows.index.raws:
             final = _final(raw.plugin, state, pod, raw.column[rows], feasible)
             totals = totals + final * raw.weight
-        totals = self._add_cluster_scores(state, pod, feasible, totals)
-        return np.flatnonzero(totals == totals.max())
+        return self._add_cluster_scores(state, pod, feasible, totals)
 
     def _add_cluster_scores(
         self, state: CycleState, pod: Pod, view: NodeColumns, totals: Ints

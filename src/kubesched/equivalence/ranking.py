@@ -27,6 +27,7 @@ from kubesched.equivalence.row_sets import (
     blocks_for,
     nth_of,
 )
+from kubesched.equivalence.walk import Walk, WalkList
 from kubesched.snapshot.columns import Ids, Indices, Ints, Mask
 
 NO_GROUP: Final = -1
@@ -108,6 +109,7 @@ class Ranking(ABC):
         self.groups: dict[GroupKey, Group] = {}
         self.by_number: list[Group | None] = []
         self._free_numbers: list[int] = []
+        self._walk_list = WalkList()
 
     def move_to(self, group_of: Ids, level: Ints) -> None:
         """Use these arrays from now on, which have the same content."""
@@ -211,10 +213,19 @@ class Ranking(ABC):
         for key, group in self.groups.items():
             count = np.count_nonzero(self.group_of == group.number)
             assert group.count == count, f"count of group {key} drifted"
+        self._walk_list.check_invariants(self._in_some_group)
 
     def rows_of(self, groups: Sequence[Group], high_water: int) -> Mask:
         """The rows of some groups, as a mask over all rows in use."""
         mask: Mask = self.membership(groups)[self.group_of[:high_water]]
+        return mask
+
+    def walk(self, walk: Walk) -> tuple[Indices, int]:
+        """The rows in some group that a walk finds first, and how many were examined."""
+        return self._walk_list.first(walk, self._in_some_group)
+
+    def _in_some_group(self, rows: Indices) -> Mask:
+        mask: Mask = self.group_of.take(rows) != NO_GROUP
         return mask
 
     def membership(self, groups: Sequence[Group]) -> Mask:
@@ -236,6 +247,7 @@ class SortedRanking(Ranking):
         """Many rows that are in no group yet; `keys` has an array per part of the key."""
         if not len(rows):
             return
+        self._walk_list.forget()
         self.level[rows] = level
         columns = [*keys, level]
         codes = _codes_of(columns)
@@ -280,8 +292,10 @@ class SortedRanking(Ranking):
         if group is not None and group.number == number:
             self._shift(group, row, level)
             return
-        if number != NO_GROUP:
-            self.remove(row)
+        if number == NO_GROUP:
+            self._walk_list.forget()
+        else:
+            self._leave(row)
         if group is None:
             group = self._group(key)
         self._add(group, row, level)
@@ -342,10 +356,12 @@ class SortedRanking(Ranking):
         group.count -= 1
 
     def remove(self, row: int) -> None:
-        number = self._group_cells[row]
-        if number == NO_GROUP:
-            return
-        group = self.by_number[number]
+        if self._group_cells[row] != NO_GROUP:
+            self._walk_list.forget()
+            self._leave(row)
+
+    def _leave(self, row: int) -> None:
+        group = self.group_at(row)
         assert group is not None, f"row {row} is in a group that is gone"
         self._take(group, row, self._level_cells[row])
         self._group_cells[row] = NO_GROUP
@@ -440,7 +456,10 @@ class UnsortedRanking(Ranking):
         return unsorted
 
     def put(self, row: int, key: GroupKey, level: int) -> None:
-        self.remove(row)
+        if self._group_cells[row] == NO_GROUP:
+            self._walk_list.forget()
+        else:
+            self._leave(row)
         group = self.groups.get(key)
         if group is None:
             group = self._group_among_live(key)
@@ -471,14 +490,20 @@ class UnsortedRanking(Ranking):
         return True
 
     def remove(self, row: int) -> None:
+        if self._group_cells[row] != NO_GROUP:
+            self._walk_list.forget()
+            self._leave(row)
+
+    def _leave(self, row: int) -> None:
         group = self.group_at(row)
-        if group is not None:
-            group.count -= 1
-            self._group_cells[row] = NO_GROUP
-            self._level_cells[row] = NOWHERE
+        assert group is not None, f"row {row} is in a group that is gone"
+        group.count -= 1
+        self._group_cells[row] = NO_GROUP
+        self._level_cells[row] = NOWHERE
 
     def remove_all(self, rows: Indices) -> None:
         """Take several rows, each named once, out of their groups."""
+        self._walk_list.forget()
         counts = np.bincount(self.group_of[rows] + 1, minlength=len(self.by_number) + 1).tolist()
         for group in self.groups.values():
             group.count -= counts[group.number + 1]

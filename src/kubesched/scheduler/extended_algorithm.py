@@ -173,7 +173,7 @@ class ExtendedAlgorithm:
         if drawn.any():
             place = int(tied[int(drawn.argmax())])
         elif self._algorithm.parallelism == 1:
-            place = heap_winner(tied)
+            place = heap_winner(totals)
         else:
             place = int(tied[self._algorithm.random.randrange(len(tied))])
         return ScheduleResult(names[int(rows[place])], len(rows), evaluated)

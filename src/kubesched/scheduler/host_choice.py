@@ -1,7 +1,7 @@
 """Choosing among nodes with the same score.
 
 # Upstream: candidates sit in a binary heap and the top wins. With one worker the feasible list has a defined order,
-# and the heap's construction makes the winner the first tied node met on a pre-order walk of that heap. With more
+# and the heap's construction makes the winner the first best node met on a pre-order walk of that heap. With more
 # workers upstream's list order is accidental; there we choose uniformly at random from a seeded generator.
 """
 
@@ -14,18 +14,25 @@ import numpy as np
 from kubesched.snapshot.columns import Indices, Ints
 
 
-def heap_winner(tied: Indices) -> int:
-    """The tied position of the feasible list that ends on top of upstream's heap."""
-    size = int(tied[-1]) + 1  # positions are in ascending order
-    return int(tied[_preorder_keys(size.bit_length())[tied].argmin()])
+def heap_winner(totals: Ints) -> int:
+    """The place in the feasible list that ends on top of upstream's heap."""
+    places = _preorder(len(totals))
+    return int(places[totals.take(places).argmax()])  # the first of the best
+
+
+@lru_cache(maxsize=4)
+def _preorder(size: int) -> Indices:
+    """The places of a heap of that size (0 is the root) as a pre-order walk visits them."""
+    places = _whole_preorder(size.bit_length())
+    return places[places < size]
 
 
 @lru_cache(maxsize=2)
-def _preorder_keys(bits: int) -> Ints:
-    """Keys that sort heap indices (0 is the root) of so many bits as a pre-order walk visits them.
+def _whole_preorder(bits: int) -> Indices:
+    """The same for all places of so many bits.
 
-    The path to a node is the binary form of index + 1 without its leading one; ancestors come before descendants.
+    The path to a node is the binary form of its place + 1 without the leading one; ancestors come before descendants.
     """
     numbers = np.arange(1, (1 << bits) + 1, dtype=np.int64)
     lengths = np.frexp(numbers.astype(np.float64))[1].astype(np.int64)
-    return (numbers << (40 - lengths)) * 64 + lengths
+    return np.argsort((numbers << (40 - lengths)) * 64 + lengths)

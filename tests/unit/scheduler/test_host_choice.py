@@ -35,9 +35,8 @@ def literal_heap_top(totals: list[int]) -> int:
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=200))
 def test_the_winner_is_the_top_of_the_heap(totals: list[int]) -> None:
-    tied = np.flatnonzero(np.array(totals) == max(totals))
-    assert heap_winner(tied) == literal_heap_top(totals)
+    assert heap_winner(np.array(totals)) == literal_heap_top(totals)
 
 
 def test_with_equal_totals_the_first_of_the_list_wins() -> None:
-    assert heap_winner(np.arange(1000)) == 0
+    assert heap_winner(np.ones(1000, dtype=np.int64)) == 0
