@@ -24,6 +24,7 @@ import numpy as np
 from kubesched.api.core_v1 import Pod
 from kubesched.equivalence.layer_stack import Columns, LayerStack, LayerStacks
 from kubesched.equivalence.ranking import (
+    NOWHERE,
     GroupKey,
     SortedRanking,
     TooManyGroups,
@@ -148,14 +149,18 @@ class ClassIndex:
 
     @property
     def columns(self) -> Columns:
-        ranking = self.ranking
-        return Columns(ranking.group_of, ranking.level, self._static_ok, self._static_level)
+        return Columns(self.ranking.level, self._static_ok, self._static_level)
+
+    @property
+    def has_node_scores(self) -> bool:
+        """See `Stackable`."""
+        return bool(self._node_scores)
 
     def move_to(self, columns: Columns) -> None:
         """See `Stackable`."""
         self._static_ok, self._static_level = columns.static_ok, columns.static_level
         self._adopt()
-        self.ranking.move_to(columns.group_of, columns.level)
+        self.ranking.move_to(self.ranking.group_of, columns.level)
 
     def _adopt(self) -> None:
         self._static_ok_cells = _cells(self._static_ok)
@@ -257,8 +262,9 @@ class ClassIndex:
                 index = np.array(rows, dtype=np.intp)
                 self._renew_together(state, pod, index, keeps_key=keeps_key)
             else:
-                for row in rows:
-                    self._renew(row, keeps_key=keeps_key)
+                if keeps_key and self._stack is not None:
+                    rows = self._relevel(rows)
+                self._renew(rows, keeps_key=keeps_key)
         except TooManyGroups:
             raise Unfit from None
         if not self._is_sorted and self._stack is None and self._stack_key is not None:
@@ -283,14 +289,17 @@ class ClassIndex:
         """Keep rows sorted or not, by how many are dirty between two pods."""
         if not self._is_grouped:
             return
-        is_much = changed > max(UNSORTED_ROWS, self._table.high_water // UNSORTED_SHARE)
+        is_much = changed > UNSORTED_ROWS and changed > self._table.high_water // UNSORTED_SHARE
+        if not self._is_sorted and is_much:
+            self._calm_uses = 0
+            return
         ranking = self.ranking
         if isinstance(ranking, SortedRanking):
             if is_much:
                 self.ranking, self._calm_uses = UnsortedRanking.of(ranking), 0
                 self._is_sorted = False
             return
-        self._calm_uses = 0 if is_much else self._calm_uses + 1
+        self._calm_uses += 1
         if self._calm_uses > CALM_USES:
             self.leave_stack()
             self.ranking, self._is_sorted = ranking.sorted(), True
@@ -317,25 +326,49 @@ class ClassIndex:
             raw.column[rows] = self._raw(state, pod, view, raw.plugin)
         return logged
 
-    def _renew(self, row: int, *, keeps_key: bool) -> None:
-        """Verdict, level and, unless it is what it was, key of one row."""
-        ranking = self.ranking
-        if not self._static_ok_cells[row]:
-            ranking.remove(row)
-            return
-        for passes in self._passes:
-            if not passes(row):
+    def _relevel(self, rows: Iterable[int]) -> list[int]:
+        """In a stack: levels of rows that stay in their groups. Returns the others.
+
+        Nothing but the level is read. Layers that take turns find their columns out of the CPU's caches.
+        """
+        levels, all_passes, all_points = self.ranking.level_cells, self._passes, self._points
+        static_level = self._static_level_cells if self._node_scores else None
+        moved: list[int] = []
+        for row in rows:
+            is_ok = levels[row] != NOWHERE  # static verdicts are part of that
+            for passes in all_passes:
+                is_ok = is_ok and passes(row)
+            if not is_ok:
+                moved.append(row)
+                continue
+            level = 0 if static_level is None else static_level[row]
+            for points, weight in all_points:
+                score = points(row)
+                if not 0 <= score <= MAX_NODE_SCORE:
+                    raise Unfit
+                level += score * weight
+            levels[row] = level
+        return moved
+
+    def _renew(self, rows: Sequence[int], *, keeps_key: bool) -> None:
+        """Verdict, level and, unless it is what it was, key of some rows, one by one."""
+        ranking, all_passes, all_points = self.ranking, self._passes, self._points
+        static_ok, static_level = self._static_ok_cells, self._static_level_cells
+        for row in rows:
+            is_ok = static_ok[row]
+            for passes in all_passes:
+                is_ok = is_ok and passes(row)
+            if not is_ok:
                 ranking.remove(row)
-                return
-        level = self._static_level_cells[row]
-        for points, weight in self._points:
-            score = points(row)
-            if not 0 <= score <= MAX_NODE_SCORE:
-                raise Unfit
-            level += score * weight
-        if keeps_key and ranking.relevel_one(row, level):
-            return
-        ranking.put(row, self._key_of(row), level)
+                continue
+            level = static_level[row]
+            for points, weight in all_points:
+                score = points(row)
+                if not 0 <= score <= MAX_NODE_SCORE:
+                    raise Unfit
+                level += score * weight
+            if not keeps_key or not ranking.relevel_one(row, level):
+                ranking.put(row, self._key_of(row), level)
 
     def _key_of(self, row: int) -> GroupKey:
         key = [raw.cells[row] for raw in self._keyed_raws]

@@ -23,10 +23,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from kubesched.equivalence.ranking import NO_GROUP, NOWHERE
+from kubesched.equivalence.ranking import NOWHERE
 from kubesched.framework.interfaces import MAX_NODE_SCORE
 from kubesched.framework.rules import ManyPods, Together
-from kubesched.snapshot.columns import Ids, Ints, Mask
+from kubesched.snapshot.columns import Indices, Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
 
@@ -39,11 +39,15 @@ CELLS_LIMIT: Final = 1 << 16
 """Dirty rows times layers: with more, which take milliseconds, each layer is rebuilt when it is used."""
 
 
+_UNSIGNED: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+"""By bytes per item."""
+
+
 class Columns(NamedTuple):
     """What a layer keeps per row; in a stack with a line for each layer."""
 
-    group_of: Ids
     level: Ints
+    """NOWHERE for rows in no group."""
     static_ok: Mask
     static_level: Ints
 
@@ -65,6 +69,10 @@ class Stackable(Protocol):
     """Rows that begin or cease to pass."""
 
     @property
+    def has_node_scores(self) -> bool:
+        """May static levels be other than zero?"""
+
+    @property
     def columns(self) -> Columns: ...
 
     def move_to(self, columns: Columns) -> None:
@@ -80,6 +88,7 @@ class LayerStack:
         self._columns: Columns | None = None
         self._filters: list[ManyPods] = []
         self._scores: list[tuple[ManyPods, int]] = []
+        self._has_node_scores = False
         self._is_joined = False
         self.cursor = table.pod_log.end
         """All layers are up to date with the log until here, but for their pending rows."""
@@ -127,31 +136,45 @@ class LayerStack:
             self._join()
         rows = np.array([*dict.fromkeys(logged)], dtype=np.intp)
         nodes = NodeColumns(table, rows)
-        group_of, levels, static_ok, static_level = self._columns
-        passing: Mask = static_ok[:count].take(rows, axis=1)
-        for passes in self._filters:
-            passing &= passes(nodes)
-        level: Ints = static_level[:count].take(rows, axis=1)
-        for points_of, weight in self._scores:
-            points = points_of(nodes)
-            # Read as unsigned, a negative score is huge.
-            if points.view(np.uint64).max() > MAX_NODE_SCORE:
-                return False
-            level += points if weight == 1 else points * weight
-        is_grouped = group_of[:count].take(rows, axis=1) != NO_GROUP
-        moved = passing != is_grouped
-        if not is_grouped.all():
+        level = self._evaluate(nodes, rows)
+        if level is None:
+            return False
+        levels = self._columns.level[:count]
+        before = levels.take(rows, axis=1)
+        verdicts = [passes(nodes) for passes in self._filters]
+        # Usually every row was in a group of every layer, and stays there.
+        if before.min() == NOWHERE or not all([verdict.all() for verdict in verdicts]):
+            is_grouped = before != NOWHERE
             level[~is_grouped] = NOWHERE
-        levels[:count, rows] = level
-        if moved.any():
-            lines, places = np.nonzero(moved)
+            passing: Mask = self._columns.static_ok[:count].take(rows, axis=1)
+            for verdict in verdicts:
+                passing &= verdict
+            lines, places = np.nonzero(passing != is_grouped)
             for line, row in zip(lines.tolist(), rows[places].tolist(), strict=True):
                 self._members[line].pending.append(row)
+        levels[:, rows] = level
         self.cursor = end
         return True
 
+    def _evaluate(self, nodes: NodeColumns, rows: Indices) -> Ints | None:
+        """The levels at some rows, layers by rows; None if a plugin's answer is out of range."""
+        assert self._columns is not None, "a stack with layers has columns"
+        count = len(self._members)
+        if self._has_node_scores:
+            level: Ints = self._columns.static_level[:count].take(rows, axis=1)
+        else:  # most of what is kept per layer and row is far away in memory
+            level = np.zeros((count, len(rows)), dtype=np.int64)
+        for points_of, weight in self._scores:
+            points = points_of(nodes)
+            # Read as unsigned, a negative score is huge.
+            if points.view(_UNSIGNED[points.itemsize]).max() > MAX_NODE_SCORE:
+                return None
+            level += points if weight == 1 else points * np.int64(weight)
+        return level
+
     def _join(self) -> None:
         members = self._members
+        self._has_node_scores = any([member.has_node_scores for member in members])
         self._filters = [
             rules[0].join([rule.numbers for rule in rules])
             for rules in zip(*[member.filters for member in members], strict=True)

@@ -69,6 +69,11 @@ class Ties:
         """Rows in ascending order."""
         return cls(len(rows), (), rows)
 
+    @classmethod
+    def of_highest(cls, totals: Ints) -> Ties:
+        """The rows with the highest total. `argmax` is the faster reduction."""
+        return cls.of((totals == totals[totals.argmax()]).nonzero()[0])
+
     def nth(self, n: int) -> int:
         """The n-th of them in ascending order, counted from 0."""
         if self._listed is not None:
@@ -118,7 +123,7 @@ class Ranking(ABC):
 
     def _adopt(self) -> None:
         self._group_cells = memoryview(self.group_of)  # type: ignore[arg-type]  # arrays offer the buffer protocol
-        self._level_cells = memoryview(self.level)  # type: ignore[arg-type]  # as above
+        self.level_cells = memoryview(self.level)  # type: ignore[arg-type]  # as above
 
     def _group(self, key: GroupKey) -> Group:
         group = self.groups.get(key)
@@ -165,7 +170,7 @@ class Ranking(ABC):
 
     def level_at(self, row: int) -> int:
         """The level of a row that is in a group."""
-        return self._level_cells[row]
+        return self.level_cells[row]
 
     def with_rows_apart(
         self,
@@ -178,7 +183,7 @@ class Ranking(ABC):
         The refused rows are in no group.
         """
         copy = UnsortedRanking(0)
-        copy.capacity = self.capacity
+        copy.capacity = copy._end = self.capacity
         copy.move_to(self.group_of.copy(), self.level.copy())
         copy.by_number, copy._free_numbers = [None] * len(self.by_number), [*self._free_numbers]
         for group in self.groups.values():
@@ -187,7 +192,7 @@ class Ranking(ABC):
         for row in rows:
             shared = self.group_at(row)
             if shared is not None:
-                copy.put(row, (*shared.key, *key_of(row)), self._level_cells[row])
+                copy.put(row, (*shared.key, *key_of(row)), self.level_cells[row])
         if refused is not None:
             copy.remove_all(refused)
         copy.level[copy.group_of == NO_GROUP] = NOWHERE
@@ -274,7 +279,7 @@ class SortedRanking(Ranking):
         copy.by_number, copy._free_numbers = [None] * len(self.by_number), [*self._free_numbers]
         for group in self.groups.values():
             copy.groups[group.key] = copy.by_number[group.number] = group.copy()
-        apart = [(row, self._level_cells[row]) for row in rows if self.group_at(row) is not None]
+        apart = [(row, self.level_cells[row]) for row in rows if self.group_at(row) is not None]
         for row, _ in apart:
             copy.remove(row)
         groups, copy.groups = copy.groups.values(), {}
@@ -299,7 +304,7 @@ class SortedRanking(Ranking):
         if group is None:
             group = self._group(key)
         self._add(group, row, level)
-        self._level_cells[row] = level
+        self.level_cells[row] = level
         self._group_cells[row] = group.number
 
     def relevel_one(self, row: int, level: int) -> bool:
@@ -313,10 +318,10 @@ class SortedRanking(Ranking):
 
     def _shift(self, group: Group, row: int, level: int) -> None:
         """From one set of the group to another. Spelled out: this happens for every pod."""
-        before = self._level_cells[row]
+        before = self.level_cells[row]
         if before == level:
             return
-        self._level_cells[row] = level
+        self.level_cells[row] = level
         sets = group.sets
         rows = sets.get(level)
         if rows is None:
@@ -363,7 +368,7 @@ class SortedRanking(Ranking):
     def _leave(self, row: int) -> None:
         group = self.group_at(row)
         assert group is not None, f"row {row} is in a group that is gone"
-        self._take(group, row, self._level_cells[row])
+        self._take(group, row, self.level_cells[row])
         self._group_cells[row] = NO_GROUP
         if not group.count:
             self._drop(group)
@@ -427,6 +432,8 @@ class UnsortedRanking(Ranking):
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
         self.level.fill(NOWHERE)
+        self._end = capacity
+        """No row from here on is in a group."""
 
     @classmethod
     def of(cls, ranking: SortedRanking) -> UnsortedRanking:
@@ -434,7 +441,9 @@ class UnsortedRanking(Ranking):
         unsorted = cls(0)
         unsorted.capacity = ranking.capacity
         unsorted.move_to(ranking.group_of, ranking.level)
-        unsorted.level[unsorted.group_of == NO_GROUP] = NOWHERE
+        is_grouped = unsorted.group_of != NO_GROUP
+        unsorted.level[~is_grouped] = NOWHERE
+        unsorted._end = unsorted.capacity - int(is_grouped[::-1].argmax())
         for number, group in enumerate(ranking.by_number):
             if group is None:
                 unsorted._free_numbers.append(number)
@@ -465,7 +474,8 @@ class UnsortedRanking(Ranking):
             group = self._group_among_live(key)
         group.count += 1
         self._group_cells[row] = group.number
-        self._level_cells[row] = level
+        self.level_cells[row] = level
+        self._end = max(self._end, row + 1)
 
     def _group_among_live(self, key: GroupKey) -> Group:
         """The group of a key. For a new one, those that have run empty since make room first."""
@@ -486,7 +496,7 @@ class UnsortedRanking(Ranking):
     def relevel_one(self, row: int, level: int) -> bool:
         if self._group_cells[row] == NO_GROUP:
             return False
-        self._level_cells[row] = level
+        self.level_cells[row] = level
         return True
 
     def remove(self, row: int) -> None:
@@ -499,7 +509,7 @@ class UnsortedRanking(Ranking):
         assert group is not None, f"row {row} is in a group that is gone"
         group.count -= 1
         self._group_cells[row] = NO_GROUP
-        self._level_cells[row] = NOWHERE
+        self.level_cells[row] = NOWHERE
 
     def remove_all(self, rows: Indices) -> None:
         """Take several rows, each named once, out of their groups."""
@@ -515,15 +525,16 @@ class UnsortedRanking(Ranking):
 
     def best(self, groups: Sequence[Group], points: Sequence[int]) -> Ties:
         if len(groups) == 1:
-            level = self.level
+            level = self.level[: self._end]
             if len(self.live_groups()) > 1:
-                level = np.where(self.group_of == groups[0].number, level, NOWHERE)
-            return Ties.of(np.flatnonzero(level == level.max()))
+                is_asked = self.group_of[: self._end] == groups[0].number
+                level = np.where(is_asked, level, NOWHERE)
+            return Ties.of_highest(level)
         by_number = np.full(len(self.by_number) + 1, NOWHERE, dtype=np.int64)
         for group, group_points in zip(groups, points, strict=True):
             by_number[group.number] = group_points
-        totals = self.level + by_number.take(self.group_of)
-        return Ties.of(np.flatnonzero(totals == totals.max()))
+        totals = self.level[: self._end] + by_number.take(self.group_of[: self._end])
+        return Ties.of_highest(totals)
 
     def _find_sample(self, group: Group) -> int:
         return int((self.group_of == group.number).argmax())
@@ -532,6 +543,8 @@ class UnsortedRanking(Ranking):
         super().check_invariants()
         is_nowhere = self.level == NOWHERE
         assert (is_nowhere == (self.group_of == NO_GROUP)).all(), "a row in no group has a level"
+
+        assert is_nowhere[self._end :].all(), "a row is beyond the end"
 
     def sorted(self) -> SortedRanking:
         """The same rows in sets."""

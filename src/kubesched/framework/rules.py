@@ -59,7 +59,10 @@ def this_attempt_only() -> None:
 
 
 ManyPods = Callable[[NodeColumns], np.ndarray[Any, Any]]
-"""The answers for several pods at the nodes of a view, in an array of pods by nodes."""
+"""The answers for several pods at the nodes of a view, in an array of pods by nodes.
+
+Or in one with a line for all pods, where they have the same answers.
+"""
 
 
 class Together(NamedTuple):

@@ -122,11 +122,15 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
     def _score_pods(self, pods: Sequence[ScoredRequests]) -> ManyPods:
         """The scores of several pods that request the same resources. See `Strategy.score_pods` for what it earns."""
         several = ScoredRequests.of_pods(pods)
+        # The balance without the pod is that with a pod that requests nothing.
+        asked = np.concatenate([several.amounts, np.zeros_like(several.amounts[:, :1])], axis=1)
 
-        def score(nodes: NodeColumns) -> Ints:
+        def score(nodes: NodeColumns) -> Ints | Balances:
             amounts = resource_amounts(nodes, several.indices)
             if several.is_exact and amounts.is_exact and amounts.absent is None:
-                return _score_block(amounts.for_pods(), several).astype(np.int64)
+                used, capacity = amounts.used[:, None], amounts.capacity[:, None]
+                with_pod = balances(used + asked, capacity, None)
+                return _from_change(with_pod[:-1] - with_pod[-1])
             return np.stack([self._score_nodes(wanted, nodes) for wanted in pods])
 
         return score
@@ -182,10 +186,15 @@ def _score_block(amounts: Amounts, wanted: ScoredRequests) -> Balances:
     before = amount[:, : used.shape[1]]  # the same memory; what is used is the same for all pods
     np.copyto(before, used)
     scores -= balances(before, capacity, absent)
+    return _from_change(scores)
+
+
+def _from_change(change: Balances) -> Balances:
+    """The scores, from balances with the pod minus balances without it, which are overwritten."""
     # Twice the score, 50 + (50 + with - without) / 2: it is not negative, so shifting divides as upstream does.
-    scores += 3 * _HALF_SCORE
-    scores >>= 1
-    return scores
+    change += 3 * _HALF_SCORE
+    change >>= 1
+    return change
 
 
 def _score(demands: Sequence[tuple[int, int, int]]) -> int:

@@ -224,15 +224,20 @@ class NodeResourcesFit(
         """The verdicts on several pods that need the same of CPU, memory and storage, which every table knows."""
         index = self.handle.table.resource_index
         compared = [
-            (index[needs[0].name], np.array([[need.amount] for need in needs], dtype=np.int64))
+            (
+                index[needs[0].name],
+                np.array([[need.amount] for need in needs], dtype=np.int64),
+                max([need.amount for need in needs]),
+            )
             for needs in zip(*pods, strict=True)
         ]
 
         def fit(nodes: NodeColumns) -> Mask:
-            slots: Mask = nodes.pod_count < nodes.allowed_pods
-            passing: Mask = np.repeat(slots[None], len(pods), axis=0)
-            for resource, amounts in compared:
-                passing &= nodes.allocatable(resource) - nodes.requested(resource) >= amounts
+            passing: Mask = nodes.pod_count < nodes.allowed_pods
+            for resource, amounts, most in compared:
+                left = nodes.allocatable(resource) - nodes.requested(resource)
+                if _least(left) < most:
+                    passing = passing & (left >= amounts)
             return passing
 
         return fit

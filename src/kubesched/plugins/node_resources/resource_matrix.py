@@ -53,13 +53,6 @@ class Amounts:
             scores[where] = score(part)
         return scores
 
-    def for_pods(self) -> Amounts:
-        """Matrices of shape (resources, 1, nodes): with amounts of several pods, operations give pods by nodes."""
-        absent = None if self.absent is None else self.absent[:, None]
-        return Amounts(
-            slice(None), self.capacity[:, None], self.used[:, None], self.spare[:, None], absent
-        )
-
     def _blocks(self, length: int) -> Iterator[tuple[slice, Amounts]]:
         """The view's nodes in parts that fit the cache, and where each part lies in the view."""
         for start in range(0, length, BLOCK):
@@ -134,16 +127,18 @@ class ResourceMatrix(RowMirror):
         if self._absent.shape != shape:
             self._capacity, self._used, self._spare = (np.empty(shape) for _ in range(3))
             self._absent = np.zeros(shape, dtype=np.bool_)
-            # Single cells are written through memoryviews, which is twice as fast.
-            self._cells = [
-                (
-                    resource,
-                    _cells(self._capacity[at]),
-                    _cells(self._used[at]),
-                    _cells(self._spare[at]),
-                )
-                for at, resource in enumerate(self._resources)
-            ]
+        # Single cells are read and written through memoryviews, which is twice as fast.
+        self._cells = [
+            (
+                self.table.allocatable[resource].cells,
+                self.table.requested[resource].cells,
+                nonzero_cells(self.table, resource),
+                _cells(self._capacity[at]),
+                _cells(self._used[at]),
+                _cells(self._spare[at]),
+            )
+            for at, resource in enumerate(self._resources)
+        ]
         self._is_exact = True
         for start in range(0, self.table.capacity, BLOCK):
             self._write(slice(start, min(start + BLOCK, self.table.capacity)))
@@ -162,16 +157,13 @@ class ResourceMatrix(RowMirror):
         self._is_exact = self._is_exact and part.is_exact
 
     def _patch(self, row: int) -> None:
-        table = self.table
-        for at, (resource, capacity, used, spare) in enumerate(self._cells):
-            offered = table.allocatable[resource].cells[row]
-            requested = table.requested[resource].cells[row]
-            nonzero = nonzero_cells(table, resource)[row]
+        for at, (offers, requests, nonzeros, capacity, used, spare) in enumerate(self._cells):
+            offered, requested, nonzero = offers[row], requests[row], nonzeros[row]
             capacity[row] = offered or 1.0
             used[row] = requested
             spare[row] = ((offered or 1) - nonzero) * MAX_NODE_SCORE
             if (not offered or self._lacking) and self._absent[at, row] != (
-                lacks := offered == 0 and bool(table.alive[row])
+                lacks := offered == 0 and bool(self.table.alive[row])
             ):
                 self._absent[at, row] = lacks
                 self._lacking += 1 if lacks else -1
