@@ -49,7 +49,8 @@ class Premises:
     def hold(self) -> bool:
         if self._epoch != self._table.epoch:
             return False
-        for premise, value in self._values:  # noqa: SIM110  # called for every pod: a generator costs more
-            if premise() != value:
+        for premise, value in self._values:
+            # Usually the very same object, which need not be looked at.
+            if (now := premise()) is not value and now != value:
                 return False
         return True

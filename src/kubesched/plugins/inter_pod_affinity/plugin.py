@@ -180,10 +180,12 @@ class InterPodAffinity(
             return Rule(traits=())
         in_play = self._terms_in_play(state, pod)
         domains = [c.domains for c in self._contributions(state, pod, self.handle.table)]
+        premise = in_play
+        if domains:
 
-        def premise() -> Hashable:
-            # Domains without pods are in no trait, so they have to follow the nodes here.
-            return (in_play(), *[domain.sync().total != 0 for domain in domains])
+            def premise() -> Hashable:
+                # Domains without pods are in no trait, so they have to follow the nodes here.
+                return (in_play(), *[domain.sync().total != 0 for domain in domains])
 
         preferred: ScoreState | None = state.get(PRE_SCORE_STATE)
         if preferred is None:
