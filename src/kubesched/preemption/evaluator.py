@@ -227,7 +227,7 @@ class Evaluator:
         return answer
 
     def _cursors(self, priority: int) -> tuple[int, int] | None:
-        """The ends of the table's logs; None if no pod has a lower priority, so that nobody can be evicted."""
+        """The ends of the table's logs; None if no pod has a lower priority, so that none can be evicted."""
         table = self._handle.table
         if not table.priorities.has_below(priority):
             return None
