@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from kubesched.api.core_v1 import Pod
 from kubesched.benchmarking.catalogue import SIZES, find, shipped
 from kubesched.benchmarking.core_cluster import CoreCluster, PacedClock
 from kubesched.benchmarking.core_mode import CoreOptions, run_core, with_core_decisions
+from kubesched.benchmarking.core_stage import CoreStage
 from kubesched.benchmarking.results import Contestant, DecisionCpu, Mode, RunResult
 from kubesched.benchmarking.scheduler_settings import configuration
 from kubesched.benchmarking.workload_files import load
@@ -105,14 +107,29 @@ def test_preemption_takes_its_second_attempt(played):
     assert (result.pods, result.attempts, result.unschedulable_attempts) == (1, 2, 1)
 
 
-def test_measured_pods_come_at_a_rate_of_the_runs_own_time():
-    """Each preempting pod takes its place before the next one comes; all at once, they fail one after the other."""
+@pytest.mark.parametrize(
+    ("rate", "expected"), [(0.0, ["comes"] * 5 + ["bound"] * 5), (0.01, ["comes", "bound"] * 5)]
+)
+def test_measured_pods_come_at_a_rate_of_the_runs_own_time(monkeypatch, rate, expected):
+    """All at once, or each after the one before it has evicted others and taken its place."""
+    seen = []
+
+    def noting(what, of, method):
+        plain = getattr(of, method)
+
+        def note(self, obj):
+            if isinstance(obj, Pod) and obj.metadata.name.startswith("urgent-"):
+                seen.append(what)
+            plain(self, obj)
+
+        monkeypatch.setattr(of, method, note)
+
+    noting("comes", CoreCluster, "add")
+    noting("bound", CoreStage, "_bound")
     (workload,) = find(["Preemption/tiny"])
-    placed = []
-    for rate in (0.0, 2.0):
-        (result,) = run_core(workload, replace(ONCE, pods_per_s=rate))
-        placed.append((result.pods, result.attempts, result.unschedulable_attempts))
-    assert placed == [(5, 10, 5)] * 2
+    (result,) = run_core(workload, replace(ONCE, pods_per_s=rate))
+    assert (result.pods, result.attempts, result.unschedulable_attempts) == (5, 10, 5)
+    assert seen == expected
 
 
 def test_deletions_make_room_at_their_rate_of_the_runs_own_time(played):
