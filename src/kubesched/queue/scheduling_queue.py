@@ -625,6 +625,7 @@ class SchedulingQueue(QueueContents):
     def _take(self, info: QueuedPodInfo) -> bool:
         """Move a pod that left its queue to in flight; False, and it is dropped, if its UID is there already."""
         info.attempts += 1
+        self.nominator.moved(info.pod_info.uid)
         if not self._in_flight.add(info.pod_info.uid, self._clock.monotonic()):
             log.error(
                 "Pod is being scheduled already; its second entry is dropped", pod=info.pod_info.pod
@@ -632,7 +633,6 @@ class SchedulingQueue(QueueContents):
             return False
         self._scheduling_cycle += 1
         self._count_rejections(info, -1)
-        self.nominator.moved(info.pod_info.uid)
         return True
 
     def _note_failure(self, info: QueuedPodInfo, now: float) -> None:

@@ -185,3 +185,17 @@ def test_a_general_update_that_frees_a_pod_registers_what_its_status_says(make_w
     world.update(pod, general)
     assert world.where("a") == "active"
     assert nominated(world) == {}
+
+
+def test_a_pod_whose_second_entry_is_dropped_is_in_no_queue(world):
+    """It was replaced under its UID, as after a restore, while its attempt goes on."""
+    pod = world.add("a", nominated="n1")
+    world.pop("a")
+    world.queue.delete(pod)
+    world.add("a", nominated="n1")
+    (known,) = world.queue.nominator.nominated_pods_for_node("n1")
+    assert known.pod.spec.scheduler_name, "it waits to be tried, so its spec is known"
+    assert world.queue.pop() is None
+    (known,) = world.queue.nominator.nominated_pods_for_node("n1")
+    assert not known.pod.spec.scheduler_name
+    world.queue.nominator.check_invariants()
