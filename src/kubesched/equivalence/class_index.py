@@ -24,11 +24,12 @@ import numpy as np
 from kubesched.api.core_v1 import Pod
 from kubesched.equivalence.layer_stack import Columns, LayerStack, LayerStacks
 from kubesched.equivalence.ranking import (
-    NOWHERE,
+    NO_LEVEL,
     GroupKey,
     SortedRanking,
     TooManyGroups,
     UnsortedRanking,
+    level_type,
 )
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import MAX_NODE_SCORE, FilterPlugin, ScorePlugin
@@ -109,6 +110,8 @@ class ClassIndex:
         self._stacks = stacks
         self._table = table
         self._is_grouped = traits is not None
+        # The same for all classes of a profile, whichever scores they leave out: their columns may be in one stack.
+        self._level_type = level_type(MAX_NODE_SCORE * sum(framework.score_weights.values()))
         self._node_filters = [f.plugin for f in filters if f.rule.depends_on is Scope.NODE]
         self._row_filters = [f.plugin for f in filters if f.rule.depends_on is Scope.ROW]
         plain = [score for score in scores if not score.plugin.normalizes]
@@ -174,7 +177,7 @@ class ClassIndex:
         capacity, whole = table.capacity, slice(0, table.high_water)
         self._cursor, self._node_cursor = table.pod_log.end, table.node_log.end
         self._static_ok = np.zeros(capacity, dtype=np.bool_)
-        self._static_level = np.zeros(capacity, dtype=np.int64)
+        self._static_level = np.zeros(capacity, dtype=self._level_type)
         self._adopt()
         self._calm_uses = 0
 
@@ -191,9 +194,11 @@ class ClassIndex:
         self.ranking: SortedRanking | UnsortedRanking
         self._is_sorted = self._is_grouped
         if not self._is_grouped:
-            self.ranking = UnsortedRanking.of_one_group(capacity, rows, level[rows])
+            self.ranking = UnsortedRanking.of_one_group(
+                capacity, rows, level[rows], self._level_type
+            )
             return
-        ranking = self.ranking = SortedRanking(capacity)
+        ranking = self.ranking = SortedRanking(capacity, self._level_type)
         keys = [raw.column[rows] for raw in self._keyed_raws]
         keys += [trait.over(rows) for trait in self._traits]
         try:
@@ -335,7 +340,7 @@ class ClassIndex:
         static_level = self._static_level_cells if self._node_scores else None
         moved: list[int] = []
         for row in rows:
-            is_ok = levels[row] != NOWHERE  # static verdicts are part of that
+            is_ok = levels[row] != NO_LEVEL  # static verdicts are part of that
             for passes in all_passes:
                 is_ok = is_ok and passes(row)
             if not is_ok:

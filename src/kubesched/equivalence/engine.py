@@ -27,7 +27,7 @@ from kubesched.framework.runtime.nominated import NO_NOMINATIONS, nominations_ve
 from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.framework.runtime.score import run_pre_score
 from kubesched.logs import get_logger
-from kubesched.snapshot.columns import Indices, Ints, Mask
+from kubesched.snapshot.columns import Indices, Ints, Levels, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo, label_key_of
 from kubesched.snapshot.views import NodeColumns, PassingColumns
@@ -253,7 +253,8 @@ class EquivalenceEngine:
             rows, examined = walk.first(passing.__getitem__)
             feasible = NodeColumns(self._table, rows)
         started = framework.point_done("Filter", started)
-        count, totals = len(feasible), _UNSCORED
+        count = len(feasible)
+        totals: Levels = _UNSCORED
         if count == 0:
             return None
         if count > 1:

@@ -23,10 +23,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from kubesched.equivalence.ranking import NOWHERE
+from kubesched.equivalence.ranking import NO_LEVEL
 from kubesched.framework.interfaces import MAX_NODE_SCORE
 from kubesched.framework.rules import ManyPods, Together
-from kubesched.snapshot.columns import Indices, Ints, Mask
+from kubesched.snapshot.columns import Indices, Levels, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
 
@@ -46,10 +46,10 @@ _UNSIGNED: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 class Columns(NamedTuple):
     """What a layer keeps per row; in a stack with a line for each layer."""
 
-    level: Ints
-    """NOWHERE for rows in no group."""
+    level: Levels
+    """NO_LEVEL for rows in no group."""
     static_ok: Mask
-    static_level: Ints
+    static_level: Levels
 
     def mapped(self, change: Callable[[Array], Array]) -> Columns:
         return Columns(*[change(column) for column in self.arrays])
@@ -143,9 +143,9 @@ class LayerStack:
         before = levels.take(rows, axis=1)
         verdicts = [passes(nodes) for passes in self._filters]
         # Usually every row was in a group of every layer, and stays there.
-        if before.min() == NOWHERE or not all([verdict.all() for verdict in verdicts]):
-            is_grouped = before != NOWHERE
-            level[~is_grouped] = NOWHERE
+        if before.min() == NO_LEVEL or not all([verdict.all() for verdict in verdicts]):
+            is_grouped = before != NO_LEVEL
+            level[~is_grouped] = NO_LEVEL
             passing: Mask = self._columns.static_ok[:count].take(rows, axis=1)
             for verdict in verdicts:
                 passing &= verdict
@@ -156,20 +156,22 @@ class LayerStack:
         self.cursor = end
         return True
 
-    def _evaluate(self, nodes: NodeColumns, rows: Indices) -> Ints | None:
+    def _evaluate(self, nodes: NodeColumns, rows: Indices) -> Levels | None:
         """The levels at some rows, layers by rows; None if a plugin's answer is out of range."""
         assert self._columns is not None, "a stack with layers has columns"
         count = len(self._members)
         if self._has_node_scores:
-            level: Ints = self._columns.static_level[:count].take(rows, axis=1)
+            level: Levels = self._columns.static_level[:count].take(rows, axis=1)
         else:  # most of what is kept per layer and row is far away in memory
-            level = np.zeros((count, len(rows)), dtype=np.int64)
+            level = np.zeros((count, len(rows)), dtype=self._columns.level.dtype)
         for points_of, weight in self._scores:
             points = points_of(nodes)
             # Read as unsigned, a negative score is huge.
             if points.view(_UNSIGNED[points.itemsize]).max() > MAX_NODE_SCORE:
                 return None
-            level += points if weight == 1 else points * np.int64(weight)
+            if weight != 1:  # in the type of the levels: points may be of a narrower one
+                points = points * level.dtype.type(weight)
+            level += points
         return level
 
     def _join(self) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from kubesched.equivalence.ranking import NO_GROUP, Group, GroupKey, SortedRanking, Ties
 from kubesched.equivalence.row_sets import RowSet, nth_of
 from kubesched.framework.traits import Trait
-from kubesched.snapshot.columns import Ints, Mask
+from kubesched.snapshot.columns import Levels, Mask
 
 
 class Part(Group):
@@ -56,7 +56,7 @@ class Overlay:
     ) -> None:
         """The rows are told apart by the traits; the refused ones are in no group."""
         self._base = base
-        self.level: Ints = base.level
+        self.level: Levels = base.level
         self._parts: list[Group] = []
         """The groups that are not shared groups as they stand."""
         self._hidden: dict[int, list[int]] = {}

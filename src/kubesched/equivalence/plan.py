@@ -57,7 +57,7 @@ from kubesched.framework.runtime.score import final_scores, raw_scores, run_pre_
 from kubesched.framework.runtime.timing import FILTER, PRE_FILTER, PRE_SCORE, SCORE, timed
 from kubesched.framework.status import Status
 from kubesched.framework.traits import Trait
-from kubesched.snapshot.columns import Indices, Ints, Mask
+from kubesched.snapshot.columns import Indices, Ints, Levels, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pod_index import Counter
 from kubesched.snapshot.pods import PodInfo
@@ -429,15 +429,15 @@ class Plan:
 
     def totals_of_walk(
         self, state: CycleState, pod: Pod, groups: Sequence[Group], rows: Indices
-    ) -> Ints:
+    ) -> Levels:
         """What the rows of these groups score. Raises Unfit."""
         state.points_reached |= SCORE
         flat = self._flat
-        totals: Ints = flat.level.take(rows)
+        totals: Levels = flat.level.take(rows)
         if len(groups) > 1:
             points = np.zeros(len(flat.by_number), dtype=np.int64)
             points[[group.number for group in groups]] = self._points_of(state, pod, groups)
-            totals += points.take(flat.group_of.take(rows))
+            totals = totals + points.take(flat.group_of.take(rows))
         return totals
 
     @property
@@ -469,19 +469,19 @@ class Plan:
         if self._asked_pre_scores:
             self._pre_score(state, pod, feasible)
 
-    def totals_of_rows(self, state: CycleState, pod: Pod, feasible: NodeColumns) -> Ints:
+    def totals_of_rows(self, state: CycleState, pod: Pod, feasible: NodeColumns) -> Levels:
         """What the rows score. Raises Unfit."""
         state.points_reached |= SCORE
         rows = feasible.row_indices()
-        totals: Ints = self._ranking.level[rows]
+        totals: Levels = self._ranking.level[rows]
         for raw in self._rows.index.raws:
             final = _final(raw.plugin, state, pod, raw.column[rows], feasible)
             totals = totals + final * raw.weight
         return self._add_cluster_scores(state, pod, feasible, totals)
 
     def _add_cluster_scores(
-        self, state: CycleState, pod: Pod, view: NodeColumns, totals: Ints
-    ) -> Ints:
+        self, state: CycleState, pod: Pod, view: NodeColumns, totals: Levels
+    ) -> Levels:
         skipped = state.skip_score_plugins
         for plugin, weight, _ in self._cluster_scores:
             if plugin.name in skipped:

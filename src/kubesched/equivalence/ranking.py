@@ -28,18 +28,27 @@ from kubesched.equivalence.row_sets import (
     nth_of,
 )
 from kubesched.equivalence.walk import Walk, WalkList
-from kubesched.snapshot.columns import Ids, Indices, Ints, Mask
+from kubesched.snapshot.columns import Ids, Indices, Ints, Levels, Mask
 
 NO_GROUP: Final = -1
 GROUP_LIMIT: Final = 256
 """Groups are visited one by one for every pod; with more of them, columns are as fast."""
-NOWHERE: Final = np.iinfo(np.int64).min // 2
+NO_LEVEL: Final = -1
+"""The level of rows in no group; others are not negative."""
+
+_NOWHERE: Final = np.iinfo(np.int64).min // 2
 """Less than any total, with room for a level on top."""
 
 _CODE_LIMIT: Final = 1 << 62
 
 GroupKey = tuple[int, ...]
 Codes = npt.NDArray[np.uint16]
+LevelType = type[np.int16] | type[np.int64]
+
+
+def level_type(highest: int) -> LevelType:
+    """Levels in as little memory as possible: layers that take turns find them in the CPU's caches."""
+    return np.int16 if highest <= np.iinfo(np.int16).max else np.int64
 
 
 class TooManyGroups(Exception):
@@ -70,7 +79,7 @@ class Ties:
         return cls(len(rows), (), rows)
 
     @classmethod
-    def of_highest(cls, totals: Ints) -> Ties:
+    def of_highest(cls, totals: Levels) -> Ties:
         """The rows with the highest total. `argmax` is the faster reduction."""
         return cls.of((totals == totals[totals.argmax()]).nonzero()[0])
 
@@ -106,17 +115,17 @@ class Group:
 class Ranking(ABC):
     """Which rows are in which group, at which level. Arrays span the table's capacity."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, level_type: LevelType = np.int64) -> None:
         self.capacity = capacity
         self.group_of: Ids = np.full(capacity, NO_GROUP, dtype=np.int32)
-        self.level: Ints = np.zeros(capacity, dtype=np.int64)
+        self.level: Levels = np.zeros(capacity, dtype=level_type)
         self._adopt()
         self.groups: dict[GroupKey, Group] = {}
         self.by_number: list[Group | None] = []
         self._free_numbers: list[int] = []
         self._walk_list = WalkList()
 
-    def move_to(self, group_of: Ids, level: Ints) -> None:
+    def move_to(self, group_of: Ids, level: Levels) -> None:
         """Use these arrays from now on, which have the same content."""
         self.group_of, self.level = group_of, level
         self._adopt()
@@ -195,7 +204,7 @@ class Ranking(ABC):
                 copy.put(row, (*shared.key, *key_of(row)), self.level_cells[row])
         if refused is not None:
             copy.remove_all(refused)
-        copy.level[copy.group_of == NO_GROUP] = NOWHERE
+        copy.level[copy.group_of == NO_GROUP] = NO_LEVEL
         return copy
 
     def sample(self, group: Group) -> int:
@@ -244,11 +253,11 @@ class Ranking(ABC):
 class SortedRanking(Ranking):
     """Groups with sets of rows by level."""
 
-    def __init__(self, capacity: int) -> None:
-        super().__init__(capacity)
+    def __init__(self, capacity: int, level_type: LevelType = np.int64) -> None:
+        super().__init__(capacity, level_type)
         self._blocks = blocks_for(capacity)
 
-    def put_all(self, rows: Indices, keys: list[Ints], level: Ints) -> None:
+    def put_all(self, rows: Indices, keys: list[Ints], level: Levels) -> None:
         """Many rows that are in no group yet; `keys` has an array per part of the key."""
         if not len(rows):
             return
@@ -410,7 +419,7 @@ class SortedRanking(Ranking):
         assert grouped == np.count_nonzero(self.group_of != NO_GROUP), "a row is in no group's set"
 
 
-def _codes_of(columns: Sequence[Ints]) -> Ints | Codes:
+def _codes_of(columns: Sequence[Levels]) -> Ints | Codes:
     """A number for each row, equal for rows that are equal in all columns. Small numbers are sorted fastest."""
     codes: Ints = np.zeros(len(columns[0]), dtype=np.int64)
     span = 1
@@ -427,11 +436,11 @@ def _codes_of(columns: Sequence[Ints]) -> Ints | Codes:
 
 
 class UnsortedRanking(Ranking):
-    """Only the arrays: the best rows are searched for when needed. Rows in no group have the level NOWHERE."""
+    """Only the arrays: the best rows are searched for when needed. Rows in no group have NO_LEVEL."""
 
-    def __init__(self, capacity: int) -> None:
-        super().__init__(capacity)
-        self.level.fill(NOWHERE)
+    def __init__(self, capacity: int, level_type: LevelType = np.int64) -> None:
+        super().__init__(capacity, level_type)
+        self.level.fill(NO_LEVEL)
         self._end = capacity
         """No row from here on is in a group."""
 
@@ -442,7 +451,7 @@ class UnsortedRanking(Ranking):
         unsorted.capacity = ranking.capacity
         unsorted.move_to(ranking.group_of, ranking.level)
         is_grouped = unsorted.group_of != NO_GROUP
-        unsorted.level[~is_grouped] = NOWHERE
+        unsorted.level[~is_grouped] = NO_LEVEL
         unsorted._end = unsorted.capacity - int(is_grouped[::-1].argmax())
         for number, group in enumerate(ranking.by_number):
             if group is None:
@@ -455,9 +464,11 @@ class UnsortedRanking(Ranking):
         return unsorted
 
     @classmethod
-    def of_one_group(cls, capacity: int, rows: Indices, level: Ints) -> UnsortedRanking:
+    def of_one_group(
+        cls, capacity: int, rows: Indices, level: Ints, level_type: LevelType
+    ) -> UnsortedRanking:
         """Rows that nothing but their level tells apart."""
-        unsorted = cls(capacity)
+        unsorted = cls(capacity, level_type)
         group = unsorted._group(())
         group.count = len(rows)
         unsorted.group_of[rows] = group.number
@@ -487,7 +498,7 @@ class UnsortedRanking(Ranking):
     def relevel(self, rows: Indices, ok: Mask, level: Ints) -> tuple[Mask, Indices, Ints]:
         """Set the levels of rows that keep their key; returns those that were in no group and now belong into one."""
         is_new = self.group_of[rows] == NO_GROUP
-        self.level[rows] = np.where(is_new, NOWHERE, level)
+        self.level[rows] = np.where(is_new, NO_LEVEL, level)
         if not ok.all():
             self.remove_all(rows[~ok])
         is_new &= ok
@@ -509,7 +520,7 @@ class UnsortedRanking(Ranking):
         assert group is not None, f"row {row} is in a group that is gone"
         group.count -= 1
         self._group_cells[row] = NO_GROUP
-        self.level_cells[row] = NOWHERE
+        self.level_cells[row] = NO_LEVEL
 
     def remove_all(self, rows: Indices) -> None:
         """Take several rows, each named once, out of their groups."""
@@ -518,7 +529,7 @@ class UnsortedRanking(Ranking):
         for group in self.groups.values():
             group.count -= counts[group.number + 1]
         self.group_of[rows] = NO_GROUP
-        self.level[rows] = NOWHERE
+        self.level[rows] = NO_LEVEL
 
     def live_groups(self) -> list[Group]:
         return [group for group in self.groups.values() if group.count]
@@ -528,9 +539,9 @@ class UnsortedRanking(Ranking):
             level = self.level[: self._end]
             if len(self.live_groups()) > 1:
                 is_asked = self.group_of[: self._end] == groups[0].number
-                level = np.where(is_asked, level, NOWHERE)
+                level = np.where(is_asked, level, NO_LEVEL)
             return Ties.of_highest(level)
-        by_number = np.full(len(self.by_number) + 1, NOWHERE, dtype=np.int64)
+        by_number = np.full(len(self.by_number) + 1, _NOWHERE, dtype=np.int64)
         for group, group_points in zip(groups, points, strict=True):
             by_number[group.number] = group_points
         totals = self.level[: self._end] + by_number.take(self.group_of[: self._end])
@@ -541,14 +552,14 @@ class UnsortedRanking(Ranking):
 
     def check_invariants(self) -> None:
         super().check_invariants()
-        is_nowhere = self.level == NOWHERE
+        is_nowhere = self.level == NO_LEVEL
         assert (is_nowhere == (self.group_of == NO_GROUP)).all(), "a row in no group has a level"
 
         assert is_nowhere[self._end :].all(), "a row is beyond the end"
 
     def sorted(self) -> SortedRanking:
         """The same rows in sets."""
-        ranking = SortedRanking(self.capacity)
+        ranking = SortedRanking(self.capacity, self.level.dtype.type)
         rows = np.flatnonzero(self.group_of != NO_GROUP)
         keys = [(0,) * self._width if g is None else g.key for g in self.by_number]
         parts = np.array(keys, dtype=np.int64).reshape(len(keys), self._width)

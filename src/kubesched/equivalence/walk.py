@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kubesched.snapshot.columns import Indices, Ints, Mask
+from kubesched.snapshot.columns import Indices, Levels, Mask
 
 
 class Walk(NamedTuple):
@@ -105,5 +105,5 @@ class Walked(NamedTuple):
     """The outcome of a walk: the feasible nodes in its order, and their totals."""
 
     rows: Indices
-    totals: Ints
+    totals: Levels
     examined: int

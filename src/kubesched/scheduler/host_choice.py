@@ -11,10 +11,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from kubesched.snapshot.columns import Indices, Ints
+from kubesched.snapshot.columns import Indices, Levels
 
 
-def heap_winner(totals: Ints) -> int:
+def heap_winner(totals: Levels) -> int:
     """The place in the feasible list that ends on top of upstream's heap."""
     places = _preorder(len(totals))
     return int(places[totals.take(places).argmax()])  # the first of the best

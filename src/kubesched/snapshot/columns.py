@@ -12,6 +12,8 @@ from kubesched.api.core_v1 import Node
 from kubesched.growth import Place, put_apart
 
 Ints = npt.NDArray[np.int64]
+Levels = npt.NDArray[np.int16 | np.int64]
+"""Weighted scores, in as little memory as they need."""
 Ids = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.intp]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 from msgspec import structs
 from random_clusters import random_node, random_pod
@@ -72,6 +73,9 @@ WAYS = {
     },
 }
 """Bounds that decide which code of a plan runs: each way takes the branches that the others do not."""
+
+WEIGHTS = (1, 7, 1000)
+"""Of NodeResourcesFit. With the last, levels take eight bytes instead of two."""
 
 PERCENTAGES = (100, 30, 0)
 """How many nodes are scored, for two seeds each."""
@@ -138,7 +142,7 @@ class Nominations:
         self.version += 1
 
     def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
-        return self.by_node.get(node_name, [])
+        return [*self.by_node.get(node_name, [])]
 
     def changes_since(self, version: int) -> None:
         return None
@@ -157,6 +161,7 @@ class Side:
         self.nominations = Nominations()
         handle = Handle(table=table, listers=self.listers, nominator=self.nominations)
         self.framework: Framework = default_framework(table, handle)
+        self.framework.score_weights["NodeResourcesFit"] = WEIGHTS[seed % len(WEIGHTS)]
         for plugin in [cls(None, handle) for cls in strangers]:
             for point in (FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
                 if isinstance(plugin, point):
@@ -395,6 +400,7 @@ def test_many_shapes_in_turn_decide_alike(seed: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(layer_stack, "STACKED_ROWS", 2)
     sizes: list[int] = []
     moved: list[int] = []
+    types: set[np.dtype] = set()
     original = LayerStack.refresh
 
     def refresh(self) -> bool:
@@ -402,6 +408,7 @@ def test_many_shapes_in_turn_decide_alike(seed: int, monkeypatch: pytest.MonkeyP
         done = original(self)
         if done and self.cursor != before:
             sizes.append(len(self._members))
+            types.update(member.columns.level.dtype for member in self._members)
             moved.append(sum(len(member.pending) for member in self._members))
         return done
 
@@ -411,5 +418,6 @@ def test_many_shapes_in_turn_decide_alike(seed: int, monkeypatch: pytest.MonkeyP
         history.step(number)
     assert max(sizes) > 5, "several layers were evaluated together"
     assert any(moved), "rows began or ceased to pass meanwhile"
+    assert types == {np.dtype(np.int64 if seed % 3 == 2 else np.int16)}
     for side in history.sides:
         side.cache.check_invariants()

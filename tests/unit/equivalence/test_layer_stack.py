@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kubesched.equivalence.layer_stack import STACKED_ROWS, Columns, LayerStack
-from kubesched.equivalence.ranking import NOWHERE
+from kubesched.equivalence.ranking import NO_LEVEL
 from kubesched.framework.rules import Together
 from kubesched.snapshot.node_table import NodeTable
 
@@ -65,7 +65,7 @@ class Layer:
         self.has_node_scores = has_node_scores
         static_level = [rng.randrange(50) if has_node_scores else 0 for _ in range(ROWS)]
         self.columns = Columns(
-            np.full(ROWS, NOWHERE),
+            np.full(ROWS, NO_LEVEL),
             np.array([rng.random() < 0.8 for _ in range(ROWS)]),
             np.array(static_level),
         )
@@ -88,7 +88,7 @@ class Layer:
         return int(self.columns.static_level[row]) + points
 
     def renew(self, row):
-        self.columns.level[row] = self.expected(row) if self.passes(row) else NOWHERE
+        self.columns.level[row] = self.expected(row) if self.passes(row) else NO_LEVEL
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -106,8 +106,8 @@ def test_a_stack_and_its_layers_alone_agree(seed):
             moved = set(layer.pending)
             for row in range(ROWS):
                 level = layer.columns.level[row]
-                assert (row in moved) == (layer.passes(row) != (level != NOWHERE))
-                assert level == NOWHERE or level == layer.expected(row)
+                assert (row in moved) == (layer.passes(row) != (level != NO_LEVEL))
+                assert level == NO_LEVEL or level == layer.expected(row)
                 if row in moved:
                     layer.renew(row)
             layer.pending.clear()

@@ -31,7 +31,7 @@ from kubesched.plugins.node_resources.scored_resources import (
     nonzero_cells,
     nonzero_use,
 )
-from kubesched.snapshot.columns import Ints, Mask
+from kubesched.snapshot.columns import Ints, Levels, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
 
@@ -56,12 +56,12 @@ class Strategy(ABC):
         """
         several = ScoredRequests.of_pods(pods)
 
-        def score(nodes: NodeColumns) -> Ints:
+        def score(nodes: NodeColumns) -> Levels:
             amounts = resource_amounts(nodes, several.indices)
             if several.is_exact and amounts.is_exact and amounts.absent is None:
                 left = amounts.spare[:, None] - several.hundredfold
                 capacity = amounts.capacity[:, None]
-                return self._score_left(left, capacity, None, several.weights).astype(np.int64)
+                return self._score_left(left, capacity, None, several.weights).astype(np.int16)
             return np.stack([self.score_nodes(wanted, nodes) for wanted in pods])
 
         return score
