@@ -69,6 +69,7 @@ REGRESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "the other replica's pods are shown while a pod waits for its volume": (1210, {}),
     "a preemptor waits for another's victim, whose going does not help it": (5384, {}),
     "a nominated pod is replaced under its UID while it is tried": (10397, {}),
+    "a restored cluster has other changes up to the revision that was reached": (14206, {}),
     "an allocation is stored, its answer lost, and the watch silent": (
         1202,
         {"extras": ("devices",)},

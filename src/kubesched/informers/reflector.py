@@ -12,9 +12,10 @@ Life cycle:
 
 A cluster restored from a backup continues at an older revision with other changes (`history`). A watch is therefore
 resumed one revision before the newest known change, and the server has to repeat this change before anything else is
-believed; if it has forgotten it, the object itself is read. A watch from a revision in the server's future stays silent,
-so a quiet watch proves nothing: while no events arrive, the object of the newest change is read (10 s after a connect,
-then every minute), which also tells the server's revision. If the histories differ, everything is listed again.
+believed, and then has no other one up to the revision reached. If it has forgotten the change, the newest one that any kind
+knows is read instead; it must not be older than the revision reached. A watch from a revision in the server's future stays
+silent, so a quiet watch proves nothing: while no events arrive, the object of the newest change is read (10 s after a
+connect, then every minute), which also tells the server's revision. If the histories differ, everything is listed again.
 
 Invariants: the sink sees every object's revisions in increasing order and none twice within one watch or across
 reconnects; after a gap it gets the complete state (`replace`) and can tell what vanished; failures never end the
@@ -51,7 +52,7 @@ from kubesched.errors import (
     Unauthorized,
 )
 from kubesched.informers.history import ClusterRestored, Witness, number_of, witness_of
-from kubesched.informers.restore import Restore
+from kubesched.informers.restore import Contemporary, Restore
 from kubesched.informers.slices import Slices
 from kubesched.logs import get_logger
 
@@ -174,6 +175,7 @@ class Reflector(Generic[T]):
         )
         self._newest: WatchEvent[T] | None = None  # the newest change we know, or object of a list
         self._unproven: Witness[T] | None = None  # what the server has to repeat first
+        self._changeless: range | None = None  # revisions without a change, as far as we know
         self._taken = 0  # events that were news
         self._slices = Slices(clock)
         self._failed_streams = 0
@@ -221,19 +223,38 @@ class Reflector(Generic[T]):
         """Follow a watch that continues the last one, if the server shows that its history is the one we know."""
         witness = self._witness()
         if witness is None:
-            await self._is_current()
+            await self.is_current()
             await self._watch(self.resource_version)
             return
         self._unproven = witness
+        self._changeless = range(witness.revision + 1, (self._revision or 0) + 1)
         try:
             await self._watch(witness.revision_before)
         except Gone:
             if self._unproven is None:
                 raise  # proven: the watch expired later
-            self._unproven = None
-            if not await self._is_current():
+            self._unproven = self._changeless = None
+            if not await self._is_continued():
                 raise
             await self._watch(self.resource_version)
+
+    async def _is_continued(self) -> bool:
+        """Whether the server's history is ours up to the revision reached.
+
+        The newest change of this kind alone does not tell: a restored cluster may have it too, and differ afterwards.
+
+        Raises:
+            ClusterRestored: it is not.
+        """
+        reached = self._revision
+        witness: Contemporary = self if self._restore is None else self._restore.newest() or self
+        return reached is not None and witness.newest >= reached and await witness.is_current()
+
+    @property
+    def newest(self) -> int:
+        """The revision of the newest change that is known; 0 if none is."""
+        witness = None if self._revision is None else self._witness()
+        return 0 if witness is None else witness.revision
 
     async def _watch(self, resource_version: str) -> None:
         async with self._source.watch(
@@ -367,7 +388,8 @@ class Reflector(Generic[T]):
         await self._sink.replace(objects, is_restored=self._is_restored)
         if self._is_restored and self._restore is not None:
             self._restore.finish(self.name)
-        self._is_restored, self._highest, self._unproven = False, None, None
+        self._is_restored, self._highest = False, None
+        self._unproven = self._changeless = None
         self._distrusted.clear()
         self._reached(resource_version, number_of(resource_version))
         self._confirm()
@@ -457,7 +479,7 @@ class Reflector(Generic[T]):
                 was_behind = False
                 continue
             try:
-                is_current = await self._is_current()
+                is_current = await self.is_current()
             except (ApiError, TransportError, CredentialsError) as error:
                 log.info("Cannot compare with the server's state", v=2, type=self.name, err=error)
                 continue
@@ -479,7 +501,7 @@ class Reflector(Generic[T]):
             return
         raise ClusterRestored("another kind went back to an older revision")
 
-    async def _is_current(self) -> bool:
+    async def is_current(self) -> bool:
         """Whether the object of the newest known change is as we know it; False if the server has changed it since.
 
         Raises:
@@ -514,6 +536,8 @@ class Reflector(Generic[T]):
         if self._unproven is not None and revision is not None:
             self._prove(event, revision, self._unproven)
         if self._revision is not None and revision is not None and revision <= self._revision:
+            if self._changeless is not None and revision in self._changeless:
+                self._doubt(event)
             return
         self._taken += 1
         if event.type != "BOOKMARK":
@@ -534,6 +558,18 @@ class Reflector(Generic[T]):
                 f"server has revision {revision} where {witness.key} was changed at {witness.revision}"
             )
         self._unproven = None
+
+    @staticmethod
+    def _doubt(event: WatchEvent[T]) -> None:
+        """An event between the newest change we know and the revision that we had reached when the watch was resumed.
+
+        The object may have come and gone before it could be listed, or the cluster was restored: a list will tell.
+        """
+        if event.type != "BOOKMARK":
+            key, revision = key_of(event.object.metadata), event.object.metadata.resource_version
+            raise Gone(
+                f"the server has a change of {key} at revision {revision}, which is not known"
+            )
 
     def _reached(self, resource_version: str, revision: int | None) -> None:
         """`revision` is that version as a number, if it is one."""

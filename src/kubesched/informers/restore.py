@@ -16,11 +16,20 @@ MAX_WAIT_S = 30.0
 """How long pods wait for the other kinds. One of them may be forbidden or broken: then the pods must go on."""
 
 
-class Distrustful(Protocol):
+class Contemporary(Protocol):
     """A reflector, as far as this module is concerned."""
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def newest(self) -> int:
+        """The revision of the newest change that it knows; 0 if it knows none."""
+        ...
+
+    async def is_current(self) -> bool:
+        """Whether the server has that change; False if the object has changed since. Raises `ClusterRestored`."""
+        ...
 
     def distrust(self) -> None:
         """List again at once, and treat the result as a different history."""
@@ -30,10 +39,14 @@ class Distrustful(Protocol):
 class Restore:
     """Coordinates the reflectors of one process."""
 
-    def __init__(self, reflectors: Callable[[], Iterable[Distrustful]]) -> None:
+    def __init__(self, reflectors: Callable[[], Iterable[Contemporary]]) -> None:
         self._reflectors = reflectors
         self._pending: set[str] = set()
         self._progress = asyncio.Event()
+
+    def newest(self) -> Contemporary | None:
+        """The reflector that knows the newest change."""
+        return max(self._reflectors(), key=lambda reflector: reflector.newest, default=None)
 
     def begin(self, name: str) -> None:
         """The reflector of this name noticed a restore; a later call for the same restore changes nothing."""

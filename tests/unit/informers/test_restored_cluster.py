@@ -13,6 +13,7 @@ from virtual_tests import virtual
 from kubesched.api.meta import OwnerReference
 from kubesched.errors import ConnectFailed, Forbidden, StreamEnded
 from kubesched.informers.factory import BLIND_AFTER_S, InformerFactory
+from kubesched.informers.history import ClusterRestored
 from kubesched.informers.informer import EventHandler, Informer
 from kubesched.informers.reflector import ReflectorSettings
 from kubesched.informers.restore import MAX_WAIT_S, Restore
@@ -23,8 +24,11 @@ RECONNECT_S = SETTINGS.first_check_s / 2
 
 
 @contextlib.asynccontextmanager
-async def following(collection, story, make_clock):
-    informer = Informer(collection, name="pods", clock=make_clock(), random=random.Random(1))
+async def following(collection, story, make_clock, *others):
+    restore = Restore(lambda: [informer.reflector, *others])
+    informer = Informer(
+        collection, name="pods", clock=make_clock(), random=random.Random(1), restore=restore
+    )
     informer.add_event_handler(story.handler)
     task = asyncio.create_task(informer.run())
     await informer.wait_for_sync()
@@ -32,6 +36,23 @@ async def following(collection, story, make_clock):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+class OtherKind:
+    """The reflector of another kind, whose newest change the server has, or not."""
+
+    name = "nodes"
+
+    def __init__(self, outcome=True):
+        self.newest = 0
+        self.outcome = outcome
+
+    def distrust(self): ...
+
+    async def is_current(self):
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
 
 
 def lists(collection):
@@ -242,20 +263,76 @@ async def test_pod_that_lost_its_node_shows_the_restore(shared, story, make_cloc
 
 @virtual
 async def test_server_that_was_merely_restarted_is_not_listed_again(shared, story, make_clock):
-    """It has forgotten the newest change, but a bookmark was newer."""
-    async with following(shared, story, make_clock):
+    """It has forgotten the newest change of this kind, but not that of another."""
+    nodes = OtherKind()
+    async with following(shared, story, make_clock, nodes):
         shared.revision += 100
         shared.send_bookmarks()
+        nodes.newest = shared.revision
         await asyncio.sleep(1)
         before = len(shared.requests)
         shared.compact()
         shared.drop(StreamEnded("server restarted"))
         await asyncio.sleep(RECONNECT_S)
         reached = str(shared.revision)
-        assert [what for what, _ in shared.requests[before:]] == ["watch", "read", "watch"]
+        assert [what for what, _ in shared.requests[before:]] == ["watch", "watch"]
         assert shared.requests[-1] == ("watch", reached)
         shared.create("new")
         await asyncio.sleep(1)
+        assert story.known == shared.pods
+        assert not story.tombstones
+
+
+@virtual
+@pytest.mark.parametrize(
+    ("ahead", "outcome"),
+    [
+        pytest.param(-1, True, id="no kind knows a change as new as the revision reached"),
+        pytest.param(0, False, id="the object of the newest change has changed since"),
+        pytest.param(5, ClusterRestored("it has another one"), id="another kind notices"),
+    ],
+)
+async def test_history_that_nothing_confirms_is_listed_again(
+    shared, story, make_clock, ahead, outcome
+):
+    """A restored cluster has the newest change of this kind, too, and another one where we know of none."""
+    nodes = OtherKind(outcome)
+    backup = shared.backup()
+    shared.revision += 100
+    async with following(shared, story, make_clock, nodes):
+        nodes.newest = shared.revision + ahead
+        reached = shared.revision
+        shared.restore(backup)
+        shared.create("unseen")
+        shared.compacted = shared.revision  # it has forgotten the newest change that we know
+        assert shared.revision < reached
+        shared.revision = reached
+        await asyncio.sleep(RECONNECT_S + MAX_WAIT_S)
+        assert story.known == shared.pods
+
+
+@virtual
+async def test_change_before_the_revision_reached_shows_the_restore(shared, story, make_clock):
+    """The newest change is repeated, and then comes one that we should know."""
+    backup = shared.backup()
+    shared.revision += 100
+    async with following(shared, story, make_clock):
+        shared.restore(backup)
+        shared.create("unseen")
+        shared.revision += 200
+        await asyncio.sleep(RECONNECT_S)
+        assert story.known == shared.pods
+        assert story.tombstones == ["default/kept", "default/other"]
+
+
+@virtual
+async def test_object_that_was_gone_before_the_list_is_no_restore(shared, story, make_clock):
+    shared.create("brief")
+    shared.delete("brief")
+    async with following(shared, story, make_clock):
+        shared.drop(StreamEnded("server restarted"))
+        await asyncio.sleep(RECONNECT_S)
+        assert lists(shared) == 2, "that is what tells"
         assert story.known == shared.pods
         assert not story.tombstones
 
