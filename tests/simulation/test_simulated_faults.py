@@ -63,6 +63,7 @@ REGRESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "preemption did not help for want of a volume, which comes later": (1072, {}),
     "a victim gives up its place before its deletion is seen": (94686, {}),
     "a claim is replaced while its pod waits for the old one's volume": (84611, {}),
+    "a claim is replaced between the end of that wait and its pod's binding": (9610, {}),
     "pods that share a claim choose different volumes for it": (81389, {}),
     "a nomination comes back after it was withdrawn": (61469, {}),
     "a node leaves the topology of others' terms, beside a pod with its own": (61477, {}),

@@ -18,7 +18,7 @@ from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.storage_v1 import CSINode
 from kubesched.embedded.objects import JsonObject
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.handle import Handle
+from kubesched.framework.handle import Handle, Lister
 from kubesched.framework.interfaces import Plugin, PostFilterAnswer, ReservePlugin
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.status import Code, NodeToStatus, Status
@@ -41,6 +41,9 @@ Complain = Callable[[str, str], None]
 
 Decisions = dict[tuple[str, str, str], frozenset[str]]
 """(process, pod's UID, node's name) -> UIDs of the pods that the process counted on the node when it chose it."""
+
+Attempts = dict[tuple[str, str, str], list[str]]
+"""(process, pod's UID, claim's name) -> UIDs of the claims of that name with which the process tried the pod, in that order."""
 
 
 def make_auditor(
@@ -214,8 +217,13 @@ def _miscounts(pod: Pod, there: Iterable[JsonObject]) -> bool:
     )
 
 
-def audit_pops(queue: SchedulingQueue, complain: Complain) -> None:
-    """Check that the queue never pops a pod while one of higher priority, or an older equal, is ready."""
+def audit_pops(
+    queue: SchedulingQueue, complain: Complain, note_attempt: Callable[[Pod], None]
+) -> None:
+    """Check that the queue never pops a pod while one of higher priority, or an older equal, is ready.
+
+    Every pop begins an attempt, which is noted.
+    """
     pop = queue.pop
 
     def audited() -> QueuedPodInfo | None:
@@ -230,9 +238,24 @@ def audit_pops(queue: SchedulingQueue, complain: Complain) -> None:
                     "the most important pod is tried first",
                     f"{info.pod_info.key} was popped before {first.pod_info.key}",
                 )
+            note_attempt(info.pod_info.pod)
         return info
 
     queue.pop = audited  # type: ignore[method-assign]  # this queue only
+
+
+def note_claims(
+    attempts: Attempts, process: str, claims: Lister[PersistentVolumeClaim], pod: Pod
+) -> None:
+    """Add the claims that a process knows when it begins to try a pod; while it awaits an extender, they may be replaced."""
+    for volume in pod.spec.volumes or ():
+        source = volume.persistent_volume_claim
+        claim = claims.get(pod.metadata.namespace, source.claim_name) if source else None
+        if claim is None:
+            continue
+        tried = attempts.setdefault((process, pod.metadata.uid, claim.metadata.name), [])
+        if tried[-1:] != [claim.metadata.uid]:
+            tried.append(claim.metadata.uid)
 
 
 def _rank(info: QueuedPodInfo) -> tuple[int, float]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 
 from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.names import key_of_manifest
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.resource_v1 import ResourceClaim, ResourceSlice
-from kubesched.api.times import parse_time
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.storage.store import Change
 from kubesched.queue.scheduling_queue import LEFTOVER_PERIOD_S
@@ -29,13 +27,11 @@ from kubesched.simulation.rules import (
     roomier,
 )
 from kubesched.simulation.violation import Complaints, Violation
-from kubesched.simulation.virtual_loop import EPOCH_S, SENDER
+from kubesched.simulation.virtual_loop import OWNER, SENDER
 from kubesched.simulation.workloads import claim_names
 
 MAX_WAIT_S = 300.0 + LEFTOVER_PERIOD_S
 """After this long without a helpful event a pod is tried again anyway."""
-CLAIM_SLACK_S = 6.0
-"""How long after a pod its claims may be made."""
 FULL_CHECK_EVERY = 25
 """Instants between two recounts of all sums and indexes: they cost as much as everything else together."""
 
@@ -58,7 +54,6 @@ class Checkers:
         complaints: Complaints,
         census: Census,
         *,
-        now: Callable[[], float],
         has_one_writer: bool,
         decisions: Decisions,
     ) -> None:
@@ -67,7 +62,6 @@ class Checkers:
         self._cluster = cluster
         self._processes = processes
         self._complaints = complaints
-        self._now = now
         self._has_one_writer = has_one_writer
         self._census = census
         self._leader = ""
@@ -76,7 +70,6 @@ class Checkers:
         self._seen: defaultdict[str, _Seen] = defaultdict(_Seen)
         self._rooms: dict[str, JsonObject] = {}
         """The most that each node has had room for: a scheduler cannot know at once that it has shrunk."""
-        self._claims_made_at: dict[str, float] = {}
         self._least: dict[str, JsonObject] = {}
         """Resized pods by UID, with the least they ever requested since: a scheduler cannot know at once."""
         self._bound_by: dict[str, str] = {}
@@ -92,7 +85,6 @@ class Checkers:
             self.devices = DeviceChecks(cluster, complaints, has_one_writer=has_one_writer)
         if cluster.storage is not None:
             cluster.store.subscribe(storage.VOLUMES, self._on_volume)
-            cluster.store.subscribe(storage.CLAIMS, self._on_claim)
 
     # Every commit.
 
@@ -195,19 +187,11 @@ class Checkers:
             name = change.entry.obj["metadata"]["name"]
             self._complain("no volume is given to two claims", f"{name} from {before} to {after}")
 
-    def _on_claim(self, change: Change) -> None:
-        if change.type == "ADDED":
-            self._claims_made_at[change.entry.obj["metadata"]["name"]] = self._now()
-
     def _check_volumes(self, pod: JsonObject, node: JsonObject) -> None:
-        """All claims are bound, to volumes of that node if they lie on one.
-
-        A claim may be deleted at the last moment, and its successor may have come; such young ones prove nothing.
-        """
-        created_at = parse_time(pod["metadata"]["creationTimestamp"]) - EPOCH_S
+        """All claims are bound, to volumes of that node if they lie on one."""
         for name in claim_names(pod):
             claim = self._cluster.store.get(storage.CLAIMS, "default", name)
-            if claim is None or self._claims_made_at[name] > created_at + CLAIM_SLACK_S:
+            if claim is None or self._is_successor(claim.obj, pod):
                 continue
             volume = self._cluster.store.get(
                 storage.VOLUMES, "", claim.obj["spec"].get("volumeName", "")
@@ -219,6 +203,19 @@ class Checkers:
                 volume.obj, node
             ):
                 self._complain("volumes are within reach", f"{where}: {name}")
+
+    def _is_successor(self, claim: JsonObject, pod: JsonObject) -> bool:
+        """Whether the sender of a binding tried the pod with another claim of that name.
+
+        A claim may be deleted while an extender is awaited or once the wait for its volume is over, and be made anew before the
+        binding arrives. Nobody looks at it again, in kube-scheduler neither. With held writes a binding may be that of any attempt.
+        """
+        process = SENDER.get() or OWNER.get()  # an extender binds in a task of its caller
+        meta = claim["metadata"]
+        tried = self._processes.attempts.get((process, pod["metadata"]["uid"], meta["name"]))
+        if not tried:
+            return False
+        return (tried if self.are_writes_held else tried[-1:]) != [meta["uid"]]
 
     # Every instant.
 

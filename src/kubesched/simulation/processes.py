@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import copy_context
-from functools import lru_cache
+from functools import lru_cache, partial
 from random import Random
 from typing import Protocol
 
-from kubesched.api.core_v1 import Pod
+from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
 from kubesched.client.transport import Request, Transport
 from kubesched.clock import Clock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
@@ -21,7 +21,7 @@ from kubesched.informers.factory import InformerFactory
 from kubesched.recording.reader import Run
 from kubesched.recording.recorder import Recorder
 from kubesched.scheduler.factory import Assembly
-from kubesched.simulation.audit import audit_pops, watch_ports
+from kubesched.simulation.audit import Attempts, audit_pops, note_claims, watch_ports
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.disk import MountedDisk
 from kubesched.simulation.faults import CallFault, FaultyTransport, Network
@@ -163,6 +163,8 @@ class Processes:
         self.drift = 0.0
         """By how much the clocks of new processes may run fast or slow."""
         self.slots: dict[int, Incarnation] = {}
+        self.attempts: Attempts = {}
+        """All so far, added to as they begin."""
         self.on_call: Callable[[str, Request], CallFault | None] = lambda _process, _request: None
         network.on_call = self._on_call
 
@@ -210,7 +212,12 @@ class Processes:
             raise Violation("no scheduler dies by itself", f"{name}: {error!r}") from error
         if disk is not None and process.recorder is not None:
             self.recordings.add(Recorded(name, disk, process.recorder, process.play))
-        audit_pops(process.assembly.scheduler.queue, self._complaints.add)
+        claims = process.informers.of(PersistentVolumeClaim)
+        audit_pops(
+            process.assembly.scheduler.queue,
+            self._complaints.add,
+            partial(note_claims, self.attempts, name, claims),
+        )
         watch_ports(process.assembly.scheduler.cache.table)
         incarnation = Incarnation(name, process, transports, clock)
         context = copy_context()

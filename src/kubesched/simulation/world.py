@@ -120,11 +120,10 @@ class World:
             self.processes,
             self.complaints,
             trace.census,
-            now=loop.time,
             has_one_writer=options.instances == 1,
             decisions=self._decisions,
         )
-        self.checkers.are_writes_held = bool(options.rates.hold)
+        self.checkers.are_writes_held = bool(options.rates.hold) and options.instances == 1
         self._had_broken_answers = bool(
             options.mischief or (self._has_extender and options.extender_trouble)
         )
