@@ -73,6 +73,11 @@ class ClaimInfo:
         """The special claim, before PreBind has created it."""
         return self.is_special and self.claim.metadata.name == IN_MEMORY_NAME
 
+    def is_elsewhere(self, allocation: AllocationResult) -> bool:
+        """Is this allocation for other nodes than the one that Filter judged?"""
+        selector = allocation.node_selector
+        return selector is not None and ParsedNodeSelector(selector) != self.available_on
+
 
 @dataclass(slots=True)
 class DRAState:

@@ -6,6 +6,7 @@ import pytest
 from dra_objects import allocation, claim
 from msgspec import convert, structs
 
+from kubesched.api.node_selectors import ParsedNodeSelector
 from kubesched.api.resource_v1 import FINALIZER, AllocationResult
 from kubesched.clock import ManualClock
 from kubesched.errors import Conflict, ServerError
@@ -115,6 +116,8 @@ class World:
             if not info.is_allocated:
                 info.allocation = result
                 self.claims.add_in_flight(info.claim.metadata.uid, result)
+            elif (selector := info.claim.status.allocation.node_selector) is not None:
+                info.available_on = ParsedNodeSelector(selector)
         return DRAState(infos)
 
     def stored(self, name):
@@ -126,6 +129,13 @@ class World:
     async def finish(self):
         while self.spawned:
             await self.spawned.pop(0)
+
+
+def allocated_on(node_name, device):
+    """The status of a claim to a device that one node has."""
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node_name]}]
+    selector = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    return {"allocation": allocation(("r", "s", device), nodeSelector=selector)}
 
 
 async def turns():
@@ -254,6 +264,41 @@ async def test_a_claim_that_lost_its_allocation_fails_the_binding():
     world.client.store(claim("c"))
     with pytest.raises(ClaimBindingError, match="got deallocated elsewhere in the meantime"):
         await world.bind(state)
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "found by a conflict"])
+async def test_a_claim_that_was_allocated_anew_for_another_node_fails_the_binding(is_known):
+    """Another pod had the claim deallocated, which nobody had reserved, and allocated it where it goes itself."""
+    world = World(claim("c", status=allocated_on("n1", "a")))
+    state = world.reserved("c")
+    user = {"resource": "pods", "name": "other", "uid": "uid-other"}
+    changed = claim("c", status={**allocated_on("n2", "b"), "reservedFor": [user]})
+    if is_known:
+        world.client.store(changed)
+    else:  # the watch is late
+        world.client.find = lambda *_key: changed
+        world.client.trouble = once("status", Conflict("modified"))
+    with pytest.raises(ClaimBindingError) as caught:
+        await world.bind(state)
+    assert str(caught.value) == "claim default/c got allocated elsewhere in the meantime"
+    world.binder.unreserve(state, POD)
+    await world.finish()
+    assert world.client.calls == ([] if is_known else ["status", "get"]), "nothing was written"
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param(allocated_on("n1", "b"), id="same node"),
+        pytest.param({"allocation": allocation(("r", "s", "b"))}, id="all nodes"),
+    ],
+)
+async def test_a_claim_that_was_allocated_anew_within_reach_is_reserved(status):
+    world = World(claim("c", status=allocated_on("n1", "a")))
+    state = world.reserved("c")
+    world.client.store(claim("c", status=status))
+    await world.bind(state)
+    assert [each.uid for each in world.stored("c").status.reserved_for] == ["uid-p"]
 
 
 @pytest.mark.parametrize(
