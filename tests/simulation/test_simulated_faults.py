@@ -63,7 +63,6 @@ REGRESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "preemption did not help for want of a volume, which comes later": (1072, {}),
     "a victim gives up its place before its deletion is seen": (94686, {}),
     "a claim is replaced while its pod waits for the old one's volume": (84611, {}),
-    "a claim is replaced between the end of that wait and its pod's binding": (9610, {}),
     "pods that share a claim choose different volumes for it": (81389, {}),
     "a nomination comes back after it was withdrawn": (61469, {}),
     "a node leaves the topology of others' terms, beside a pod with its own": (61477, {}),
@@ -87,6 +86,9 @@ FAILED_ONCE = {
     "the other replica's pods are shown while a pod waits for its volume": 1210,
     "a preemptor waits for another's victim, whose going does not help it": 5384,
     "a claim is allocated for another node while a pod waits to reserve it": 11809,
+    "a claim is replaced between PreBind and the binding of its pod": 9610,
+    "a nominated pod is replaced under its UID while it is tried": 10397,
+    "a restored cluster has other changes up to the revision that was reached": 14206,
 }
 """The same for seeds as the command runs them. Those above have only what `draw` gives them: neither episodes nor what came later."""
 
