@@ -209,6 +209,7 @@ class Reflector(Generic[T]):
         """List if that is due, then follow one watch to its end. Returning normally means the server ended it."""
         if self._distrusted.is_set():
             self._reached("", None)
+            self._distrusted.clear()  # by the list that begins now, not by one that is under way
         if self.resource_version:
             await self._resume()
             return
@@ -385,12 +386,13 @@ class Reflector(Generic[T]):
         await self._examine(objects.values(), resource_version)
         if self._is_restored and self._restore is not None:
             await self._restore.wait_for_turn(self.name)
+        self._require_trust()
         await self._sink.replace(objects, is_restored=self._is_restored)
+        self._require_trust()
         if self._is_restored and self._restore is not None:
             self._restore.finish(self.name)
         self._is_restored, self._highest = False, None
         self._unproven = self._changeless = None
-        self._distrusted.clear()
         self._reached(resource_version, number_of(resource_version))
         self._confirm()
         self._failed_streams = 0
@@ -434,6 +436,11 @@ class Reflector(Generic[T]):
         """Another reflector noticed a restore: list again at once."""
         self._is_restored = True
         self._distrusted.set()
+
+    def _require_trust(self) -> None:
+        """Refuse a list that may have been made before the restore that another reflector noticed meanwhile."""
+        if self._distrusted.is_set():
+            raise ClusterRestored("another kind went back to an older revision during the list")
 
     # Watching.
 

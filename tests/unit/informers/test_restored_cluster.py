@@ -136,6 +136,97 @@ async def test_other_kinds_list_at_once_and_pods_are_taken_over_last(
 
 
 @virtual
+async def test_list_from_before_the_next_restore_is_not_taken_over(
+    collection, story, new_story, make_clock
+):
+    """Pods wait with their list for a kind that is late; nodes are done, and notice that the cluster is restored again."""
+    kinds = {name: type(collection)(is_shared=True) for name in ("pods", "nodes", "services")}
+    stories = {"pods": story, "nodes": new_story(), "services": new_story()}
+    pods, nodes, services = kinds.values()
+    informers = []
+    restore = Restore(lambda: [informer.reflector for informer in informers])
+    for name, source in kinds.items():
+        source.create("kept")
+        source.create("other")
+        informer = Informer(
+            source, name=name, clock=make_clock(), random=random.Random(1), restore=restore
+        )
+        informer.add_event_handler(stories[name].handler)
+        informers.append(informer)
+
+    def go_back(backups):
+        for name, source in kinds.items():
+            stories[name].seen.clear()
+            source.restore(backups[name])
+            source.revision += 1000  # the new history is ahead
+
+    def all_backups():
+        return {name: source.backup() for name, source in kinds.items()}
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(informer.run()) for informer in informers]
+        await asyncio.sleep(1)
+        backups = all_backups()
+        for source in kinds.values():
+            source.create("lost")
+        await asyncio.sleep(1)
+        go_back(backups)
+        services.faults += [ConnectFailed("refused")] * 1000
+        backups = all_backups()
+        pods.delete("kept")  # a list shows this by what it lacks only
+        before = lists(pods)
+        await asyncio.sleep(RECONNECT_S)
+        assert set(stories["nodes"].known) == {"kept", "other"}
+        assert lists(pods) == before + 1
+        assert "lost" in story.known  # the list waits
+        nodes.update("kept", lost="yes")
+        await asyncio.sleep(1)
+        go_back(backups)
+        nodes.update("other")
+        await asyncio.sleep(RECONNECT_S)
+        assert "lost" in story.known  # still
+        services.faults.clear()
+        await asyncio.sleep(SETTINGS.backoff_max_s + MAX_WAIT_S)
+        for name, source in kinds.items():
+            assert stories[name].known == source.pods
+        assert story.calls.count(("add", "other")) == 2  # one list of the two was taken over
+        assert not any(informer.handler_error_count for informer in informers)
+        for task in tasks:
+            task.cancel()
+
+
+@virtual
+async def test_restore_noticed_while_a_list_is_taken_over_is_not_forgotten(
+    shared, story, make_clock
+):
+    informers = []
+    restore = Restore(lambda: [informer.reflector for informer in informers])
+    informer = Informer(
+        shared, name="nodes", clock=make_clock(), random=random.Random(1), restore=restore
+    )
+    informers.append(informer)
+    backup = shared.backup()
+    shared.delete("kept")
+
+    def go_back(_pod):
+        if len(story.calls) == 1:  # the first of the first list
+            shared.restore(backup)
+            shared.revision += 1000
+            shared.update("kept")  # so that the next list looks like a continuation
+            story.seen.clear()
+            restore.begin("pods")
+
+    informer.add_event_handler(story.handler)
+    informer.add_event_handler(EventHandler(on_add=go_back))
+    task = asyncio.create_task(informer.run())
+    await asyncio.sleep(RECONNECT_S)
+    assert story.known == shared.pods
+    assert story.tombstones == ["default/other"]
+    assert not informer.handler_error_count
+    task.cancel()
+
+
+@virtual
 async def test_revision_that_has_another_content_now_is_taken_over(collection, story, make_clock):
     collection.create("a")
     async with following(collection, story, make_clock):
