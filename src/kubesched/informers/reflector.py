@@ -12,8 +12,8 @@ Life cycle:
 
 A cluster restored from a backup continues at an older revision with other changes (`history`). A watch is therefore
 resumed one revision before the newest known change, and the server has to repeat this change before anything else is
-believed, and then has no other one up to the revision reached. If it has forgotten the change, the newest one that any kind
-knows is read instead; it must not be older than the revision reached. A watch from a revision in the server's future stays
+believed, and then has no other one up to the revision reached. If it has forgotten the change, or nothing has changed since
+a list, a change of any kind is read instead that is not older than the revision reached. A watch from a revision in the server's future stays
 silent, so a quiet watch proves nothing: while no events arrive, the object of the newest change is read (10 s after a
 connect, then every minute), which also tells the server's revision. If the histories differ, everything is listed again.
 
@@ -52,7 +52,7 @@ from kubesched.errors import (
     Unauthorized,
 )
 from kubesched.informers.history import ClusterRestored, Witness, number_of, witness_of
-from kubesched.informers.restore import Contemporary, Restore
+from kubesched.informers.restore import Restore
 from kubesched.informers.slices import Slices
 from kubesched.logs import get_logger
 
@@ -174,6 +174,7 @@ class Reflector(Generic[T]):
             None  # the last known `_revision`; survives the need to list again
         )
         self._newest: WatchEvent[T] | None = None  # the newest change we know, or object of a list
+        self._is_listed = False  # it is the object of a list
         self._unproven: Witness[T] | None = None  # what the server has to repeat first
         self._changeless: range | None = None  # revisions without a change, as far as we know
         self._taken = 0  # events that were news
@@ -222,34 +223,35 @@ class Reflector(Generic[T]):
 
     async def _resume(self) -> None:
         """Follow a watch that continues the last one, if the server shows that its history is the one we know."""
-        witness = self._witness()
-        if witness is None:
+        witness, reached = self._witness(), self._revision
+        if witness is None or reached is None:
             await self.is_current()
             await self._watch(self.resource_version)
             return
-        self._unproven = witness
-        self._changeless = range(witness.revision + 1, (self._revision or 0) + 1)
-        try:
-            await self._watch(witness.revision_before)
-        except Gone:
-            if self._unproven is None:
-                raise  # proven: the watch expired later
-            self._unproven = self._changeless = None
-            if not await self._is_continued():
-                raise
-            await self._watch(self.resource_version)
+        # A list shows no deletions: its newest object may be in both histories, and what was deleted later be back.
+        if not self._is_listed or witness.revision == reached:
+            self._unproven = witness
+            self._changeless = range(witness.revision + 1, reached + 1)
+            try:
+                await self._watch(witness.revision_before)
+                return
+            except Gone:
+                if self._unproven is None:
+                    raise  # proven: the watch expired later
+                self._unproven = self._changeless = None
+        if not await self._is_continued(reached):
+            raise Gone(f"the server shows no change at revision {reached} or later that is known")
+        await self._watch(self.resource_version)
 
-    async def _is_continued(self) -> bool:
-        """Whether the server's history is ours up to the revision reached.
-
-        The newest change of this kind alone does not tell: a restored cluster may have it too, and differ afterwards.
+    async def _is_continued(self, reached: int) -> bool:
+        """Whether the server's history is ours up to the revision reached, as far as any kind can tell.
 
         Raises:
             ClusterRestored: it is not.
         """
-        reached = self._revision
-        witness: Contemporary = self if self._restore is None else self._restore.newest() or self
-        return reached is not None and witness.newest >= reached and await witness.is_current()
+        if self._restore is not None:
+            return await self._restore.is_confirmed(reached)
+        return self.newest >= reached and await self.is_current()
 
     @property
     def newest(self) -> int:
@@ -418,6 +420,7 @@ class Reflector(Generic[T]):
             if self._slices.step():
                 await self._slices.pause()
         self._newest = WatchEvent("ADDED", newest) if newest is not None else None
+        self._is_listed = True
 
     def _note_restore(self, error: ClusterRestored) -> None:
         if self._is_restored:
@@ -549,7 +552,7 @@ class Reflector(Generic[T]):
         self._taken += 1
         if event.type != "BOOKMARK":
             self._sink.apply(event)
-            self._newest = event
+            self._newest, self._is_listed = event, False
         # As `_reached`, written out because every pod comes here twice.
         self.resource_version = resource_version
         self._revision = revision

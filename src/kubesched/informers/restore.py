@@ -44,9 +44,18 @@ class Restore:
         self._pending: set[str] = set()
         self._progress = asyncio.Event()
 
-    def newest(self) -> Contemporary | None:
-        """The reflector that knows the newest change."""
-        return max(self._reflectors(), key=lambda reflector: reflector.newest, default=None)
+    async def is_confirmed(self, revision: int) -> bool:
+        """Whether the server has a change at this revision or later that some kind knows. Raises `ClusterRestored`.
+
+        Of the newest ones some have been followed by others, which their kinds have not been told of yet.
+        """
+        newest_first = sorted(self._reflectors(), key=lambda reflector: -reflector.newest)
+        for reflector in newest_first:
+            if reflector.newest < revision:
+                return False
+            if await reflector.is_current():
+                return True
+        return False
 
     def begin(self, name: str) -> None:
         """The reflector of this name noticed a restore; a later call for the same restore changes nothing."""

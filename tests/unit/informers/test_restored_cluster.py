@@ -353,10 +353,22 @@ async def test_pod_that_lost_its_node_shows_the_restore(shared, story, make_cloc
 
 
 @virtual
-async def test_server_that_was_merely_restarted_is_not_listed_again(shared, story, make_clock):
-    """It has forgotten the newest change of this kind, but not that of another."""
+@pytest.mark.parametrize(
+    ("has_changed", "requests"),
+    [
+        pytest.param(True, ["watch", "watch"], id="it has forgotten the newest change"),
+        pytest.param(False, ["watch"], id="nothing has changed since the list"),
+    ],
+)
+async def test_server_that_was_merely_restarted_is_not_listed_again(
+    shared, story, make_clock, has_changed, requests
+):
+    """It has the newest change of another kind, which is not older than the last bookmark of this one."""
     nodes = OtherKind()
+    shared.revision += 10
     async with following(shared, story, make_clock, nodes):
+        if has_changed:
+            shared.update("other")
         shared.revision += 100
         shared.send_bookmarks()
         nodes.newest = shared.revision
@@ -366,12 +378,29 @@ async def test_server_that_was_merely_restarted_is_not_listed_again(shared, stor
         shared.drop(StreamEnded("server restarted"))
         await asyncio.sleep(RECONNECT_S)
         reached = str(shared.revision)
-        assert [what for what, _ in shared.requests[before:]] == ["watch", "watch"]
+        assert [what for what, _ in shared.requests[before:]] == requests
         assert shared.requests[-1] == ("watch", reached)
         shared.create("new")
         await asyncio.sleep(1)
         assert story.known == shared.pods
         assert not story.tombstones
+
+
+@virtual
+async def test_deletion_that_no_list_showed_and_that_was_undone_is_noticed(
+    shared, story, make_clock
+):
+    """The newest object of the list is in both histories, and no event tells of the other one."""
+    shared.update("other")
+    backup = shared.backup()
+    shared.delete("kept")
+    async with following(shared, story, make_clock):
+        assert set(story.known) == {"other"}
+        reached = shared.revision
+        shared.restore(backup)
+        shared.revision = reached + 100
+        await asyncio.sleep(RECONNECT_S)
+        assert story.known == shared.pods
 
 
 @virtual
