@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 from typing import Any
 
 import pytest
 
 from kubesched.embedded.objects import JsonObject
-from kubesched.simulation import workloads
+from kubesched.simulation import storage, workloads
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.liveness import Late, WithVictims, what_can_be_placed
 from kubesched.simulation.trace import Trace
@@ -58,4 +59,29 @@ def test_a_preemptor_is_known_whether_or_not_it_was_nominated_before(
     preemptor = _pod("preemptor", cpu, priorityClassName="high", **affinity)
     found = _placeable(preemptor, nominated)
     assert found == "default/victim would be preempted; default/preemptor fits on n1"
+    assert type(found) is bound
+
+
+def _promisable(untold: bool) -> str | None:
+    """What can be done for a pod whose claim waits beside a free disk."""
+
+    async def main(loop: VirtualLoop) -> str | None:
+        cluster = SimulatedCluster(loop, Random(1), Trace(loop.time), ("volumes",))
+        cluster.api.create("nodes", workloads.node("n1", Random(1)))
+        cluster.api.create(storage.VOLUMES, storage.local_volume("disk", "n1"))
+        cluster.api.create(storage.CLAIMS, storage.claim("data", storage.LOCAL))
+        volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+        cluster.api.create("pods", _pod("waits", "1", volumes=volumes))
+        await asyncio.sleep(60)  # the volume becomes available
+        return await what_can_be_placed(loop, cluster, untold=lambda _pod, _obj: untold)
+
+    return run_virtual(main)
+
+
+@pytest.mark.parametrize(("untold", "bound"), [(True, Late), (False, str)])
+def test_a_pod_that_was_not_told_of_a_volume_has_the_longer_bound(
+    untold: bool, bound: type[str]
+) -> None:
+    found = _promisable(untold)
+    assert found == "PersistentVolume disk would be promised"
     assert type(found) is bound

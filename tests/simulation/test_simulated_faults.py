@@ -90,6 +90,7 @@ FAILED_ONCE = {
     "a nominated pod is replaced under its UID while it is tried": 10397,
     "a restored cluster has other changes up to the revision that was reached": 14206,
     "a second restore while pods wait with their list from before it": 12911,
+    "a disk is given back unwritten to a pod that found none meanwhile": 10140,
 }
 """The same for seeds as the command runs them. Those above have only what `draw` gives them: neither episodes nor what came later."""
 

@@ -6,8 +6,8 @@ Whether a pod can be placed is decided by a fresh scheduler that is given only t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
 from random import Random
 from typing import Any, Final
 
@@ -37,6 +37,7 @@ from kubesched.simulation.checkers import (
 )
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.extenders import CalmExtender, Opinion
+from kubesched.simulation.given_back import was_not_told
 from kubesched.simulation.processes import Incarnation, Processes
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.violation import Violation
@@ -53,7 +54,8 @@ room, a volume was missing, affinity was not met or a plugin broke shows only wh
 that changes the scheduler hears nothing. The same preemptors may not hear that another's victim has left their nominated
 node; before that they look for none of their own. Nor is a pod with affinity to its own kind told that the last one of the
 kind has gone, whereupon it may go anywhere; nor a pod with terms of its own that a node has left the topology of others'
-terms. And a nomination that the watch brings after it was withdrawn holds its place until its pod is tried again."""
+terms. A nomination that the watch brings after it was withdrawn holds its place until its pod is tried again. And a volume
+that was assumed for one pod and given back unwritten is no event for another that found none in the meantime."""
 POLL_S = 3.0
 MAX_TURNS = 10_000
 _CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -118,7 +120,9 @@ async def wait_until_settled(
         if pending is None:
             if asked_at != cluster.store.revision:  # else the answer would be the same
                 asked_at = cluster.store.revision
-                placeable = await what_can_be_placed(loop, cluster, extender_traits)
+                placeable = await what_can_be_placed(
+                    loop, cluster, extender_traits, partial(_was_not_told, processes)
+                )
             if placeable is None and cluster.store.revision == asked_at:
                 break
             pending = placeable
@@ -138,12 +142,19 @@ async def wait_until_settled(
     trace.add("settled", f"revision {cluster.store.revision}")
 
 
+def _working(processes: Processes) -> list[Incarnation]:
+    return [incarnation for incarnation in processes.alive() if incarnation.process.is_scheduling]
+
+
+def _was_not_told(processes: Processes, pod: Pod, obj: Any) -> bool:  # noqa: ANN401  # any of OTHER_KINDS
+    assemblies = (incarnation.process.assembly for incarnation in _working(processes))
+    return any(was_not_told(assembly, pod, obj) for assembly in assemblies)
+
+
 def _what_is_pending(
     cluster: SimulatedCluster, processes: Processes, checkers: Checkers
 ) -> str | None:
-    working = [
-        incarnation for incarnation in processes.alive() if incarnation.process.is_scheduling
-    ]
+    working = _working(processes)
     if not working:
         return "no process schedules"
     if any(pod["metadata"].get("deletionTimestamp") for pod in cluster.pods()):
@@ -177,11 +188,15 @@ def _unfinished(incarnation: Incarnation) -> str | None:
 
 
 async def what_can_be_placed(
-    loop: VirtualLoop, cluster: SimulatedCluster, extender_traits: tuple[str, ...] | None = None
+    loop: VirtualLoop,
+    cluster: SimulatedCluster,
+    extender_traits: tuple[str, ...] | None = None,
+    untold: Callable[[Pod, Any], bool] = lambda _pod, _obj: False,
 ) -> str | None:
     """A pod that a fresh scheduler would place, find volumes for, or make room for; None if there is none.
 
-    It asks an extender with these traits; with None there is no extender.
+    It asks an extender with these traits; with None there is no extender. `untold`: whether kube-scheduler would not
+    have told the pod, either, that it can have this volume or claim.
     """
     if all(pod["spec"].get("nodeName") for pod in cluster.active_pods()):
         return None
@@ -204,25 +219,31 @@ async def what_can_be_placed(
             f"{key} would be preempted" for key in fresh.client.deleted if key not in ousted
         ]
         promised = [
-            f"{kind.__name__} {obj.metadata.name} would be promised"
+            obj
             for kind in OTHER_KINDS
             for obj in fresh.listers.of(kind).list()
             if id(obj) not in before and _claim(obj) not in held_for_ousted
         ]
         patches = fresh.client.patches
-        preemptors = _preemptors(fresh)
+        scheduled, preemptors = _scheduled(fresh), _preemptors(fresh)
     withdraws = any(
         patch["status"].get("nominatedNodeName", "") is None
         and by_key[key].status.nominated_node_name
         for key, patch in patches
     )
-    reasons = made_room + placed + promised
+    promises = [f"{type(obj).__name__} {obj.metadata.name} would be promised" for obj in promised]
+    reasons = made_room + placed + promises
     is_late = (
         withdraws
         or any(_may_have_more_against(by_key[key]) for key in preemptors)
         or any(
             _likes_its_own_kind(pod) or _has_terms_beside(pod, pods) or pod.spec.resource_claims
             for pod in map(by_key.__getitem__, bindings)
+        )
+        or any(
+            _claim(obj) in _claims(pod) and untold(pod, obj)
+            for obj in promised
+            for pod in map(by_key.__getitem__, scheduled)
         )
     )
     if is_late:
@@ -247,6 +268,15 @@ def _claim(obj: Any) -> str:  # noqa: ANN401  # any of OTHER_KINDS
         owner = obj.spec.claim_ref
         return "" if owner is None else f"{owner.namespace}/{owner.name}"
     return key_of(obj.metadata)
+
+
+def _scheduled(fresh: SchedulerHarness) -> set[str]:
+    """Keys of the pods it found nodes for, bound or waiting for their volumes."""
+    return {
+        f"{decision.namespace}/{decision.name}"
+        for decision in fresh.assembly.scheduler.decisions.newest()
+        if decision.outcome is Outcome.SCHEDULED
+    }
 
 
 def _preemptors(fresh: SchedulerHarness) -> set[str]:

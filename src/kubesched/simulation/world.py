@@ -12,6 +12,7 @@ from kubesched.framework.interfaces import Plugin
 from kubesched.framework.registry import Registry
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.registry import in_tree_registry
+from kubesched.plugins.volume_binding import VolumeBinding
 from kubesched.simulation import episodes, extenders
 from kubesched.simulation.audit import (
     AUDITOR,
@@ -23,6 +24,7 @@ from kubesched.simulation.checkers import Checkers
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.extenders import SimulatedExtender
 from kubesched.simulation.faults import Network
+from kubesched.simulation.given_back import WatchedVolumeBinding
 from kubesched.simulation.liveness import wait_until_settled
 from kubesched.simulation.options import Options, playable
 from kubesched.simulation.plugins import (
@@ -162,7 +164,7 @@ class World:
         """The plugins of all processes: to load and check them takes as long as an attempt."""
         registry = in_tree_registry()
         for name, plugin in self._plugins().items():
-            if name == DefaultPreemption.name:
+            if name in (DefaultPreemption.name, VolumeBinding.name):
                 registry.unregister(name)
             registry.register(name, lambda plugin=plugin: plugin)  # type: ignore[misc]  # bound per plugin
         return registry
@@ -170,7 +172,8 @@ class World:
     def _plugins(self) -> dict[str, type[Plugin]]:
         """The simulation's own plugins."""
         made: dict[str, type[Plugin]] = {
-            AUDITOR: make_auditor(self.complaints.add, self._binding_verdicts, self._decisions)
+            AUDITOR: make_auditor(self.complaints.add, self._binding_verdicts, self._decisions),
+            VolumeBinding.name: WatchedVolumeBinding,
         }
         if self.options.mischief:
             made[TROUBLEMAKER] = make_troublemaker(self.mischief)

@@ -4,8 +4,9 @@ import asyncio
 
 import msgspec
 
-from kubesched.api.core_v1 import PersistentVolumeClaim
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.storage_v1 import StorageClass
+from kubesched.errors import Conflict
 from kubesched.scheduler.scheduler import MAX_BINDINGS
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.harness import SchedulerHarness
@@ -39,6 +40,21 @@ def claim(name):
     )
 
 
+def volume(name):
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "resourceVersion": "1"},
+            "spec": {
+                "storageClassName": "slow",
+                "accessModes": ["ReadWriteOnce"],
+                "capacity": {"storage": "1Gi"},
+            },
+            "status": {"phase": "Available"},
+        },
+        PersistentVolume,
+    )
+
+
 async def test_a_plain_pod_is_bound_while_more_pods_wait_than_bindings_are_allowed():
     count = MAX_BINDINGS + 10
     async with SchedulerHarness() as world:
@@ -64,3 +80,38 @@ async def test_a_plain_pod_is_bound_while_more_pods_wait_than_bindings_are_allow
         await until(lambda: "default/plain" in world.client.bindings)
         assert world.client.bindings == {"default/plain": "n1"}
     assert world.assembly.scheduler.binding.waiting_count == 0
+
+
+async def test_a_pod_is_not_told_of_a_volume_that_is_given_back():
+    """Upstream: that a volume is no longer assumed is no event; the pod waits for the five-minute flush."""
+    async with SchedulerHarness() as world:
+        world.add_node(make_node("n1").capacity(cpu="64", memory="64Gi", pods="110").build())
+        world.listers.of(StorageClass).put(
+            msgspec.structs.replace(storage_class(), provisioner="kubernetes.io/no-provisioner")
+        )
+        disks = world.listers.of(PersistentVolume)
+        disks.put(volume("disk"))
+        for name in ("a", "b"):
+            world.listers.of(PersistentVolumeClaim).put(claim(name))
+        update, is_answered = world.client.update, asyncio.Event()
+
+        async def refuse(obj):
+            await is_answered.wait()
+            raise Conflict(obj.metadata.name)
+
+        world.client.update = refuse
+        world.add_pod(make_pod("first").claim("a").build())
+        await world.settle()
+        world.add_pod(make_pod("second").claim("b").build())
+        await world.settle()
+        assert world.condition("second")[1].startswith(
+            "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind."
+        )
+        world.delete_pod(world.pod("first"))
+        is_answered.set()
+        await world.settle()
+        world.client.update = update
+        await world.advance(200)
+        assert disks.get("", "disk").spec.claim_ref is None, "not tried yet"
+        await world.advance(200)
+        assert disks.get("", "disk").spec.claim_ref.name == "b"

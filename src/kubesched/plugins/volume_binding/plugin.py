@@ -255,6 +255,7 @@ class VolumeBinding(
     # -- events and signature --------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        # Upstream: what Unreserve gives back unwritten is no event, though a pod may wait for that volume.
         changed = Action.ADD | Action.UPDATE
         return (
             on_event(Resource.STORAGE_CLASS, changed, after_class_change, per_class=True),
