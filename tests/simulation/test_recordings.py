@@ -6,7 +6,10 @@ import pytest
 
 from kubesched.app.recorded_simulation import play_simulation
 
-FOUND = {"one of several victims leaves PreBind while the eviction begins": 3273}
+FOUND = {
+    "one of several victims leaves PreBind while the eviction begins": 3273,
+    "pods of a class are flushed beside others after a checkpoint": 10140,
+}
 """Seeds that once found something."""
 
 

@@ -90,6 +90,8 @@ class UnschedulablePods:
                 woken.append((info, member.waiting))
             else:
                 self._file(info, member.arrival)
+        # As in a queue made from the checkpoint: a flush takes the pods in this order.
+        self._slots = dict(sorted(self._slots.items(), key=lambda slot: slot[1].arrival))
         return woken
 
     def remove(self, key: str) -> QueuedPodInfo | None:

@@ -269,6 +269,24 @@ def test_a_class_that_is_dissolved_while_it_is_awake_wakes_all_its_pods(make_wor
     assert {side.world.where(f"p{number}") for number in range(3)} == {"active"}
 
 
+def test_pods_of_a_dissolved_class_are_flushed_in_the_order_of_arrival(make_world):
+    """As in a queue made from a checkpoint. With other pods their time stamps may be equal."""
+    side = Side(make_world(registered=register(), max_backoff_s=0), by_class=True)
+    for number, kind in enumerate("aba"):
+        side.add(number, kind)
+    tried = [side.world.queue.pop() for _ in range(3)]
+    for info in tried:
+        side.by_class = info is not tried[1]
+        side.conclude(info)
+    saved = side.world.queue.save()
+    side.world.queue.dissolve_classes()
+    side.world.advance(400.0)
+    side.world.queue.run_timers()
+    flushed = [side.world.queue.pop() for _ in range(3)]
+    assert [info.pod_info.key for info in flushed] == [pod.key for pod in saved.unschedulable]
+    assert flushed == tried
+
+
 def test_a_new_reason_is_told_to_the_pods_that_were_not_tried(make_world):
     side = parked(make_world, SLICE + 50)
     side.event(ROOM, ["a"], 0, "Taint")
