@@ -89,6 +89,7 @@ FAILED_ONCE = {
     "a claim is replaced between PreBind and the binding of its pod": 9610,
     "a nominated pod is replaced under its UID while it is tried": 10397,
     "a restored cluster has other changes up to the revision that was reached": 14206,
+    "what a kind knows from after the restore confirms what another knew before": 18109,
     "a second restore while pods wait with their list from before it": 12911,
     "a disk is given back unwritten to a pod that found none meanwhile": 10140,
 }

@@ -175,6 +175,13 @@ class Reflector(Generic[T]):
         )
         self._newest: WatchEvent[T] | None = None  # the newest change we know, or object of a list
         self._is_listed = False  # it is the object of a list
+        self._opened_at = 0.0  # when the latest list or watch was asked for
+        self._batch_at = 0.0  # when the latest events came
+        self._heard_at = 0.0  # when the revision reached was the server's
+        self._newest_span = (
+            0.0,
+            0.0,
+        )  # when the connection was opened that brought it, and when it came
         self._unproven: Witness[T] | None = None  # what the server has to repeat first
         self._changeless: range | None = None  # revisions without a change, as far as we know
         self._taken = 0  # events that were news
@@ -250,16 +257,22 @@ class Reflector(Generic[T]):
             ClusterRestored: it is not.
         """
         if self._restore is not None:
-            return await self._restore.is_confirmed(reached)
-        return self.newest >= reached and await self.is_current()
+            return await self._restore.is_confirmed(reached, self._heard_at)
+        return self.has_seen(reached, self._heard_at) and await self.is_current()
 
-    @property
-    def newest(self) -> int:
-        """The revision of the newest change that is known; 0 if none is."""
+    def has_seen(self, revision: int, at: float) -> bool:
+        """Whether its newest change is at this revision or later, and came through a connection that was open at that time.
+
+        A restore ends all connections. So this change is of the history that the server had then.
+        """
         witness = None if self._revision is None else self._witness()
-        return 0 if witness is None else witness.revision
+        if witness is None or witness.revision < revision:
+            return False
+        opened_at, came_at = self._newest_span
+        return opened_at <= at <= came_at
 
     async def _watch(self, resource_version: str) -> None:
+        self._opened_at = self._clock.monotonic()
         async with self._source.watch(
             resource_version=resource_version,
             timeout_s=self._watch_timeout_s(),
@@ -302,6 +315,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         """The whole state in pages. A consistent read: older than what we have only if the cluster was restored."""
+        self._opened_at = self._clock.monotonic()
         try:
             objects, resource_version = await self._list_pages(self._settings.page_size)
         except Gone:
@@ -326,6 +340,7 @@ class Reflector(Generic[T]):
 
     async def _stream_list_and_follow(self) -> None:
         """Streamed list and the watch that continues it; clears `_streams` if the server does not offer this."""
+        self._opened_at = self._clock.monotonic()
         try:
             async with self._source.watch(
                 resource_version="",
@@ -421,6 +436,8 @@ class Reflector(Generic[T]):
                 await self._slices.pause()
         self._newest = WatchEvent("ADDED", newest) if newest is not None else None
         self._is_listed = True
+        self._newest_span = self._opened_at, self._clock.monotonic()
+        self._heard_at = self._opened_at
 
     def _note_restore(self, error: ClusterRestored) -> None:
         if self._is_restored:
@@ -462,6 +479,7 @@ class Reflector(Generic[T]):
     async def _apply_all(self, watch: Watch[T], batch: list[WatchEvent[T]]) -> None:
         while batch or (batch := await watch.next_batch()):
             self.last_error = None
+            self._batch_at = self._clock.monotonic()
             taken_before = self._taken
             for event in batch:
                 self._take(event)
@@ -550,9 +568,11 @@ class Reflector(Generic[T]):
                 self._doubt(event)
             return
         self._taken += 1
+        self._heard_at = self._batch_at
         if event.type != "BOOKMARK":
             self._sink.apply(event)
             self._newest, self._is_listed = event, False
+            self._newest_span = self._opened_at, self._batch_at
         # As `_reached`, written out because every pod comes here twice.
         self.resource_version = resource_version
         self._revision = revision

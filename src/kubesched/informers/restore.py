@@ -22,9 +22,8 @@ class Contemporary(Protocol):
     @property
     def name(self) -> str: ...
 
-    @property
-    def newest(self) -> int:
-        """The revision of the newest change that it knows; 0 if it knows none."""
+    def has_seen(self, revision: int, at: float) -> bool:
+        """Whether its newest change is at this revision or later, and of the history that the server had at that time."""
         ...
 
     async def is_current(self) -> bool:
@@ -44,16 +43,14 @@ class Restore:
         self._pending: set[str] = set()
         self._progress = asyncio.Event()
 
-    async def is_confirmed(self, revision: int) -> bool:
-        """Whether the server has a change at this revision or later that some kind knows. Raises `ClusterRestored`.
+    async def is_confirmed(self, revision: int, at: float) -> bool:
+        """Whether the server still has the history that it had at that time, up to this revision, as far as any kind knows.
 
-        Of the newest ones some have been followed by others, which their kinds have not been told of yet.
+        Raises:
+            ClusterRestored: it has not.
         """
-        newest_first = sorted(self._reflectors(), key=lambda reflector: -reflector.newest)
-        for reflector in newest_first:
-            if reflector.newest < revision:
-                return False
-            if await reflector.is_current():
+        for reflector in self._reflectors():
+            if reflector.has_seen(revision, at) and await reflector.is_current():
                 return True
         return False
 

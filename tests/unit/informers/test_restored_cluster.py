@@ -49,6 +49,9 @@ class OtherKind:
 
     def distrust(self): ...
 
+    def has_seen(self, revision, at):
+        return self.newest >= revision
+
     async def is_current(self):
         if isinstance(self.outcome, Exception):
             raise self.outcome
@@ -429,6 +432,25 @@ async def test_history_that_nothing_confirms_is_listed_again(
         shared.revision = reached
         await asyncio.sleep(RECONNECT_S + MAX_WAIT_S)
         assert story.known == shared.pods
+
+
+@virtual
+async def test_what_came_after_a_reconnect_confirms_nothing_from_before(shared, story, make_clock):
+    async with following(shared, story, make_clock) as informer:
+        reflector = informer.reflector
+        shared.update("kept")
+        await asyncio.sleep(1)
+        known, before = int(reflector.resource_version), reflector._heard_at
+        assert reflector.has_seen(known, before)
+        assert not reflector.has_seen(known + 1, before), "it knows nothing of that revision"
+        assert not reflector.has_seen(known, before + 1), "it has heard nothing since"
+        shared.drop(StreamEnded("server restarted"))
+        await asyncio.sleep(RECONNECT_S)
+        assert reflector.has_seen(known, before)
+        shared.update("kept")
+        await asyncio.sleep(1)
+        assert not reflector.has_seen(known, before), "its newest change may be of another history"
+        assert reflector.has_seen(known, reflector._heard_at)
 
 
 @virtual
