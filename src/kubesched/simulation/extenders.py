@@ -53,17 +53,26 @@ NONSENSE: Final = (
 
 def config(traits: tuple[str, ...]) -> str:
     """The extenders part of a configuration file."""
-    verbs = [verb for verb in VERBS if verb in traits] or ["filter"]
     lines = [
         "extenders:",
         "- urlPrefix: http://extender.example.com/v1",
         f"  httpTimeout: {TIMEOUT_S:g}s",
         "  weight: 2",
-        *(f"  {VERBS[verb]}: {verb}" for verb in verbs),
+        *(f"  {VERBS[verb]}: {verb}" for verb in _verbs(traits)),
         f"  ignorable: {json.dumps('ignorable' in traits)}",
         f"  nodeCacheCapable: {json.dumps('names' in traits)}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def takes_preemptors_by_surprise(traits: tuple[str, ...]) -> bool:
+    """Whether it rejects nodes, and is not asked about them when preemption chooses one."""
+    verbs = _verbs(traits)
+    return "filter" in verbs and "preempt" not in verbs
+
+
+def _verbs(traits: tuple[str, ...]) -> list[str]:
+    return [verb for verb in VERBS if verb in traits] or ["filter"]
 
 
 def _answer(status: int, body: bytes) -> Response:

@@ -38,6 +38,7 @@ from kubesched.simulation.checkers import (
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.extenders import CalmExtender, Opinion
 from kubesched.simulation.given_back import was_not_told
+from kubesched.simulation.in_vain import EvictionsInVain
 from kubesched.simulation.processes import Incarnation, Processes
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.violation import Violation
@@ -106,10 +107,12 @@ async def wait_until_settled(
     *,
     extender_traits: tuple[str, ...] | None = None,
     had_broken_answers: bool = False,
+    in_vain: EvictionsInVain | None = None,
 ) -> None:
     """Return once nothing more can happen; `Violation` if that takes too long.
 
-    `had_broken_answers`: a failing plugin or extender may have prevented preemption.
+    `had_broken_answers`: a failing plugin or extender may have prevented preemption. `in_vain`: evictions that only make
+    room for the next victim, from the last of which the bound counts.
     """
     healed_at, bound_s = loop.time(), BOUND_S
     asked_at: int | None = None
@@ -128,7 +131,8 @@ async def wait_until_settled(
             pending = placeable
         if isinstance(pending, Late) or (had_broken_answers and isinstance(pending, WithVictims)):
             bound_s = LATE_BOUND_S
-        if loop.time() > healed_at + bound_s:
+        since = healed_at if in_vain is None else max(healed_at, in_vain.last_at)
+        if loop.time() > since + bound_s:
             detail = f"after {bound_s:g} s: {pending or 'writes go on without end'}"
             if isinstance(pending, Leftover):
                 raise Violation("no claim is left reserved for a pod that is gone", detail)

@@ -25,6 +25,7 @@ from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.extenders import SimulatedExtender
 from kubesched.simulation.faults import Network
 from kubesched.simulation.given_back import WatchedVolumeBinding
+from kubesched.simulation.in_vain import EvictionsInVain
 from kubesched.simulation.liveness import wait_until_settled
 from kubesched.simulation.options import Options, playable
 from kubesched.simulation.plugins import (
@@ -129,6 +130,9 @@ class World:
         self._had_broken_answers = bool(
             options.mischief or (self._has_extender and options.extender_trouble)
         )
+        self._in_vain: EvictionsInVain | None = None
+        if self._has_extender and extenders.takes_preemptors_by_surprise(options.extender_traits):
+            self._in_vain = EvictionsInVain(self.cluster, loop.time)
         self._stage = Stage(
             self.cluster,
             self.processes,
@@ -351,6 +355,7 @@ class World:
             self.trace,
             extender_traits=self.options.extender_traits if self._has_extender else None,
             had_broken_answers=self._had_broken_answers,
+            in_vain=self._in_vain,
         )
         self.checkers.history_is_broken = False
 
