@@ -117,17 +117,23 @@ class MemoryResponse:
             if self._answer.body:
                 yield self._answer.body
             return
+        chunks = aiter(self._answer.stream)
         try:
-            async with asyncio.timeout_at(self._deadline_at):
-                async for chunk in self._answer.stream:
-                    if chunk:
-                        yield chunk
-                    if self._is_closed:
-                        raise StreamEnded("the response was closed")
-        except TimeoutError as error:
-            raise DeadlineExceeded("the stream's deadline has passed") from error
+            # For each chunk: a timeout is that of the task which enters it, and the next chunk may be read by another.
+            while (chunk := await self._next(chunks)) is not None:
+                if chunk:
+                    yield chunk
+                if self._is_closed:
+                    raise StreamEnded("the response was closed")
         finally:
             self.close()
+
+    async def _next(self, chunks: AsyncIterator[bytes]) -> bytes | None:
+        try:
+            async with asyncio.timeout_at(self._deadline_at):
+                return await anext(chunks, None)
+        except TimeoutError as error:
+            raise DeadlineExceeded("the stream's deadline has passed") from error
 
     def close(self) -> None:
         self._is_closed = True

@@ -68,6 +68,18 @@ async def test_a_stream_ends_at_its_deadline(transport):
             pass
 
 
+async def test_a_deadline_ends_the_task_that_reads_and_not_the_one_that_began(transport):
+    watch = await transport.request(
+        Request(method="GET", target=f"{MAPS}?watch=1", stream=True, deadline_s=0.2)
+    )
+    await transport.request(post("a"))
+    chunks = watch.iter_chunks()
+    await anext(chunks)
+    reader = asyncio.ensure_future(anext(chunks))
+    await asyncio.wait((reader,), timeout=5)
+    assert isinstance(reader.exception(), DeadlineExceeded)
+
+
 async def test_a_closed_transport_takes_no_requests(http):
     transport = MemoryTransport(http.server)
     await transport.aclose()
