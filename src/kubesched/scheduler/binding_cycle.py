@@ -154,7 +154,10 @@ class BindingCycle:
             and not self._is_status_pending(pod.key)
             and not (
                 handle.extenders
-                and any(e.is_binder and e.is_interested(pod.pod) for e in handle.extenders)
+                and (
+                    not self._cycle.is_counted(assumed)  # deleted while one of them was awaited
+                    or any(e.is_binder and e.is_interested(pod.pod) for e in handle.extenders)
+                )
             )
         )
 
@@ -302,6 +305,10 @@ class BindingCycle:
         status = await self._wait_on_permit(assumed)
         if status is not None:
             return status
+        if not self._cycle.is_counted(assumed):
+            # The watch has shown the pod's end. If a restored cluster has it again, its entry in the queue may have been dropped while
+            # this attempt was under way, so it has to come back; and the room on the node may be another pod's by now.
+            return error_status(f'pod "{assumed.pod.key}" was deleted before it was bound')
         # Upstream: Permit is the last point that can reject a pod; a later failure sends it to backoff, whatever happened
         # meanwhile. So the queue may drop the events it records for the pod, which would pile up during a long PreBind.
         self._queue.done(pod.metadata.uid)

@@ -237,6 +237,10 @@ class SchedulingCycle:
             return False
         return True
 
+    def is_counted(self, assumed: Assumed) -> bool:
+        """Whether the pod still has its room: the watch has not shown its deletion since it was assumed."""
+        return self._cache.get_pod(assumed.pod.uid) is not None
+
     def activate_asked_for(self, state: CycleState) -> None:
         """Move the pods that plugins put into `PodsToActivate` to the active queue."""
         asked: PodsToActivate | None = state.get(PODS_TO_ACTIVATE)

@@ -483,6 +483,28 @@ async def test_a_waiting_pod_that_is_deleted_gives_its_room_back() -> None:
         assert world.place_in_queue("p") is None
 
 
+async def test_a_waiting_pod_of_a_restored_cluster_is_not_bound_without_its_room() -> None:
+    Trouble.at, Trouble.answer = "permit", Wait(10)
+    async with harness() as world:
+        await attempt(world, nodes=1)
+        pod, scheduler = world.pod("p"), world.assembly.scheduler
+        waiting = list(world.assembly.waiting_pods)
+        world.assembly.handlers.pod_deleted(pod, final_state_unknown=True)
+        world.assembly.handlers.pod_added(pod)
+        await world.settle()
+        assert world.place_in_queue("p") is None, "the second entry is dropped"
+        Trouble.at = ""
+        waiting[0].allow("Trouble")
+        await world.settle()
+        assert world.client.bindings == {}
+        assert world.place_in_queue("p") == "backoff"
+        assert world.recorder.events[-1][:2] == ("Warning", "FailedScheduling")
+        await world.advance(3)
+        assert world.client.bindings == {"default/p": "n0"}
+        assert (scheduler.cache.pod_count, scheduler.cache.assumed_count) == (1, 0)
+        scheduler.check_invariants()
+
+
 async def test_freed_room_brings_back_a_pod_that_did_not_fit() -> None:
     async with SchedulerHarness() as world:
         world.add_node(make_node("n0").capacity(cpu="1", memory="1Gi").build())

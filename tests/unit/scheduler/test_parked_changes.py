@@ -1,11 +1,28 @@
-"""Changes that arrive while an attempt waits: a failing handler must not end the scheduler."""
+"""Changes that arrive while an attempt waits: applied afterwards, and a failing handler must not end the scheduler."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from kubesched.client.exchange import BufferedResponse
+from kubesched.client.transport import Request
 from kubesched.errors import KubeschedError, Unrecoverable
 from kubesched.scheduler.event_gate import EventGate
+from kubesched.testing.builders import make_node, make_pod
+from kubesched.testing.harness import SchedulerHarness
+
+BINDER = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+extenders:
+- urlPrefix: http://extender.example.com
+  weight: 1
+  nodeCacheCapable: true
+  filterVerb: filter
+  bindVerb: bind
+"""
 
 
 def fail_with(error):
@@ -28,3 +45,57 @@ async def test_an_unrecoverable_parked_change_is_raised():
     gate = EventGate()
     with pytest.raises(Unrecoverable), gate.hold():
         gate.park(fail_with(Unrecoverable("cache is corrupted")))
+
+
+class RestoredMeanwhile:
+    """A transport to an extender; while it is first asked about nodes, a restored cluster's list arrives."""
+
+    def __init__(self) -> None:
+        self.world: SchedulerHarness
+        self._is_first = True
+
+    async def request(self, request: Request) -> BufferedResponse:
+        pod, answer = self.world.pod("p"), {}
+        if request.target.endswith("bind"):
+            await self.world.client.bind_pod(pod, json.loads(request.body)["Node"])
+        else:
+            answer = {"NodeNames": ["n1"]}
+            if self._is_first:
+                self._is_first = False
+                self.world.assembly.handlers.pod_deleted(pod, final_state_unknown=True)
+                self.world.assembly.handlers.pod_added(pod)
+        return BufferedResponse(200, [], json.dumps(answer).encode())
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize("binder", ["extender", "task", "callback"])
+async def test_a_pod_that_was_deleted_and_restored_meanwhile_is_tried_anew(binder):
+    """Simulation seed 24797: it was bound where its room no longer counted, and its entry in the queue was dropped."""
+    extender = RestoredMeanwhile()
+    config = BINDER if binder == "extender" else BINDER.replace("  bindVerb: bind\n", "")
+    async with SchedulerHarness(config, extender_transport=extender) as world:
+        extender.world = world
+        were_counted = []
+
+        def note(pod, _node_name):
+            cache = world.assembly.scheduler.cache
+            were_counted.append(cache.get_pod(pod.metadata.uid) is not None)
+
+        def start(pod, node_name, done):
+            note(pod, node_name)
+            done(lambda: world.client.bind_pod(pod, node_name))
+            return lambda: None
+
+        if binder == "callback":
+            world.client.start_binding = start
+        else:
+            world.client.before_bind = note
+        world.add_node(make_node("n1").build())
+        world.add_pod(make_pod("p").build())
+        await world.settle()
+        await world.advance(3)
+        assert were_counted == [True]
+        assert world.client.bindings == {"default/p": "n1"}
+        world.assembly.scheduler.check_invariants()
