@@ -40,7 +40,7 @@ Complain = Callable[[str, str], None]
 
 
 Decisions = dict[tuple[str, str, str], frozenset[str]]
-"""(process, pod's UID, node's name) -> UIDs of the pods that the process counted on the node when it chose it."""
+"""(process, pod's UID, node's name) -> UIDs of the pods that a watch had shown the process on the node when it chose it."""
 
 Attempts = dict[tuple[str, str, str], list[str]]
 """(process, pod's UID, claim's name) -> UIDs of the claims of that name with which the process tried the pod, in that order."""
@@ -60,9 +60,10 @@ def make_auditor(
         def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
             del state
             known = known_state(self.handle, without=pod)
-            decisions[OWNER.get(), pod.metadata.uid, node_name] = frozenset(
-                other["metadata"]["uid"] for other in known.pods_on(node_name)
-            )
+            counted = (other["metadata"]["uid"] for other in known.pods_on(node_name))
+            decisions[OWNER.get(), pod.metadata.uid, node_name] = shown_on(
+                self.handle, node_name
+            ).intersection(counted)
             # While an extender is awaited, claims and volumes keep changing; `checkers` verify them at the binding.
             why = objection(
                 to_json(pod),
@@ -291,6 +292,13 @@ def known_state(handle: Handle, *, without: Pod) -> State:
         volumes=_by_name(listers.of(PersistentVolume).list()),
         attachable=_attachable(listers.of(CSINode).list()),
     )
+
+
+def shown_on(handle: Handle, node_name: str) -> frozenset[str]:
+    """UIDs of the pods that the watch has shown on a node: not those that are only assumed there."""
+    assert handle.listers is not None, "a scheduler has listers"
+    pods = handle.listers.of(Pod).list()
+    return frozenset(pod.metadata.uid for pod in pods if pod.spec.node_name == node_name)
 
 
 class WatchedPorts(HostPortIndex):

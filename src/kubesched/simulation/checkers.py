@@ -102,8 +102,7 @@ class Checkers:
                 )
             self._on_placed_pod(pod, change)
             return
-        if SENDER.get():
-            self._bound_by[pod["metadata"]["uid"]] = SENDER.get()
+        self._bound_by[pod["metadata"]["uid"]] = _binder()
         self._on_binding(pod, node_name)
 
     def _on_placed_pod(self, pod: JsonObject, change: Change) -> None:
@@ -152,22 +151,24 @@ class Checkers:
         """The pods on a node that the sender of a binding had to count.
 
         With two schedulers a binding may still be on its way when the other one takes over; the API has no means
-        against that. So of two, each answers for what it bound itself and for what it knew when it chose the node: of what
-        a watch shows while the pod waits for its volumes, an extender or the network it hears too late, as kube-scheduler does.
+        against that. So of two, each answers for what it bound itself and for what its watch had shown when it chose the node: of
+        what a watch shows while the pod waits for its volumes, an extender or the network it hears too late, as kube-scheduler
+        does. A pod that it had assumed there and the other one has bound is neither: its own binding is refused, and as long
+        as the watch is silent the pod's room is free.
         """
         there = [
             other
             for other in self._cluster.active_pods()
             if other["spec"].get("nodeName") == node_name
         ]
-        sender = SENDER.get()
         if not self._has_one_writer:
-            known = self._decisions.get((sender, uid, node_name), frozenset())
+            binder = _binder()
+            shown = self._decisions.get((binder, uid, node_name), frozenset())
             there = [
                 other
                 for other in there
-                if self._bound_by.get(other["metadata"]["uid"]) == sender
-                or other["metadata"]["uid"] in known
+                if self._bound_by.get(other["metadata"]["uid"]) == binder
+                or other["metadata"]["uid"] in shown
             ]
         return [self._least.get(other["metadata"]["uid"], other) for other in there]
 
@@ -210,9 +211,8 @@ class Checkers:
         A claim may be deleted while an extender is awaited or once the wait for its volume is over, and be made anew before the
         binding arrives. Nobody looks at it again, in kube-scheduler neither. With held writes a binding may be that of any attempt.
         """
-        process = SENDER.get() or OWNER.get()  # an extender binds in a task of its caller
         meta = claim["metadata"]
-        tried = self._processes.attempts.get((process, pod["metadata"]["uid"], meta["name"]))
+        tried = self._processes.attempts.get((_binder(), pod["metadata"]["uid"], meta["name"]))
         if not tried:
             return False
         return (tried if self.are_writes_held else tried[-1:]) != [meta["uid"]]
@@ -346,6 +346,11 @@ class Checkers:
         if rows != set(nodes):
             return f"rows {sorted(rows ^ set(nodes))}"
         return None
+
+
+def _binder() -> str:
+    """The process whose binding is being committed; "" if it is nobody's."""
+    return SENDER.get() or OWNER.get()  # an extender binds in a task of its caller
 
 
 def _position(incarnation: Incarnation) -> object:
