@@ -95,6 +95,7 @@ FAILED_ONCE = {
     "a disk is given back unwritten to a pod that found none meanwhile": 10140,
     "preemptors that an extender keeps away evict one pod after the other": 19500,
     "a pod is deleted and restored while its attempt waits for an extender": 24797,
+    "a victim shares its host port with a pod that stays": 22095,
 }
 """The same for seeds as the command runs them. Those above have only what `draw` gives them: neither episodes nor what came later."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kubesched.embedded.objects import JsonObject
 from kubesched.simulation.storage import SELECTED_NODE
@@ -30,13 +30,31 @@ class State:
     attachable: Mapping[str, int] = field(default_factory=dict)
     """How many volumes of the driver a node can attach; nodes that are not named have no limit."""
     blurred_ports: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """Host ports by node that two pods shared until one of them went; two schedulers can bring that about.
+    """Host ports by node that two pods shared until one of them went; two schedulers, or a restore, can bring that about.
 
     # Upstream: such a port counts as free although the other pod is still there.
     """
 
     def pods_on(self, node_name: str) -> list[JsonObject]:
         return [pod for pod, name in self.placed if name == node_name]
+
+    def without(self, pods: Iterable[JsonObject]) -> State:
+        """As if these had gone, with their host ports: a victim's are free even if a pod that stays has them, too."""
+        uids = {pod["metadata"]["uid"] for pod in pods}
+        kept, blurred = [], dict(self.blurred_ports)
+        for pod, name in self.placed:
+            if pod["metadata"]["uid"] in uids:
+                blurred[name] = blurred.get(name, frozenset()).union(_ports(pod))
+            else:
+                kept.append((pod, name))
+        return replace(self, placed=tuple(kept), blurred_ports=blurred)
+
+    def joined_by(self, pods: Iterable[tuple[JsonObject, str]]) -> State:
+        """As if these had come: their host ports are taken."""
+        pods, blurred = tuple(pods), dict(self.blurred_ports)
+        for pod, name in pods:
+            blurred[name] = blurred.get(name, frozenset()).difference(_ports(pod))
+        return replace(self, placed=self.placed + pods, blurred_ports=blurred)
 
 
 def overcommitment(

@@ -7,7 +7,7 @@ the pod still fits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kubesched.embedded.objects import JsonObject
 from kubesched.simulation.rules import State, objection
@@ -47,13 +47,14 @@ def violations(
         other for other, name in state.placed if name == node_name and _priority(other) < priority
     ]
     ahead = _ahead(pod, nominated)
-    if not below or not _fits(pod, node_name, _without(state, below), ahead):
+    vacated = state.without(below)
+    if not below or not _fits(pod, node_name, vacated, ahead):
         return None
     counts = []
     for order in (below, below[::-1]):
         pods = sorted(order, key=lambda other: -_priority(other))
         spoilt = _beyond_budget(pods, budgets)
-        counts.append(_unspared(pod, node_name, state, ahead, pods, spoilt))
+        counts.append(_unspared(pod, node_name, vacated, ahead, pods, spoilt))
     return min(counts), max(counts)
 
 
@@ -74,9 +75,9 @@ def spareable(
     """The name of a victim beside which the pod would fit all the same; None if each of them has to go."""
     ahead, uids = _ahead(pod, nominated), set(victim_uids)
     victims = [other for other, _name in state.placed if other["metadata"]["uid"] in uids]
+    vacated = state.without(victims)
     for victim in victims:
-        others = [other for other in victims if other is not victim]
-        if _fits(pod, node_name, _without(state, others), ahead):
+        if _fits(pod, node_name, vacated.joined_by([(victim, node_name)]), ahead):
             name: str = victim["metadata"]["name"]
             return name
     return None
@@ -91,16 +92,16 @@ def _ahead(pod: JsonObject, nominated: Iterable[Placed]) -> tuple[Placed, ...]:
 def _unspared(
     pod: JsonObject,
     node_name: str,
-    state: State,
+    vacated: State,
     ahead: tuple[Placed, ...],
     below: Sequence[JsonObject],
     spoilt: Sequence[JsonObject],
 ) -> int:
-    gone, count = list(below), 0
+    state, count = vacated, 0
     for other in [*spoilt, *(victim for victim in below if victim not in spoilt)]:
-        left = [victim for victim in gone if victim is not other]
-        if _fits(pod, node_name, _without(state, left), ahead):
-            gone = left
+        fuller = state.joined_by([(other, node_name)])
+        if _fits(pod, node_name, fuller, ahead):
+            state = fuller
         else:
             count += other in spoilt
     return count
@@ -108,19 +109,9 @@ def _unspared(
 
 def _fits(pod: JsonObject, node_name: str, state: State, ahead: tuple[Placed, ...]) -> bool:
     """With and without nominated pods: both must hold."""
-    if ahead:
-        crowded = replace(state, placed=state.placed + ahead)
-        if objection(pod, node_name, crowded) is not None:
-            return False
+    if ahead and objection(pod, node_name, state.joined_by(ahead)) is not None:
+        return False
     return objection(pod, node_name, state) is None
-
-
-def _without(state: State, gone: Iterable[JsonObject]) -> State:
-    uids = {other["metadata"]["uid"] for other in gone}
-    kept = tuple(
-        placement for placement in state.placed if placement[0]["metadata"]["uid"] not in uids
-    )
-    return replace(state, placed=kept)
 
 
 def _beyond_budget(pods: Sequence[JsonObject], budgets: Sequence[Budget]) -> list[JsonObject]:
