@@ -376,7 +376,8 @@ class Scheduler:
             sizes["assumed_pods"].set(self.cache.assumed_count)
             due = self.queue.next_deadline()
             pause = 1.0 if due is None else min(1.0, max(0.0, due - self._clock.monotonic()))
-            await asyncio.sleep(pause if pause > 0 else 0.001)
+            # Where the clock is not the loop's, a rest too small to let the loop's time go on may be left.
+            await asyncio.sleep(pause if pause > 1e-6 else 0.001)
 
     def take_no_more_pods(self) -> None:
         """Leave the queue as it is; what is under way goes on."""
