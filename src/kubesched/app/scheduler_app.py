@@ -93,6 +93,8 @@ class SchedulerApp:
             waiting.read_from(lambda: float(writer.statistics()["waiting"]))
         self.synced = asyncio.Event()
         self.is_scheduling = False
+        self.assembly.scheduler.may_begin = lambda: not self.informers.restore.is_under_way
+        self.informers.restore.on_end = self._go_on
 
     async def run(self) -> None:
         """Start the informers, wait for sync, then schedule until cancelled."""
@@ -129,6 +131,10 @@ class SchedulerApp:
             self.is_scheduling = False
             for framework in self.assembly.frameworks.values():
                 framework.close()
+
+    def _go_on(self) -> None:
+        log.info("The restored cluster is known, scheduling goes on")
+        self.assembly.scheduler.wake()
 
     def take_no_more_pods(self) -> None:
         self.assembly.scheduler.take_no_more_pods()

@@ -67,7 +67,7 @@ class InformerFactory:
         self._sleep = sleep
         self._settings = settings
         self._entries: dict[Kind[Any], _Entry] = {}
-        self._restore = Restore(lambda: [informer.reflector for informer in self.started()])
+        self.restore = Restore(lambda: [informer.reflector for informer in self.started()])
         self.on_change: OnChange | None = None
         """Given to every informer made from now on."""
 
@@ -109,7 +109,7 @@ class InformerFactory:
                 transform=transform,
                 sleep=self._sleep,
                 settings=self._settings,
-                restore=self._restore,
+                restore=self.restore,
             )
             informer.on_change = self.on_change
             self._entries[kind] = _Entry(informer, selection)

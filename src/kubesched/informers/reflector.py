@@ -215,6 +215,8 @@ class Reflector(Generic[T]):
 
     async def _attempt(self) -> None:
         """List if that is due, then follow one watch to its end. Returning normally means the server ended it."""
+        if self._is_restored and self._restore is not None:
+            await self._restore.wait_for_turn(self.name)
         if self._distrusted.is_set():
             self._reached("", None)
             self._distrusted.clear()  # by the list that begins now, not by one that is under way
@@ -400,9 +402,10 @@ class Reflector(Generic[T]):
         return batch
 
     async def _replace(self, objects: Mapping[str, T], resource_version: str) -> None:
+        was_restored = self._is_restored
         await self._examine(objects.values(), resource_version)
-        if self._is_restored and self._restore is not None:
-            await self._restore.wait_for_turn(self.name)
+        if self._is_restored and not was_restored and self._restore is not None:
+            self._restore.require_turn(self.name)
         self._require_trust()
         await self._sink.replace(objects, is_restored=self._is_restored)
         self._require_trust()

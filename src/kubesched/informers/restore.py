@@ -1,8 +1,8 @@
 """What informers do together when the cluster was restored to an older revision: all list again, pods last.
 
 Each reflector notices a restore by itself, but at different times. Meanwhile pods of the new history would be placed on
-nodes of the old one, so the first reflector to notice makes the others list at once, and the pods' informer takes its
-list over when the others are done.
+nodes of the old one, so the first reflector to notice makes the others list at once, and the pods are listed when the
+others are done. Until then nodes look empty, so nothing must be scheduled (`is_under_way`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol
+
+from kubesched.informers.history import ClusterRestored
 
 LAST = "pods"
 MAX_WAIT_S = 30.0
@@ -40,6 +42,7 @@ class Restore:
 
     def __init__(self, reflectors: Callable[[], Iterable[Contemporary]]) -> None:
         self._reflectors = reflectors
+        self.on_end: Callable[[], None] = lambda: None
         self._pending: set[str] = set()
         self._progress = asyncio.Event()
 
@@ -63,8 +66,18 @@ class Restore:
         for reflector in others:
             reflector.distrust()
 
+    @property
+    def is_under_way(self) -> bool:
+        """What is known is of two histories."""
+        return bool(self._pending)
+
+    def require_turn(self, name: str) -> None:
+        """Raises `ClusterRestored` if this reflector has to list after others."""
+        if name == LAST and self._pending - {LAST}:
+            raise ClusterRestored(f"{name} are listed when the other kinds are")
+
     async def wait_for_turn(self, name: str) -> None:
-        """Return when this reflector may hand over its list."""
+        """Return when this reflector may list."""
         if name != LAST:
             return
         try:
@@ -76,5 +89,8 @@ class Restore:
             self._pending = {LAST}
 
     def finish(self, name: str) -> None:
+        was_under_way = self.is_under_way
         self._pending.discard(name)
         self._progress.set()
+        if was_under_way and not self._pending:
+            self.on_end()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
@@ -109,6 +109,8 @@ class Scheduler:
         self.decisions = decisions
         self._bindings: set[asyncio.Task[None]] = set()
         self._is_draining = False
+        self.may_begin: Callable[[], bool] = lambda: True
+        """May attempts begin? Not while a restored cluster is read, for instance. Call `wake` when they may."""
         self._flight = flight
         self.checkpoints = checkpoints
         self._paused_at = -PAUSE_EVERY_S
@@ -293,6 +295,8 @@ class Scheduler:
         """
         deadline = self._clock.monotonic() + BURST_S
         worked = self.queue.deliver_some()
+        if not self.may_begin():
+            return worked
         for _ in range(BURST_PODS):
             if self._is_draining or self._is_saturated():
                 break
@@ -378,6 +382,10 @@ class Scheduler:
             pause = 1.0 if due is None else min(1.0, max(0.0, due - self._clock.monotonic()))
             # Where the clock is not the loop's, a rest too small to let the loop's time go on may be left.
             await asyncio.sleep(pause if pause > 1e-6 else 0.001)
+
+    def wake(self) -> None:
+        """Look at the queue."""
+        self._wake.set()
 
     def take_no_more_pods(self) -> None:
         """Leave the queue as it is; what is under way goes on."""

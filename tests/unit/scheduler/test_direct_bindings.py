@@ -151,6 +151,18 @@ async def test_no_pod_is_taken_between_the_request_to_stop_and_draining(world):
     await world.assembly.scheduler.drain(10.0)
 
 
+async def test_no_attempt_begins_while_none_may(world):
+    scheduler, may = world.assembly.scheduler, [False]
+    scheduler.may_begin = lambda: may[0]
+    world.add_pod(make_pod("a").build())
+    await world.settle()
+    assert not started(world).open
+    may[0] = True
+    scheduler.wake()
+    await world.settle()
+    assert set(started(world).open) == {"a"}
+
+
 async def test_a_plugin_that_fails_to_start_fails_the_attempt(world, caplog):
     def broken(pod, node_name, done):
         raise ValueError("a bug")
