@@ -92,7 +92,8 @@ class ClaimBinder:
         """Write all claims, then wait until their devices are ready. Raises ClaimBindingError."""
         await self._wait_for_unreserve(pod, state)
         for info in state.claims:
-            if not is_reserved_for(info.claim, pod):
+            # What is in flight is settled in any case: the allocation that a claim got meanwhile may be for other nodes.
+            if info.allocation is not None or not is_reserved_for(info.claim, pod):
                 await self._bind_claim(state, info, pod, node_name)
         if self._has_binding_conditions and any(
             has_conditions(info.claim) for info in state.claims
@@ -366,12 +367,14 @@ class ClaimBinder:
         for info in state.claims:
             meta = info.claim.metadata
             in_flight_uid = state.special_uid if info.is_special else meta.uid
-            if in_flight_uid in self._unanswered:
+            # If not by this attempt, the claim may be in flight for another pod: the watch can be ahead of its answer.
+            is_mine = info.allocation is not None
+            if is_mine and in_flight_uid in self._unanswered:
                 if info.is_special:
                     delete = partial(self._delete_unanswered, info.claim, in_flight_uid)
                     self._spawn(pod, delete, "delete special claim")
                 continue  # any other claim is being looked up
-            if self._claims.remove_in_flight(in_flight_uid):
+            if is_mine and self._claims.remove_in_flight(in_flight_uid):
                 self._claims.restore(key_of(meta))
             if info.is_special:
                 if not info.is_in_memory:

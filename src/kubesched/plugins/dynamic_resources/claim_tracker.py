@@ -1,10 +1,10 @@
 """Claims as the scheduler knows them, and the devices they hold.
 
-A claim is in up to three places, and counts once:
+A claim is in up to three places, and its devices count once:
 
     lister      as the watch last showed it
     assumed     as the API server answered our own write; stands in until the watch shows this revision or a newer one
-    in flight   allocated by Reserve, not yet written by PreBind; by UID
+    in flight   allocated by Reserve; by UID, until the outcome of PreBind's write is known, whatever the watch shows meanwhile
 
 One tracker serves all profiles: two of them must not hand out the same device. Everything here is synchronous; what
 counts as allocated changes between scheduling attempts only.
@@ -21,7 +21,10 @@ from kubesched.api.resource_v1 import (
     ResourceClaim,
 )
 from kubesched.framework.handle import Lister
-from kubesched.plugins.dynamic_resources.structured.allocated_state import AllocatedState
+from kubesched.plugins.dynamic_resources.structured.allocated_state import (
+    AllocatedState,
+    holds_the_same,
+)
 from kubesched.plugins.helper.change_signals import ChangeSignals
 from kubesched.plugins.helper.grouping import leave_group
 
@@ -33,6 +36,8 @@ class ClaimTracker:
         self._lister = lister
         self._assumed: dict[str, ResourceClaim] = {}
         self._in_flight: dict[str, AllocationResult] = {}
+        self._shown: set[str] = set()
+        """UIDs in flight whose devices count as the claim's own, since the claim has them by now."""
         self._counted: dict[str, tuple[str, AllocationResult]] = {}
         """Claim key -> UID and the allocation that is part of `allocated`."""
         self._special: dict[str, tuple[str, str]] = {}
@@ -92,9 +97,12 @@ class ClaimTracker:
         self.version += 1
 
     def remove_in_flight(self, uid: str) -> bool:
-        """The allocation was written, or will not be. False if it was not in flight any more."""
+        """The allocation was written, or will not be. False if this frees nothing: it was not in flight, or the claim has it."""
         allocation = self._in_flight.pop(uid, None)
         if allocation is None:
+            return False
+        if uid in self._shown:
+            self._shown.remove(uid)
             return False
         self.allocated.remove(allocation)
         self.version += 1
@@ -141,13 +149,27 @@ class ClaimTracker:
                 return  # An allocation does not change, it can only go.
             self._counted[key] = (claim.metadata.uid, allocation)
             self.allocated.add(allocation)
-            self.remove_in_flight(claim.metadata.uid)
+            self._show(claim.metadata.uid, allocation)
         elif before is not None:
             del self._counted[key]
         if before is not None:
             self.allocated.remove(before[1])
+            self._hide(before[0])
         if before is not None or allocation is not None:
             self.version += 1
+
+    def _show(self, uid: str, allocation: AllocationResult) -> None:
+        """A claim has an allocation: if it is the one in flight, its devices count once."""
+        in_flight = self._in_flight.get(uid)
+        if in_flight is not None and holds_the_same(in_flight, allocation):
+            self.allocated.remove(in_flight)
+            self._shown.add(uid)
+
+    def _hide(self, uid: str) -> None:
+        """A claim lost its allocation: who still writes it may meet a conflict and write the same devices again."""
+        if uid in self._shown:
+            self._shown.remove(uid)
+            self.allocated.add(self._in_flight[uid])
 
     def _index_special(self, key: str, claim: ResourceClaim | None) -> None:
         before = self._special.pop(key, None)

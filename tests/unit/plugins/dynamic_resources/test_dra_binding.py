@@ -7,7 +7,11 @@ from dra_objects import allocation, claim
 from msgspec import convert, structs
 
 from kubesched.api.node_selectors import ParsedNodeSelector
-from kubesched.api.resource_v1 import FINALIZER, AllocationResult
+from kubesched.api.resource_v1 import (
+    FINALIZER,
+    AllocationResult,
+    ResourceClaimConsumerReference,
+)
 from kubesched.clock import ManualClock
 from kubesched.errors import Conflict, ServerError
 from kubesched.framework.handle import Handle
@@ -369,6 +373,71 @@ async def test_another_claim_of_the_same_name_does_not_get_the_devices():
     assert world.client.calls == ["status", "get"]
     assert world.stored("c").status.allocation is None
     assert world.claims.allocated.exclusive == {}
+
+
+def loses_the_answer(world, then):
+    """The first write of a status is stored and shown, then something happens, and the writer meets a conflict."""
+    update_status, left = world.client.update_status, [then]
+
+    async def write(obj):
+        written = await update_status(obj)
+        if left:
+            left.pop()(written)
+            raise Conflict("modified")
+        return written
+
+    world.client.update_status = write
+
+
+async def test_devices_stay_taken_while_a_conflict_may_have_them_written_again():
+    """The allocation was stored, shown and removed by the claim controller before its writer heard of it."""
+    world = World(claim("c", meta={"finalizers": [FINALIZER]}))
+    seen = []
+
+    def deallocate(written):
+        world.client.store(structs.replace(written, status=type(written.status)()))
+        seen.append(list(world.claims.allocated.exclusive.values()))
+
+    loses_the_answer(world, deallocate)
+    await world.bind(world.reserved("c"))
+    assert seen == [[1]]
+    assert world.client.calls == ["status", "get", "status"]
+    assert not world.claims.is_in_flight("uid-c")
+    assert list(world.claims.allocated.exclusive.values()) == [1]
+
+
+async def test_a_pod_that_shares_a_claim_gives_back_its_own_reservation_only():
+    """The watch shows the allocation, its writer waits for the answer, and another pod that reserved it is not bound."""
+    world = World(claim("c", meta={"finalizers": [FINALIZER]}))
+    other, seen = make_pod("q").uid("uid-q").build(), []
+
+    def share(written):
+        status = structs.replace(
+            written.status,
+            reserved_for=[ResourceClaimConsumerReference(resource="pods", name="q", uid="uid-q")],
+        )
+        world.client.store(structs.replace(written, status=status))
+        world.binder.unreserve(world.reserved("c"), other)
+        seen.append(world.claims.is_in_flight("uid-c"))
+
+    loses_the_answer(world, share)
+    with pytest.raises(ClaimBindingError, match="got allocated elsewhere in the meantime"):
+        await world.bind(world.reserved("c"))
+    assert seen == [True]
+    await world.finish()
+    assert "patch" in world.client.calls
+    assert not world.stored("c").status.reserved_for
+
+
+async def test_a_claim_that_a_late_write_allocated_for_the_pod_fails_the_binding():
+    """A process that has ended sent it; its devices may be those of another node."""
+    world = World(claim("c"))
+    state, consumer = world.reserved("c"), {"resource": "pods", "name": "p", "uid": "uid-p"}
+    status = {**allocated_on("n2", "b"), "reservedFor": [consumer]}
+    world.client.store(claim("c", status=status))
+    with pytest.raises(ClaimBindingError, match="got allocated elsewhere in the meantime"):
+        await world.bind(state)
+    assert [each.device for each in world.claims.allocated.exclusive] == ["b"]
 
 
 async def test_a_claim_named_twice_fails_at_the_second_write():

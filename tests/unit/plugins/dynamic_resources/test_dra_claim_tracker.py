@@ -109,10 +109,38 @@ def test_the_watch_may_be_faster_than_the_answer_to_the_write(lister, tracker):
     lister.put(at("a", 1))
     tracker.add_in_flight("uid-a", result("d1"))
     lister.put(at("a", 2, "d1"))
-    assert not tracker.is_in_flight("uid-a")
-    assert taken(tracker) == {"d1"}
+    assert tracker.allocated.exclusive == {device("d1"): 1}
+    assert not tracker.remove_in_flight("uid-a")
+    assert tracker.allocated.exclusive == {device("d1"): 1}
+
+
+def test_what_is_in_flight_stays_taken_when_the_claim_loses_it_before_the_write_is_answered(
+    lister, tracker
+):
+    lister.put(at("a", 1))
+    tracker.add_in_flight("uid-a", result("d1"))
+    lister.put(at("a", 2, "d1"))
+    lister.put(at("a", 3))
+    assert tracker.is_in_flight("uid-a")
+    assert tracker.allocated.exclusive == {device("d1"): 1}
+    lister.put(at("a", 4, "d2"))
+    assert taken(tracker) == {"d1", "d2"}, "another one than what is in flight"
+    assert tracker.remove_in_flight("uid-a")
+    assert taken(tracker) == {"d2"}
+
+
+def test_a_share_that_is_in_flight_and_shown_consumes_once(lister, tracker):
+    share = allocation(("r", "pool", "d", {"shareID": "1", "consumedCapacity": {"mem": "1"}}))
+    lister.put(claim("a"))
+    tracker.add_in_flight("uid-a", convert(share, AllocationResult))
+    once = tracker.allocated.capacity.copy()
+    lister.put(claim("a", status={"allocation": share}))
+    assert tracker.allocated.capacity == once
+    assert tracker.allocated.shares == {device("d"): 1}
+    lister.put(claim("a"))
+    assert tracker.allocated.capacity == once
     tracker.remove_in_flight("uid-a")
-    assert taken(tracker) == {"d1"}
+    assert not tracker.allocated.capacity
 
 
 def test_without_consumable_capacity_a_share_takes_the_device(lister):
@@ -165,6 +193,20 @@ def test_every_history_counts_what_a_fresh_look_would(history):
     tracker = ClaimTracker(lister)
     flying = {}
     revision = 10
+
+    def check():
+        counted = [counted for _uid, counted in tracker._counted.values()]
+        held = AllocatedState()
+        for each in [*flying.values(), *counted]:
+            held.add(each)
+        # What is in flight and shown may count once or twice, but never not at all.
+        assert tracker.allocated.exclusive.keys() == held.exclusive.keys()
+        assert all(tracker.is_in_flight(each) for each in flying)
+        for each in ("a", "b"):
+            known = tracker.get("default", each)
+            has_allocation = known is not None and known.status.allocation is not None
+            assert (f"default/{each}" in tracker._counted) is has_allocation
+
     for action, name, chosen in history:
         revision += 1
         uid = f"uid-{name}"
@@ -182,14 +224,12 @@ def test_every_history_counts_what_a_fresh_look_would(history):
         elif action == "land":
             tracker.remove_in_flight(uid)
             flying.pop(uid, None)
-        flying = {each: flying[each] for each in flying if tracker.is_in_flight(each)}
-        expected = AllocatedState()
-        for allocated in flying.values():
-            expected.add(allocated)
-        for _uid, counted in tracker._counted.values():
-            expected.add(counted)
-        assert tracker.allocated.exclusive == expected.exclusive
-        for each in ("a", "b"):
-            known = tracker.get("default", each)
-            has_allocation = known is not None and known.status.allocation is not None
-            assert (f"default/{each}" in tracker._counted) is has_allocation
+        check()
+    for uid in list(flying):
+        tracker.remove_in_flight(uid)
+        del flying[uid]
+        check()
+    landed = AllocatedState()
+    for _uid, counted in tracker._counted.values():
+        landed.add(counted)
+    assert tracker.allocated.exclusive == landed.exclusive

@@ -138,6 +138,15 @@ def device_of(result: DeviceRequestAllocationResult) -> DeviceID:
     return DeviceID(result.driver, result.pool, result.device)
 
 
+def holds_the_same(one: AllocationResult, other: AllocationResult) -> bool:
+    """Do both take the same devices and shares?"""
+    return _taken(one) == _taken(other)
+
+
+def _taken(allocation: AllocationResult) -> list[tuple[DeviceID, str | None]]:
+    return [(device_of(result), result.share_id) for result in _counted(allocation)]
+
+
 def amounts_of(result: DeviceRequestAllocationResult) -> Amounts:
     consumed = result.consumed_capacity or {}
     return {name: quantity.nanos(amount) for name, amount in consumed.items()}
