@@ -118,11 +118,16 @@ class EventHandlers:
     def _add_assigned(self, pod: Pod) -> None:
         if log.enabled(3):
             log.info("Add event for scheduled pod", v=3, pod=pod)
+        known = self._cache.get_pod(pod.metadata.uid)
+        before = pod if known is None else known.pod
         try:
             self._cache.add_pod(pod)
         except CacheError as error:
             log.error("Scheduler cache AddPod failed", error, pod=pod)
         self._move(EVENT_ASSIGNED_POD_ADD, None, pod)
+        if before.spec.node_name != pod.spec.node_name:
+            # Another binding than ours came first: the room that was kept for ours is free. (Upstream tells nobody.)
+            self._move(EVENT_ASSIGNED_POD_DELETE, before, None)
 
     def _update_assigned(self, old: Pod, new: Pod, started: float) -> None:
         log.info("Update event for scheduled pod", v=4, pod=old)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec import structs
 
 from kubesched.errors import Conflict
 from kubesched.scheduler.binding_slots import BindingSlots
@@ -130,6 +131,22 @@ async def test_the_end_of_the_loop_calls_off_what_is_under_way(world):
     assert scheduler.binding.direct_count == 0
     assert scheduler.cache.assumed_count == 0
     scheduler.check_invariants()
+
+
+async def test_room_kept_for_a_pod_that_is_bound_elsewhere_is_announced(world):
+    """Another scheduler's binding came first, or that of a restored pod's next attempt."""
+    world.delete_node("n1")
+    world.add_node(make_node("n2").capacity(cpu="1", memory="4Gi").build())
+    pods = [make_pod(name).cpu("1").build() for name in ("a", "b")]
+    for pod in pods:
+        world.add_pod(pod)
+    await world.settle()
+    (name,) = started(world).open
+    (taken,) = [pod for pod in pods if pod.metadata.name == name]
+    spec = structs.replace(taken.spec, node_name="elsewhere")
+    world.assembly.handlers.pod_updated(taken, structs.replace(taken, spec=spec))
+    await world.advance(20)
+    assert set(started(world).open) == {"a", "b"}
 
 
 async def test_draining_waits_for_the_answer(world):
