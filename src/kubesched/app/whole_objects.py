@@ -1,7 +1,7 @@
 """Pods and nodes exactly as the API server has them, for extenders.
 
 The scheduler's own copies hold only what it reads. An extender may read any field, so pods are fetched for each call;
-nodes are cached by revision.
+nodes and victims, of which there are many in a call, are cached by revision.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from kubesched.errors import NotFound
 FETCH_ONE_BY_ONE = 16
 """Up to this many changed nodes are fetched singly; beyond, the whole list is cheaper."""
 
+MAX_PODS = 4096
+"""Victims kept."""
+
 JsonObject = dict[str, Any]
 
 
@@ -28,6 +31,8 @@ class WholeObjectsByRest:
     def __init__(self, client: RestClient) -> None:
         self._client = client
         self._nodes: dict[str, JsonObject] = {}
+        self._pods: dict[str, JsonObject] = {}
+        """By UID, the latest use last."""
 
     async def pod(self, pod: Pod) -> JsonObject:
         """Raises `NotFound` also if another pod has the name by now."""
@@ -35,6 +40,17 @@ class WholeObjectsByRest:
         obj = await self._get(kind_of(Pod).object_path(meta.name, meta.namespace))
         if _metadata(obj).get("uid") != meta.uid:
             raise NotFound(f"pod {key_of(meta)} with UID {meta.uid} is gone")
+        return obj
+
+    async def victim(self, pod: Pod) -> JsonObject:
+        """The same, as of the revision that is known."""
+        uid = pod.metadata.uid
+        obj = self._pods.pop(uid, None)
+        if obj is None or _metadata(obj).get("resourceVersion") != pod.metadata.resource_version:
+            obj = await self.pod(pod)
+        self._pods[uid] = obj
+        if len(self._pods) > MAX_PODS:
+            del self._pods[next(iter(self._pods))]
         return obj
 
     async def nodes(self, nodes: Sequence[Node]) -> list[JsonObject]:

@@ -31,6 +31,8 @@ class KeptObjects:
         manifest: dict[str, Any] = to_builtins(pod)
         return manifest
 
+    victim = pod
+
     async def nodes(self, nodes: Sequence[Node]) -> list[dict[str, Any]]:
         return [to_builtins(node) for node in nodes]
 

@@ -47,7 +47,13 @@ class ExtenderNotReached(ExtenderError):
 class WholeObjects(Protocol):
     """Complete objects as the API server sent them: extenders may read fields that the scheduler does not decode."""
 
-    def pod(self, pod: Pod) -> Awaitable[JsonObject]: ...
+    def pod(self, pod: Pod) -> Awaitable[JsonObject]:
+        """As it is now."""
+        ...
+
+    def victim(self, pod: Pod) -> Awaitable[JsonObject]:
+        """As of the revision that is known."""
+        ...
 
     def nodes(self, nodes: Sequence[Node]) -> Awaitable[list[JsonObject]]: ...
 
@@ -197,7 +203,7 @@ class HttpExtender:
         else:
             body["NodeNameToVictims"] = {
                 node: {
-                    "Pods": [await self._whole.pod(victim) for victim in proposed.pods],
+                    "Pods": [await self._whole.victim(victim) for victim in proposed.pods],
                     "NumPDBViolations": proposed.pdb_violations,
                 }
                 for node, proposed in victims.items()

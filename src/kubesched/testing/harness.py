@@ -364,6 +364,8 @@ class _AsKept:
         manifest: dict[str, Any] = to_builtins(self._harness.current(pod))
         return manifest
 
+    victim = pod
+
     async def nodes(self, nodes: Sequence[Node]) -> list[dict[str, Any]]:
         return [to_builtins(node) for node in nodes]
 

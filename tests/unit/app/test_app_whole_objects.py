@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from msgspec import convert
 
-from kubesched.api.core_v1 import Node
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.app import whole_objects
 from kubesched.app.whole_objects import FETCH_ONE_BY_ONE, WholeObjectsByRest
 from kubesched.client.rest import RestClient
 from kubesched.errors import NotFound
@@ -45,6 +46,43 @@ async def test_a_successor_of_the_same_name_is_another_pod() -> None:
     whole = WholeObjectsByRest(Server({"/api/v1/namespaces/default/pods/a": stored}))
     with pytest.raises(NotFound, match="default/a with UID 1 is gone"):
         await whole.pod(make_pod("a").uid("1").build())
+
+
+def _pod(revision: str) -> dict[str, Any]:
+    return {"metadata": {"name": "a", "uid": "1", "resourceVersion": revision}}
+
+
+def _known(name: str, uid: str, revision: str) -> Pod:
+    metadata = {"namespace": "default", "name": name, "uid": uid, "resourceVersion": revision}
+    return convert({"metadata": metadata}, Pod)
+
+
+async def test_a_victim_is_fetched_again_only_once_it_has_changed() -> None:
+    path = "/api/v1/namespaces/default/pods/a"
+    server = Server({path: _pod("5")})
+    whole = WholeObjectsByRest(server)
+    known = _known("a", "1", "5")
+    assert await whole.victim(known) == await whole.victim(known) == _pod("5")
+    assert len(server.asked) == 1
+    assert await whole.pod(known) == _pod("5"), "which is never from before"
+    assert len(server.asked) == 2
+    server.answers[path] = _pod("6")
+    assert await whole.victim(_known("a", "1", "6")) == _pod("6")
+
+
+async def test_victims_kept_are_few_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_objects, "MAX_PODS", 2)
+    stored = {
+        f"/api/v1/namespaces/default/pods/{name}": {
+            "metadata": {"name": name, "uid": name, "resourceVersion": "1"}
+        }
+        for name in "abc"
+    }
+    server = Server(stored)
+    whole = WholeObjectsByRest(server)
+    for name in "abacb":
+        await whole.victim(_known(name, name, "1"))
+    assert [path[-1] for path in server.asked] == ["a", "b", "c", "b"], "a was used after b"
 
 
 async def test_a_node_is_fetched_again_only_once_it_has_changed() -> None:

@@ -79,6 +79,8 @@ class AsKept:
         spec = {"nodeName": self.node_name} if self.node_name else {}
         return {"metadata": {"name": meta.name, "uid": meta.uid}, "spec": spec}
 
+    victim = pod
+
     async def nodes(self, nodes: Sequence[Node]) -> list[dict[str, Any]]:
         return [{"metadata": {"name": node.metadata.name}} for node in nodes]
 
