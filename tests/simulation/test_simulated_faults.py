@@ -92,6 +92,7 @@ FAILED_ONCE = {
     "what a kind knows from after the restore confirms what another knew before": 18109,
     "a watch passes the deadline of its list": 31093,
     "a drifting clock leaves next to nothing to wait for": 31393,
+    "a pod is deleted and restored while its binding waits for a status patch": 63875,
     "a second restore while pods wait with their list from before it": 12911,
     "a disk is given back unwritten to a pod that found none meanwhile": 10140,
     "preemptors that an extender keeps away evict one pod after the other": 19500,

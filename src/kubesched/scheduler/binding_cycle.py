@@ -306,9 +306,7 @@ class BindingCycle:
         if status is not None:
             return status
         if not self._cycle.is_counted(assumed):
-            # The watch has shown the pod's end. If a restored cluster has it again, its entry in the queue may have been dropped while
-            # this attempt was under way, so it has to come back; and the room on the node may be another pod's by now.
-            return error_status(f'pod "{assumed.pod.key}" was deleted before it was bound')
+            return _deleted(assumed)
         # Upstream: Permit is the last point that can reject a pod; a later failure sends it to backoff, whatever happened
         # meanwhile. So the queue may drop the events it records for the pod, which would pile up during a long PreBind.
         self._queue.done(pod.metadata.uid)
@@ -319,6 +317,8 @@ class BindingCycle:
         async with self._slots.hold():
             # A pending condition of an earlier attempt, written after the binding, would mark a bound pod unschedulable.
             await self._flush_status(assumed.pod.key)
+            if not self._cycle.is_counted(assumed):
+                return _deleted(assumed)
             started = framework.now()
             status = await self._bind_by_extender(assumed)
             if status is SKIP:
@@ -488,3 +488,12 @@ async def _ended(status: Status, _assumed: Assumed) -> Status | None:
 
 def _cancel(task: asyncio.Future[Status | None]) -> None:
     task.cancel()
+
+
+def _deleted(assumed: Assumed) -> Status:
+    """The watch has shown the pod's end.
+
+    If a restored cluster has it again, its entry in the queue may have been dropped while this attempt was under way, so it has
+    to come back; and the room on the node may be another pod's by now.
+    """
+    return error_status(f'pod "{assumed.pod.key}" was deleted before it was bound')

@@ -239,7 +239,8 @@ class SchedulingCycle:
 
     def is_counted(self, assumed: Assumed) -> bool:
         """Whether the pod still has its room: the watch has not shown its deletion since it was assumed."""
-        return self._cache.get_pod(assumed.pod.uid) is not None
+        known = self._cache.get_pod(assumed.pod.uid)
+        return known is not None and known.pod.spec.node_name == assumed.node_name
 
     def activate_asked_for(self, state: CycleState) -> None:
         """Move the pods that plugins put into `PodsToActivate` to the active queue."""

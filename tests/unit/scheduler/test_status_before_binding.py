@@ -46,6 +46,25 @@ async def test_a_binding_waits_for_the_condition_that_is_on_its_way(world):
     assert world.pod("a").spec.node_name == "n1"
 
 
+async def test_a_pod_that_lost_its_room_while_its_binding_waited_is_not_bound(world):
+    """A restored cluster: the pod is deleted and added again, and another one takes the place."""
+    gate, log = slow_patches(world, at_once=("b",))
+    pod = make_pod("a").cpu("1").build()
+    world.add_pod(pod)
+    await world.settle()
+    world.add_node(make_node("n1").capacity(cpu="1", memory="4Gi").build())
+    await world.advance(20)
+    world.assembly.handlers.pod_deleted(pod, final_state_unknown=True)
+    world.add_pod(make_pod("b").cpu("1").build())
+    await world.settle()
+    world.assembly.handlers.pod_added(pod)
+    gate.set()
+    await world.settle()
+    assert ("bind", "b") in log
+    assert ("bind", "a") not in log
+    assert world.place_in_queue("a"), "it is tried again"
+
+
 async def test_a_binding_waits_for_the_condition_of_an_older_pod_of_its_name(world):
     """Patches name no UID: one for the pod that is gone would change the new one."""
     gate, log = slow_patches(world)
