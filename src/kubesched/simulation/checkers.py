@@ -231,7 +231,11 @@ class Checkers:
             self._note_leader(leaders[0] if leaders else "")
         for incarnation in alive:
             # While an extender is awaited, watch events are parked.
-            if incarnation.is_working and not incarnation.is_holding_still:
+            if (
+                incarnation.is_working
+                and not incarnation.is_holding_still
+                and not self._processes.is_interrupted(incarnation)
+            ):
                 self._check(incarnation)
         self.checks += 1
 

@@ -311,6 +311,10 @@ class Processes:
             self._loop.freeze(chosen.name)
             self._loop.call_later(seconds, self._loop.thaw, chosen.name)
 
+    def is_interrupted(self, incarnation: Incarnation) -> bool:
+        """Whether it was stopped between two steps that belong together: what it knows may contradict itself."""
+        return self._loop.is_interrupted(incarnation.name)
+
     def partition_one(self, seconds: float) -> None:
         """Partition a process for a while, from its lease alone or from everything."""
         alive = self.alive()

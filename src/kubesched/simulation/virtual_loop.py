@@ -251,6 +251,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Run nothing that belongs to this process until `thaw`, as after SIGSTOP. Takes effect in the next round."""
         self._frozen.setdefault(owner, [])
 
+    def is_interrupted(self, owner: str) -> bool:
+        """Whether this process is frozen with something left to do at once."""
+        return any([not isinstance(handle, _Timer) for handle in self._frozen.get(owner, ())])
+
     def thaw(self, owner: str) -> None:
         """Go on with all that was held back, in its order; overdue timers fire at once."""
         for handle in self._frozen.pop(owner, ()):
