@@ -5,7 +5,7 @@ The reference is `rules`, applied to what the scheduler knows at that moment.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from kubesched.framework.status import Code, NodeToStatus, Status
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.preemption.candidates import Candidate
 from kubesched.queue.scheduling_queue import SchedulingQueue
+from kubesched.simulation.extenders import ExtenderVerdicts
 from kubesched.simulation.rules import State, objection
 from kubesched.simulation.victims import Budget, fits_without_victims, spareable, violations
 from kubesched.simulation.virtual_loop import OWNER
@@ -47,7 +48,7 @@ Attempts = dict[tuple[str, str, str], list[str]]
 
 
 def make_auditor(
-    complain: Complain, verdicts: Mapping[str, tuple[str, ...]], decisions: Decisions
+    complain: Complain, verdicts: ExtenderVerdicts, decisions: Decisions
 ) -> type[Plugin]:
     """A Reserve plugin: it sees every decision with the state it was made from, and what an extender had said.
 
@@ -76,7 +77,7 @@ def make_auditor(
                     "rules hold at every decision",
                     f"pod {key_of(pod.metadata)} goes to {node_name}: {why}",
                 )
-            allowed = verdicts.get(pod.metadata.uid)
+            allowed = verdicts.get((OWNER.get(), pod.metadata.uid))
             if allowed is not None and node_name not in allowed:
                 complain(
                     "no node is chosen against the extender",

@@ -18,6 +18,7 @@ from kubesched.errors import ApiError, ConnectFailed, DeadlineExceeded, StreamEn
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.rules import extender_objection
 from kubesched.simulation.trace import Trace
+from kubesched.simulation.virtual_loop import OWNER
 
 TIMEOUT_S: Final = 2.0
 VERBS: Final = {
@@ -152,6 +153,10 @@ class CalmExtender:
         """Nothing is open."""
 
 
+ExtenderVerdicts = dict[tuple[str, str], tuple[str, ...]]
+"""(process, pod's UID) -> the nodes that the extender let pass."""
+
+
 class SimulatedExtender:
     """The transport of every scheduler to the one extender."""
 
@@ -165,8 +170,8 @@ class SimulatedExtender:
         self.trouble = trouble
         self.next_mood: dict[str, str] = {}
         """Verb -> how its next question fares, whatever the trouble."""
-        self.verdicts: dict[str, tuple[str, ...]] = {}
-        """The nodes it let pass, by pod UID, where the last answer was certainly heard."""
+        self.verdicts: ExtenderVerdicts = {}
+        """Where the last answer was certainly heard."""
 
     async def request(self, request: Request) -> Response:
         verb = request.target.rpartition("/")[2]
@@ -175,7 +180,7 @@ class SimulatedExtender:
         if how != "fine":
             self._trace.census.tally("extenders", how)
         if verb == "filter":
-            self.verdicts.pop(_pod_uid(request), None)
+            self.verdicts.pop((OWNER.get(), _pod_uid(request)), None)
         if how == "dead":
             await asyncio.sleep(self._random.uniform(0.0005, 0.5))
             raise ConnectFailed("connection refused")
@@ -195,7 +200,7 @@ class SimulatedExtender:
         if how == "slow":
             await asyncio.sleep(self._random.uniform(0.1, request.deadline_s))
         if verb == "filter":
-            self.verdicts[_pod_uid(request)] = _kept(json.loads(answer))
+            self.verdicts[OWNER.get(), _pod_uid(request)] = _kept(json.loads(answer))
         return _answer(200, answer)
 
     async def aclose(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -22,7 +22,7 @@ from kubesched.simulation.audit import (
 )
 from kubesched.simulation.checkers import Checkers
 from kubesched.simulation.cluster import SimulatedCluster
-from kubesched.simulation.extenders import SimulatedExtender
+from kubesched.simulation.extenders import ExtenderVerdicts, SimulatedExtender
 from kubesched.simulation.faults import Network
 from kubesched.simulation.given_back import WatchedVolumeBinding
 from kubesched.simulation.in_vain import EvictionsInVain
@@ -188,7 +188,7 @@ class World:
         return made
 
     @property
-    def _binding_verdicts(self) -> Mapping[str, tuple[str, ...]]:
+    def _binding_verdicts(self) -> ExtenderVerdicts:
         """What the extender said, unless decisions may go on without it."""
         return {} if "ignorable" in self.options.extender_traits else self.extender.verdicts
 
