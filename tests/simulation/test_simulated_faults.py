@@ -95,6 +95,7 @@ FAILED_ONCE = {
     "a pod is deleted and restored while its binding waits for a status patch": 63875,
     "a process is frozen between a deletion and the end of its attempt": 72368,
     "two replicas ask the extender about one pod, and get different answers": 71215,
+    "an extender keeps a preemptor away from a node that it likes later": 72855,
     "a second restore while pods wait with their list from before it": 12911,
     "a disk is given back unwritten to a pod that found none meanwhile": 10140,
     "preemptors that an extender keeps away evict one pod after the other": 19500,

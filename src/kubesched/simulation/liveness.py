@@ -111,7 +111,7 @@ async def wait_until_settled(
 ) -> None:
     """Return once nothing more can happen; `Violation` if that takes too long.
 
-    `had_broken_answers`: a failing plugin or extender may have prevented preemption. `in_vain`: evictions that only make
+    `had_broken_answers`: a plugin or extender may have prevented preemption, and would not any more. `in_vain`: evictions that only make
     room for the next victim, from the last of which the bound counts.
     """
     healed_at, bound_s = loop.time(), BOUND_S

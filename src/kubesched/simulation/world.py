@@ -127,8 +127,13 @@ class World:
             decisions=self._decisions,
         )
         self.checkers.are_writes_held = bool(options.rates.hold) and options.instances == 1
+        # An extender that is asked about victims may answer otherwise by now: nodes are relabelled.
         self._had_broken_answers = bool(
-            options.mischief or (self._has_extender and options.extender_trouble)
+            options.mischief
+            or (
+                self._has_extender
+                and (options.extender_trouble or "preempt" in options.extender_traits)
+            )
         )
         self._in_vain: EvictionsInVain | None = None
         if self._has_extender and extenders.takes_preemptors_by_surprise(options.extender_traits):
