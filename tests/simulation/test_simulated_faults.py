@@ -98,7 +98,6 @@ FAILED_ONCE = {
     "an extender keeps a preemptor away from a node that it likes later": 72855,
     "a second restore while pods wait with their list from before it": 12911,
     "a disk is given back unwritten to a pod that found none meanwhile": 10140,
-    "preemptors that an extender keeps away evict one pod after the other": 19500,
     "a pod is deleted and restored while its attempt waits for an extender": 24797,
     "a victim shares its host port with a pod that stays": 22095,
     "a claim is allocated and deallocated before the answer to the allocation": 22641,
