@@ -96,6 +96,7 @@ FAILED_ONCE = {
     "a process is frozen between a deletion and the end of its attempt": 72368,
     "two replicas ask the extender about one pod, and get different answers": 71215,
     "an extender keeps a preemptor away from a node that it likes later": 72855,
+    "the answer to a watch is under way when the cluster is restored": 82907,
     "a second restore while pods wait with their list from before it": 12911,
     "a disk is given back unwritten to a pod that found none meanwhile": 10140,
     "a pod is deleted and restored while its attempt waits for an extender": 24797,

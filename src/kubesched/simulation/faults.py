@@ -275,9 +275,15 @@ class FaultyTransport:
             await asyncio.sleep(MAX_EXTRA_S)
             left_s -= MAX_EXTRA_S
         await asyncio.sleep(min(left_s, MAX_EXTRA_S))
+        response: Response
         if self._is_ahead(request):
-            return SilentStream(request.deadline_s)
-        return await self._inner.request(request)
+            response = SilentStream(request.deadline_s)
+        else:
+            response = await self._inner.request(request)
+        if request.stream and response.status < 300:
+            # Before the answer is under way: a restore meanwhile ends the stream.
+            return FaultyStream(response, self, self._network, request.target.partition("?")[0])
+        return response
 
     async def _wait_for_held(
         self, request: Request, fault: CallFault, answer: asyncio.Task[Response]
@@ -306,9 +312,6 @@ class FaultyTransport:
         if fault.how == "broken" or self.is_cut or self.is_dead or response is None:
             _give_up(response)
             raise StreamEnded("connection reset by peer")
-        if request.stream and response.status < 300:
-            path = request.target.partition("?")[0]
-            return FaultyStream(response, self, self._network, path)
         return response
 
     async def aclose(self) -> None:
