@@ -97,6 +97,7 @@ FAILED_ONCE = {
     "two replicas ask the extender about one pod, and get different answers": 71215,
     "an extender keeps a preemptor away from a node that it likes later": 72855,
     "the answer to a watch is under way when the cluster is restored": 82907,
+    "a claim is allocated anew by another replica while the watch is broken": 85333,
     "a second restore while pods wait with their list from before it": 12911,
     "a disk is given back unwritten to a pod that found none meanwhile": 10140,
     "a pod is deleted and restored while its attempt waits for an extender": 24797,

@@ -144,17 +144,18 @@ class ClaimTracker:
     def _count(self, key: str, claim: ResourceClaim | None) -> None:
         before = self._counted.get(key)
         allocation = None if claim is None else claim.status.allocation
-        if claim is not None and allocation is not None:
-            if before is not None and before[0] == claim.metadata.uid:
-                return  # An allocation does not change, it can only go.
-            self._counted[key] = (claim.metadata.uid, allocation)
-            self.allocated.add(allocation)
-            self._show(claim.metadata.uid, allocation)
-        elif before is not None:
-            del self._counted[key]
+        uid = "" if claim is None else claim.metadata.uid
         if before is not None:
+            # Usually it is as it was. If not, it went and came again while the watch was broken, by the hand of another scheduler.
+            if before == (uid, allocation):
+                return
+            del self._counted[key]
             self.allocated.remove(before[1])
             self._hide(before[0])
+        if allocation is not None:
+            self._counted[key] = (uid, allocation)
+            self.allocated.add(allocation)
+            self._show(uid, allocation)
         if before is not None or allocation is not None:
             self.version += 1
 

@@ -59,6 +59,16 @@ def test_devices_follow_the_watch(lister, tracker):
     assert taken(tracker) == set()
 
 
+def test_a_claim_that_was_allocated_anew_unseen_counts_as_it_is(lister, tracker):
+    """Another scheduler deallocated it and allocated other devices while the watch was broken."""
+    lister.put(at("a", 1, "d1"))
+    assert taken(tracker) == {"d1"}
+    lister.put(at("a", 3, "d2"))
+    assert taken(tracker) == {"d2"}
+    lister.put(at("a", 4))
+    assert taken(tracker) == set()
+
+
 def test_a_claim_of_the_same_name_is_another_one(lister, tracker):
     lister.put(at("a", 1, "d1", uid="first"))
     lister.put(at("a", 2, "d2", uid="second"))
