@@ -1,4 +1,4 @@
-"""Which evictions help nobody, and that the bound counts from the last of them."""
+"""Which evictions have no effect, and that the bound counts from the last of them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from kubesched.errors import NotFound
 FETCH_ONE_BY_ONE = 16
 """Up to this many changed nodes are fetched singly; beyond, the whole list is cheaper."""
 
-MAX_PODS = 4096
+MAX_VICTIMS = 4096
 """Victims kept."""
 
 JsonObject = dict[str, Any]
@@ -31,7 +31,7 @@ class WholeObjectsByRest:
     def __init__(self, client: RestClient) -> None:
         self._client = client
         self._nodes: dict[str, JsonObject] = {}
-        self._pods: dict[str, JsonObject] = {}
+        self._victims: dict[str, JsonObject] = {}
         """By UID, the latest use last."""
 
     async def pod(self, pod: Pod) -> JsonObject:
@@ -45,12 +45,12 @@ class WholeObjectsByRest:
     async def victim(self, pod: Pod) -> JsonObject:
         """The same, as of the revision that is known."""
         uid = pod.metadata.uid
-        obj = self._pods.pop(uid, None)
+        obj = self._victims.pop(uid, None)
         if obj is None or _metadata(obj).get("resourceVersion") != pod.metadata.resource_version:
             obj = await self.pod(pod)
-        self._pods[uid] = obj
-        if len(self._pods) > MAX_PODS:
-            del self._pods[next(iter(self._pods))]
+        self._victims[uid] = obj
+        if len(self._victims) > MAX_VICTIMS:
+            del self._victims[next(iter(self._victims))]
         return obj
 
     async def nodes(self, nodes: Sequence[Node]) -> list[JsonObject]:

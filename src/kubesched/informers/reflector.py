@@ -13,9 +13,10 @@ Life cycle:
 A cluster restored from a backup continues at an older revision with other changes (`history`). A watch is therefore
 resumed one revision before the newest known change, and the server has to repeat this change before anything else is
 believed, and then has no other one up to the revision reached. If it has forgotten the change, or nothing has changed since
-a list, a change of any kind is read instead that is not older than the revision reached. A watch from a revision in the server's future stays
-silent, so a quiet watch proves nothing: while no events arrive, the object of the newest change is read (10 s after a
-connect, then every minute), which also tells the server's revision. If the histories differ, everything is listed again.
+a list, a change of any kind is read instead that is not older than the revision reached. A watch from a revision in the
+server's future stays silent, so a quiet watch proves nothing: while no events arrive, the object of the newest change is
+read (10 s after a connect, then every minute), which also tells the server's revision. If the histories differ, everything
+is listed again.
 
 Invariants: the sink sees every object's revisions in increasing order and none twice within one watch or across
 reconnects; after a gap it gets the complete state (`replace`) and can tell what vanished; failures never end the
@@ -178,10 +179,8 @@ class Reflector(Generic[T]):
         self._opened_at = 0.0  # when the latest list or watch was asked for
         self._batch_at = 0.0  # when the latest events came
         self._heard_at = 0.0  # when the revision reached was the server's
-        self._newest_span = (
-            0.0,
-            0.0,
-        )  # when the connection was opened that brought it, and when it came
+        # When the connection was opened that brought the newest change, and when the change came.
+        self._newest_span = (0.0, 0.0)
         self._unproven: Witness[T] | None = None  # what the server has to repeat first
         self._changeless: range | None = None  # revisions without a change, as far as we know
         self._taken = 0  # events that were news

@@ -126,7 +126,7 @@ class EventHandlers:
             log.error("Scheduler cache AddPod failed", error, pod=pod)
         self._move(EVENT_ASSIGNED_POD_ADD, None, pod)
         if before.spec.node_name != pod.spec.node_name:
-            # Another binding than ours came first: the room that was kept for ours is free. (Upstream tells nobody.)
+            # A different binding came first, so the room kept for ours is free. (Upstream sends no event here.)
             self._move(EVENT_ASSIGNED_POD_DELETE, before, None)
 
     def _update_assigned(self, old: Pod, new: Pod, started: float) -> None:

@@ -353,7 +353,7 @@ class Checkers:
 
 
 def _binder() -> str:
-    """The process whose binding is being committed; "" if it is nobody's."""
+    """The process whose binding is being committed; "" if no process sent it."""
     return SENDER.get() or OWNER.get()  # an extender binds in a task of its caller
 
 

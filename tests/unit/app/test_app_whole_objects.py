@@ -71,7 +71,7 @@ async def test_a_victim_is_fetched_again_only_once_it_has_changed() -> None:
 
 
 async def test_victims_kept_are_few_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole_objects, "MAX_PODS", 2)
+    monkeypatch.setattr(whole_objects, "MAX_VICTIMS", 2)
     stored = {
         f"/api/v1/namespaces/default/pods/{name}": {
             "metadata": {"name": name, "uid": name, "resourceVersion": "1"}

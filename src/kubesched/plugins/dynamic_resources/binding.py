@@ -198,7 +198,7 @@ class ClaimBinder:
                 raise ClaimBindingError(f"claim {key} got allocated elsewhere in the meantime")
             claim = await self._with_finalizer(claim)
         elif claim.status.allocation is not None and info.is_elsewhere(claim.status.allocation):
-            # It was reserved for nobody, so another pod could have it deallocated and allocate it anew.
+            # No pod had it reserved, so another pod's attempt could deallocate it and allocate it again.
             # (Upstream adds the reservation and binds the pod to a node without the devices.)
             raise ClaimBindingError(f"claim {key} got allocated elsewhere in the meantime")
         current = claim.status.allocation if allocation is None else allocation
