@@ -85,3 +85,20 @@ def test_a_pod_that_was_not_told_of_a_volume_has_the_longer_bound(
     found = _promisable(untold)
     assert found == "PersistentVolume disk would be promised"
     assert type(found) is bound
+
+
+@pytest.mark.parametrize(("untold", "bound"), [(True, Late), (False, str)])
+def test_a_pod_that_a_plugin_turned_down_has_the_longer_bound(
+    untold: bool, bound: type[str]
+) -> None:
+    async def main(loop: VirtualLoop) -> str | None:
+        cluster = SimulatedCluster(loop, Random(1), Trace(loop.time))
+        cluster.api.create("nodes", workloads.node("n1", Random(1)))
+        cluster.api.create("pods", _pod("waits", "1"))
+        return await what_can_be_placed(
+            loop, cluster, untold=lambda pod, obj: untold and obj is None
+        )
+
+    found = run_virtual(main)
+    assert found == "default/waits fits on n1"
+    assert type(found) is bound

@@ -103,6 +103,7 @@ FAILED_ONCE = {
     "a pod is deleted and restored while its attempt waits for an extender": 24797,
     "a victim shares its host port with a pod that stays": 22095,
     "a claim is allocated and deallocated before the answer to the allocation": 22641,
+    "a plugin rejects a pod at Permit, and nothing happens afterwards": 87887,
 }
 """The same for seeds as the command runs them. Those above have only what `draw` gives them: neither episodes nor what came later."""
 

@@ -26,7 +26,8 @@ from kubesched.simulation.trace import Trace
 from kubesched.simulation.virtual_loop import LoopClock, VirtualLoop
 
 BUDGETS = "poddisruptionbudgets.policy"
-WATCHED = ("pods", "nodes", "leases.coordination.k8s.io")
+LEASES = "leases.coordination.k8s.io"
+WATCHED = ("pods", "nodes", LEASES)
 R = TypeVar("R", bound=Record)
 FINISHED = ("Succeeded", "Failed")
 
@@ -71,6 +72,11 @@ class SimulatedCluster:
         self._is_recount_due = False
         for resource in self._watched:
             self.store.subscribe(resource, lambda change, r=resource: self._on_change(r, change))  # type: ignore[misc]  # bound per resource
+
+    @property
+    def waking(self) -> tuple[str, ...]:
+        """Resources whose changes may wake pods, of those that change here."""
+        return tuple(kind for kind in self._watched if kind not in (LEASES, BUDGETS))
 
     # What controllers do.
 

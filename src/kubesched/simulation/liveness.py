@@ -41,6 +41,7 @@ from kubesched.simulation.given_back import was_not_told
 from kubesched.simulation.in_vain import EvictionsInVain
 from kubesched.simulation.processes import Incarnation, Processes
 from kubesched.simulation.trace import Trace
+from kubesched.simulation.turned_down import TurnedDown
 from kubesched.simulation.violation import Violation
 from kubesched.simulation.virtual_loop import VirtualLoop
 from kubesched.testing.harness import SchedulerHarness
@@ -56,7 +57,8 @@ that changes the scheduler hears nothing. The same preemptors may not hear that 
 node; before that they look for none of their own. Nor is a pod with affinity to its own kind told that the last one of the
 kind has gone, whereupon it may go anywhere; nor a pod with terms of its own that a node has left the topology of others'
 terms. A nomination that the watch brings after it was withdrawn holds its place until its pod is tried again. And a volume
-that was assumed for one pod and given back unwritten is no event for another that found none in the meantime."""
+that was assumed for one pod and given back unwritten is no event for another that found none in the meantime, nor that a
+plugin would not reject a pod at Permit any more."""
 POLL_S = 3.0
 MAX_TURNS = 10_000
 _CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -108,11 +110,12 @@ async def wait_until_settled(
     extender_traits: tuple[str, ...] | None = None,
     had_broken_answers: bool = False,
     in_vain: EvictionsInVain | None = None,
+    turned_down: TurnedDown | None = None,
 ) -> None:
     """Return once nothing more can happen; `Violation` if that takes too long.
 
     `had_broken_answers`: a plugin or extender may have prevented preemption, and would not any more. `in_vain`: evictions that only make
-    room for the next victim, from the last of which the bound counts.
+    room for the next victim, from the last of which the bound counts. `turned_down`: pods that a plugin rejected, and would not any more.
     """
     healed_at, bound_s = loop.time(), BOUND_S
     asked_at: int | None = None
@@ -124,7 +127,7 @@ async def wait_until_settled(
             if asked_at != cluster.store.revision:  # else the answer would be the same
                 asked_at = cluster.store.revision
                 placeable = await what_can_be_placed(
-                    loop, cluster, extender_traits, partial(_was_not_told, processes)
+                    loop, cluster, extender_traits, partial(_was_not_told, processes, turned_down)
                 )
             if placeable is None and cluster.store.revision == asked_at:
                 break
@@ -150,9 +153,18 @@ def _working(processes: Processes) -> list[Incarnation]:
     return [incarnation for incarnation in processes.alive() if incarnation.process.is_scheduling]
 
 
-def _was_not_told(processes: Processes, pod: Pod, obj: Any) -> bool:  # noqa: ANN401  # any of OTHER_KINDS
-    assemblies = (incarnation.process.assembly for incarnation in _working(processes))
-    return any(was_not_told(assembly, pod, obj) for assembly in assemblies)
+def _was_not_told(
+    processes: Processes,
+    turned_down: TurnedDown | None,
+    pod: Pod,
+    obj: Any,  # noqa: ANN401  # any of OTHER_KINDS
+) -> bool:
+    assemblies = [incarnation.process.assembly for incarnation in _working(processes)]
+    if obj is not None:
+        return any(was_not_told(assembly, pod, obj) for assembly in assemblies)
+    return turned_down is not None and any(
+        turned_down.was_not_told(assembly, pod) for assembly in assemblies
+    )
 
 
 def _what_is_pending(
@@ -200,7 +212,7 @@ async def what_can_be_placed(
     """A pod that a fresh scheduler would place, find volumes for, or make room for; None if there is none.
 
     It asks an extender with these traits; with None there is no extender. `untold`: whether kube-scheduler would not
-    have told the pod, either, that it can have this volume or claim.
+    have told the pod, either, that it can have this volume or claim; with None, that it can be placed.
     """
     if all(pod["spec"].get("nodeName") for pod in cluster.active_pods()):
         return None
@@ -241,7 +253,10 @@ async def what_can_be_placed(
         withdraws
         or any(_may_have_more_against(by_key[key]) for key in preemptors)
         or any(
-            _likes_its_own_kind(pod) or _has_terms_beside(pod, pods) or pod.spec.resource_claims
+            _likes_its_own_kind(pod)
+            or _has_terms_beside(pod, pods)
+            or pod.spec.resource_claims
+            or untold(pod, None)
             for pod in map(by_key.__getitem__, bindings)
         )
         or any(

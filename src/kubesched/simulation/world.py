@@ -41,6 +41,7 @@ from kubesched.simulation.probes import Probes
 from kubesched.simulation.processes import Processes, ProcessFactory
 from kubesched.simulation.stage import Stage
 from kubesched.simulation.trace import Trace
+from kubesched.simulation.turned_down import TurnedDown
 from kubesched.simulation.violation import Complaints
 from kubesched.simulation.virtual_loop import VirtualLoop
 
@@ -138,6 +139,9 @@ class World:
         self._in_vain: EvictionsInVain | None = None
         if self._has_extender and extenders.takes_preemptors_by_surprise(options.extender_traits):
             self._in_vain = EvictionsInVain(self.cluster, loop.time)
+        self._turned_down: TurnedDown | None = None
+        if options.mischief:
+            self._turned_down = TurnedDown(self.cluster, self.mischief, loop.time)
         self._stage = Stage(
             self.cluster,
             self.processes,
@@ -361,6 +365,7 @@ class World:
             extender_traits=self.options.extender_traits if self._has_extender else None,
             had_broken_answers=self._had_broken_answers,
             in_vain=self._in_vain,
+            turned_down=self._turned_down,
         )
         self.checkers.history_is_broken = False
 
