@@ -104,6 +104,7 @@ FAILED_ONCE = {
     "a victim shares its host port with a pod that stays": 22095,
     "a claim is allocated and deallocated before the answer to the allocation": 22641,
     "a plugin rejects a pod at Permit, and nothing happens afterwards": 87887,
+    "a pod is deleted after its wait at Permit and before its binding goes on": 98922,
 }
 """The same for seeds as the command runs them. Those above have only what `draw` gives them: neither episodes nor what came later."""
 

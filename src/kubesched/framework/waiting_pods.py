@@ -125,12 +125,9 @@ class WaitingPods:
         self._by_uid.pop(uid, None)
 
     def reject_waiting_pod(self, uid: str) -> bool:
-        """The pod was deleted: end its wait. False if it is not waiting."""
+        """The pod was deleted: end its wait. False if it does not wait, or its wait has already ended."""
         waiting = self._by_uid.get(uid)
-        if waiting is None:
-            return False
-        waiting.reject("", "removed")
-        return True
+        return waiting is not None and waiting.reject("", "removed")
 
     def __iter__(self) -> Iterator[WaitingPod]:
         """Every waiting pod; the map may change while iterating."""

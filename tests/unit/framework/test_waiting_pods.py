@@ -200,6 +200,15 @@ def test_deleting_a_pod_ends_its_wait_without_a_plugin_to_blame():
     assert pods.reject_waiting_pod("u2") is False
 
 
+def test_deleting_a_pod_whose_wait_has_ended_changes_nothing():
+    pods = WaitingPods(Timers())
+    waiting = pods.add(pod("u1"), HOLD)
+    for plugin in HOLD:
+        waiting.allow(plugin)
+    assert pods.reject_waiting_pod("u1") is False, "the caller has to free its room"
+    assert summary(waiting)[0] is Code.SUCCESS
+
+
 def test_pre_bind_can_be_called_off_until_it_is_finished():
     reasons = []
     entry = PodsInPreBind().add("u1", reasons.append)

@@ -5,6 +5,7 @@ The scheduler is whole; its dependencies are a harness that plays API server and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import pytest
@@ -25,6 +26,7 @@ from kubesched.framework.interfaces import (
     Wait,
 )
 from kubesched.framework.status import SKIP, Code, Status, error_status, unschedulable
+from kubesched.framework.waiting_pods import WaitingPod
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.harness import SchedulerHarness
 
@@ -481,6 +483,30 @@ async def test_a_waiting_pod_that_is_deleted_gives_its_room_back() -> None:
         assert world.assembly.scheduler.cache.pod_count == 0
         assert not list(world.assembly.waiting_pods)
         assert world.place_in_queue("p") is None
+
+
+@pytest.mark.parametrize(
+    "decide",
+    [lambda pod: pod.allow("Trouble"), lambda pod: pod.reject("Trouble", "no")],
+    ids=["allowed", "rejected"],
+)
+async def test_a_pod_that_is_deleted_right_after_its_wait_gives_its_room_back_at_once(
+    decide: Callable[[WaitingPod], object],
+) -> None:
+    """Its binding cycle has not gone on yet."""
+    Trouble.at, Trouble.answer = "permit", Wait(10)
+    async with harness() as world:
+        await attempt(world, nodes=1)
+        scheduler = world.assembly.scheduler
+        (waiting,) = world.assembly.waiting_pods
+        decide(waiting)
+        world.delete_pod(world.pod("p"))
+        assert scheduler.cache.pod_count == 0
+        await world.settle()
+        assert world.client.bindings == {}
+        assert not list(world.assembly.waiting_pods)
+        assert world.place_in_queue("p") is None
+        scheduler.check_invariants()
 
 
 async def test_a_waiting_pod_of_a_restored_cluster_is_not_bound_without_its_room() -> None:
