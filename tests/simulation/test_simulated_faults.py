@@ -105,6 +105,7 @@ FAILED_ONCE = {
     "a claim is allocated and deallocated before the answer to the allocation": 22641,
     "a plugin rejects a pod at Permit, and nothing happens afterwards": 87887,
     "a pod is deleted after its wait at Permit and before its binding goes on": 98922,
+    "the answers to two reservations' removals overtake each other": 98357,
 }
 """The same for seeds as the command runs them. Those above have only what `draw` gives them: neither episodes nor what came later."""
 

@@ -109,12 +109,15 @@ class ClaimTracker:
         return True
 
     def assume(self, claim: ResourceClaim) -> bool:
-        """Use the API server's answer until the watch shows it; False if the watch does not know the claim (any more)."""
-        listed = self._lister.get(claim.metadata.namespace, claim.metadata.name)
-        if listed is None or listed.metadata.uid != claim.metadata.uid:
+        """Use the API server's answer until the watch shows it; False if the watch does not know the claim (any more).
+
+        Answers to the pods that share a claim can overtake each other: an older one changes nothing.
+        """
+        known = self.get(claim.metadata.namespace, claim.metadata.name)
+        if known is None or known.metadata.uid != claim.metadata.uid:
             return False
         key = key_of(claim.metadata)
-        if _is_newer(claim, listed):
+        if _is_newer(claim, known):
             self._assumed[key] = claim
         self._refresh(key)
         return True
@@ -185,7 +188,7 @@ class ClaimTracker:
             self._special_of_pod.setdefault(owner.uid, {})[key] = None
 
 
-def _is_newer(assumed: ResourceClaim, listed: ResourceClaim) -> bool:
-    """Has the watch not shown our own version yet?"""
-    mine, theirs = assumed.metadata, listed.metadata
+def _is_newer(answer: ResourceClaim, known: ResourceClaim) -> bool:
+    """Is the API server's answer a later revision of the claim than the known one?"""
+    mine, theirs = answer.metadata, known.metadata
     return mine.uid == theirs.uid and mine.is_newer_than(theirs)

@@ -87,6 +87,16 @@ def test_what_was_written_counts_until_the_watch_is_as_new(lister, tracker):
     assert taken(tracker) == set()
 
 
+def test_an_older_answer_that_comes_late_does_not_replace_a_newer_one(lister, tracker):
+    lister.put(at("a", 1, "d1"))
+    assert tracker.assume(at("a", 3))
+    assert tracker.assume(at("a", 2, "d1")), "the claim is known, at a later revision"
+    assert tracker.get("default", "a").metadata.resource_version == "3"
+    assert taken(tracker) == set()
+    assert tracker.assume(at("a", 4, "d2"))
+    assert taken(tracker) == {"d2"}
+
+
 def test_nothing_is_assumed_of_claims_the_watch_does_not_know(lister, tracker):
     assert not tracker.assume(at("a", 1, "d1"))
     lister.put(at("a", 1, uid="other"))
