@@ -5,6 +5,8 @@ import os
 import sys
 from pathlib import Path
 
+from processes import is_running, until
+
 from kubesched.benchmarking.results import Mode, decode
 
 
@@ -38,19 +40,6 @@ async def test_workloads_of_every_sort_come_to_a_result():
 
 def children(pid):
     return [int(item) for item in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def is_running(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
-
-
-async def until(condition):
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110  # other processes come and go
-            await asyncio.sleep(0.01)
 
 
 async def test_a_bench_that_is_killed_leaves_nothing_running(tmp_path):

@@ -6,16 +6,15 @@ import asyncio
 import os
 import signal
 import sys
-from pathlib import Path
 
 import pytest
+from processes import is_running, until
 
 from kubesched.testing import die_with_parent
 from kubesched.testing.control_plane import Process
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux' kernel")
 
-PATIENCE_S = 60.0
 WAITING = "import signal; print('there', flush=True); signal.pause()"
 PARENT = """
 import asyncio, sys
@@ -29,20 +28,6 @@ async def main(log):
 
 asyncio.run(main(Path(sys.argv[1])))
 """
-
-
-def is_running(pid):
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state not in "ZX"
-
-
-async def until(condition):
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110  # other processes come and go
-            await asyncio.sleep(0.01)
 
 
 async def test_a_child_ends_with_a_parent_that_is_killed(tmp_path):
