@@ -1,17 +1,21 @@
 """Status patches, written in the background with a concurrency of their own.
 
-Conditions of failing pods must not delay bindings. Pending updates are keyed by pod and a newer one is merged into the
-older, so the latest state is never lost and the backlog is bounded by the number of pods. The patch is computed against
-the informer's newest version of the pod when it is sent.
+Conditions of failing pods must not delay bindings. While all workers are busy, updates are pending: they are keyed by pod and
+a newer one is merged into the older, so the latest state is never lost and the backlog is bounded by the number of pods.
+Otherwise every update is written, as upstream does it, even if the pod fails again at once. The patch is computed against
+the informer's newest version of the pod when it is sent, with what was written just before: the watch may not show that yet.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
+
+from msgspec import structs
 
 from kubesched.api.core_v1 import Pod, PodCondition
 from kubesched.api.names import key_of
@@ -35,6 +39,8 @@ class _Update:
     pod: Pod
     condition: PodCondition | None
     nomination: NominatingInfo | None
+    before: _Update | None = None
+    """What was written while this one waited."""
 
     def merge(self, newer: _Update) -> None:
         """Take over what the newer update sets."""
@@ -57,7 +63,10 @@ class StatusWriter:
         self._random = random
         self._pending: dict[str, _Update] = {}
         self._writing: dict[str, asyncio.Event] = {}
-        """Writes in flight by the pod's key; the event is set when the write ends."""
+        """Writes that have begun by the pod's key; the event is set when the write ends."""
+        self._begun: deque[tuple[str, _Update]] = deque()
+        """What idle workers will write when they wake."""
+        self._idle = 0
         self._wake = asyncio.Event()
         self.on_idle: Callable[[], None] = lambda: None
 
@@ -67,13 +76,13 @@ class StatusWriter:
     def put(
         self, pod: Pod, condition: PodCondition | None, nomination: NominatingInfo | None
     ) -> None:
-        """Queue an update of a pod's status. No-op if the status already has these values and nothing is pending."""
-        # A pending update may say something else: then this one has to be merged into it.
+        """Queue an update of a pod's status. No-op if the status already has these values and nothing is under way."""
+        # A pending update, or the one being written, may say something else: then this one has the last word.
         is_said = status_patch(self._current(pod), condition, nomination, 0.0) is None
-        if is_said and not self._pending:
+        if is_said and not (self._pending or self._writing):
             return
         key = key_of(pod.metadata)
-        if is_said and key not in self._pending:
+        if is_said and not self.is_pending(key):
             return
         if log.enabled(3):
             _log_update(pod, condition, nomination)
@@ -83,6 +92,8 @@ class StatusWriter:
             put_apart(self._pending, key, update, Place.STATUS_UPDATES)
         else:
             pending.merge(update)
+        if len(self._begun) < self._idle and key not in self._writing:
+            self._begun.append(self._begin(key))
         self._wake.set()
 
     def _current(self, pod: Pod) -> Pod:
@@ -97,7 +108,7 @@ class StatusWriter:
 
     async def drain(self) -> None:
         """Write all pending updates, then return. For shutdown; the caller sets the time limit."""
-        while self._pending:
+        while self._pending or self._begun:
             await self._write_next()
 
     def is_pending(self, key: str) -> bool:
@@ -115,7 +126,7 @@ class StatusWriter:
             if under_way is not None:
                 await under_way.wait()
             elif key in self._pending:
-                await self._write_one(key)
+                await self._write_one(*self._begin(key))
             else:
                 return
 
@@ -125,42 +136,79 @@ class StatusWriter:
                 self._wake.clear()
                 if not len(self):
                     self.on_idle()
-                await self._wake.wait()
+                self._idle += 1
+                try:
+                    await self._wake.wait()
+                finally:
+                    self._idle -= 1
 
     async def _write_next(self) -> bool:
+        if self._begun:
+            await self._write_one(*self._begun.popleft())
+            return True
         # An update of a pod whose write is in flight waits for it, which keeps the patches of a pod in order.
         key = next((key for key in self._pending if key not in self._writing), None)
         if key is None:
             return False
-        await self._write_one(key)
+        await self._write_one(*self._begin(key))
         return True
 
-    async def _write_one(self, key: str) -> None:
-        update = self._pending.pop(key)
-        done = self._writing[key] = asyncio.Event()
+    def _begin(self, key: str) -> tuple[str, _Update]:
+        """From now on, newer updates of the pod are written apart."""
+        self._writing[key] = asyncio.Event()
+        return key, self._pending.pop(key)
+
+    async def _write_one(self, key: str, update: _Update) -> None:
         try:
-            await self._write(update)
+            if await self._write(update) and (next_one := self._pending.get(key)) is not None:
+                next_one.before = _both(update.before, update)
         finally:
-            del self._writing[key]
-            done.set()
+            self._writing.pop(key).set()
             self._wake.set()
 
-    async def _write(self, update: _Update) -> None:
+    async def _write(self, update: _Update) -> bool:
+        """Whether the API server has it now."""
+
         def patch() -> dict[str, Any] | None:
             current = self._current(update.pod)
             if current.spec.node_name or current.metadata.uid != update.pod.metadata.uid:
                 # The pod was bound (by another scheduler) or recreated since: the update no longer applies. Upstream
                 # marks the bound pod unschedulable, and the condition is never removed.
                 return None
-            return status_patch(current, update.condition, update.nomination, self._clock.now())
+            known = _with(current, update.before)
+            return status_patch(known, update.condition, update.nomination, self._clock.now())
 
         try:
             await write_status(self._client, update.pod, patch, self._random)
         except KubeschedError as error:
             log.error("Error updating pod", error, pod=update.pod)
+            return False
+        return True
 
     def statistics(self) -> Mapping[str, Any]:
         return {"waiting": len(self._pending), "writing": len(self._writing)}
+
+
+def _both(older: _Update | None, newer: _Update) -> _Update:
+    newer.before = None
+    if older is None:
+        return newer
+    older.merge(newer)
+    return older
+
+
+def _with(pod: Pod, written: _Update | None) -> Pod:
+    """The pod as it is after a write, if it is the one that was written."""
+    if written is None or written.pod.metadata.uid != pod.metadata.uid:
+        return pod
+    conditions, nominated = pod.status.conditions, pod.status.nominated_node_name
+    if (new := written.condition) is not None:
+        by_type = {condition.type: condition for condition in conditions or ()}
+        conditions = list((by_type | {new.type: new}).values())
+    if written.nomination is not None and written.nomination.override:
+        nominated = written.nomination.node_name
+    status = structs.replace(pod.status, conditions=conditions, nominated_node_name=nominated)
+    return structs.replace(pod, status=status)
 
 
 def _log_update(

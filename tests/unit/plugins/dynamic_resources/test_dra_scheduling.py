@@ -19,6 +19,7 @@ from msgspec import convert, structs
 from kubesched.api.resource_v1 import AllocatedDeviceStatus, ResourceClaim
 from kubesched.config.features import from_map
 from kubesched.errors import ServerError
+from kubesched.framework.events import Action, Resource
 from kubesched.testing.builders import make_node, make_pod
 from kubesched.testing.harness import SchedulerHarness
 
@@ -188,6 +189,27 @@ async def test_an_unused_allocation_on_another_node_is_given_up():
             "deallocation of ResourceClaim completed"
         )
         assert current(harness, "c").status.allocation is None
+
+
+async def test_a_pod_is_told_of_the_deallocation_although_it_is_tried_again_at_once():
+    """Conformance, sequence 20261117/16: the next attempt's condition replaced this one before it was sent."""
+    stuck = claim("c", status=on_a_node_that_is_gone())
+    async with Started(device_class(), stuck) as harness:
+        changed = harness.assembly.handlers.generic(Resource.RESOURCE_CLAIM, Action.UPDATE)
+        harness.listers.of(ResourceClaim).subscribe(changed)
+        await harness.settle()
+        harness.add_pod(pod("p", "c"))
+        await harness.settle()
+        told = [patch["status"]["conditions"][0]["message"] for _, patch in harness.client.patches]
+        preemption = (
+            "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+        )
+        assert told == [
+            "0/1 nodes are available: 1 resourceclaim not available on the node. "
+            f"deallocation of ResourceClaim completed, {preemption}",
+            "0/1 nodes are available: 1 cannot allocate all claims. "
+            f"still not schedulable, {preemption}",
+        ]
 
 
 async def test_a_refused_deallocation_is_tried_again_after_a_backoff():
