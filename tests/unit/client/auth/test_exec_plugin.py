@@ -430,7 +430,7 @@ async def test_a_plugin_that_hangs_is_ended_with_its_children(plugin, write_plug
         await plugin(write_plugin(script), deadline_s=2.0).current()
     child, shell = map(int, pids.read_text().split())
     assert not is_running(shell)
-    await until(lambda: not is_running(child))  # killed, but nobody waits for it
+    await until(lambda: not is_running(child))  # killed, but not a child of this process
 
 
 async def test_giving_up_on_a_request_ends_its_plugin(plugin, write_plugin, tmp_path):
