@@ -253,6 +253,26 @@ async def _restored(stage: Stage) -> None:
     stage.restore(revision)
 
 
+async def _restored_and_changed(stage: Stage) -> None:
+    """The cluster goes back to a backup and reaches all known revisions again before anyone looks, with other changes of nodes."""
+    first, last = stage.node("backup-1"), stage.node("backup-2")
+    await _rest(stage)
+    store = stage.cluster.store
+    revision = store.revision
+    _mark(stage, first, "lost")
+    _mark(stage, last, "lost")
+    await _rest(stage)
+    reached = store.revision
+    stage.restore(revision)
+    while store.revision < reached:
+        _mark(stage, first, f"revision-{store.revision}")
+    _mark(stage, last, "found")  # to read the object of the newest known change would prove nothing
+
+
+def _mark(stage: Stage, node: str, value: str) -> None:
+    stage.patch_node(node, {"metadata": {"labels": {"example.com/mark": value}}})
+
+
 # Volumes and devices.
 
 
@@ -359,6 +379,7 @@ EPISODES: Final[dict[str, Episode]] = {
     "extender's answer lost": _extender_answer_lost,
     "budget in the way": _budget_in_the_way,
     "deallocation refused": _deallocation_refused,
+    "restore and changes": _restored_and_changed,
 }
 
 assert list(EPISODES) == [*options.EPISODES, *options.FURTHER_EPISODES]

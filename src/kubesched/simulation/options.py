@@ -39,7 +39,11 @@ EPISODES = {
 """Situations that are staged at the end of a run (`episodes`), and what a run must have for them."""
 REPLICAS: Final = 0.35
 """How many worlds have pods in sets of equal ones."""
-FURTHER_EPISODES = {"budget in the way": "budgets", "deallocation refused": "devices"}
+FURTHER_EPISODES = {
+    "budget in the way": "budgets",
+    "deallocation refused": "devices",
+    "restore and changes": "one scheduler without controllers or budgets",
+}
 """Situations that may be staged besides, in some of the runs that have what they need."""
 FURTHER: Final = 0.3
 HOSTILE_PODS = (
@@ -224,7 +228,10 @@ def _draw_further_episode(random: Random, options: Options) -> str:
     # What a plugin that misbehaves does to preemption cannot be judged.
     if "extender" in options.extras or options.mischief or random.random() >= FURTHER:
         return ""
-    names = [name for name, needed in FURTHER_EPISODES.items() if needed in options.extras]
+    has = set(options.extras)
+    if options.instances == 1 and not {"volumes", "devices", "budgets"} & has:
+        has.add("one scheduler without controllers or budgets")
+    names = [name for name, needed in FURTHER_EPISODES.items() if needed in has]
     return random.choice(names) if names else ""
 
 
