@@ -16,7 +16,7 @@ An index without traits to group by (`traits=None`) has a single group, and its 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -121,11 +121,12 @@ class ClassIndex:
         self._keyed_raws = self.raws if self._is_grouped else []
         self._group_by(traits or ())
         row_filters = [f for f in filters if f.rule.depends_on is Scope.ROW]
-        self._passes = [f.rule.at for f in row_filters if f.rule.at is not None]
-        self._points = [(s.rule.at, s.weight) for s in self._row_scores if s.rule.at is not None]
+        passes = [f.rule.at for f in row_filters if f.rule.at is not None]
+        points = [(s.rule.at, s.weight) for s in self._row_scores if s.rule.at is not None]
+        self._level_at = _level_at(passes, points)
         self._is_scalar = (
-            len(self._passes) == len(row_filters)
-            and len(self._points) == len(self._row_scores)
+            len(passes) == len(row_filters)
+            and len(points) == len(self._row_scores)
             and not any(raw.scope is Scope.ROW for raw in self.raws)
         )
         self._stack: LayerStack | None = None
@@ -269,7 +270,8 @@ class ClassIndex:
             else:
                 if keeps_key and self._stack is not None:
                     rows = self._relevel(rows)
-                self._renew(rows, keeps_key=keeps_key)
+                if rows:
+                    self._renew(rows, keeps_key=keeps_key)
         except TooManyGroups:
             raise Unfit from None
         if not self._is_sorted and self._stack is None and self._stack_key is not None:
@@ -336,42 +338,26 @@ class ClassIndex:
 
         Nothing but the level is read. Layers that take turns find their columns out of the CPU's caches.
         """
-        levels, all_passes, all_points = self.ranking.level_cells, self._passes, self._points
+        levels, level_at = self.ranking.level_cells, self._level_at
         static_level = self._static_level_cells if self._node_scores else None
         moved: list[int] = []
         for row in rows:
-            is_ok = levels[row] != NO_LEVEL  # static verdicts are part of that
-            for passes in all_passes:
-                is_ok = is_ok and passes(row)
-            if not is_ok:
+            # Static verdicts are part of the level.
+            if levels[row] == NO_LEVEL or (level := level_at(row)) == NO_LEVEL:
                 moved.append(row)
-                continue
-            level = 0 if static_level is None else static_level[row]
-            for points, weight in all_points:
-                score = points(row)
-                if not 0 <= score <= MAX_NODE_SCORE:
-                    raise Unfit
-                level += score * weight
-            levels[row] = level
+            else:
+                levels[row] = level if static_level is None else level + static_level[row]
         return moved
 
     def _renew(self, rows: Sequence[int], *, keeps_key: bool) -> None:
         """Verdict, level and, unless it is what it was, key of some rows, one by one."""
-        ranking, all_passes, all_points = self.ranking, self._passes, self._points
+        ranking, level_at = self.ranking, self._level_at
         static_ok, static_level = self._static_ok_cells, self._static_level_cells
         for row in rows:
-            is_ok = static_ok[row]
-            for passes in all_passes:
-                is_ok = is_ok and passes(row)
-            if not is_ok:
+            if not static_ok[row] or (level := level_at(row)) == NO_LEVEL:
                 ranking.remove(row)
                 continue
-            level = static_level[row]
-            for points, weight in all_points:
-                score = points(row)
-                if not 0 <= score <= MAX_NODE_SCORE:
-                    raise Unfit
-                level += score * weight
+            level += static_level[row]
             if not keeps_key or not ranking.relevel_one(row, level):
                 ranking.put(row, self._key_of(row), level)
 
@@ -447,6 +433,40 @@ class ClassIndex:
 
     def check_invariants(self) -> None:
         self.ranking.check_invariants()
+
+
+def _level_at(
+    all_passes: Sequence[Callable[[int], bool]],
+    all_points: Sequence[tuple[Callable[[int], int], int]],
+) -> Callable[[int], int]:
+    """What pods on a node make of its level, row by row: NO_LEVEL if it does not pass. Points out of range raise Unfit."""
+
+    def level_at(row: int) -> int:
+        for passes in all_passes:
+            if not passes(row):
+                return NO_LEVEL
+        level = 0
+        for points, weight in all_points:
+            score = points(row)
+            if not 0 <= score <= MAX_NODE_SCORE:
+                raise Unfit
+            level += score * weight
+        return level
+
+    if len(all_passes) != 1 or len(all_points) != 2:
+        return level_at
+    (fits,), ((first, first_weight), (second, second_weight)) = all_passes, all_points
+
+    def usual_level_at(row: int) -> int:
+        """Of most pods: NodeResourcesFit with its score, and NodeResourcesBalancedAllocation."""
+        if not fits(row):
+            return NO_LEVEL
+        one, other = first(row), second(row)
+        if not (0 <= one <= MAX_NODE_SCORE and 0 <= other <= MAX_NODE_SCORE):
+            raise Unfit
+        return one * first_weight + other * second_weight
+
+    return usual_level_at
 
 
 def _cells(array: np.ndarray[Any, Any]) -> memoryview:

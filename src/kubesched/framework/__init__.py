@@ -46,6 +46,7 @@ from kubesched.framework.rules import (
     Rule,
     Scope,
     Together,
+    VersionedPremise,
     this_attempt_only,
     unconditional,
 )
@@ -110,6 +111,7 @@ __all__ = [
     "Together",
     "Trait",
     "Verdicts",
+    "VersionedPremise",
     "Wait",
     "default_normalize",
     "error_status",

@@ -43,6 +43,30 @@ Premise = Callable[[], Hashable]
 """A cheap function whose value changes whenever the answer may: it is called for every pod of the class."""
 
 
+class VersionedPremise:
+    """A premise that is found again only after a version has changed.
+
+    Rules of many pods rest on the same few versions. While none of these changes, no premise need be asked at all, so rules of
+    different pods should give the same function, or equal ones, as `version`.
+    """
+
+    __slots__ = ("_find", "_found", "_seen", "version")
+
+    def __init__(self, version: Premise, find: Premise) -> None:
+        self.version = version
+        self._find = find
+        self._seen: Hashable = version
+        """No version equals its function."""
+        self._found: Hashable = None
+
+    def __call__(self) -> Hashable:
+        seen = self.version()
+        if seen != self._seen:
+            self._found = self._find()
+            self._seen = seen
+        return self._found
+
+
 PremiseValue = tuple[Premise, Hashable]
 """A premise and the value it had."""
 

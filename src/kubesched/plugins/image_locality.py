@@ -7,6 +7,7 @@ The score grows with the size of the images present, each weighted by the share 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +17,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import MAX_NODE_SCORE, ScorePlugin, SignPlugin
-from kubesched.framework.rules import Rule, Scope
+from kubesched.framework.rules import Rule, Scope, VersionedPremise
 from kubesched.plugins.helper.row_mirror import RowMirror
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.node_table import NodeTable
@@ -82,7 +83,7 @@ class ImageLocality(ScorePlugin, SignPlugin):
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
         """Scores change with the node's images and, while any node has an image of the pod, at times with the node count."""
         table, wanted = self.handle.table, self._images(state, pod)
-        premise = NodeCountPremise(table, wanted)
+        premise = VersionedPremise(self._images_version, NodeCounts(table, wanted).changes)
         if not premise():
             return Rule(traits=(), premise=premise)  # no node has any of the images
 
@@ -96,6 +97,10 @@ class ImageLocality(ScorePlugin, SignPlugin):
         containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
         names = {normalized_image_name(container.image) for container in containers}
         return {"v1.Pod.Spec.CanonicalImageNames()": sorted(names)}
+
+    def _images_version(self) -> Hashable:
+        table = self.handle.table
+        return table.node_count, table.images.version
 
     def _images(self, state: CycleState, pod: Pod) -> PodImages:
         return state.remember(self.name, lambda: pod_images(pod))
@@ -111,15 +116,15 @@ class ImageLocality(ScorePlugin, SignPlugin):
         return column
 
 
-class NodeCountPremise:
-    """Changes when the number of nodes changes the score of a row; 0 while no node has any of the images.
+class NodeCounts:
+    """Whether the number of nodes changes the score of a row.
 
     Every score depends on that number, but few change with it: a score is one of 101, and an image on a thousand nodes counts nearly
     the same on 1,000 of 5,000 and of 5,001. So the scores of all counts that rows may see are kept and compared. A row that sees
     other counts than before is dirty.
     """
 
-    __slots__ = ("_changes", "_checked", "_names", "_scores", "_table", "_wanted")
+    __slots__ = ("_changes", "_names", "_scores", "_table", "_wanted")
 
     def __init__(self, table: NodeTable, wanted: PodImages) -> None:
         self._table = table
@@ -128,14 +133,10 @@ class NodeCountPremise:
         self._scores: dict[tuple[int, ...], int] | None = None
         """By the node count of each image; None if unknown, so that any change counts."""
         self._changes = 0
-        self._checked = (-1, -1)
 
-    def __call__(self) -> int:
-        table = self._table
-        now = (table.node_count, table.images.version)
-        if now != self._checked:
-            self._checked = now
-            self._compare()
+    def changes(self) -> int:
+        """How often scores have changed; 0 while no node has any of the images."""
+        self._compare()
         return 0 if self._scores == {} else self._changes
 
     def _compare(self) -> None:

@@ -6,6 +6,7 @@ Mirrors upstream's `helper/spread.go`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
@@ -23,13 +24,23 @@ _CONTROLLERS: Final[Mapping[tuple[str, str], type[Any]]] = {
 }
 
 
-def sources_of(listers: Listers | None, pod: Pod) -> list[Lister[Any]]:
-    """The listers that `DefaultSelectors` reads for this pod: their versions change whenever its selector may."""
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The listers that `DefaultSelectors` reads for a pod. Called, gives a version that changes whenever its selector may."""
+
+    listers: tuple[Lister[Any], ...]
+
+    def __call__(self) -> Hashable:
+        return tuple([lister.version for lister in self.listers])
+
+
+def sources_of(listers: Listers | None, pod: Pod) -> Sources:
     if listers is None:
-        return []
+        return Sources(())
     owner = owner_of(pod)
     kind = None if owner is None else _CONTROLLERS.get(owner[:2])
-    return [listers.of(Service)] if kind is None else [listers.of(Service), listers.of(kind)]
+    services = listers.of(Service)
+    return Sources((services,) if kind is None else (services, listers.of(kind)))
 
 
 def owner_of(pod: Pod) -> tuple[str, str, str] | None:

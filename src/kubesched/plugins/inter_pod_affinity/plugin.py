@@ -20,7 +20,7 @@ from kubesched.framework.interfaces import (
     ScorePlugin,
     SignPlugin,
 )
-from kubesched.framework.rules import Premise, Rule
+from kubesched.framework.rules import Premise, Rule, VersionedPremise
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
 from kubesched.framework.traits import all_or_none, domain_trait
 from kubesched.framework.verdicts import Verdicts
@@ -250,7 +250,7 @@ class InterPodAffinity(
         if state.class_memo is None:
             return tuple(terms_about(table, kind, pod))
         kept: list[Any] = state.remember((self.name, kind), lambda: [None, ()])
-        version = (table.pod_index.terms_version, table.namespaces.version)
+        version = self._terms_version()
         if kept[0] != version:
             kept[:] = [version, tuple(terms_about(table, kind, pod))]
         terms: tuple[Term, ...] = kept[1]
@@ -259,18 +259,16 @@ class InterPodAffinity(
     def _terms_in_play(self, state: CycleState, pod: Pod) -> Premise:
         """A premise: all terms relevant to the pod, its own and those of pods on nodes."""
         table = self.handle.table
-        index, namespaces = table.pod_index, table.namespaces
-        kept: list[Any] = [None, None]
 
-        def premise() -> Hashable:
-            version = (index.terms_version, namespaces.version)
-            if kept[0] != version:
-                about = [self._about(state, pod, table, kind) for kind in TERM_KINDS]
-                kept[:] = [version, (self._incoming(state, pod, table), *about)]
-            in_play: Hashable = kept[1]
-            return in_play
+        def find() -> Hashable:
+            about = [self._about(state, pod, table, kind) for kind in TERM_KINDS]
+            return self._incoming(state, pod, table), *about
 
-        return premise
+        return VersionedPremise(self._terms_version, find)
+
+    def _terms_version(self) -> Hashable:
+        table = self.handle.table
+        return table.pod_index.terms_version, table.namespaces.version
 
 
 def _has_own_terms(pod: Pod) -> bool:

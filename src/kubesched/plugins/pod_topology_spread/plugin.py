@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import partial
 from typing import Any
 
 from kubesched.api.core_v1 import Node, Pod, TopologySpreadConstraint
@@ -19,7 +20,7 @@ from kubesched.framework.interfaces import (
     ScorePlugin,
     SignPlugin,
 )
-from kubesched.framework.rules import Premise, Rule, unconditional
+from kubesched.framework.rules import Premise, Rule, VersionedPremise, unconditional
 from kubesched.framework.status import SKIP, Status, error_status, unschedulable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.args import checked_args
@@ -245,7 +246,7 @@ class PodTopologySpread(
             return defaulted_constraints(pod, self._defaults, action, selectors)
         # One slot per class, not one per version: old versions never come back.
         kept: list[Any] = state.remember((self.name, action, "defaults"), lambda: [None, ()])
-        version = [source.version for source in sources_of(self.handle.listers, pod)]
+        version = sources_of(self.handle.listers, pod)()
         if kept[0] != version:
             current = defaulted_constraints(pod, self._defaults, action, selectors)
             # Workloads change all the time, but hardly ever what they select: then nothing is new.
@@ -279,17 +280,9 @@ class PodTopologySpread(
         """The constraints that apply; default constraints follow Services and other owners."""
         if pod.spec.topology_spread_constraints or action not in self._defaulted_actions:
             return unconditional
-        sources = sources_of(self.handle.listers, pod)
-        kept: list[Any] = [None, None]
-
-        def premise() -> Hashable:
-            version = [source.version for source in sources]
-            if kept[0] != version:
-                kept[:] = [version, self._constraints(state, pod, action)]
-            constraints: Hashable = kept[1]
-            return constraints
-
-        return premise
+        return VersionedPremise(
+            sources_of(self.handle.listers, pod), partial(self._constraints, state, pod, action)
+        )
 
     def _requires_all(self, pod: Pod) -> bool:
         """Nodes without a zone still take part under the built-in defaults: not every cluster has zones."""
