@@ -1,6 +1,6 @@
 """The longest turn of the scheduling loop in a large cluster, whatever happens to it.
 
-    python benchmarks/loop_turns.py [--nodes 100000] [--running 100000] [--backlog 50000] [--settle 20] [--stacks]
+    python benchmarks/loop_turns.py [--nodes 100000] [--running 100000] [--backlog 50000] [--settle 20] [--only NAME ...] [--stacks]
 
 `kubesched run` works beside a server of prepared bytes (`null_server.py`). A callback that runs in every turn of its event
 loop takes the time since it last ran. After each of these, once the loop has become quiet, is printed: the processor time of
@@ -13,6 +13,8 @@ turns, together. With `--stacks` the functions that ran in turns of more than 20
     app         a hundred pods of a new app
     relist      nodes and pods are listed again, all of them changed: their watches ended with "too old resource version"
     pool        a tenth of the nodes is deleted at once
+    preemption  a pod that needs a whole node, and evicts another one for it
+    preemptors  a hundred of them
     backlog     pods in a hundred shapes that fit nowhere
     unique      as many pods with a label of their own each, which fit nowhere
     small node  a node that helps none of them
@@ -102,13 +104,16 @@ class Cluster(NullServer):
 
     # -- objects ---------------------------------------------------------------------------------------------------
 
-    def _pod_bytes(self, name: str, app: str, cpu: str, node_name: str = "") -> bytes:
+    def _pod_bytes(
+        self, name: str, app: str, cpu: str, node_name: str = "", priority: int = 0
+    ) -> bytes:
         pod = self._pod | {"metadata": self._pod["metadata"] | self._meta(name, {"app": app})}
         pod["spec"] = dict(pod["spec"])
         first = pod["spec"]["containers"][0]
         pod["spec"]["containers"] = [
             first | {"resources": {"requests": {"cpu": cpu, "memory": "100Mi"}}}
         ]
+        pod["spec"]["priority"] = priority
         if node_name:
             pod["spec"]["nodeName"] = node_name
         return self._event_bytes(PODS, "ADDED", pod)
@@ -213,6 +218,9 @@ class Cluster(NullServer):
         if what == "app":
             names = (f"fresh-{index}" for index in range(number))
             return (self._pod_bytes(name, "fresh", "100m") for name in names), PODS
+        if what in ("preemption", "preemptors"):
+            names = (f"{what}-{index}" for index in range(number))
+            return (self._pod_bytes(name, "large", "32", priority=10) for name in names), PODS
         if what == "backlog":
             return (
                 self._pod_bytes(
@@ -378,12 +386,16 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
             ("app", "app", 100),
             ("relist", "relist", 0),
             ("pool", "pool", arguments.nodes // 10),
+            ("preemption", "preemption", 1),
+            ("preemptors", "preemptors", 100),
             ("backlog", "backlog", arguments.backlog),
             ("unique", "unique", arguments.backlog),
             ("small node", "small", 1),
             ("large node", "large", 1),
         ]
         for title, what, number in events:
+            if what and arguments.only and title not in arguments.only:
+                continue
             if what:
                 server.stdin.write(f"{what} {number}\n".encode())
             time.sleep(arguments.settle)
@@ -405,6 +417,7 @@ def main() -> None:
     parser.add_argument("--running", type=int, default=100_000)
     parser.add_argument("--backlog", type=int, default=50_000)
     parser.add_argument("--settle", type=float, default=20.0, help="seconds for each, at least")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="what happens after the start")
     parser.add_argument("--stacks", action="store_true", help="show what runs in long turns")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

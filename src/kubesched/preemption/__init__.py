@@ -2,10 +2,11 @@
 
     evaluator        the steps from "fits nowhere" to "evict these pods", in order
     dry_run          tries nodes until there are enough candidates
+    search           divides that into turns of the event loop, in a large cluster
     victims          selects the victims on one node; `victim_columns` does so for many nodes at once
     candidates       compares candidates
     budgets          checks evictions against PodDisruptionBudgets
     executor         evicts: conditions, deletions, events, nominations
 
-Everything but the executor is synchronous and has no side effects. Mirrors upstream's `framework/preemption`.
+Nothing but the executor has side effects. Mirrors upstream's `framework/preemption`.
 """

@@ -32,6 +32,7 @@ from kubesched.preemption.candidates import (
     Shortlist,
 )
 from kubesched.preemption.row_pods import CountedBelow, RowPodsCache
+from kubesched.preemption.search import ALONE, Pace, Search, portions
 from kubesched.preemption.victim_columns import Broken, VictimColumns, filter_what_if, without_lower
 from kubesched.preemption.victims import (
     NO_VICTIMS,
@@ -60,18 +61,18 @@ def dry_run(
     rules: VictimRules,
     *,
     together: bool = True,
-) -> DryRun:
+) -> Search[DryRun]:
     """Evaluate the rows in the given order until there are `wanted` candidates.
 
     Without `together` every node is evaluated alone; the outcome is the same.
     """
     run = partial(_Run, preemptor, rows, wanted, budgets, row_pods, rules)
     try:
-        return run(together=together).run()
+        return (yield from run(together=together).run())
     except Broken:
         # A filter failed for some node of a block. Only the evaluation node by node tells which one, and whether
         # the search ends before it gets there.
-        return run(together=False).run()
+        return (yield from run(together=False).run())
 
 
 def victims_on(
@@ -158,7 +159,8 @@ class _Run:
         self._verdicts = _Verdicts(rows)
         self._quota = Quota(wanted)
         self._parts: list[Part] = []
-        self._below: Below | CountedBelow = self._sum_up()
+        self._pace = Pace()
+        self._below: Below | CountedBelow | None = self._table.pods_below(preemptor.pod.priority)
         self._is_local = together and rules.are_usual and preemptor.scopes.are_row_local
         self._caring = (
             _CaringPlugins(preemptor)
@@ -167,11 +169,24 @@ class _Run:
         )
         self._screens = together
 
-    def run(self) -> DryRun:
+    def run(self) -> Search[DryRun]:
         """Raises `Broken` if a filter failed for some node of a block."""
-        passing = self._screen()
-        for start in range(0, len(passing), self._block_size):
-            self._try(passing[start : start + self._block_size])
+        pace = self._pace
+        if self._below is None:
+            for start, end, work in portions(self._table, self._rows):
+                if pace.is_spent():
+                    yield
+                self._row_pods.of(self._rows[start:end].tolist())
+                pace.spend(work)
+        for start, end, work in portions(self._table, self._rows):
+            if pace.is_spent():
+                yield
+            passing = self._screen(start, end)
+            for at in range(0, len(passing), self._block_size):
+                yield from self._try(passing[at : at + self._block_size])
+                if self._quota.is_filled:
+                    break
+            pace.spend(work)
             if self._quota.is_filled:
                 break
         shortlist = JoinedCandidates(self._parts) if self._parts else None
@@ -180,33 +195,31 @@ class _Run:
     def all_victims(self) -> VictimColumns | None:
         """The victims on all rows that pass the screen. Raises `Broken`."""
         assert self._is_local, "the filters are not row-local"
-        passing = self._screen()
+        passing = self._screen(0, len(self._rows))
         return self._victims_on(passing) if len(passing) else None
 
     # -- screen ----------------------------------------------------------------------------------------------------
 
-    def _sum_up(self) -> Below | CountedBelow:
-        priority = self._preemptor.pod.priority
-        kept = self._table.pods_below(priority)
-        if kept is not None:
-            return kept
-        pods = self._row_pods.of(self._rows.tolist())
-        return CountedBelow(self._table, self._rows, pods, priority)
+    def _pods_below(self) -> Below | CountedBelow:
+        if self._below is None:
+            priority, pods = self._preemptor.pod.priority, self._row_pods.of(self._rows.tolist())
+            self._below = CountedBelow(self._table, self._rows, pods, priority)
+        return self._below
 
-    def _screen(self) -> Indices:
-        """Reject the nodes that cannot help; returns the indices of the others.
+    def _screen(self, start: int, end: int) -> Indices:
+        """Reject those of a part of the nodes that cannot help; returns the indices of the others.
 
         No `remove_pod` call is made for nodes rejected here, so an error it would have returned is not reported.
         """
-        rows, verdicts = self._rows, self._verdicts
-        has_some = self._below.pod_count(rows) > 0
-        verdicts.ids[~has_some] = _NO_VICTIMS
+        verdicts, below = self._verdicts, self._pods_below()
+        has_some = below.pod_count(self._rows[start:end]) > 0
+        verdicts.ids[start:end][~has_some] = _NO_VICTIMS
         plugins = self._screening_plugins()
         if plugins:
-            judged = np.flatnonzero(has_some)
+            judged = np.flatnonzero(has_some) + start
             if len(judged):
                 verdicts.reject_as(judged, self._filter_without_lower(judged, plugins))
-        return np.flatnonzero(verdicts.ids == _PASSES)
+        return np.flatnonzero(verdicts.ids[start:end] == _PASSES) + start
 
     def _screening_plugins(self) -> list[FilterPlugin]:
         """All filters if they are row-local, otherwise those before the first that is not: order decides the status."""
@@ -233,15 +246,15 @@ class _Run:
         self, indices: Indices, plugins: list[FilterPlugin] | None
     ) -> FilterOutcome:
         rows, preemptor = self._rows[indices], self._preemptor
-        view = without_lower(self._table, rows, self._below, preemptor.pod.priority)
+        view = without_lower(self._table, rows, self._pods_below(), preemptor.pod.priority)
         return filter_what_if(preemptor, view, self._rivals, plugins)
 
     # -- together and alone ----------------------------------------------------------------------------------------
 
-    def _try(self, block: Indices) -> None:
+    def _try(self, block: Indices) -> Search[None]:
         """Select the victims on a block of rows, and keep as many candidates as the quota admits."""
         alone = self._must_be_tried_alone(block)
-        tried = [self._try_together(block[~alone]), self._try_alone(block[alone])]
+        tried = [self._try_together(block[~alone]), (yield from self._try_alone(block[alone]))]
         parts = [part for part in tried if part is not None]
         if not parts:
             return
@@ -297,12 +310,15 @@ class _Run:
         rows = self._rows[indices]
         return VictimColumns(self._preemptor, rows, self._row_pods.of(rows.tolist()), self._budgets)
 
-    def _try_alone(self, indices: Indices) -> Part | None:
+    def _try_alone(self, indices: Indices) -> Search[Part | None]:
         candidates: list[Candidate] = []
         places: list[int] = []
         # If these candidates alone fill the quota, the search ends here: skip the rest of the block.
         quota = self._quota.copy()
         for index in indices.tolist():
+            if self._pace.is_spent():
+                yield
+            self._pace.spend(ALONE)
             row = int(self._rows[index])
             victims = select_victims(self._preemptor, row, self._budgets, self._rules)
             if isinstance(victims, Status):

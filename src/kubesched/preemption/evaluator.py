@@ -2,8 +2,8 @@
 
     eligible?  ->  potential nodes  ->  dry run  ->  extenders  ->  best candidate  ->  executor
 
-Everything up to the extenders is synchronous. With extenders, or without asynchronous preemption, the answer is an
-awaitable.
+Where many pods have to be looked at, in a large cluster, the search goes on in further turns of the event loop. Then, with extenders
+and without asynchronous preemption the answer is an awaitable.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from kubesched.preemption.extenders import ask_extenders, interested_in
 from kubesched.preemption.kept_verdicts import NOT_HELPFUL, KeptVerdicts
 from kubesched.preemption.known_victims import KnownVictims
 from kubesched.preemption.row_pods import RowPodsCache
+from kubesched.preemption.search import MANY_NODES, Search, carried_on
 from kubesched.preemption.victims import NO_VICTIMS, Preemptor, VictimRules
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
@@ -131,20 +132,35 @@ class Evaluator:
         if reason:
             log.info("Pod is not eligible for preemption", v=5, pod=current, reason=reason)
             return None, unschedulable(reason)
-        shortlist = self._find_candidates(state, current, statuses, is_current=current is pod)
-        if isinstance(shortlist, tuple):
+        search = self._find_candidates(state, current, statuses, is_current=current is pod)
+        try:
+            next(search)
+        except StopIteration as end:
+            return self._choose(end.value, current)
+        return self._search_on(search, current)
+
+    async def _search_on(
+        self, search: Search[Shortlist | PostFilterAnswer], pod: Pod
+    ) -> PostFilterAnswer:
+        answer = self._choose(await carried_on(search), pod)
+        return answer if isinstance(answer, tuple) else await answer
+
+    def _choose(
+        self, found: Shortlist | PostFilterAnswer, pod: Pod
+    ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
+        if isinstance(found, tuple):
             log.info(
                 "No preemption candidate is found; preemption is not helpful for scheduling",
                 v=2,
-                pod=current,
+                pod=pod,
             )
-            return shortlist
-        extenders = interested_in(self._handle.extenders, current)
+            return found
+        extenders = interested_in(self._handle.extenders, pod)
         if extenders or not self._in_background:
-            return self._choose_and_wait(shortlist, extenders, current)
-        candidate = self._best(shortlist)
-        _log_target(current, candidate)
-        self.executor.start(candidate, current)
+            return self._choose_and_wait(found, extenders, pod)
+        candidate = self._best(found)
+        _log_target(pod, candidate)
+        self.executor.start(candidate, pod)
         return _nominated(candidate)
 
     def premise_of_no_candidates(
@@ -200,7 +216,7 @@ class Evaluator:
 
     def _find_candidates(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus, *, is_current: bool
-    ) -> Shortlist | PostFilterAnswer:
+    ) -> Search[Shortlist | PostFilterAnswer]:
         """Candidates, or the final answer if there are none.
 
         With `is_current`, the pod is the version that was tried, of which the class is known.
@@ -212,7 +228,7 @@ class Evaluator:
         if pods is None:
             verdicts: NodeToStatus = _NoVictims(_count_unschedulable(statuses, table))
         else:
-            outcome = self._look_for_victims(state, pod, statuses, is_current=is_current)
+            outcome = yield from self._look_for_victims(state, pod, statuses, is_current=is_current)
             if not isinstance(outcome, NodeToStatus):
                 return outcome
             verdicts = outcome
@@ -235,24 +251,29 @@ class Evaluator:
 
     def _look_for_victims(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus, *, is_current: bool
-    ) -> Shortlist | PostFilterAnswer | NodeToStatus:
+    ) -> Search[Shortlist | PostFilterAnswer | NodeToStatus]:
         """Candidates, an error, or the verdicts on all nodes."""
         preemptor = Preemptor(self._framework, state, PodInfo(pod), self._now_us())
         budgets, can_be_kept = self._budgets.list(), self._rules.are_usual and is_current
         if can_be_kept:
-            verdicts = self._kept_verdicts.recall(preemptor, statuses, budgets)
+            verdicts = yield from self._kept_verdicts.recall(preemptor, statuses, budgets)
             if verdicts is not None:
                 return verdicts
-        if not _count_unschedulable(statuses, self._handle.table):
+        table = self._handle.table
+        if not _count_unschedulable(statuses, table):
             return NodeToStatus()
-        rows = rows_with_code(statuses, self._handle.table, Code.UNSCHEDULABLE)
+        if table.node_count > MANY_NODES:
+            yield  # the filters have just been asked about all nodes
+        rows = rows_with_code(statuses, table, Code.UNSCHEDULABLE)
         rows = visiting_order(rows, self._handle.random)
+        if table.node_count > MANY_NODES:
+            yield
         wanted = self._count.of(len(rows))
         if can_be_kept:
-            shortlist = self._known_victims.find(preemptor, rows, wanted, budgets)
+            shortlist = yield from self._known_victims.find(preemptor, rows, wanted, budgets)
             if shortlist is not None:
                 return shortlist
-        done = dry_run(preemptor, rows, wanted, budgets, self._row_pods, self._rules)
+        done = yield from dry_run(preemptor, rows, wanted, budgets, self._row_pods, self._rules)
         if done.shortlist is not None:
             return done.shortlist
         if done.errors:

@@ -29,6 +29,7 @@ from kubesched.framework.status import Code, NodeToStatus, unresolvable
 from kubesched.preemption.budgets import Budgets
 from kubesched.preemption.dry_run import dry_run
 from kubesched.preemption.row_pods import RowPodsCache
+from kubesched.preemption.search import Search
 from kubesched.preemption.victims import USUAL_RULES, Preemptor
 from kubesched.snapshot.columns import Ids, Indices
 from kubesched.snapshot.node_table import NodeTable
@@ -54,13 +55,13 @@ class KeptVerdicts:
 
     def recall(
         self, preemptor: Preemptor, statuses: NodeToStatus, budgets: Budgets
-    ) -> NodeToStatus | None:
+    ) -> Search[NodeToStatus | None]:
         """The verdicts on all nodes; None if there may be a candidate, or nothing is kept for this pod."""
         memo = preemptor.state.class_memo
         kept: _ClassVerdicts | None = None if memo is None else memo.get(self._key)
         if memo is None or kept is None or is_nominated(preemptor.framework, preemptor.pod):
             return None
-        verdicts = kept.follow(preemptor, statuses, budgets, self._row_pods)
+        verdicts = yield from kept.follow(preemptor, statuses, budgets, self._row_pods)
         if verdicts is None:
             memo[self._key] = None
         return verdicts
@@ -108,20 +109,20 @@ class _ClassVerdicts:
 
     def follow(
         self, preemptor: Preemptor, statuses: NodeToStatus, budgets: Budgets, row_pods: RowPodsCache
-    ) -> NodeToStatus | None:
+    ) -> Search[NodeToStatus | None]:
         """The verdicts as they are now; None if only a dry run over all rows can tell them."""
         if not self._premises.hold() or not isinstance(statuses, NodeStatusColumns):
             return None
         dirty = self._dirty_rows()
         if dirty is None:
             return None
+        self._move_cursors()  # what changes while the search is suspended is dirty the next time
         if len(dirty):
             preemptor.scopes = self._scopes
-            renewed = self._renewed(dirty, preemptor, statuses, budgets, row_pods)
+            renewed = yield from self._renewed(dirty, preemptor, statuses, budgets, row_pods)
             if renewed is None:
                 return None
             self._verdicts = renewed
-        self._move_cursors()
         return self._verdicts
 
     def _dirty_rows(self) -> Indices | None:
@@ -145,7 +146,7 @@ class _ClassVerdicts:
         statuses: NodeStatusColumns,
         budgets: Budgets,
         row_pods: RowPodsCache,
-    ) -> RowStatuses | None:
+    ) -> Search[RowStatuses | None]:
         ids: Ids = np.full(len(dirty), NO_VERDICT, dtype=np.int32)
         distinct = [NOT_HELPFUL]
         is_alive = self._table.alive[dirty]
@@ -153,7 +154,9 @@ class _ClassVerdicts:
         alive = np.flatnonzero(is_alive)
         tried = alive[statuses.has_code(dirty[alive], Code.UNSCHEDULABLE)]
         if len(tried):
-            done = dry_run(preemptor, dirty[tried], len(tried), budgets, row_pods, USUAL_RULES)
+            done = yield from dry_run(
+                preemptor, dirty[tried], len(tried), budgets, row_pods, USUAL_RULES
+            )
             if done.shortlist is not None or done.errors:
                 return None
             verdicts = done.statuses()

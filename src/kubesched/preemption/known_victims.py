@@ -27,6 +27,7 @@ from kubesched.preemption.budgets import Budgets
 from kubesched.preemption.candidates import CRITERIA, Candidate, Quota, Shortlist
 from kubesched.preemption.dry_run import victims_on
 from kubesched.preemption.row_pods import RowPods, RowPodsCache
+from kubesched.preemption.search import Pace, Search, portions
 from kubesched.preemption.victim_columns import Broken, VictimColumns
 from kubesched.preemption.victims import Preemptor
 from kubesched.snapshot.columns import Indices, Ints
@@ -57,7 +58,7 @@ class KnownVictims:
 
     def find(
         self, preemptor: Preemptor, rows: Indices, wanted: int, budgets: Budgets
-    ) -> Shortlist | None:
+    ) -> Search[Shortlist | None]:
         """The candidates among the rows, in visiting order; None if there are none, or victims of this pod are not kept."""
         if not self._table.priorities.has_below(preemptor.pod.priority):
             return None
@@ -65,7 +66,7 @@ class KnownVictims:
         if kept is None:
             return None
         try:
-            return kept.find(preemptor, rows, wanted, self._row_pods)
+            return (yield from kept.find(preemptor, rows, wanted, self._row_pods))
         except Broken:
             # A filter failed for some node: only the dry run tells whether that matters.
             return None
@@ -148,17 +149,22 @@ class _ClassVictims:
 
     def find(
         self, preemptor: Preemptor, rows: Indices, wanted: int, row_pods: RowPodsCache
-    ) -> Shortlist | None:
+    ) -> Search[Shortlist | None]:
         """Raises `Broken` if a filter failed for some row."""
-        verdicts, quota, admitted = self._verdicts, Quota(wanted), []
+        verdicts, quota, admitted, pace = self._verdicts, Quota(wanted), [], Pace()
         left = rows[verdicts[rows] != _NO_CANDIDATE]
         size = max(wanted, 1)
         while len(left) and not quota.is_filled:
             block, left = left[:size], left[size:]
             unknown = block[verdicts[block] == _UNKNOWN]
             if len(unknown):
-                victims = victims_on(preemptor, unknown, self._budgets, row_pods)
-                self._learn(unknown, victims, preemptor.now_us)
+                for start, end, work in portions(self._table, unknown):
+                    if pace.is_spent():
+                        yield
+                    part = unknown[start:end]
+                    victims = victims_on(preemptor, part, self._budgets, row_pods)
+                    self._learn(part, victims, preemptor.now_us)
+                    pace.spend(work)
                 block = block[verdicts[block] == _CANDIDATE]
             admitted.append(block[quota.admit(-self._criteria[0, block])])
             size *= 2

@@ -12,8 +12,9 @@ from preemption_history import History
 from kubesched.equivalence import EquivalenceEngine
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.status import Status
-from kubesched.preemption import kept_verdicts
+from kubesched.preemption import kept_verdicts, search
 from kubesched.preemption.dry_run import dry_run
+from kubesched.preemption.search import finished
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import make_pod
@@ -50,7 +51,9 @@ class VerdictHistory(History):
         if not isinstance(outcome, Status):
             return "fits"
         statuses = outcome.error.diagnosis.node_to_status
-        found = world.plugin.evaluator._find_candidates(state, pod, statuses, is_current=True)
+        found = finished(
+            world.plugin.evaluator._find_candidates(state, pod, statuses, is_current=True)
+        )
         return (found[0], found[1].message) if isinstance(found, tuple) else "candidates"
 
 
@@ -60,6 +63,7 @@ class VerdictHistory(History):
 def test_kept_verdicts_are_those_of_a_dry_run(world_type, limit: int, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kept_verdicts, "BYTES_LIMIT", limit)
+        patch.setattr(search, "PORTION", (1_500, 3)[seed % 2])
         history = VerdictHistory(world_type, Random(seed))
         for _ in range(30):
             for _ in range(history.rng.randrange(4)):

@@ -19,11 +19,13 @@ from kubesched.equivalence import EquivalenceEngine
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.preemption import known_victims as known_victims_module
+from kubesched.preemption import search
 from kubesched.preemption.budgets import Budgets
 from kubesched.preemption.candidates import candidates_of
 from kubesched.preemption.dry_run import dry_run, victims_on
 from kubesched.preemption.known_victims import KnownVictims
 from kubesched.preemption.row_pods import RowPodsCache
+from kubesched.preemption.search import finished
 from kubesched.preemption.victims import USUAL_RULES, Preemptor
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.snapshot.pods import PodInfo
@@ -63,10 +65,10 @@ class VictimHistory(History):
         budgets = world.plugin.evaluator._budgets.list()
         now_us = round(world.clock.now() * 1e6)
         preemptor = Preemptor(world.framework, state, info, now_us)
-        found = self.known.find(preemptor, rows, wanted, budgets)
+        found = finished(self.known.find(preemptor, rows, wanted, budgets))
         fresh = Preemptor(world.framework, state, info, now_us)
-        expected = dry_run(
-            fresh, rows, wanted, budgets, RowPodsCache(world.table), USUAL_RULES
+        expected = finished(
+            dry_run(fresh, rows, wanted, budgets, RowPodsCache(world.table), USUAL_RULES)
         ).shortlist
         if name != "affine" or found is not None:  # with affinity, filters are not row-local
             assert described(found) == described(expected)
@@ -88,6 +90,7 @@ def described(shortlist):
 def test_kept_victims_are_those_of_a_dry_run(world_type, limit: int, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(known_victims_module, "CLASS_LIMIT", limit)
+        patch.setattr(search, "PORTION", (1_500, 3)[seed % 2])
         history = VictimHistory(world_type, Random(seed))
         for _ in range(30):
             for _ in range(history.rng.randrange(4)):
@@ -135,8 +138,8 @@ def test_a_nominated_pod_gets_a_dry_run(make_world) -> None:
     preemptor = world.preemptor(world.nominate("n0", "p", "1", 10))
     preemptor.state.class_memo = {}
     rows = world.table.order_rows.astype(np.intp)
-    assert known.find(preemptor, rows, 2, Budgets(())) is None
+    assert finished(known.find(preemptor, rows, 2, Budgets(()))) is None
     other = world.preemptor(make_pod("q").cpu("1").priority(10).build())
     other.state.class_memo = preemptor.state.class_memo
-    found = known.find(other, rows, 2, Budgets(()))
+    found = finished(known.find(other, rows, 2, Budgets(())))
     assert [len(c.victims.pods) for c in candidates_of(found)] == [2, 1]

@@ -20,6 +20,7 @@ from kubesched.preemption.budgets import Budgets
 from kubesched.preemption.candidates import candidates_of
 from kubesched.preemption.dry_run import dry_run
 from kubesched.preemption.row_pods import RowPodsCache
+from kubesched.preemption.search import finished
 from kubesched.preemption.victims import USUAL_RULES, no_victim_on, select_victims
 from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 from kubesched.testing import make_node, make_pod
@@ -143,7 +144,9 @@ def run(world, preemptor, rng: Random):
     rows = rows_of(world)
     wanted = rng.choice([1, 2, len(rows)])
     budgets = world.plugin.evaluator._budgets.list()
-    done = dry_run(preemptor, rows, wanted, budgets, RowPodsCache(world.table), USUAL_RULES)
+    done = finished(
+        dry_run(preemptor, rows, wanted, budgets, RowPodsCache(world.table), USUAL_RULES)
+    )
     return done, budgets
 
 
@@ -219,7 +222,9 @@ def test_what_was_thought_is_what_comes_of_real_evictions(world_type, seed: int)
     world, preemptor = random_cluster(world_type, rng, social=True)
     rows = rows_of(world)
     budgets = world.plugin.evaluator._budgets.list()
-    done = dry_run(preemptor, rows, len(rows), budgets, RowPodsCache(world.table), USUAL_RULES)
+    done = finished(
+        dry_run(preemptor, rows, len(rows), budgets, RowPodsCache(world.table), USUAL_RULES)
+    )
     found = candidates_of(done.shortlist) if done.shortlist is not None else []
     victims = {each.node_name: each.victims.pods for each in found}
     row = int(rng.choice(rows))
@@ -263,8 +268,8 @@ def test_what_is_done_together_is_what_is_done_node_by_node(world_type, seed: in
     wanted = rng.choice([1, 2, len(rows)])
     budgets = world.plugin.evaluator._budgets.list()
     pods = RowPodsCache(world.table)
-    together = dry_run(preemptor, rows, wanted, budgets, pods, USUAL_RULES)
-    alone = dry_run(preemptor, rows, wanted, budgets, pods, USUAL_RULES, together=False)
+    together = finished(dry_run(preemptor, rows, wanted, budgets, pods, USUAL_RULES))
+    alone = finished(dry_run(preemptor, rows, wanted, budgets, pods, USUAL_RULES, together=False))
     found, expected = found_by(together), found_by(alone)
     assert found[0] == expected[0]
     if not expected[0]:
@@ -282,8 +287,8 @@ def test_a_pod_with_a_bound_claim_does_not_make_nodes_be_tried_one_by_one(
         world.add(make_pod(f"v{number}").on(f"n{number}").cpu("1").priority(0).claim(f"c{number}"))
     monkeypatch.setattr("kubesched.preemption.dry_run.select_victims", None)
     preemptor = world.preemptor(make_pod("p").cpu("1").priority(10).claim(OWN).build())
-    done = dry_run(
-        preemptor, rows_of(world), 3, Budgets(()), RowPodsCache(world.table), USUAL_RULES
+    done = finished(
+        dry_run(preemptor, rows_of(world), 3, Budgets(()), RowPodsCache(world.table), USUAL_RULES)
     )
     victims = {each.node_name: each.victims.pods for each in candidates_of(done.shortlist)}
     assert {name: pods[0].metadata.name for name, pods in victims.items()} == {
@@ -309,7 +314,9 @@ def test_candidates_are_kept_in_the_order_of_the_visit(world_type) -> None:
     rows = np.array([world.table.row_of[f"n{number}"] for number in range(4)])
     preemptor, pods = world.preemptor(pod), RowPodsCache(world.table)
     for together in (True, False):
-        done = dry_run(preemptor, rows, 2, Budgets(()), pods, USUAL_RULES, together=together)
+        done = finished(
+            dry_run(preemptor, rows, 2, Budgets(()), pods, USUAL_RULES, together=together)
+        )
         assert [c.node_name for c in candidates_of(done.shortlist)] == ["n1", "n2"]
 
 
@@ -323,7 +330,9 @@ def test_candidates_that_violate_no_budget_come_first(world_type) -> None:
     budgets = world.plugin.evaluator._budgets.list()
     pods = RowPodsCache(world.table)
     for together in (True, False):
-        done = dry_run(preemptor, rows_of(world), 4, budgets, pods, USUAL_RULES, together=together)
+        done = finished(
+            dry_run(preemptor, rows_of(world), 4, budgets, pods, USUAL_RULES, together=together)
+        )
         found = [c.node_name for c in candidates_of(done.shortlist)]
         assert found == ["n1", "n3", "n0", "n2"]
 
