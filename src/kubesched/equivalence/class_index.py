@@ -245,8 +245,8 @@ class ClassIndex:
         if end == self._cursor:
             return
         lag = end - self._cursor
-        if self._stack is not None:
-            self._follow_stack(self._stack)
+        if self._stack is not None and self._follow_stack(self._stack, lag):
+            return
         logged = table.pod_log.since(self._cursor)
         if logged is None or (len(logged) > SCALAR_ROWS and len(logged) > table.high_water // 4):
             if not self._follow_nodes():
@@ -268,22 +268,39 @@ class ClassIndex:
                 index = np.array(rows, dtype=np.intp)
                 self._renew_together(state, pod, index, keeps_key=keeps_key)
             else:
-                if keeps_key and self._stack is not None:
-                    rows = self._relevel(rows)
-                if rows:
-                    self._renew(rows, keeps_key=keeps_key)
+                self._renew(rows, keeps_key=keeps_key)
         except TooManyGroups:
             raise Unfit from None
         if not self._is_sorted and self._stack is None and self._stack_key is not None:
             self._stack = self._stacks.of(self._stack_key)
             self._stack.add(self)
 
-    def _follow_stack(self, stack: LayerStack) -> None:
-        """Have the stack evaluate the dirty rows, if they are many; those that are left are then this layer's."""
-        if stack.refresh():
-            self._cursor = max(self._cursor, stack.cursor)
-        else:
+    def _follow_stack(self, stack: LayerStack, lag: int) -> bool:
+        """Have the stack evaluate the dirty rows, if they are many, and then the few that are left.
+
+        Returns whether that was all: not if nodes have changed, or the layer need not be in a stack any more.
+        """
+        table = self._table
+        if not stack.refresh():
             self.leave_stack()
+            return False
+        self._cursor = max(self._cursor, stack.cursor)
+        logged = table.pod_log.since(self._cursor)
+        if logged is None or self._node_cursor != table.node_log.end or not self._is_much(lag):
+            return False
+        if len(self.pending) > SCALAR_ROWS:
+            return False
+        self._calm_uses = 0
+        if self.pending:
+            logged, self.pending = logged + self.pending, []
+        self._cursor = table.pod_log.end
+        moved = self._relevel(logged)
+        if moved:
+            try:
+                self._renew(dict.fromkeys(moved), keeps_key=True)
+            except TooManyGroups:
+                raise Unfit from None
+        return True
 
     def leave_stack(self) -> None:
         """Keep columns of its own."""
@@ -296,7 +313,7 @@ class ClassIndex:
         """Keep rows sorted or not, by how many are dirty between two pods."""
         if not self._is_grouped:
             return
-        is_much = changed > UNSORTED_ROWS and changed > self._table.high_water // UNSORTED_SHARE
+        is_much = self._is_much(changed)
         if not self._is_sorted and is_much:
             self._calm_uses = 0
             return
@@ -310,6 +327,9 @@ class ClassIndex:
         if self._calm_uses > CALM_USES:
             self.leave_stack()
             self.ranking, self._is_sorted = ranking.sorted(), True
+
+    def _is_much(self, changed: int) -> bool:
+        return changed > UNSORTED_ROWS and changed > self._table.high_water // UNSORTED_SHARE
 
     def _follow_nodes(self) -> bool:
         return all([trait.follow() for trait in self._traits])
@@ -349,7 +369,7 @@ class ClassIndex:
                 levels[row] = level if static_level is None else level + static_level[row]
         return moved
 
-    def _renew(self, rows: Sequence[int], *, keeps_key: bool) -> None:
+    def _renew(self, rows: Iterable[int], *, keeps_key: bool) -> None:
         """Verdict, level and, unless it is what it was, key of some rows, one by one."""
         ranking, level_at = self.ranking, self._level_at
         static_ok, static_level = self._static_ok_cells, self._static_level_cells

@@ -159,20 +159,21 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
         (resource_a, request_a, _), (resource_b, request_b, _) = wanted.resources
         used_a, offered_a = table.requested[resource_a].cells, table.allocatable[resource_a].cells
         used_b, offered_b = table.requested[resource_b].cells, table.allocatable[resource_b].cells
+        full = float(MAX_NODE_SCORE)
 
         def score(row: int) -> int:
             use_a, capacity_a = used_a[row], offered_a[row]
             use_b, capacity_b = used_b[row], offered_b[row]
-            if not (0 <= use_a <= use_a + request_a <= capacity_a < EXACT_BELOW) or not (
-                0 <= use_b <= use_b + request_b <= capacity_b < EXACT_BELOW
+            with_a, with_b = use_a + request_a, use_b + request_b
+            if not (
+                0 <= use_a <= with_a <= capacity_a < EXACT_BELOW
+                and 0 <= use_b <= with_b <= capacity_b < EXACT_BELOW
+                and capacity_a
+                and capacity_b
             ):
                 return exactly(row)
-            if not capacity_a or not capacity_b:
-                return exactly(row)
-            apart = abs((use_a / capacity_a - use_b / capacity_b) / 2)
-            before = int((1 - apart) * float(MAX_NODE_SCORE))
-            apart = abs(((use_a + request_a) / capacity_a - (use_b + request_b) / capacity_b) / 2)
-            after = int((1 - apart) * float(MAX_NODE_SCORE))
+            before = int((1 - abs((use_a / capacity_a - use_b / capacity_b) / 2)) * full)
+            after = int((1 - abs((with_a / capacity_a - with_b / capacity_b) / 2)) * full)
             # Neither balance is below 50, so this is never negative and the fraction is dropped as upstream drops it.
             return _HALF_SCORE + (_HALF_SCORE + after - before) // 2
 
