@@ -1,6 +1,6 @@
-"""CPU profiles in pprof's format: a protocol buffer (profile.proto), compressed.
+"""Profiles in pprof's format: a protocol buffer (profile.proto), compressed.
 
-Written by our own `/debug/pprof/profile`, read from kube-scheduler's. Only what both need: stacks, and how long each was seen.
+Written by our own `/debug/pprof/profile`, read from kube-scheduler's pages. Only what both need: stacks, and a value of each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _ID: Final = 1
 _LOCATION_LINES, _LINE_FUNCTION, _LINE_NUMBER = 4, 1, 2
 _FUNCTION_NAME, _FUNCTION_SYSTEM_NAME, _FUNCTION_FILE = 2, 3, 4
 
-_CPU = ("cpu", "nanoseconds")
+CPU: Final = ("cpu", "nanoseconds")
+ALLOCATED: Final = ("alloc_space", "bytes")
+"""Since the program was started."""
 
 
 def encode(samples: Mapping[Stack, int], began: float, seconds: float, samples_per_s: int) -> bytes:
@@ -43,7 +45,7 @@ def encode(samples: Mapping[Stack, int], began: float, seconds: float, samples_p
 
     parts += [
         bytes_field(_SAMPLE_TYPE, value_type("samples", "count")),
-        bytes_field(_SAMPLE_TYPE, value_type(*_CPU)),
+        bytes_field(_SAMPLE_TYPE, value_type(*CPU)),
     ]
     period = 10**9 // samples_per_s
     for stack, count in samples.items():
@@ -61,7 +63,7 @@ def encode(samples: Mapping[Stack, int], began: float, seconds: float, samples_p
         names = _number(_FUNCTION_NAME, shown) + _number(_FUNCTION_SYSTEM_NAME, shown)
         where = _number(_FUNCTION_FILE, string(file))
         parts.append(bytes_field(_FUNCTION, _number(_ID, number) + names + where))
-    period_type = value_type(*_CPU)
+    period_type = value_type(*CPU)
     parts += [bytes_field(_STRING, value.encode()) for value in strings]
     parts += [
         _number(_TIME, int(began * 1e9)),
@@ -80,11 +82,13 @@ def _packed(tag: int, values: Iterable[int]) -> bytes:
     return bytes_field(tag, b"".join(map(varint, values)))
 
 
-def decode(data: bytes) -> dict[tuple[str, ...], int]:
-    """Nanoseconds of CPU by stack, its functions innermost first; those inlined into others are among them.
+def decode(data: bytes, kind: tuple[str, str] = CPU) -> dict[tuple[str, ...], int]:
+    """Values of a kind, nanoseconds of CPU if none is named, by stack.
+
+    The functions of a stack come innermost first; those inlined into others are among them.
 
     Raises:
-        ProtobufError: it is no CPU profile.
+        ProtobufError: it is no profile of that kind.
     """
     try:
         profile = Message(gzip.decompress(data))
@@ -93,12 +97,12 @@ def decode(data: bytes) -> dict[tuple[str, ...], int]:
     strings = profile.texts(_STRING)
     try:
         kinds = [
-            (strings[kind.integer(_KIND)], strings[kind.integer(_UNIT)])
-            for kind in profile.messages(_SAMPLE_TYPE)
+            (strings[each.integer(_KIND)], strings[each.integer(_UNIT)])
+            for each in profile.messages(_SAMPLE_TYPE)
         ]
-        if _CPU not in kinds:
-            raise ProtobufError(f"no profile of CPU time; its values are {kinds}")
-        value = kinds.index(_CPU)
+        if kind not in kinds:
+            raise ProtobufError(f"no profile of {' in '.join(kind)}; its values are {kinds}")
+        value = kinds.index(kind)
         functions = {
             function.integer(_ID): strings[function.integer(_FUNCTION_NAME)]
             for function in profile.messages(_FUNCTION)
@@ -110,11 +114,11 @@ def decode(data: bytes) -> dict[tuple[str, ...], int]:
             ]
             for location in profile.messages(_LOCATION)
         }
-        spent: dict[tuple[str, ...], int] = {}
+        values: dict[tuple[str, ...], int] = {}
         for sample in profile.messages(_SAMPLE):
             ids = sample.integers(_SAMPLE_LOCATIONS)
             stack = tuple(name for place in ids for name in places[place])
-            spent[stack] = spent.get(stack, 0) + sample.integers(_SAMPLE_VALUES)[value]
+            values[stack] = values.get(stack, 0) + sample.integers(_SAMPLE_VALUES)[value]
     except (IndexError, KeyError) as error:
         raise ProtobufError(f"a profile that refers to what is not in it: {error}") from None
-    return spent
+    return values

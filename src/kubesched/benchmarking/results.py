@@ -80,7 +80,9 @@ class DecisionCpu(Record):
     """CPU of scheduling cycles alone, without queue, bindings, event handlers and API traffic."""
 
     us_per_pod: float
-    """All attempts of a pod together."""
+    """All attempts of a pod together, with what the garbage collector takes for them."""
+    collector_us_per_pod: float = 0.0
+    """The collector's part, if it works beside them; where they are timed one by one it works within them."""
     samples: int = 0
     """In which a CPU profile saw them; 0 if they were timed one by one, in core mode."""
 

@@ -46,7 +46,7 @@ def test_inlined_functions_are_part_of_the_stack():
     ("data", "complaint"),
     [
         pytest.param(b"Could not enable CPU profiling", "not compressed", id="a message"),
-        pytest.param(gzip.compress(b""), "no profile of CPU time", id="nothing"),
+        pytest.param(gzip.compress(b""), "no profile of cpu in nanoseconds", id="nothing"),
         pytest.param(gzip.compress(b"\x0a\x7f"), "ends behind its message", id="cut off"),
         pytest.param(gzip.compress(bytes_field(1, number(1, 5))), "not in it", id="a missing text"),
     ],

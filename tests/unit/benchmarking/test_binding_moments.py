@@ -153,7 +153,12 @@ def test_decisions_are_the_profiles_share_of_what_the_kernel_counted():
     profile = DecisionProfile(decisions_ns=400_000_000, all_ns=1_000_000_000)
     decision = stretch(counts_from_first=False, profile=profile).decision_cpu
     assert decision.us_per_pod == pytest.approx(0.4 * 5.0 * 1e6 / 3)
+    assert decision.collector_us_per_pod == 0.0
     assert decision.samples == 40
+    profile.collector_ns, profile.decisions_bytes, profile.all_bytes = 200_000_000, 3, 4
+    decision = stretch(counts_from_first=False, profile=profile).decision_cpu
+    assert decision.us_per_pod == pytest.approx(0.55 * 5.0 * 1e6 / 3)
+    assert decision.collector_us_per_pod == pytest.approx(0.15 * 5.0 * 1e6 / 3)
 
 
 def test_the_start_of_a_scheduler_is_not_counted_when_a_queue_is_drained():

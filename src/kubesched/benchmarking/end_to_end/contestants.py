@@ -33,7 +33,8 @@ KUBE_SCHEDULER = "kube-scheduler"
 READY_TIMEOUT_S = 120.0
 _POLL_S = 0.05
 _PROFILE = "/debug/pprof/profile"
-_OPEN_PATHS = f"/healthz,/readyz,/livez,/metrics,{_PROFILE}"
+_ALLOCATIONS = "/debug/pprof/allocs"
+_OPEN_PATHS = f"/healthz,/readyz,/livez,/metrics,{_PROFILE},{_ALLOCATIONS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,15 @@ class RunningScheduler:
 
     async def cpu_profile(self, seconds: int) -> bytes:
         """Where its CPU time goes from now on. Raises `MetricsError`."""
+        return await self._profile(_PROFILE, {"seconds": str(seconds)})
+
+    async def allocations(self) -> bytes:
+        """What has allocated memory since it was started. Raises `MetricsError`."""
+        return await self._profile(_ALLOCATIONS, {})
+
+    async def _profile(self, path: str, query: dict[str, str]) -> bytes:
         try:
-            return await self._client.get_raw(_PROFILE, {"seconds": str(seconds)})
+            return await self._client.get_raw(path, query)
         except (ApiError, TransportError) as error:
             raise MetricsError(f"{self._process.name} shows no profile: {error}") from None
 

@@ -310,9 +310,7 @@ class Driver:
         self.log.note()
         stretch = _Stretch(self._clock.monotonic(), page, events, is_drained)
         if self._scheduler is not None and self._scheduler.contestant.tells_decisions:
-            stretch.profiling = asyncio.ensure_future(
-                stretch.profile.take(self._scheduler.cpu_profile)
-            )
+            stretch.profiling = asyncio.ensure_future(stretch.profile.take(self._scheduler))
             self._beside.append(stretch.profiling)
         return stretch
 

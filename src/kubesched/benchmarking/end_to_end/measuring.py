@@ -97,8 +97,13 @@ class Measurement:
         share = self.profile.share
         if share is None or not self.pods:
             return None
-        us_per_pod = share * self.cpu_s[SCHEDULER] * 1e6 / self.pods
-        return DecisionCpu(us_per_pod=us_per_pod, samples=self.profile.samples)
+        all_us = self.cpu_s[SCHEDULER] * 1e6 / self.pods
+        collector_us = self.profile.collector_share * all_us
+        return DecisionCpu(
+            us_per_pod=share * all_us + collector_us,
+            collector_us_per_pod=collector_us,
+            samples=self.profile.samples,
+        )
 
     def use_of(self, role: str) -> ProcessUse | None:
         if role not in self.cpu_s:
