@@ -79,7 +79,7 @@ class PacedClock:
         return self.monotonic()
 
     def monotonic(self) -> float:
-        entered = self._entered  # every read of an attribute would count as the core's
+        entered = self._entered  # few steps: the time they take counts as the core's
         return self._base if entered is None else self._base + (perf_counter() - entered)
 
     def enter(self) -> None:
