@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -90,6 +91,27 @@ class Ties:
         return nth_of(self._sets, n, self._flipped)
 
 
+class LevelSets(dict[int, RowSet]):
+    """The rows at each level. A set of many rows is made when it is first read: most are far from the best level."""
+
+    __slots__ = ("unread",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unread: dict[int, Callable[[], RowSet]] = {}
+        """Level -> makes its set."""
+
+    def __missing__(self, level: int) -> RowSet:
+        rows = self[level] = self.unread.pop(level)()
+        return rows
+
+    def copy(self) -> LevelSets:
+        twin = LevelSets()
+        twin.update({level: rows.copy() for level, rows in self.items()})
+        twin.unread = self.unread.copy()
+        return twin
+
+
 class Group:
     """Rows with one key. `levels` and `sets` are used by sorted rankings only."""
 
@@ -101,14 +123,14 @@ class Group:
         self.count = 0
         self.levels: list[int] = []
         """The levels that occur, in ascending order."""
-        self.sets: dict[int, RowSet] = {}
+        self.sets = LevelSets()
         self.sample = 0
         """A row that was in the group when it was last looked up."""
 
     def copy(self) -> Group:
         twin = Group(self.key, self.number)
         twin.count, twin.levels, twin.sample = self.count, self.levels.copy(), self.sample
-        twin.sets = {level: rows.copy() for level, rows in self.sets.items()}
+        twin.sets = self.sets.copy()
         return twin
 
 
@@ -266,16 +288,21 @@ class SortedRanking(Ranking):
         columns = [*keys, level]
         codes = _codes_of(columns)
         order = np.argsort(codes, kind="stable")
-        codes = codes[order]
-        starts = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()]
-        for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
-            *key, row_level = [int(column[order[start]]) for column in columns]
+        codes, rows = codes[order], rows[order]
+        starts = np.array([0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()])
+        counts = np.diff(starts, append=len(rows))
+        numbers: list[int] = []
+        parts = zip(*[column[order[starts]].tolist() for column in columns], strict=True)
+        for start, count, (*key, row_level) in zip(
+            starts.tolist(), counts.tolist(), parts, strict=True
+        ):
             group = self._group(tuple(key))
-            members = rows[order[start:end]]
-            group.sets[row_level] = RowSet.of(members, self._blocks)
+            members = rows[start : start + count]
+            group.sets.unread[row_level] = partial(RowSet.of, members, self._blocks)
             insort(group.levels, row_level)
-            group.count += len(members)
-            self.group_of[members] = group.number
+            group.count += count
+            numbers.append(group.number)
+        self.group_of[rows] = np.repeat(numbers, counts)
 
     def split(self, rows: Iterable[int], key_of: Callable[[int], GroupKey]) -> SortedRanking:
         """A copy with other keys: each group keeps its rows, except for some that are grouped by their own keys.
@@ -334,8 +361,7 @@ class SortedRanking(Ranking):
         sets = group.sets
         rows = sets.get(level)
         if rows is None:
-            rows = sets[level] = RowSet(self._blocks)
-            insort(group.levels, level)
+            rows = self._set_at(group, level)
         block, span, bit = row >> BLOCK_BITS, row >> ROW_SPAN_BITS, 1 << (row & IN_BLOCK)
         rows.masks[block] |= bit
         rows.counts[block] += 1
@@ -354,10 +380,17 @@ class SortedRanking(Ranking):
     def _add(self, group: Group, row: int, level: int) -> None:
         rows = group.sets.get(level)
         if rows is None:
-            rows = group.sets[level] = RowSet(self._blocks)
-            insort(group.levels, level)
+            rows = self._set_at(group, level)
         rows.add(row)
         group.count += 1
+
+    def _set_at(self, group: Group, level: int) -> RowSet:
+        """A set that is new, or was not read before."""
+        sets = group.sets
+        if level not in sets.unread:
+            sets[level] = RowSet(self._blocks)
+            insort(group.levels, level)
+        return sets[level]
 
     @staticmethod
     def _take(group: Group, row: int, level: int) -> None:
@@ -410,8 +443,10 @@ class SortedRanking(Ranking):
         super().check_invariants()
         for key, group in self.groups.items():
             assert group.key == key, f"group {group.key} is kept as {key}"
-            assert group.levels == sorted(group.sets), f"levels of group {key} drifted"
-            for level, members in group.sets.items():
+            known = sorted([*group.sets, *group.sets.unread])
+            assert group.levels == known, f"levels of group {key} drifted"
+            for level in known:
+                members = group.sets[level]
                 expected = np.flatnonzero((self.group_of == group.number) & (self.level == level))
                 assert members.rows().tolist() == expected.tolist(), f"group {key} drifted"
                 assert members.count == len(expected) > 0, f"count of group {key} drifted"

@@ -23,6 +23,7 @@ from kubesched.snapshot.columns import Indices
 BLOCK_BITS: Final = 10
 BLOCK: Final = 1 << BLOCK_BITS
 IN_BLOCK: Final = BLOCK - 1
+_BYTES: Final = BLOCK // 8
 SPAN_BITS: Final = 5
 """Binary logarithm of the number of blocks per span."""
 BLOCKS_PER_SPAN: Final = 1 << SPAN_BITS
@@ -52,14 +53,18 @@ class RowSet:
 
     @classmethod
     def of(cls, rows: Indices, blocks: int) -> RowSet:
-        """A set of many rows at once."""
+        """A set of many rows at once, which are in ascending order."""
         row_set = cls(blocks)
-        used, place = np.unique(rows >> BLOCK_BITS, return_inverse=True)
-        members = np.zeros((len(used), BLOCK), dtype=np.bool_)
-        members[place, rows & IN_BLOCK] = True
-        packed = np.packbits(members, axis=1, bitorder="little")
-        for block, bits in zip(used.tolist(), packed, strict=True):
-            mask = int.from_bytes(bits.tobytes(), "little")
+        block_of = rows >> BLOCK_BITS
+        is_next = block_of[1:] != block_of[:-1]
+        place = np.zeros(len(rows), dtype=np.intp)
+        np.cumsum(is_next, out=place[1:])
+        used = block_of[:1].tolist() + block_of[1:][is_next].tolist()
+        members = np.zeros(len(used) * BLOCK, dtype=np.bool_)
+        members[place * BLOCK + (rows & IN_BLOCK)] = True
+        packed = np.packbits(members, bitorder="little").tobytes()
+        for at, block in enumerate(used):
+            mask = int.from_bytes(packed[at * _BYTES : (at + 1) * _BYTES], "little")
             count = mask.bit_count()
             row_set.masks[block] = mask
             row_set.counts[block] = count
