@@ -8,7 +8,7 @@ the longest turn (20 ms wanted), what the clock showed in it, and the processor 
 turns, together. With `--stacks` the functions that ran in turns of more than 20 ms are printed too, from samples taken every 5 ms.
 
     assembly    configuration, plugins and connections, before the first request: one turn, in which nothing waits
-    start       nodes and running pods are listed
+    start       nodes and running pods are listed; the pods are of 16,000 sizes
     class       a pod of a new shape
     app         a hundred pods of a new app
     relist      nodes and pods are listed again, all of them changed: their watches ended with "too old resource version"
@@ -169,9 +169,8 @@ class Cluster(NullServer):
                 connection.write(self._node_bytes(index))
             else:
                 where = node(index % self._nodes)["metadata"]["name"]
-                connection.write(
-                    self._pod_bytes(f"old-{index}", f"app-{index % 500}", "100m", where)
-                )
+                cpu = f"{100 + 7919 * index % 16_000}m"  # nodes that differ have as many scores
+                connection.write(self._pod_bytes(f"old-{index}", f"app-{index % 500}", cpu, where))
             if index % WRITTEN_AT_ONCE == 0:
                 await asyncio.sleep(0)
         connection.write(self._current(self.bookmark))
