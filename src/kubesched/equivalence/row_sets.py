@@ -55,15 +55,13 @@ class RowSet:
     def of(cls, rows: Indices, blocks: int) -> RowSet:
         """A set of many rows at once, which are in ascending order."""
         row_set = cls(blocks)
-        block_of = rows >> BLOCK_BITS
-        is_next = block_of[1:] != block_of[:-1]
-        place = np.zeros(len(rows), dtype=np.intp)
-        np.cumsum(is_next, out=place[1:])
-        used = block_of[:1].tolist() + block_of[1:][is_next].tolist()
-        members = np.zeros(len(used) * BLOCK, dtype=np.bool_)
-        members[place * BLOCK + (rows & IN_BLOCK)] = True
+        if not len(rows):
+            return row_set
+        first, last = int(rows[0]) >> BLOCK_BITS, int(rows[-1]) >> BLOCK_BITS
+        members = np.zeros((last + 1 - first) << BLOCK_BITS, dtype=np.bool_)
+        members[rows - (first << BLOCK_BITS)] = True
         packed = np.packbits(members, bitorder="little").tobytes()
-        for at, block in enumerate(used):
+        for at, block in enumerate(range(first, last + 1)):
             mask = int.from_bytes(packed[at * _BYTES : (at + 1) * _BYTES], "little")
             count = mask.bit_count()
             row_set.masks[block] = mask
