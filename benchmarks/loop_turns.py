@@ -13,12 +13,12 @@ turns, together. With `--stacks` the functions that ran in turns of more than 20
     app         a hundred pods of a new app
     relist      nodes and pods are listed again, all of them changed: their watches ended with "too old resource version"
     pool        a tenth of the nodes is deleted at once
-    preemption  a pod that needs a whole node, and evicts another one for it
-    preemptors  a hundred of them
     backlog     pods in a hundred shapes that fit nowhere
     unique      as many pods with a label of their own each, which fit nowhere
     small node  a node that helps none of them
     large node  a node that takes some of them
+    preemption  a pod that needs a whole node, and evicts another one for it
+    preemptors  a hundred of them
 """
 
 from __future__ import annotations
@@ -385,12 +385,12 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
             ("app", "app", 100),
             ("relist", "relist", 0),
             ("pool", "pool", arguments.nodes // 10),
-            ("preemption", "preemption", 1),
-            ("preemptors", "preemptors", 100),
             ("backlog", "backlog", arguments.backlog),
             ("unique", "unique", arguments.backlog),
             ("small node", "small", 1),
             ("large node", "large", 1),
+            ("preemption", "preemption", 1),
+            ("preemptors", "preemptors", 100),
         ]
         for title, what, number in events:
             if what and arguments.only and title not in arguments.only:
