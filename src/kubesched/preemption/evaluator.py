@@ -222,6 +222,7 @@ class Evaluator:
         With `is_current`, the pod is the version that was tried, of which the class is known.
         """
         table, pods = self._handle.table, self._cursors(pod.spec.priority or 0)
+        nominations = self._nominations()
         known = self._known_no_candidates(state, statuses, pods)
         if known is not None:
             return known
@@ -238,7 +239,7 @@ class Evaluator:
         fit_error = FitError("", table.node_count, Diagnosis(node_to_status=verdicts))
         answer = PostFilterResult(CLEAR_NOMINATION), unschedulable(str(fit_error))
         if state.class_memo is not None:
-            memo = _NoCandidates(statuses, self._nominations(), pods, answer)
+            memo = _NoCandidates(statuses, nominations, pods, answer)
             state.class_memo[self._plugin_name] = memo
         return answer
 
@@ -260,6 +261,7 @@ class Evaluator:
             if verdicts is not None:
                 return verdicts
         table = self._handle.table
+        began = table.pod_log.end, table.swap_log.end, self._nominations()
         if not _count_unschedulable(statuses, table):
             return NodeToStatus()
         if table.node_count > MANY_NODES:
@@ -279,7 +281,9 @@ class Evaluator:
         if done.errors:
             return None, error_status(field_errors.aggregate(done.errors))
         found = done.statuses()
-        if can_be_kept:
+        # Not if a node changed that had been looked at when the search was suspended.
+        is_unchanged = began == (table.pod_log.end, table.swap_log.end, self._nominations())
+        if can_be_kept and is_unchanged:
             self._kept_verdicts.keep(preemptor, found)
         return found
 

@@ -101,11 +101,11 @@ class _ClassVerdicts:
         self._scopes = preemptor.scopes
         self._premises = premises
         self._verdicts = _over_all_rows(self._table, verdicts)
-        self._move_cursors()
+        self._pods, self._swaps, self._nominations = self._ends()
 
-    def _move_cursors(self) -> None:
-        self._pods, self._swaps = self._table.pod_log.end, self._table.swap_log.end
-        self._nominations = 0 if self._nominator is None else self._nominator.version
+    def _ends(self) -> tuple[int, int, int]:
+        nominations = 0 if self._nominator is None else self._nominator.version
+        return self._table.pod_log.end, self._table.swap_log.end, nominations
 
     def follow(
         self, preemptor: Preemptor, statuses: NodeToStatus, budgets: Budgets, row_pods: RowPodsCache
@@ -116,13 +116,14 @@ class _ClassVerdicts:
         dirty = self._dirty_rows()
         if dirty is None:
             return None
-        self._move_cursors()  # what changes while the search is suspended is dirty the next time
+        ends = self._ends()  # what changes while the search is suspended is dirty the next time
         if len(dirty):
             preemptor.scopes = self._scopes
             renewed = yield from self._renewed(dirty, preemptor, statuses, budgets, row_pods)
             if renewed is None:
                 return None
             self._verdicts = renewed
+        self._pods, self._swaps, self._nominations = ends
         return self._verdicts
 
     def _dirty_rows(self) -> Indices | None:

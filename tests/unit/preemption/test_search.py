@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from kubesched.api.core_v1 import Pod
+from kubesched.framework.cycle_state import CycleState
 from kubesched.preemption import search
-from kubesched.preemption.search import Pace, portions
+from kubesched.preemption.search import Pace, finished, portions
 from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pods import PodInfo
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -85,3 +87,41 @@ async def test_a_suspended_preemption_gives_the_same_answer(
     assert (result, status and status.message) == (expected[0], expected[1] and expected[1].message)
     assert len(suspended_world.spawned) == len(world.spawned)
     assert turns >= 5
+
+
+@pytest.mark.parametrize(
+    ("is_kept", "portions_done"),
+    [(False, 6), (True, 1)],  # without kept verdicts all nodes are screened once before the dry run
+    ids=["dry run", "kept verdicts"],
+)
+def test_what_changes_while_a_search_is_suspended_is_looked_at_again(
+    make_world, monkeypatch, is_kept, portions_done
+):
+    """A node that was hopeless becomes a candidate when it has been looked at; nothing else happens afterwards."""
+    monkeypatch.setattr(search, "PORTION", 3)
+    monkeypatch.setattr("kubesched.preemption.evaluator.visiting_order", lambda rows, _random: rows)
+    world, memo = make_world(), {}
+    kept = []
+    for number in range(6):
+        world.node(f"n{number}", "2")
+        world.on(f"n{number}", f"low-{number}", priority=0)
+        kept.append(world.on(f"n{number}", f"kept-{number}", priority=100))
+
+    def candidates():
+        pod = world.pending("p", cpu="2", priority=50).build()
+        state = CycleState()
+        state.class_memo = memo
+        outcome = world.algorithm.schedule(world.framework, state, PodInfo(pod))
+        statuses = outcome.error.diagnosis.node_to_status
+        return world.plugin.evaluator._find_candidates(state, pod, statuses, is_current=True)
+
+    if is_kept:
+        assert isinstance(finished(candidates()), tuple)
+        for number in (0, 1):
+            world.on(f"n{number}", f"late-{number}", cpu="0", priority=100)
+    suspended = candidates()
+    for _ in range(portions_done):
+        next(suspended)
+    world.cache.remove_pod(kept[0])
+    assert isinstance(finished(suspended), tuple), "the node has been looked at"
+    assert not isinstance(finished(candidates()), tuple)
