@@ -1,16 +1,17 @@
-"""Equivalence classes of pods: pods with the same scheduling-relevant spec share verdicts and scores.
+"""Classes of pods: pods that plugins cannot tell apart share verdicts and scores.
 
-There are two ways to decide about a pod. They always agree; the tests compare them on random histories:
+There are two ways to decide about a pod. They always agree; the tests compare them on random
+histories:
 
-    full    every plugin evaluates every node (`scheduler.algorithm`). The reference, and the fallback.
-    plan    answers of plugins with a rule are kept for the class, and nodes that all plugins treat alike are evaluated
-            as one (`plan`, `class_index`, `ranking`). Plugins without a rule evaluate the remaining rows.
+    full      every plugin evaluates every node (`scheduler.algorithm`). The reference, and the fallback.
+    by class  answers of plugins with a rule are kept as columns over the nodes and computed again for
+              dirty rows only; all other plugins are asked about the nodes that are left (`engine`)
 
-The package sits above `framework` and is used by the scheduler only: plugins know nothing but rules (`framework.rules`).
+The package sits above `framework`; plugins know nothing of it but rules (`framework.rules`).
 """
 
-from kubesched.equivalence.engine import Best, EquivalenceEngine
-from kubesched.equivalence.pod_classes import ClassCache, PodClass
-from kubesched.equivalence.walk import Walk, Walked
+from kubesched.equivalence.engine import Chosen, EquivalenceEngine
+from kubesched.equivalence.pod_classes import PodClass
+from kubesched.equivalence.walk import Walk
 
-__all__ = ["Best", "ClassCache", "EquivalenceEngine", "PodClass", "Walk", "Walked"]
+__all__ = ["Chosen", "EquivalenceEngine", "PodClass", "Walk"]

@@ -1,106 +1,86 @@
-"""The equivalence engine: decisions from what is kept for the pod's equivalence class.
+"""The equivalence engine: decisions from what is kept for the pod's class.
 
-The engine replaces PreFilter, Filter, PreScore and Score, or returns None. The scheduling algorithm then runs the full
-evaluation and passes the outcome back (`learn_placement`, `learn_failure`). Both give the same decision.
+The engine replaces Filter and Score after PreFilter has run, or returns None. The scheduling algorithm
+then runs the full evaluation. Both give the same decision:
+
+    kept filters ──► rows that pass ──► filters asked for every pod, nominated pods ──► feasible rows
+                                                                                            │
+    best rows ◄── kept levels + normalised raw scores + scores asked for every pod ◄── PreScore
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from kubesched.api.core_v1 import Pod
-from kubesched.equivalence.class_index import Unfit
+from kubesched.equivalence.basis import filter_rules, is_lasting, score_rules
 from kubesched.equivalence.known_failure import KnownFailure
-from kubesched.equivalence.plan import Plan
-from kubesched.equivalence.pod_classes import ClassCache, PodClass, Recent
-from kubesched.equivalence.ranking import Group, Ties
-from kubesched.equivalence.row_layers import NoRoom, RowLayers
-from kubesched.equivalence.signature import LabelsRead, Signatures
-from kubesched.equivalence.walk import Walk, Walked
+from kubesched.equivalence.pod_classes import Answers, ClassCache, PodClass
+from kubesched.equivalence.row_columns import FilterColumns, ScoreColumns, Unfit
+from kubesched.equivalence.signature import Signatures
+from kubesched.equivalence.walk import Walk
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, KeptEnd
+from kubesched.framework.interfaces import ScorePlugin
+from kubesched.framework.runtime.filter import run_filters
 from kubesched.framework.runtime.framework import Framework
-from kubesched.framework.runtime.nominated import NO_NOMINATIONS, nominations_version, rivals_of
-from kubesched.framework.runtime.pre_filter import run_pre_filter
-from kubesched.framework.runtime.score import run_pre_score
+from kubesched.framework.runtime.nominated import filter_contested, nominations_version, rivals_of
+from kubesched.framework.runtime.score import final_scores, raw_scores, run_pre_score
+from kubesched.framework.runtime.timing import FILTER, SCORE
+from kubesched.framework.status import Status
 from kubesched.logs import get_logger
 from kubesched.snapshot.columns import Indices, Ints, Levels, Mask
 from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo, label_key_of
+from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns, PassingColumns
 
 log = get_logger(__name__)
 
-_UNSCORED: Final[Ints] = np.zeros(1, dtype=np.int64)
-"""The total of the only feasible node."""
-
-
-POST_FILTER_VERBOSITY: Final = 2
+POST_FILTER_VERBOSITY = 2
 """Where PostFilter plugins log what they look at, they are asked for every pod."""
 
 
-class Best(NamedTuple):
-    """The nodes to choose from: rows with the best total, and how many nodes are feasible."""
+class Chosen(NamedTuple):
+    """The nodes to choose from."""
 
-    ties: Ties
-    feasible_count: int
+    rows: Indices
+    """Those with the best total, in ascending order; after a walk all feasible ones, in its order."""
+    totals: Levels | None
+    """After a walk: what each of them scores; None if there is only one."""
+    feasible: int
+    examined: int
 
 
-Answer = Best | Walked | Diagnosis | KeptEnd
+Answer = Chosen | Diagnosis | KeptEnd
 """Where the pod can go, or why it fits nowhere, or even how the attempt ends."""
 
 
 class EquivalenceEngine:
-    """Keeps plans and failures per class of pods."""
+    """Decides from answers kept per class of pods."""
 
-    def __init__(self, table: NodeTable, classes: ClassCache | None = None) -> None:
+    def __init__(self, table: NodeTable) -> None:
         self._table = table
-        self.classes = ClassCache() if classes is None else classes
-        self._layers = RowLayers(table)
+        self.classes = ClassCache(table)
 
     def forget(self) -> None:
         """Begin anew, with no class known."""
         self.classes.clear()
-        self._layers = RowLayers(self._table)
 
     def class_of(self, framework: Framework, pod: PodInfo) -> PodClass | None:
         """The pod's class; None for a pod that cannot share answers."""
-        whole, shape = pod.class_key, pod.shape_key
-        if whole is None or shape is None:
+        signature, shape = pod.class_key, pod.shape_key
+        if signature is None or shape is None:
             signatures: Signatures | None = framework.caches.get(Signatures)
             if signatures is None:
                 signatures = framework.caches[Signatures] = Signatures(framework)
-            signature = signatures.of(pod.pod)
-            shape, whole = (b"", b"") if signature is None else signature
-            pod.class_key, pod.shape_key = whole, shape
-        if not whole:
+            shape, signature = signatures.of(pod.pod) or (b"", b"")
+            pod.class_key, pod.shape_key = signature, shape
+        if not signature:
             return None
-        labels_read: LabelsRead | None = framework.caches.get(LabelsRead)
-        if labels_read is None:
-            labels_read = framework.caches[LabelsRead] = LabelsRead(framework)
-        version = labels_read.version()
-        recent = self.classes.recall(whole, version)
-        if recent is None:
-            pod_class = self.classes.get(labels_read.key(pod.pod, shape, whole))
-            self._check_kept(labels_read, pod.pod, pod_class)
-            recent = Recent(version, pod_class, label_key_of(pod.pod))
-            self.classes.remember(whole, recent)
-        pod_class = recent.pod_class
-        pod.share_derived(pod_class.derived, recent.label_key)
+        pod_class = self.classes.get(pod, signature, shape)
+        pod.share_derived(pod_class.derived, pod_class.label_key)
         return pod_class
-
-    @staticmethod
-    def _check_kept(labels_read: LabelsRead, pod: Pod, pod_class: PodClass) -> None:
-        """Drop what was made from a pod that selectors now tell apart from this one."""
-        for kept in (pod_class.plan, pod_class.failure):
-            if kept is None or kept.pod.metadata.labels == pod.metadata.labels:
-                continue
-            if not labels_read.is_of(kept.pod, pod_class.key):
-                pod_class.plan = pod_class.failure = None
-                pod_class.memo.clear()
 
     # -- answering -------------------------------------------------------------------------------------------------
 
@@ -112,179 +92,157 @@ class EquivalenceEngine:
         pod_class: PodClass,
         walk: Walk | None = None,
     ) -> Answer | None:
-        """The answer from what is kept; None when the full evaluation is needed.
+        """The answer for a pod that PreFilter let pass; None when the full evaluation is needed.
 
         Without a walk the order of the nodes is of no importance.
         """
-        failure = pod_class.failure
-        if failure is not None and failure.is_outdated:
-            failure = pod_class.failure = None
-        is_doubtful = failure is None or failure.is_doubtful
-        if failure is not None and not is_doubtful:
-            failed = self._by_failure(framework, state, pod, failure)
-            if failed is not None:
-                return failed
+        answers = self.classes.answers(pod_class.shape)
+        if answers.is_given_up:
+            return None
         try:
-            plan = pod_class.plan or self._plan_ahead(framework, pod.pod, pod_class)
-            answer = None if plan is None else self._by_plan(framework, state, pod, plan, walk)
-            if answer is not None:
-                return answer
+            return self._decide(framework, state, pod, answers, walk)
         except Unfit:
-            pod_class.plan = None
+            answers.drop()
         except Exception as error:  # raised by a plugin's rule; the full evaluation does without it
-            self._give_up(pod.pod, pod_class, error)
-        if failure is not None and is_doubtful and pod_class.failure is failure:
-            return self._by_failure(framework, state, pod, failure)
+            self._give_up(pod, answers, error)
         return None
 
-    @staticmethod
-    def _by_failure(
-        framework: Framework, state: CycleState, pod: PodInfo, failure: KnownFailure
-    ) -> Diagnosis | KeptEnd | None:
-        """Why the pod fits nowhere, if that can be told from why the last one of its class did not.
-
-        If it cannot, a node may have room by now. What is known of the other nodes is of use again when that is taken.
-        """
+    def _decide(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        answers: Answers,
+        walk: Walk | None,
+    ) -> Answer | None:
         started = framework.now()
+        filters = self._filters(framework, state, pod, answers)
+        kept = filters.passing(state, pod.pod)
+        passing = self._narrowed(framework, state, pod, filters, kept)
+        if passing is None:
+            return None
+        table, examined = self._table, self._table.node_count
+        if walk is None:
+            feasible: NodeColumns = PassingColumns(table, passing)
+        else:
+            rows, examined = walk.first(passing)
+            feasible = NodeColumns(table, rows)
+        count = len(feasible)
+        if not count:
+            return self._by_failure(framework, state, pod, answers, started)
+        state.points_reached |= FILTER
+        started = framework.point_done("Filter", started)
+        if count == 1:
+            return Chosen(feasible.row_indices(), None, 1, examined)
+        if run_pre_score(framework, state, pod.pod, feasible) is not None:
+            return None
+        started = framework.point_done("PreScore", started)
+        scores = self._scores(framework, state, pod, answers, filters)
+        level = scores.levels(state, pod.pod)
+        points = _points(framework, state, pod, scores, feasible)
+        state.points_reached |= SCORE
+        if walk is not None:
+            totals = level[rows] if points is None else level[rows] + points
+            best = rows
+        elif points is None:
+            among = level if passing is kept else np.where(passing, level, -1)
+            totals, best = None, (among == among[among.argmax()]).nonzero()[0]
+        else:
+            points = points + level[feasible.rows]
+            best = (points == points[points.argmax()]).nonzero()[0]
+            totals, best = None, best if passing.all() else feasible.row_indices()[best]
+        framework.point_done("Score", started)
+        return Chosen(best, totals, count, examined)
+
+    def _filters(
+        self, framework: Framework, state: CycleState, pod: PodInfo, answers: Answers
+    ) -> FilterColumns:
+        filters = answers.filters
+        if filters is None or not filters.basis.holds():
+            answers.drop()
+            rules = filter_rules(framework, state, pod.pod)
+            filters = FilterColumns(framework, self._table, rules, state.skip_filter_plugins)
+            answers.filters = filters
+        return filters
+
+    def _scores(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        answers: Answers,
+        filters: FilterColumns,
+    ) -> ScoreColumns:
+        scores = answers.scores
+        if scores is None or not scores.basis.holds():
+            rules = score_rules(framework, state, pod.pod)
+            skipped = state.skip_score_plugins
+            scores = ScoreColumns(framework, self._table, rules, skipped, filters)
+            answers.scores = scores
+        return scores
+
+    def _narrowed(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        filters: FilterColumns,
+        passing: Mask,
+    ) -> Mask | None:
+        """The rows that also pass filters asked for every pod, and with nominated pods in place.
+
+        None if something broke: only the full evaluation tells what that means.
+        """
+        kept = passing
+        if not filters.decide_alone(state.skip_filter_plugins):
+            view = NodeColumns(self._table)
+            outcome = run_filters(framework, state, pod.pod, view, filters.asked, kept.copy())
+            # A kept filter may have ruled out a node at which the full evaluation would fail.
+            if outcome.error is not None or outcome.has_hidden_errors:
+                return None
+            passing = outcome.passing
+        rivals = rivals_of(framework, pod)
+        if rivals is not None:
+            contested = filter_contested(
+                framework, state, pod, NodeColumns(self._table, rivals.rows)
+            )
+            if contested is not None:
+                indices, outcome = contested
+                if outcome.error is not None:
+                    return None
+                passing = passing.copy() if passing is kept else passing
+                passing[rivals.rows[indices[~outcome.passing]]] = False
+        return passing
+
+    def _by_failure(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        answers: Answers,
+        started: float,
+    ) -> Diagnosis | KeptEnd | None:
+        """Why the pod fits nowhere, if that can be told from why the last one of its shape did not."""
+        failure, filters = answers.failure, answers.filters
         nominations = nominations_version(framework, pod)
-        diagnosis = None
-        if nominations == NO_NOMINATIONS or _are_alike(failure.pod, pod):
-            diagnosis = failure.recall(state, pod, nominations)
-        failure.is_doubtful = diagnosis is None
+        if (
+            failure is None
+            or filters is None
+            or nominations is None
+            or not filters.decide_alone(state.skip_filter_plugins)
+        ):
+            return None
+        diagnosis = failure.recall(state, pod, nominations)
         if diagnosis is None:
             return None
-        framework.point_done("Filter", framework.point_done("PreFilter", started))
+        state.points_reached |= FILTER
+        framework.point_done("Filter", started)
         end = diagnosis.end
         if end is not None and not log.enabled(POST_FILTER_VERBOSITY) and end.holds():
             return end
-        failure.restore(state)
         return diagnosis.copy()
 
-    def _plan_ahead(self, framework: Framework, pod: Pod, pod_class: PodClass) -> Plan | None:
-        """A plan for the first pod of a class, if the rows are known from other classes of its shape. Raises Unfit."""
-        if pod_class.is_unplannable or not self._layers.knows(pod_class.shape):
-            return None
-        state = CycleState()
-        state.class_memo = pod_class.memo
-        nodes = NodeColumns(self._table)
-        outcome = run_pre_filter(framework, state, pod, nodes)
-        if outcome.status is not None or outcome.node_names is not None:
-            return None
-        if run_pre_score(framework, state, pod, nodes) is not None:
-            return None
-        pod_class.plan = self._make_plan(framework, state, pod, pod_class)
-        return pod_class.plan
-
-    def _make_plan(
-        self, framework: Framework, state: CycleState, pod: Pod, pod_class: PodClass
-    ) -> Plan:
-        return Plan(framework, self._table, state, pod, self._layers, pod_class.key)
-
-    def _by_plan(
-        self, framework: Framework, state: CycleState, pod: PodInfo, plan: Plan, walk: Walk | None
-    ) -> Best | Walked | None:
-        """None if no node is feasible, or PreFilter rejects or narrows: the plan is kept. Raises Unfit."""
-        started = framework.now()
-        if not plan.holds():
-            raise Unfit
-        if not plan.prepare(state, pod.pod):
-            return None
-        started = framework.point_done("PreFilter", started)
-        refused: Indices | None = None
-        rivals = rivals_of(framework, pod)
-        if rivals is not None:
-            if not _are_alike(plan.pod, pod):
-                return None  # labels that no pod on a node reads may matter to a nominated one
-            refused = plan.refused_rows(state, pod, rivals)
-        groups = plan.feasible_groups(state, pod.pod, refused, by_row=walk is not None)
-        if not plan.chooses_by_group:
-            passing = plan.filter_rows(state, pod.pod, plan.feasible_rows(groups))
-            if not plan.is_grouped or np.count_nonzero(passing) < _count(groups):
-                return self._by_rows(framework, state, pod.pod, plan, passing, walk, started)
-        if walk is not None:
-            return self._by_walk(framework, state, pod.pod, plan, groups, walk, started)
-        started = framework.point_done("Filter", started)
-        count = groups[0].count if len(groups) == 1 else _count(groups)
-        if count <= 1:
-            return Best(_only(plan, groups), 1) if count else None
-        plan.pre_score_groups(state, pod.pod, groups)
-        started = framework.point_done("PreScore", started)
-        ties = plan.best_of_groups(state, pod.pod, groups)
-        framework.point_done("Score", started)
-        return Best(ties, count)
-
-    def _by_walk(
-        self,
-        framework: Framework,
-        state: CycleState,
-        pod: Pod,
-        plan: Plan,
-        groups: Sequence[Group],
-        walk: Walk,
-        started: float,
-    ) -> Walked | None:
-        """Decide about the nodes that a walk finds first: only these are scored."""
-        rows, examined = plan.walk(groups, walk)
-        started = framework.point_done("Filter", started)
-        if len(rows) <= 1:
-            return Walked(rows, _UNSCORED, examined) if len(rows) else None
-        groups = plan.groups_of(rows, groups)
-        plan.pre_score_groups(state, pod, groups)
-        started = framework.point_done("PreScore", started)
-        totals = plan.totals_of_walk(state, pod, groups, rows)
-        framework.point_done("Score", started)
-        return Walked(rows, totals, examined)
-
-    def _by_rows(
-        self,
-        framework: Framework,
-        state: CycleState,
-        pod: Pod,
-        plan: Plan,
-        passing: Mask,
-        walk: Walk | None,
-        started: float,
-    ) -> Best | Walked | None:
-        """Decide over rows: residual plugins make rows of a group differ."""
-        examined = self._table.node_count
-        if walk is None:
-            feasible: NodeColumns = PassingColumns(self._table, passing)
-        else:
-            rows, examined = walk.first(passing.__getitem__)
-            feasible = NodeColumns(self._table, rows)
-        started = framework.point_done("Filter", started)
-        count = len(feasible)
-        totals: Levels = _UNSCORED
-        if count == 0:
-            return None
-        if count > 1:
-            plan.pre_score_rows(state, pod, feasible)
-            started = framework.point_done("PreScore", started)
-            totals = plan.totals_of_rows(state, pod, feasible)
-            framework.point_done("Score", started)
-        rows = feasible.row_indices()
-        if walk is not None:
-            return Walked(rows, totals, examined)
-        return Best(Ties.of(rows[totals == totals.max()]), count)
-
     # -- learning --------------------------------------------------------------------------------------------------
-
-    def learn_placement(
-        self, framework: Framework, state: CycleState, pod: Pod, pod_class: PodClass
-    ) -> None:
-        """After a full evaluation that scored several nodes: make a plan for the next pods of the class."""
-        if pod_class.plan is not None or pod_class.is_unplannable:
-            return
-        if not self._layers.is_worth_a_layer(pod_class.shape):
-            return
-        try:
-            pod_class.plan = self._make_plan(framework, state, pod, pod_class)
-        except NoRoom:
-            pass
-        except Unfit:
-            pod_class.is_unplannable = True
-        except Exception as error:  # raised by a plugin's rule; the decision stands
-            self._give_up(pod, pod_class, error)
 
     def learn_failure(
         self,
@@ -293,35 +251,71 @@ class EquivalenceEngine:
         pod: PodInfo,
         pod_class: PodClass,
         diagnosis: Diagnosis,
-    ) -> None:
-        """After a full evaluation that found no node: tell the next pods of the class the same."""
-        pod_class.failure = None
+    ) -> bool:
+        """After a full evaluation that found no node: would any pod of the class fail alike now?
+
+        If so, and every filter judges a node by itself, the next pods of its shape are told the same.
+        """
+        answers = self.classes.answers(pod_class.shape)
+        answers.failure = None
         nominations = nominations_version(framework, pod)
-        if nominations is None or pod_class.is_unplannable:
-            return
+        if nominations is None or answers.is_given_up:
+            return False
         try:
-            pod_class.failure = KnownFailure.of(
-                framework, self._table, state, pod.pod, nominations, diagnosis
-            )
+            rules = filter_rules(framework, state, pod.pod)
+            if not all(is_lasting(rule) for rule in rules.values()):
+                return False
+            filters = self._filters(framework, state, pod, answers)
         except Exception as error:  # as above
-            self._give_up(pod.pod, pod_class, error)
+            self._give_up(pod, answers, error)
+            return False
+        if filters.decide_alone(state.skip_filter_plugins):
+            answers.failure = KnownFailure(framework, self._table, nominations, diagnosis)
+        return True
 
     @staticmethod
-    def _give_up(pod: Pod, pod_class: PodClass, error: Exception) -> None:
-        log.error("The rule of a plugin failed; its pods get the full evaluation", error, pod=pod)
-        pod_class.plan = pod_class.failure = None
-        pod_class.is_unplannable = True
+    def _give_up(pod: PodInfo, answers: Answers, error: Exception) -> None:
+        log.error(
+            "The rule of a plugin failed; its pods get the full evaluation", error, pod=pod.pod
+        )
+        answers.drop()
+        answers.is_given_up = True
 
 
-def _are_alike(one: Pod, other: PodInfo) -> bool:
-    return one.metadata.labels == other.pod.metadata.labels
+def _points(
+    framework: Framework,
+    state: CycleState,
+    pod: PodInfo,
+    scores: ScoreColumns,
+    feasible: NodeColumns,
+) -> Ints | None:
+    """What feasible nodes score besides their level; None if that is the same for all. Raises Unfit."""
+    total: Ints | None = None
+    for raw in scores.raws:
+        if raw.uniform is None:
+            final = _final(raw.plugin, state, pod, raw.column[feasible.rows], feasible)
+            total = final * raw.weight if total is None else total + final * raw.weight
+    skipped, weights = state.skip_score_plugins, framework.score_weights
+    for plugin in scores.asked:
+        if plugin.name in skipped:
+            continue
+        answer = raw_scores(plugin, state, pod.pod, feasible)
+        if isinstance(answer, Status):
+            raise Unfit
+        if isinstance(answer, int):
+            _final(plugin, state, pod, np.array([answer], dtype=np.int64), feasible)
+            continue
+        final = _final(plugin, state, pod, answer, feasible)
+        weight = weights[plugin.name]
+        weighted = final if weight == 1 else final * weight
+        total = weighted if total is None else total + weighted
+    return total
 
 
-def _count(groups: Sequence[Group]) -> int:
-    return sum([group.count for group in groups])
-
-
-def _only(plan: Plan, groups: Sequence[Group]) -> Ties:
-    """The only row of the only group."""
-    (group,) = [group for group in groups if group.count]
-    return Ties.of(np.array([plan.some_row(group)], dtype=np.intp))
+def _final(
+    plugin: ScorePlugin, state: CycleState, pod: PodInfo, raw: Ints, feasible: NodeColumns
+) -> Ints:
+    final = final_scores(plugin, state, pod.pod, raw, feasible)
+    if isinstance(final, Status):
+        raise Unfit
+    return final

@@ -1,97 +1,99 @@
-"""The cache of equivalence classes."""
+"""Classes of pods, and the answers kept for them.
+
+Pods of a class are equal in everything plugins may read. What is kept by row depends on less: unless
+a plugin says otherwise, not on labels, owner and names of claims. Classes that differ in nothing else
+are of one *shape* and share it:
+
+    PodClass   web-1    shape 100m, 500Mi    values that plugins remember for the class
+    PodClass   web-2    shape 100m, 500Mi         "
+                           |
+    Answers             100m, 500Mi          columns of verdicts and scores, last failure
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Hashable
+from typing import Any, Final
 
 from kubesched.equivalence.known_failure import KnownFailure
-from kubesched.equivalence.plan import Plan
-from kubesched.equivalence.signature import ClassKey
-from kubesched.snapshot.pods import Derived, LabelKey
+from kubesched.equivalence.row_columns import FilterColumns, ScoreColumns
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pods import Derived, PodInfo, label_key_of
 
 CLASS_LIMIT: Final = 4096
-"""Classes kept at most. What is large is not kept here (`row_layers`)."""
-SIGNATURE_LIMIT: Final = 1024
-"""Signatures of which the class is remembered. Pods with labels of their own have as many signatures as there are pods."""
+"""Classes kept at most. What is large is kept by shape."""
+BYTES_LIMIT: Final = 128 * 1024 * 1024
+"""For the answers of all shapes; those of the least recently used are dropped."""
+BYTES_PER_ROW: Final = 16
 
 
 class PodClass:
-    """One class: the plugins' memo, the plan for placing its pods, and the last failure."""
+    """Pods that no plugin can tell apart."""
 
-    __slots__ = (
-        "derived",
-        "failure",
-        "is_unplannable",
-        "key",
-        "memo",
-        "plan",
-    )
+    __slots__ = ("derived", "label_key", "memo", "shape")
 
-    def __init__(self, key: ClassKey) -> None:
-        self.key = key
+    def __init__(self, pod: PodInfo, shape: bytes) -> None:
+        self.shape = shape
         self.memo: dict[Hashable, Any] = {}
+        """See `CycleState.remember`."""
         self.derived = Derived()
-        self.plan: Plan | None = None
-        self.is_unplannable = False
-        """A plugin's rule failed: every pod of the class gets the full evaluation."""
+        self.label_key = label_key_of(pod.pod)
+
+
+class Answers:
+    """What is kept for the classes of one shape."""
+
+    __slots__ = ("failure", "filters", "is_given_up", "scores")
+
+    def __init__(self) -> None:
+        self.is_given_up = False
+        """A plugin's rule failed: every pod gets the full evaluation."""
+        self.drop()
+
+    def drop(self) -> None:
+        """Keep nothing: scores and failure rest on the filters."""
+        self.filters: FilterColumns | None = None
+        self.scores: ScoreColumns | None = None
         self.failure: KnownFailure | None = None
-
-    @property
-    def shape(self) -> bytes:
-        """Equal for classes that differ only in labels and owner."""
-        return self.key[0]
-
-
-class Recent(NamedTuple):
-    """What was found out about a pod when it was classified."""
-
-    version: Sequence[Hashable]
-    """The version of what tells labels apart."""
-    pod_class: PodClass
-    label_key: LabelKey
 
 
 class ClassCache:
-    """Classes by key; the least recently used is dropped."""
+    """Classes by signature and answers by shape."""
 
-    def __init__(self, limit: int = CLASS_LIMIT) -> None:
+    def __init__(self, table: NodeTable, limit: int = CLASS_LIMIT) -> None:
+        self._table = table
         self._limit = limit
-        self._classes: OrderedDict[ClassKey, PodClass] = OrderedDict()
-        self._recent: dict[bytes, Recent] = {}
-        """By signature."""
+        self._classes: OrderedDict[bytes, PodClass] = OrderedDict()
+        self._answers: OrderedDict[bytes, Answers] = OrderedDict()
 
-    def recall(self, signature: bytes, version: Sequence[Hashable]) -> Recent | None:
-        """The class of the last pod with the same labels, if no selector has changed since."""
-        recent = self._recent.get(signature)
-        if recent is None or recent.version != version:
-            return None
-        self._classes.move_to_end(recent.pod_class.key)
-        return recent
-
-    def remember(self, signature: bytes, recent: Recent) -> None:
-        """For `recall`."""
-        if len(self._recent) >= SIGNATURE_LIMIT:
-            self._recent.clear()
-        self._recent[signature] = recent
-
-    def get(self, key: ClassKey) -> PodClass:
-        """The class of that key."""
-        pod_class = self._classes.get(key)
+    def get(self, pod: PodInfo, signature: bytes, shape: bytes) -> PodClass:
+        """The class of a pod with that signature."""
+        pod_class = self._classes.get(signature)
         if pod_class is None:
-            pod_class = self._classes[key] = PodClass(key)
+            pod_class = self._classes[signature] = PodClass(pod, shape)
             if len(self._classes) > self._limit:
                 self._classes.popitem(last=False)
-                self._recent.clear()
         else:
-            self._classes.move_to_end(key)
+            self._classes.move_to_end(signature)
         return pod_class
 
-    def classes(self) -> list[PodClass]:
-        """All classes, least recently used first."""
-        return list(self._classes.values())
+    def answers(self, shape: bytes) -> Answers:
+        """What is kept for a shape."""
+        answers = self._answers.get(shape)
+        if answers is None:
+            answers = self._answers[shape] = Answers()
+            fitting = BYTES_LIMIT // (BYTES_PER_ROW * self._table.capacity)
+            while len(self._answers) > max(fitting, 1):
+                self._answers.popitem(last=False)
+        else:
+            self._answers.move_to_end(shape)
+        return answers
+
+    def all_answers(self) -> list[Answers]:
+        """Those of every shape, least recently used first."""
+        return list(self._answers.values())
 
     def clear(self) -> None:
         self._classes.clear()
-        self._recent.clear()
+        self._answers.clear()

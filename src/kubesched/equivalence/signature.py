@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,17 +21,14 @@ it shares no answers."""
 SIGNED_LIMIT = 1000
 """Specs whose signature is kept."""
 
-ClassKey = tuple[bytes, Hashable]
-"""The key of a class: the shape of its pods, and what plugins read of their labels and owner."""
-
 
 class Signature(NamedTuple):
     """What identifies the pods that plugins must treat alike."""
 
     shape: bytes
-    """Everything but labels and owner and, unless a plugin reads them, the names of claims."""
+    """What answers by row depend on: mostly all but labels, owner and names of claims."""
     whole: bytes
-    """With labels, owner and names of claims."""
+    """With these."""
 
 
 def class_signature(framework: Framework, pod: Pod) -> Signature | None:
@@ -46,11 +43,13 @@ def class_signature(framework: Framework, pod: Pod) -> Signature | None:
     if framework.class_field_plugins:
         extra = repr([plugin.class_fields(pod) for plugin in framework.class_field_plugins])
     spec, claims = pod.spec, None
-    if spec.volumes and not framework.reads_claim_names:
+    if spec.volumes and framework.answers_by_spec:
         spec, claims = _without_claim_names(spec, spec.volumes)
     shape = _encode((framework.profile_name, meta.namespace, spec, extra))
     whole = shape + _encode((meta.labels, owner, claims))
-    return Signature(shape, whole) if len(whole) <= MAX_SIGNATURE_BYTES else None
+    if len(whole) > MAX_SIGNATURE_BYTES:
+        return None
+    return Signature(shape if framework.answers_by_spec else whole, whole)
 
 
 class _Signed(NamedTuple):
@@ -126,30 +125,3 @@ def _without_claim_names(
         for volume, source in zip(volumes, sources, strict=True)
     ]
     return replace(spec, volumes=nameless), names
-
-
-class LabelsRead:
-    """What the plugins of a framework read of a pod's labels and owner."""
-
-    __slots__ = ("_readers", "_versions")
-
-    def __init__(self, framework: Framework) -> None:
-        self._readers = framework.label_readers()
-        self._versions = [plugin.labels_read_version for plugin in self._readers or ()]
-
-    def version(self) -> list[Hashable]:
-        """Changes when the keys of some pods may have changed."""
-        return [version() for version in self._versions]
-
-    def key(self, pod: Pod, shape: bytes, whole: bytes) -> ClassKey:
-        """The key of the pod's class as of now; it changes with what selectors there are."""
-        if self._readers is None:
-            return whole, None
-        return shape, self._read_of(pod)
-
-    def is_of(self, pod: Pod, key: ClassKey) -> bool:
-        """Does a pod of this shape have that key still?"""
-        return self._readers is None or self._read_of(pod) == key[1]
-
-    def _read_of(self, pod: Pod) -> Hashable:
-        return tuple([plugin.labels_read(pod) for plugin in self._readers or ()])

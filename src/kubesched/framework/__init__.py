@@ -1,8 +1,9 @@
 """The scheduling framework: the contract between the scheduler and its plugins.
 
-A plugin author imports from here. The names below are the stable surface: they change only with a major version, and
-deprecated ones stay for two minor versions. Modules inside the package, and everything they hold besides these names, are
-private.
+A plugin author imports from here, and API records from `kubesched.framework.api`. The names of these
+two are the stable surface: they change only with a major version, and deprecated ones stay for two
+minor versions. All other modules are private, above all `kubesched.framework.engine`, which holds what
+plugins of this repository offer beside the contract.
 """
 
 from kubesched.framework.cycle_state import CycleState, StateNotFound
@@ -14,10 +15,9 @@ from kubesched.framework.events import (
     Resource,
     on_event,
 )
-from kubesched.framework.handle import Handle, Lister, Listers
+from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     MAX_NODE_SCORE,
-    MIN_NODE_SCORE,
     BindPlugin,
     EnqueueExtensions,
     FilterPlugin,
@@ -41,15 +41,7 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
-from kubesched.framework.rules import (
-    Premise,
-    Rule,
-    Scope,
-    Together,
-    VersionedPremise,
-    this_attempt_only,
-    unconditional,
-)
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import (
     SKIP,
     Code,
@@ -59,7 +51,6 @@ from kubesched.framework.status import (
     unresolvable,
     unschedulable,
 )
-from kubesched.framework.traits import Trait
 from kubesched.framework.verdicts import Verdicts
 from kubesched.snapshot.node_info import NodeInfo
 from kubesched.snapshot.pods import PodInfo
@@ -67,7 +58,6 @@ from kubesched.snapshot.views import NodeColumns
 
 __all__ = [
     "MAX_NODE_SCORE",
-    "MIN_NODE_SCORE",
     "SKIP",
     "Action",
     "BindPlugin",
@@ -79,8 +69,6 @@ __all__ = [
     "FilterPlugin",
     "Handle",
     "Hint",
-    "Lister",
-    "Listers",
     "NodeColumns",
     "NodeInfo",
     "NodeToStatus",
@@ -97,7 +85,6 @@ __all__ = [
     "PreFilterPlugin",
     "PreFilterResult",
     "PreScorePlugin",
-    "Premise",
     "QueueSortPlugin",
     "QueuedPodInfo",
     "ReservePlugin",
@@ -108,16 +95,11 @@ __all__ = [
     "SignPlugin",
     "StateNotFound",
     "Status",
-    "Together",
-    "Trait",
     "Verdicts",
-    "VersionedPremise",
     "Wait",
     "default_normalize",
     "error_status",
     "on_event",
-    "this_attempt_only",
-    "unconditional",
     "unresolvable",
     "unschedulable",
 ]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kubesched.framework.nominating_info import NominatingInfo
-from kubesched.framework.rules import PremiseValue
+from kubesched.framework.rules import Premise
 from kubesched.framework.status import NodeToStatus, Status
+
+PremiseValue = tuple[Premise, Hashable]
+"""A premise and the value it had."""
 
 NO_NODES_AVAILABLE = "no nodes available to schedule pods"
 

@@ -31,7 +31,7 @@ from kubesched.framework.events import ClusterEventWithHint
 from kubesched.framework.handle import Handle
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
-from kubesched.framework.rules import Premise, Rule
+from kubesched.framework.rules import Rule
 from kubesched.framework.status import NodeToStatus, Status
 from kubesched.framework.verdicts import Verdicts
 from kubesched.snapshot.columns import Ints
@@ -97,38 +97,6 @@ class Plugin(ABC):
         """`lists`, for plugins that need further kinds with some feature gates."""
         return cls.lists
 
-    reads_pod_labels: ClassVar[bool] = True
-    """False if the pod's labels and owner matter to this plugin only as `labels_read` says.
-
-    With such plugins only, pods that differ in nothing else share the answers of NODE and ROW scope, and all answers if
-    `labels_read` is equal.
-    """
-
-    def labels_read(self, pod: Pod) -> Hashable:  # for plugins to override
-        """What CLUSTER-scope rules of a plugin with `reads_pod_labels = False` depend on of the pod's labels and owner.
-
-        A plugin never sees a difference between pods for which this is equal.
-        """
-        del pod
-        return None
-
-    def labels_read_version(self) -> Hashable:  # for plugins to override
-        """Changes whenever `labels_read` may have changed for some pod."""
-        return None
-
-    def is_idle(self) -> bool:  # for plugins to override
-        """False while the plugin knows something that the listers do not show, such as writes that no watch has confirmed.
-
-        A recording can be played from a point at which every plugin was idle. Asked between attempts, about every segment.
-        """
-        return True
-
-    reads_claim_names: ClassVar[bool] = True
-    """False if the names of the claims in the pod's volumes enter no answer of this plugin that its rules let others share.
-
-    With such plugins only, pods that differ in these names, as those of a StatefulSet do, share answers.
-    """
-
     has_class_fields: ClassVar[bool] = False
     """Derived: True for plugins that implement `class_fields`."""
 
@@ -153,10 +121,6 @@ class QueueSortPlugin(Plugin):
     @abstractmethod
     def less(self, a: QueuedPodInfo, b: QueuedPodInfo) -> bool:
         """Is `a` to be scheduled before `b`?"""
-
-    def sort_key(self, info: QueuedPodInfo) -> Any:  # noqa: ANN401  # any comparable value
-        """A key with the same order as `less`, if there is one: heaps are faster with it. None: use `less`."""
-        return None
 
 
 class PreEnqueuePlugin(Plugin):
@@ -214,15 +178,6 @@ class PreFilterPlugin(_FilterPhase):
     ) -> Status | None:
         """Update what `pre_filter` stored for a what-if without `removed`, which was on `node`."""
 
-    def ignores_pod(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
-        """Would `add_pod` and `remove_pod` change nothing for `other`, whatever node it is on?
-
-        Where all pods in question are ignored, what-ifs about many nodes are evaluated together: this plugin's filter
-        must then judge the nodes of a view independently of each other. The answer may depend on the namespace, labels
-        and affinity of `other` only; a plugin that would have to look at more leaves it at False.
-        """
-        return False
-
 
 class FilterPlugin(_FilterPhase):
     """Rules out nodes. Implements `filter_nodes` or `filter`."""
@@ -257,27 +212,10 @@ class PostFilterPlugin(Plugin):
     It may ask for time to do I/O by returning an awaitable: the next attempt then waits until it is done.
     """
 
-    answers_per_class: ClassVar[bool] = False
-    """True if pods of one equivalence class get the same answer, and being asked has no effect, unless a node is nominated.
-
-    A pod that fits nowhere is then tried for all of its class.
-    """
-
     @abstractmethod
     def post_filter(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
     ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]: ...
-
-    def answer_premise(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Premise | None:
-        """What the rejection just answered depends on, besides the pod's class and these verdicts; None: ask every time.
-
-        Only asked if the plugin answers per class. While the value stays the same, other pods of the class with these verdicts get
-        the same answer, and the plugin is not asked.
-        """
-        return None
-
-    def answer_repeated(self) -> None:
-        """A pod got the answer kept for its class; for plugins that count how often they are asked."""
 
 
 class _ScorePhase(Plugin):
@@ -286,8 +224,7 @@ class _ScorePhase(Plugin):
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
         """How this pod's PreScore answer and raw scores may be reused. None: ask for every pod.
 
-        Called after `pre_score`, also when that returned SKIP. With a rule, `normalize_scores` may be handed one node
-        per distinct raw score (or per group of nodes with equal traits) instead of every feasible node.
+        Called after `pre_score`, also when that returned SKIP.
         """
         return None
 

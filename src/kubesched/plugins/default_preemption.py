@@ -13,6 +13,7 @@ from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.scheduling_v1alpha2 import PodGroup
 from kubesched.config.plugin_args import DefaultPreemptionArgs
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -41,7 +42,7 @@ GROUP_PREEMPTS_ITSELF: Final = unschedulable(
 )
 
 
-class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
+class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, InTreePlugin):
     """Preemption with upstream's rules. Subclasses may change the choice of victims and of the node.
 
     They do so by defining a method in place of one of the hooks below, which are None here. Rules of their own about
@@ -49,8 +50,6 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
     """
 
     name = "DefaultPreemption"
-    reads_pod_labels = False
-    reads_claim_names = False
     answers_per_class = True
     lists = (PodDisruptionBudget,)
     args_type = DefaultPreemptionArgs
@@ -60,7 +59,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
         # A hook may tell pods of one class apart.
         cls.answers_per_class = cls.__dict__.get("answers_per_class", False)
         if "post_filter" in cls.__dict__ and "answer_premise" not in cls.__dict__:
-            cls.answer_premise = PostFilterPlugin.answer_premise  # type: ignore[method-assign]
+            cls.answer_premise = InTreePlugin.answer_premise  # type: ignore[method-assign]
 
     is_eligible_pod: IsEligible | None = None
     """May this pod, whose priority is lower, be evicted?"""

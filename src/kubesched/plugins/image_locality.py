@@ -7,7 +7,6 @@ The score grows with the size of the images present, each weighted by the share 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -15,9 +14,10 @@ import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin, RowRule
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import MAX_NODE_SCORE, ScorePlugin, SignPlugin
-from kubesched.framework.rules import Rule, Scope, VersionedPremise
+from kubesched.framework.rules import Rule, Scope
 from kubesched.plugins.helper.row_mirror import RowMirror
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.node_table import NodeTable
@@ -50,7 +50,7 @@ class PodImages(NamedTuple):
         return MAX_NODE_SCORE * (worth - low) // (high - low)
 
 
-class ImageLocality(ScorePlugin, SignPlugin):
+class ImageLocality(ScorePlugin, SignPlugin, InTreePlugin):
     """Scores by the bytes that need not be pulled.
 
     A row's score changes with the row (its images, or its pods, which refresh its image counts) and, seldom, with the number
@@ -58,8 +58,7 @@ class ImageLocality(ScorePlugin, SignPlugin):
     """
 
     name = "ImageLocality"
-    reads_pod_labels = False
-    reads_claim_names = False
+    answers_by_spec = True
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
@@ -83,24 +82,17 @@ class ImageLocality(ScorePlugin, SignPlugin):
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
         """Scores change with the node's images and, while any node has an image of the pod, at times with the node count."""
         table, wanted = self.handle.table, self._images(state, pod)
-        premise = VersionedPremise(self._images_version, NodeCounts(table, wanted).changes)
-        if not premise():
-            return Rule(traits=(), premise=premise)  # no node has any of the images
 
         def at(row: int) -> int:
             return wanted.score(sum([bytes_present(table, name, row) for name in wanted.names]))
 
-        return Rule(Scope.ROW, premise=premise, at=at)
+        return RowRule(Scope.ROW, premise=NodeCounts(table, wanted).changes, at=at)
 
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         # Upstream: images mounted as volumes are left out.
         containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
         names = {normalized_image_name(container.image) for container in containers}
         return {"v1.Pod.Spec.CanonicalImageNames()": sorted(names)}
-
-    def _images_version(self) -> Hashable:
-        table = self.handle.table
-        return table.node_count, table.images.version
 
     def _images(self, state: CycleState, pod: Pod) -> PodImages:
         return state.remember(self.name, lambda: pod_images(pod))
@@ -124,7 +116,7 @@ class NodeCounts:
     other counts than before is dirty.
     """
 
-    __slots__ = ("_changes", "_names", "_scores", "_table", "_wanted")
+    __slots__ = ("_changes", "_names", "_scores", "_seen", "_table", "_wanted")
 
     def __init__(self, table: NodeTable, wanted: PodImages) -> None:
         self._table = table
@@ -133,10 +125,15 @@ class NodeCounts:
         self._scores: dict[tuple[int, ...], int] | None = None
         """By the node count of each image; None if unknown, so that any change counts."""
         self._changes = 0
+        self._seen: tuple[int, int] | None = None
+        """The number of nodes and the version of the images that were last looked at."""
 
     def changes(self) -> int:
         """How often scores have changed; 0 while no node has any of the images."""
-        self._compare()
+        seen = self._table.node_count, self._table.images.version
+        if seen != self._seen:
+            self._seen = seen
+            self._compare()
         return 0 if self._scores == {} else self._changes
 
     def _compare(self) -> None:

@@ -30,6 +30,7 @@ from kubesched.api.node_selectors import (
 from kubesched.api.selectors import SelectorError
 from kubesched.config.plugin_args import NodeAffinityArgs
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -63,13 +64,18 @@ PRE_SCORE_STATE = "PreScoreNodeAffinity"
 
 
 class NodeAffinity(
-    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions, SignPlugin
+    PreFilterPlugin,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    EnqueueExtensions,
+    SignPlugin,
+    InTreePlugin,
 ):
     """Filters on nodeSelector and required node affinity, scores by the weights of preferred terms that match."""
 
     name = "NodeAffinity"
-    reads_pod_labels = False
-    reads_claim_names = False
+    answers_by_spec = True
     args_type = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs | None, handle: Handle) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -66,12 +67,13 @@ _RULES = [
 ]
 
 
-class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
+class NodeDeclaredFeatures(
+    PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugin
+):
     """Infers the features a pod needs from its spec and compares them with `status.declaredFeatures`."""
 
     name = "NodeDeclaredFeatures"
-    reads_pod_labels = False
-    reads_claim_names = False
+    answers_by_spec = True
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)

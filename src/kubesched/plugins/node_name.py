@@ -7,6 +7,7 @@ from typing import Any
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Resource, on_event
 from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, SignPlugin
 from kubesched.framework.rules import Rule, Scope
@@ -18,12 +19,11 @@ from kubesched.snapshot.views import NodeColumns
 WRONG_NODE = unresolvable("node(s) didn't match the requested node name")
 
 
-class NodeName(FilterPlugin, EnqueueExtensions, SignPlugin):
+class NodeName(FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugin):
     """Rejects every node but the one in `spec.nodeName`."""
 
     name = "NodeName"
-    reads_pod_labels = False
-    reads_claim_names = False
+    answers_by_spec = True
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | None:
         if not pod.spec.node_name:

@@ -8,6 +8,7 @@ from typing import Any
 from kubesched.api.core_v1 import Pod
 from kubesched.api.host_ports import HostPort, any_conflict, pod_host_ports
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin, RowRule
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -24,15 +25,14 @@ PORTS_TAKEN = unschedulable("node(s) didn't have free ports for the requested po
 PRE_FILTER_STATE = "PreFilterNodePorts"
 
 
-class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
+class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugin):
     """Rejects nodes on which a host port of the pod is in use.
 
     A what-if view already shows the ports of added and removed pods, so `add_pod` and `remove_pod` are not needed.
     """
 
     name = "NodePorts"
-    reads_pod_labels = False
-    reads_claim_names = False
+    answers_by_spec = True
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         wanted = pod_host_ports(pod)
@@ -50,7 +50,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
         wanted: tuple[HostPort, ...] = state.get(PRE_FILTER_STATE) or ()
         ports = self.handle.table.ports
-        return Rule(Scope.ROW, at=lambda row: not ports.any_taken(row, wanted))
+        return RowRule(Scope.ROW, at=lambda row: not ports.any_taken(row, wanted))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         # A pod's ports never change, so an update of another pod cannot help.

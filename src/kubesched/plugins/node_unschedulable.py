@@ -11,6 +11,7 @@ from typing import Any
 from kubesched.api.core_v1 import Node, Pod, Taint
 from kubesched.api.tolerations import NO_SCHEDULE, is_tolerated
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, SignPlugin
@@ -27,12 +28,11 @@ UNSCHEDULABLE = unresolvable("node(s) were unschedulable")
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
 
-class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin):
+class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugin):
     """Rejects nodes with `spec.unschedulable`."""
 
     name = "NodeUnschedulable"
-    reads_pod_labels = False
-    reads_claim_names = False
+    answers_by_spec = True
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)

@@ -16,6 +16,7 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.pod_volumes import MIGRATABLE, volume_uses
 from kubesched.api.storage_v1 import CSIDriver, CSINode, StorageClass, VolumeAttachment
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -24,7 +25,7 @@ from kubesched.framework.interfaces import (
     PreFilterPlugin,
     SignPlugin,
 )
-from kubesched.framework.rules import Rule, Scope, this_attempt_only
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.lazy_parts import close_parts
@@ -56,15 +57,14 @@ Wanted = Mapping[str, CsiVolume]
 """The volumes a pod brings, by name."""
 
 
-class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
+class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugin):
     """Counts the volumes of each driver on a node, whether pods use them or they are just attached.
 
     Answers depend on claims, volumes and attachments, so none is kept.
     """
 
     name = "NodeVolumeLimits"
-    reads_pod_labels = False
-    reads_claim_names = False
+    answers_by_spec = True
     lists = (
         PersistentVolumeClaim,
         PersistentVolume,
@@ -108,7 +108,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
         if not uses_of(state, pod) & ATTACHABLE:
             return Rule(Scope.NODE)
         # Claims and volumes do not change during an attempt, but any binding in between may change them.
-        return Rule(Scope.ROW, premise=this_attempt_only)
+        return Rule(Scope.ROW, premise=None)
 
     def _judge(
         self,

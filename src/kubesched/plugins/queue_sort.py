@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.interfaces import QueueSortPlugin
 from kubesched.framework.queued_pod import QueuedPodInfo
 
 
-class PrioritySort(QueueSortPlugin):
+class PrioritySort(QueueSortPlugin, InTreePlugin):
     """Orders pending pods by `spec.priority` (none counts as 0), then by when they entered the queue."""
 
     name = "PrioritySort"

@@ -14,6 +14,7 @@ import numpy as np
 from kubesched.api.core_v1 import Node, Pod, Taint, Toleration
 from kubesched.api.tolerations import PREFER_NO_SCHEDULE, first_untolerated_taint, is_tolerated
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -42,12 +43,13 @@ _TABLES_LIMIT: Final = 256
 """Lists of tolerations whose rules are remembered."""
 
 
-class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions, SignPlugin):
+class TaintToleration(
+    FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions, SignPlugin, InTreePlugin
+):
     """Filters on NoSchedule and NoExecute taints, scores by the number of untolerated PreferNoSchedule ones."""
 
     name = "TaintToleration"
-    reads_pod_labels = False
-    reads_claim_names = False
+    answers_by_spec = True
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)

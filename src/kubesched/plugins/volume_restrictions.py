@@ -15,6 +15,7 @@ import numpy as np
 from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
 from kubesched.api.pod_volumes import CLAIM, DISK
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -58,12 +59,13 @@ class _Claims:
         return _Claims(self.names, self.conflicts)
 
 
-class VolumeRestrictions(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
+class VolumeRestrictions(
+    PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugin
+):
     """Rejects nodes on which a disk is taken, and all nodes while a claim is."""
 
     name = "VolumeRestrictions"
-    reads_pod_labels = False
-    reads_claim_names = False
+    answers_by_spec = True
     lists = (PersistentVolumeClaim,)
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none

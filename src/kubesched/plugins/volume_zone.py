@@ -14,6 +14,7 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.pod_volumes import CLAIM
 from kubesched.api.storage_v1 import StorageClass
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -22,7 +23,7 @@ from kubesched.framework.interfaces import (
     PreFilterPlugin,
     SignPlugin,
 )
-from kubesched.framework.rules import Rule, Scope, this_attempt_only
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.volumes.claims import (
@@ -60,15 +61,14 @@ class Topology(NamedTuple):
     values: frozenset[str]
 
 
-class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
+class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugin):
     """Compares zone and region labels of volumes with those of nodes.
 
     Claims of ephemeral volumes are not looked at. Answers depend on claims and volumes, so none is kept.
     """
 
     name = "VolumeZone"
-    reads_pod_labels = False
-    reads_claim_names = False
+    answers_by_spec = True
     lists = (PersistentVolumeClaim, PersistentVolume, StorageClass)
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
@@ -106,7 +106,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
         if not uses_of(state, pod) & CLAIM:
             return Rule(Scope.NODE)
         # Claims and volumes do not change during an attempt, but any binding in between may change them.
-        return Rule(Scope.NODE, premise=this_attempt_only)
+        return Rule(Scope.NODE, premise=None)
 
     def _topologies(self, pod: Pod) -> tuple[Topology, ...] | Status:
         """The requirements in the labels of all bound volumes, or why the pod has to wait."""

@@ -16,6 +16,7 @@ from functools import partial
 
 import numpy as np
 
+from kubesched.framework.engine import ignores_pod
 from kubesched.framework.interfaces import FilterPlugin, PreFilterPlugin
 from kubesched.framework.node_statuses import NodeStatusColumns
 from kubesched.framework.rules import Scope
@@ -367,7 +368,7 @@ class _CaringPlugins:
 
     def _ask(self, pod: PodInfo) -> bool:
         state, preemptor = self._preemptor.state, self._preemptor.pod.pod
-        return not all([p.ignores_pod(state, preemptor, pod) for p in self._plugins])
+        return not all(ignores_pod(p, state, preemptor, pod) for p in self._plugins)
 
 
 def _has_extensions(plugin: FilterPlugin) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kubesched.equivalence.premises import Premises, filter_rules, is_lasting
+from kubesched.equivalence.basis import Basis, filter_rules, is_lasting
 from kubesched.framework.node_statuses import NodeStatusColumns
 from kubesched.framework.row_statuses import NO_VERDICT, RowStatuses
 from kubesched.framework.runtime.nominated import is_nominated
@@ -82,7 +82,7 @@ class KeptVerdicts:
         if self._key not in memo:
             self._make_room()
             self._memos.append(memo)
-        memo[self._key] = _ClassVerdicts(preemptor, Premises(self._table, rules), verdicts)
+        memo[self._key] = _ClassVerdicts(preemptor, Basis(self._table, rules), verdicts)
 
     def _make_room(self) -> None:
         fitting = BYTES_LIMIT // (BYTES_PER_ROW * max(self._table.capacity, 1))
@@ -93,13 +93,12 @@ class KeptVerdicts:
 class _ClassVerdicts:
     """The verdicts of one class, in row order."""
 
-    def __init__(
-        self, preemptor: Preemptor, premises: Premises, verdicts: NodeStatusColumns
-    ) -> None:
+    def __init__(self, preemptor: Preemptor, basis: Basis, verdicts: NodeStatusColumns) -> None:
         self._table = preemptor.framework.handle.table
         self._nominator = preemptor.framework.handle.nominator
         self._scopes = preemptor.scopes
-        self._premises = premises
+        self._basis = basis
+        self._skipped = preemptor.state.skip_filter_plugins
         self._verdicts = _over_all_rows(self._table, verdicts)
         self._pods, self._swaps, self._nominations = self._ends()
 
@@ -111,7 +110,11 @@ class _ClassVerdicts:
         self, preemptor: Preemptor, statuses: NodeToStatus, budgets: Budgets, row_pods: RowPodsCache
     ) -> Search[NodeToStatus | None]:
         """The verdicts as they are now; None if only a dry run over all rows can tell them."""
-        if not self._premises.hold() or not isinstance(statuses, NodeStatusColumns):
+        if (
+            not self._basis.holds()
+            or self._skipped != preemptor.state.skip_filter_plugins
+            or not isinstance(statuses, NodeStatusColumns)
+        ):
             return None
         dirty = self._dirty_rows()
         if dirty is None:

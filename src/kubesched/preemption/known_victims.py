@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kubesched.equivalence.premises import Premises, filter_rules, is_lasting
+from kubesched.equivalence.basis import Basis, filter_rules, is_lasting
 from kubesched.framework.extenders import Victims
 from kubesched.framework.runtime.nominated import is_nominated
 from kubesched.preemption.budgets import Budgets
@@ -86,8 +86,7 @@ class KnownVictims:
         if kept is None:
             self._make_room()
             self._memos.append(memo)
-        premises = Premises(self._table, rules)
-        kept = memo[self._key] = _ClassVictims(preemptor, premises, budgets)
+        kept = memo[self._key] = _ClassVictims(preemptor, Basis(self._table, rules), budgets)
         return kept
 
     def _make_room(self) -> None:
@@ -99,11 +98,12 @@ class KnownVictims:
 class _ClassVictims:
     """The victims of one class, by row."""
 
-    def __init__(self, preemptor: Preemptor, premises: Premises, budgets: Budgets) -> None:
+    def __init__(self, preemptor: Preemptor, basis: Basis, budgets: Budgets) -> None:
         table = self._table = preemptor.framework.handle.table
         self._nominator = preemptor.framework.handle.nominator
         self._scopes = preemptor.scopes
-        self._premises = premises
+        self._basis = basis
+        self._skipped = preemptor.state.skip_filter_plugins
         self._budgets = budgets
         self._now_us = preemptor.now_us
         self._verdicts = np.zeros(table.capacity, dtype=np.int8)
@@ -121,7 +121,8 @@ class _ClassVictims:
         if (
             budgets is not self._budgets
             or preemptor.now_us < self._now_us  # the clock was set back
-            or not self._premises.hold()
+            or not self._basis.holds()
+            or self._skipped != preemptor.state.skip_filter_plugins
         ):
             return False
         self._now_us = preemptor.now_us

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-from kubesched.framework.interfaces import QueueSortPlugin
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.metrics import SchedulerMetrics
 from kubesched.queue.heap import KeyedHeap, RankedByLess
@@ -22,15 +21,15 @@ class QueueSort(Protocol):
 def rank_by(queue_sort: QueueSort) -> Callable[[QueuedPodInfo], Any]:
     """The plugin's order as a heap key.
 
-    A plugin that overrides `sort_key` is ordered by that, which saves a Python call per comparison; any other by
-    its `less`.
+    A plugin with a `sort_key` of its own is ordered by that, which saves a Python call per comparison,
+    unless it derives from one that has it and brings another `less`.
     """
-    sort_key: Callable[[QueuedPodInfo], Any] | None = getattr(queue_sort, "sort_key", None)
-    if (
-        sort_key is not None
-        and getattr(type(queue_sort), "sort_key", None) is not QueueSortPlugin.sort_key
-    ):
-        return sort_key
+    for cls in type(queue_sort).__mro__:
+        if "sort_key" in vars(cls):
+            sort_key: Callable[[QueuedPodInfo], Any] = vars(cls)["sort_key"].__get__(queue_sort)
+            return sort_key
+        if "less" in vars(cls):
+            break
     less = queue_sort.less
     return lambda info: RankedByLess(less, info)
 

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
-from kubesched.equivalence import Best, EquivalenceEngine, PodClass, Walk, Walked
-from kubesched.equivalence.batching import Batching, RankedNodes
+from kubesched.equivalence import Chosen, EquivalenceEngine, PodClass, Walk
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError, KeptEnd, NoNodesAvailable
 from kubesched.framework.node_statuses import NodeStatusColumns
@@ -27,6 +26,7 @@ from kubesched.framework.runtime.score import ScoreOutcome, run_pre_score, run_s
 from kubesched.framework.runtime.timing import FILTER
 from kubesched.framework.status import Code, Status, unresolvable
 from kubesched.logs import get_logger
+from kubesched.scheduler.batching import Batching, RankedNodes
 from kubesched.scheduler.draws import draw_below
 from kubesched.scheduler.host_choice import heap_winner
 from kubesched.scheduler.score_log import SCORES_VERBOSITY, log_scores
@@ -114,48 +114,33 @@ class SchedulingAlgorithm:
         if not table.node_count:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
         engine, pod_class = self.engine, self._class_of(framework, state, pod)
+        outcome = self.pre_filter(framework, state, pod.pod)
+        # Pods that PreFilter narrows to some nodes, or rejects, seldom come twice.
+        is_kept = outcome.status is None and outcome.node_names is None
+        if engine is None or not is_kept:
+            pod_class = None
         if engine is not None and pod_class is not None:
             answer = engine.decide(framework, state, pod, pod_class, self._walk(framework))
-            if isinstance(answer, Best):
-                self.next_start %= table.node_count  # as after a search that examined every node
-                ties = answer.ties
-                row = ties.nth(0 if ties.count == 1 else draw_below(self.random, ties.count))
-                return ScheduleResult(table.names[row], answer.feasible_count, table.node_count)
-            if isinstance(answer, KeptEnd):
-                state.fails_as_class = True
-                self.next_start %= table.node_count  # as above
-                return answer
-            if isinstance(answer, Diagnosis):
-                state.fails_as_class = True
-                self.next_start %= table.node_count  # as above
-                return self.fits_nowhere(pod, answer)
+            if isinstance(answer, Chosen):
+                return self._select_chosen(answer)
             if answer is not None:
-                return self._select_walked(answer)
-        outcome = self.pre_filter(framework, state, pod.pod)
+                state.fails_as_class = True
+                self.next_start %= table.node_count  # as after a search that examined every node
+                return answer if isinstance(answer, KeptEnd) else self.fits_nowhere(pod, answer)
         hint = ""
         if self.batching and outcome.status is None:
             hint = self._hint(framework, state, pod)
         feasible = self.find_nodes_that_fit(framework, state, pod, outcome, hint)
         if feasible.error is not None:
             return feasible.error
-        # Pods that PreFilter narrows to some nodes, or rejects, seldom come twice: not worth a plan.
-        may_learn = outcome.status is None and outcome.node_names is None
         if not feasible.count:
             feasible.explain()
-            if may_learn and engine is not None and pod_class is not None:
-                engine.learn_failure(framework, state, pod, pod_class, feasible.diagnosis)
-                state.fails_as_class = pod_class.failure is not None
+            if engine is not None and pod_class is not None:
+                state.fails_as_class = engine.learn_failure(
+                    framework, state, pod, pod_class, feasible.diagnosis
+                )
             return self.fits_nowhere(pod, feasible.diagnosis)
-        selected = self._prioritize_and_select(framework, state, pod.pod, feasible, hint)
-        if (
-            may_learn
-            and engine is not None
-            and pod_class is not None
-            and feasible.count > 1  # otherwise PreScore has not run
-            and isinstance(selected, ScheduleResult)
-        ):
-            engine.learn_placement(framework, state, pod.pod, pod_class)
-        return selected
+        return self._prioritize_and_select(framework, state, pod.pod, feasible, hint)
 
     def _class_of(self, framework: Framework, state: CycleState, pod: PodInfo) -> PodClass | None:
         """The pod's equivalence class, if kept answers can decide about it."""
@@ -168,9 +153,9 @@ class SchedulingAlgorithm:
         is_served = (
             not pod.pod.status.nominated_node_name
             and framework.score
-            # Batching stores the ranking of all nodes, which plans do not produce.
+            # Batching stores the ranking of all nodes, which the engine does not produce.
             and (state.signature is None or framework.profile_name not in self.batching)
-            # Nor do plans produce the score of every plugin and node for the log.
+            # Nor does it produce the score of every plugin and node for the log.
             and not log.enabled(SCORES_VERBOSITY)
         )
         return pod_class if is_served else None
@@ -473,22 +458,21 @@ class SchedulingAlgorithm:
             batching.stored(framework.now() - started)
 
     def _at_random(self, tied_rows: Indices) -> int:
-        """One of the tied rows. They are sorted, so that the same draw gives the same row with and without a plan."""
+        """One of the tied rows. They are sorted, so that a draw gives the same row either way."""
         if len(tied_rows) == 1:
             return int(tied_rows[0])
-        return int(tied_rows[self.random.randrange(len(tied_rows))])
+        return int(tied_rows[draw_below(self.random, len(tied_rows))])
 
-    def _select_walked(self, walked: Walked) -> ScheduleResult:
-        table, rows, totals = self.table, walked.rows, walked.totals
-        self.next_start = (self.next_start + walked.examined) % table.node_count
-        if self.parallelism == 1:
+    def _select_chosen(self, chosen: Chosen) -> ScheduleResult:
+        table, rows, totals, count, examined = self.table, *chosen
+        self.next_start = (self.next_start + examined) % table.node_count
+        if totals is None:
+            row = self._at_random(rows)
+        elif self.parallelism == 1:
             row = int(rows[heap_winner(totals)])
         else:
-            # In the order of rows: going over the nodes is cheaper than sorting.
-            is_best = np.zeros(table.high_water, dtype=np.bool_)
-            is_best[rows] = totals == totals[totals.argmax()]
-            row = self._at_random(is_best.nonzero()[0])
-        return ScheduleResult(table.names[row], len(rows), walked.examined)
+            row = self._at_random(np.sort(rows[totals == totals.max()]))
+        return ScheduleResult(table.names[row], count, examined)
 
     def fits_nowhere(self, pod: PodInfo, diagnosis: Diagnosis) -> Status:
         return Status(Code.UNSCHEDULABLE, error=FitError(pod.key, self.table.node_count, diagnosis))

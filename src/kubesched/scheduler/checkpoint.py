@@ -19,6 +19,7 @@ import msgspec
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.resources import accounted_requests
 from kubesched.cache.cache import Cache
+from kubesched.framework.engine import is_idle
 from kubesched.framework.handle import Lister, Listers
 from kubesched.framework.interfaces import Plugin
 from kubesched.queue.nominator import PodReference
@@ -67,7 +68,7 @@ class Checkpoints:
         The caller makes sure that no task is under way that changes what decisions read.
         """
         queue, cache = self._queue, self._cache
-        if not queue.can_be_saved or not all(plugin.is_idle() for plugin in self._plugins):
+        if not queue.can_be_saved or not all(map(is_idle, self._plugins)):
             return None
         if not self._agrees_with_listers():
             return None

@@ -23,7 +23,6 @@ from kubesched.config.types import (
 )
 from kubesched.config.types import Extender as ExtenderConfig
 from kubesched.equivalence import EquivalenceEngine
-from kubesched.equivalence.batching import Batching, signer
 from kubesched.errors import ConfigError, FieldProblem
 from kubesched.framework.extenders import Extender
 from kubesched.framework.handle import EventRecorder, Handle, Listers, SchedulerClient
@@ -48,6 +47,7 @@ from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.queue.settings import QueueSettings
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.background import BackgroundTasks
+from kubesched.scheduler.batching import Batching, signer
 from kubesched.scheduler.binding_cycle import BindingCycle
 from kubesched.scheduler.checkpoint import Checkpoints
 from kubesched.scheduler.decisions import DecisionRing

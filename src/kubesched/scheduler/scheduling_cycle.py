@@ -17,6 +17,7 @@ from kubesched.cache.cache import Cache, CacheError
 from kubesched.errors import ApiError, TransportError
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from kubesched.framework.diagnosis import Diagnosis, Failed, FitError, KeptEnd
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.interfaces import (
     PostFilterAnswer,
 )
@@ -79,7 +80,8 @@ class SchedulingCycle:
         """As the last pod of the class: PostFilter would say the same."""
         started = framework.now()
         for plugin in framework.post_filter:
-            plugin.answer_repeated()
+            if isinstance(plugin, InTreePlugin):
+                plugin.answer_repeated()
         framework.point_done("PostFilter", started, end.said)
         framework.algorithm_done(attempt_started)
         return end.failed

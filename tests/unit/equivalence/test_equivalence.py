@@ -1,13 +1,15 @@
 """Pod classes never change a decision.
 
-Two schedulers see the same random history of nodes, pods, services, nominations, updates and removals; one keeps plans per
-equivalence class, the other runs the full evaluation for every pod. Placements, failures and their messages must be the same
-throughout, whichever code of a plan runs.
+Two schedulers see the same random history of nodes, pods, services, nominations, updates and removals;
+one keeps answers per class, the other runs the full evaluation for every pod. Placements, failures and
+their messages must be the same throughout, whichever way dirty rows are computed, and without any of
+the forms that plugins give beside the contract.
 """
 
 from __future__ import annotations
 
 from random import Random
+from types import MethodType
 
 import numpy as np
 import pytest
@@ -17,18 +19,9 @@ from random_clusters import random_node, random_pod
 from kubesched.api.core_v1 import Service, ServiceSpec
 from kubesched.api.meta import ObjectMeta
 from kubesched.cache.cache import Cache
-from kubesched.equivalence import (
-    EquivalenceEngine,
-    class_index,
-    class_rows,
-    layer_stack,
-    plan,
-    ranking,
-)
-from kubesched.equivalence.layer_stack import LayerStack
-from kubesched.equivalence.plan import Plan
-from kubesched.framework import traits
+from kubesched.equivalence import Chosen, EquivalenceEngine, pod_classes, row_columns
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     FilterPlugin,
@@ -53,26 +46,13 @@ from kubesched.testing.harness import DictListers
 
 WAYS = {
     "as configured": {},
-    "in arrays, stacked, with layers of their own": {
-        "SCALAR_ROWS": 0,
-        "STACKED_ROWS": 0,
-        "UNSORTED_ROWS": -1,
-        "FEW_GROUPS": 0,
-        "FEW_ROWS": 0,
-        "MANY_ROWS": 0,
-    },
-    "with few groups, between shared and own layers, sorted and stacked": {
-        "GROUP_LIMIT": 6,
-        "VALUES_LIMIT": 2,
-        "UNSORTED_ROWS": 2,
-        "STACKED_ROWS": 1,
-        "CALM_USES": 1,
-        "SPLIT_ROWS": 1,
-        "LAG_ROWS": 0,
-        "BUSY_ROWS": 3,
+    "in arrays only": {(row_columns, "FEW_ROWS"): 0},
+    "with room for two shapes": {
+        (row_columns, "FEW_ROWS"): 3,
+        (pod_classes, "BYTES_LIMIT"): 2 * pod_classes.BYTES_PER_ROW * 16,
     },
 }
-"""Bounds that decide which code of a plan runs: each way takes the branches that the others do not."""
+"""Bounds that decide which code runs."""
 
 WEIGHTS = (1, 7, 1000)
 """Of NodeResourcesFit. With the last, levels take eight bytes instead of two."""
@@ -185,16 +165,10 @@ class Side:
     def place(self, pod) -> str:
         info = PodInfo(pod)
         outcome = self.algorithm.schedule(self.framework, CycleState(), info)
-        self.check_plans()
         if isinstance(outcome, ScheduleResult):
             self.cache.assume_pod(info.assumed_on(outcome.node_name))
             return f"{outcome.node_name} of {outcome.feasible_nodes}/{outcome.evaluated_nodes}"
         return f"{outcome.code.name}: {outcome.message}"
-
-    def check_plans(self) -> None:
-        for each in [] if self.engine is None else self.engine.classes.classes():
-            if each.plan is not None:
-                each.plan.check_invariants()
 
 
 class History:
@@ -305,9 +279,9 @@ class History:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failure inside a plan would only make it slow: here it is to show."""
+    """A failure inside the engine would only make it slow: here it is to show."""
 
-    def give_up(pod, pod_class, error) -> None:
+    def give_up(pod, answers, error) -> None:
         raise error
 
     monkeypatch.setattr(EquivalenceEngine, "_give_up", staticmethod(give_up))
@@ -320,17 +294,7 @@ def _nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_classes_and_plain_columns_decide_alike(
     seed: int, way: str, parallelism: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for bound, value in WAYS[way].items():
-        modules = {
-            "VALUES_LIMIT": traits,
-            "GROUP_LIMIT": ranking,
-            "FEW_GROUPS": plan,
-            "STACKED_ROWS": layer_stack,
-        }
-        modules |= dict.fromkeys(
-            ("FEW_ROWS", "MANY_ROWS", "SPLIT_ROWS", "LAG_ROWS", "BUSY_ROWS"), class_rows
-        )
-        module = modules.get(bound, class_index)
+    for (module, bound), value in WAYS[way].items():
         monkeypatch.setattr(module, bound, value)
     history = History(seed, parallelism)
     for number in range(260):
@@ -353,24 +317,54 @@ def test_plugins_of_others_decide_alike_with_and_without_classes(seed, strangers
     history = History(seed, parallelism, strangers)
     for number in range(160):
         history.step(number)
-    assert any(c.plan is not None for c in history.sides[0].engine.classes.classes())
+    assert any(a.scores is not None for a in history.sides[0].engine.classes.all_answers())
 
 
-def test_many_of_these_decisions_come_from_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_most_of_these_decisions_come_from_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     served = []
-    original = Plan.feasible_groups
+    original = EquivalenceEngine.decide
 
-    def feasible_groups(self, state, pod, *refused, by_row=False):
-        groups = original(self, state, pod, *refused, by_row=by_row)
-        served.append(True)
-        return groups
+    def decide(self, *arguments):
+        answer = original(self, *arguments)
+        served.append(isinstance(answer, Chosen))
+        return answer
 
-    monkeypatch.setattr(Plan, "feasible_groups", feasible_groups)
+    monkeypatch.setattr(EquivalenceEngine, "decide", decide)
     for seed in (1, 5, 7):
         history = History(seed, 16)
         for number in range(260):
             history.step(number)
-    assert sum(served) > 100
+    assert sum(served) > 200
+
+
+def without_faster_forms(framework: Framework) -> None:
+    """Take away all that plugins give beside the contract."""
+    for plugin in framework.plugins:
+        for point in ("filter_rule", "score_rule"):
+            if hasattr(plugin, point):
+                setattr(plugin, point, plain_rule(getattr(plugin, point)))
+        for name, member in vars(InTreePlugin).items():
+            if callable(member):
+                setattr(plugin, name, MethodType(member, plugin))
+    framework.answers_by_spec = framework.fails_per_class = False
+
+
+def plain_rule(honest):
+    def rule(state, pod):
+        given = honest(state, pod)
+        return None if given is None else Rule(given.depends_on, given.premise)
+
+    return rule
+
+
+@pytest.mark.parametrize("parallelism", [1, 16])
+@pytest.mark.parametrize("seed", range(6))
+def test_plugins_without_faster_forms_decide_alike(seed: int, parallelism: int) -> None:
+    history = History(seed, parallelism)
+    without_faster_forms(history.sides[0].framework)
+    for number in range(200):
+        history.step(number)
+    assert any(a.scores is not None for a in history.sides[0].engine.classes.all_answers())
 
 
 class ManyShapes(History):
@@ -393,31 +387,18 @@ class ManyShapes(History):
         super().place(number, self.templates[self.turn % len(self.templates)])
 
 
-@pytest.mark.parametrize("seed", [1, 2, 4, 5, 7, 8])  # without images, which are scored alone
-def test_many_shapes_in_turn_decide_alike(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_index, "UNSORTED_ROWS", 3)
-    monkeypatch.setattr(class_index, "CALM_USES", 3)
-    monkeypatch.setattr(layer_stack, "STACKED_ROWS", 2)
-    sizes: list[int] = []
-    moved: list[int] = []
-    types: set[np.dtype] = set()
-    original = LayerStack.refresh
-
-    def refresh(self) -> bool:
-        before = self.cursor
-        done = original(self)
-        if done and self.cursor != before:
-            sizes.append(len(self._members))
-            types.update(member.columns.level.dtype for member in self._members)
-            moved.append(sum(len(member.pending) for member in self._members))
-        return done
-
-    monkeypatch.setattr(LayerStack, "refresh", refresh)
+@pytest.mark.parametrize("few", [0, 3, 16])
+@pytest.mark.parametrize("seed", [1, 2, 4, 5, 7, 8])
+def test_many_shapes_in_turn_decide_alike(
+    seed: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_columns, "FEW_ROWS", few)
     history = ManyShapes(seed)
     for number in range(400):
         history.step(number)
-    assert max(sizes) > 5, "several layers were evaluated together"
-    assert any(moved), "rows began or ceased to pass meanwhile"
-    assert types == {np.dtype(np.int64 if seed % 3 == 2 else np.int16)}
+    kept = history.sides[0].engine.classes.all_answers()
+    assert sum(answers.scores is not None for answers in kept) > 5, "many shapes are kept"
+    levels = {answers.scores._level.dtype for answers in kept if answers.scores is not None}
+    assert levels == {np.dtype(np.int64 if seed % 3 == 2 else np.int16)}
     for side in history.sides:
         side.cache.check_invariants()

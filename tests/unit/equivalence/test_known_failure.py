@@ -197,13 +197,13 @@ def test_attempts_that_repeat_a_failure_end_as_those_that_do_not(seed: int) -> N
 def made(monkeypatch) -> list:
     """Grows with every failure that is learnt from a full evaluation."""
     made: list = []
-    make = KnownFailure.of.__func__
+    make = KnownFailure.__init__
 
-    def counting(cls, *arguments):
+    def counting(self, *arguments):
         made.append(arguments)
-        return make(cls, *arguments)
+        make(self, *arguments)
 
-    monkeypatch.setattr(KnownFailure, "of", classmethod(counting))
+    monkeypatch.setattr(KnownFailure, "__init__", counting)
     return made
 
 

@@ -1,36 +1,39 @@
-"""Which classes are kept: as many as fit, the most recently used."""
+"""Which classes and answers are kept: as many as fit, the most recently used."""
 
 from __future__ import annotations
 
-from kubesched.equivalence import ClassCache
-from kubesched.equivalence.pod_classes import Recent
+from kubesched.equivalence import pod_classes
+from kubesched.equivalence.pod_classes import ClassCache
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pods import PodInfo
+from kubesched.testing import make_pod
+
+POD = PodInfo(make_pod("p").label("app", "web").build())
 
 
 def test_a_class_is_found_again():
-    cache = ClassCache()
-    assert cache.get((b"a", 1)) is cache.get((b"a", 1))
-    assert cache.get((b"a", 1)) is not cache.get((b"a", 2))
-
-
-def test_the_class_of_a_signature_is_known_until_selectors_change():
-    cache = ClassCache()
-    recent = Recent([1], cache.get((b"a", 1)), ("default", ()))
-    assert cache.recall(b"pod", [1]) is None
-    cache.remember(b"pod", recent)
-    assert cache.recall(b"pod", [1]) is recent
-    assert cache.recall(b"pod", [2]) is None
-    assert cache.recall(b"other", [1]) is None
-
-
-def test_a_class_that_gave_way_is_not_recalled():
-    cache = ClassCache(limit=1)
-    cache.remember(b"pod", Recent([1], cache.get((b"a", 1)), ("default", ())))
-    cache.get((b"b", 1))
-    assert cache.recall(b"pod", [1]) is None
+    cache = ClassCache(NodeTable())
+    web = cache.get(POD, b"a web", b"a")
+    assert cache.get(POD, b"a web", b"a") is web
+    assert cache.get(POD, b"a db", b"a") is not web
+    assert web.label_key == ("default", (("app", "web"),))
 
 
 def test_the_class_used_least_recently_gives_way():
-    cache = ClassCache(limit=2)
-    for shape in (b"old", b"a", b"old", b"new"):
-        cache.get((shape, None))
-    assert [each.shape for each in cache.classes()] == [b"old", b"new"]
+    cache = ClassCache(NodeTable(), limit=2)
+    old, first = cache.get(POD, b"old", b"a"), cache.get(POD, b"first", b"a")
+    cache.get(POD, b"old", b"a")
+    cache.get(POD, b"new", b"a")
+    assert cache.get(POD, b"old", b"a") is old
+    assert cache.get(POD, b"first", b"a") is not first
+
+
+def test_the_answers_used_least_recently_give_way_when_memory_is_used_up(monkeypatch):
+    table = NodeTable(capacity=8)
+    monkeypatch.setattr(pod_classes, "BYTES_LIMIT", 2 * 8 * pod_classes.BYTES_PER_ROW)
+    cache = ClassCache(table)
+    old, first = cache.answers(b"old"), cache.answers(b"first")
+    assert cache.answers(b"old") is old
+    new = cache.answers(b"new")
+    assert cache.all_answers() == [old, new]
+    assert cache.answers(b"first") is not first

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import kubesched.framework as contract
+import kubesched.framework.api as records
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,18 +35,9 @@ def test_the_reference_page_says_what_the_docstrings_say() -> None:
 def test_the_contract_has_upstreams_methods_and_one_rule_per_phase() -> None:
     """A method that is neither upstream's, nor a column form, nor a rule, is a change of the contract."""
     beyond_upstream = {
-        "Plugin": {
-            "class_fields",
-            "close",
-            "is_idle",
-            "kinds_to_list",
-            "labels_read",
-            "labels_read_version",
-        },
-        "QueueSortPlugin": {"sort_key"},
-        "PreFilterPlugin": {"ignores_pod", "filter_rule"},
+        "Plugin": {"class_fields", "close", "kinds_to_list"},
+        "PreFilterPlugin": {"filter_rule"},
         "FilterPlugin": {"filter_nodes", "filter_rule"},
-        "PostFilterPlugin": {"answer_premise", "answer_repeated"},
         "PreScorePlugin": {"score_rule"},
         "ScorePlugin": {"score_nodes", "score_rule"},
     }
@@ -76,4 +69,17 @@ def test_readme_and_guide_import_the_contract_from_one_place() -> None:
         modules = set(
             re.findall(r"from (kubesched\.framework[\w.]*) import", (ROOT / page).read_text())
         )
-        assert modules == {"kubesched.framework"}, page
+        assert modules - {"kubesched.framework.api"} == {"kubesched.framework"}, page
+
+
+def test_the_contract_is_small() -> None:
+    assert len(contract.__all__) <= 45
+    about_reuse = {f"Rule.{field.name}" for field in fields(contract.Rule)}
+    about_reuse |= {"filter_rule", "score_rule", "class_fields"}
+    assert len(about_reuse) <= 5
+
+
+def test_the_records_of_the_contract_are_those_of_the_api() -> None:
+    assert records.__all__ == sorted(records.__all__, key=lambda name: (not name.isupper(), name))
+    for name in records.__all__:
+        assert getattr(records, name).__module__.startswith("kubesched.api."), name

@@ -171,20 +171,16 @@ def device_class(name, resource=None):
 )
 def test_filter(node, used, pod, code, reasons):
     table = cluster(make_node("n").capacity(**node), pods=[using(**used)])
-    plugin, state = make(NodeResourcesFit, table), CycleState()
-    answer = verdict(plugin, pod, table)
-    plugin.pre_filter(state, pod.build(), NodeColumns(table))
-    refusal = plugin.filter_rule(state, pod.build()).refusal
-    for told in [answer] if refusal is None else [answer, refusal(0)]:
-        if code is None:
-            assert told is None
-        else:
-            assert (told.code, told.reasons) == (code, reasons)
+    told = verdict(make(NodeResourcesFit, table), pod, table)
+    if code is None:
+        assert told is None
+    else:
+        assert (told.code, told.reasons) == (code, reasons)
 
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
-def test_the_refusal_of_a_row_is_the_verdict_on_it(data):
+def test_the_form_for_one_row_gives_the_verdict_on_it(data):
     amount = st.sampled_from(["0", "1", "2", "3", str(2**62), str(2**63 - 1)])
     node = make_node("n").capacity(
         cpu=data.draw(amount), memory=data.draw(amount), pods=data.draw(st.sampled_from(["0", "2"]))
@@ -195,10 +191,7 @@ def test_the_refusal_of_a_row_is_the_verdict_on_it(data):
     plugin, state = make(NodeResourcesFit, table), CycleState()
     answer = verdict(plugin, pod, table)
     plugin.pre_filter(state, pod.build(), NodeColumns(table))
-    refusal = plugin.filter_rule(state, pod.build()).refusal(0)
-    assert (refusal is None) == (answer is None)
-    if answer is not None:
-        assert (refusal.code, refusal.reasons) == (answer.code, answer.reasons)
+    assert plugin.filter_rule(state, pod.build()).at(0) == (answer is None)
 
 
 def test_a_node_that_allows_no_pods_takes_none():

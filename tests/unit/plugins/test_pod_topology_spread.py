@@ -3,8 +3,6 @@
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from judging import cluster, hint, make, names_in_order, scores, verdict
 
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
@@ -14,13 +12,8 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
 from kubesched.framework.status import SKIP, Code
 from kubesched.plugins.pod_topology_spread import PodTopologySpread
-from kubesched.plugins.pod_topology_spread.few_rows import FewRows
-from kubesched.plugins.pod_topology_spread.plugin import PRE_SCORE_STATE
 from kubesched.plugins.pod_topology_spread.scoring import (
     natural_log,
-    normalized,
-    raw_scores,
-    weigh,
 )
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
@@ -404,38 +397,6 @@ def test_two_nodes_of_a_full_zone_score_alike(plugin) -> None:
 @pytest.mark.parametrize("number", [2, 3, 5, 14, 48, 74, 1000, 20002])
 def test_the_logarithm_is_within_a_bit_of_the_exact_one(number) -> None:
     assert abs(natural_log(number) - np.log(number)) <= np.spacing(np.log(number))
-
-
-@given(data=st.data())
-def test_a_few_rows_score_as_all_nodes_do(data) -> None:
-    """Rows that stand for groups of feasible nodes, against the columns of `scoring`; some nodes lack a label."""
-    zones = data.draw(st.lists(st.sampled_from(["z1", "z2", "z3", None]), min_size=1, max_size=8))
-    lacks = data.draw(st.booleans())
-    nodes = []
-    for number, zone in enumerate(zones):
-        node = make_node(f"n{number}").label(HOSTNAME, f"n{number}")
-        nodes.append(node.zone(zone or "z1") if zone or not lacks else node)
-    on = data.draw(st.lists(st.integers(0, len(zones) - 1), max_size=12))
-    table = cluster(*nodes, pods=[foo(f"p{i}", f"n{node}") for i, node in enumerate(on)])
-    keys = data.draw(st.sampled_from([(HOSTNAME,), (ZONE,), (HOSTNAME, ZONE), (ZONE, HOSTNAME)]))
-    pod = soft_pod(data.draw(st.integers(1, 5)), *keys).build()
-    feasible = data.draw(st.sets(st.integers(0, len(zones) - 1), min_size=1))
-    columns = NodeColumns(table, np.array(sorted(feasible)))
-    state = CycleState()
-    make(PodTopologySpread, table).pre_score(state, pod, columns)
-    counted = tuple(soft.counted for soft in state.read(PRE_SCORE_STATE).constraints)
-    groups: dict[object, list[int]] = {}
-    for row in sorted(feasible):
-        groups.setdefault((table.nodes[row].metadata.labels.get(ZONE), on.count(row)), []).append(
-            row
-        )
-    rows = [members[0] for members in groups.values()]
-    for requires_all in (True, False):
-        weighed = weigh(counted, columns, requires_all=requires_all)
-        final = normalized(weighed, raw_scores(weighed, columns), columns).tolist()
-        expected = [final[sorted(feasible).index(row)] for row in rows]
-        few = FewRows(counted, table, requires_all=requires_all)
-        assert few.scores(rows, [len(members) for members in groups.values()]) == expected
 
 
 # -- default constraints ----------------------------------------------------------------------------------------------

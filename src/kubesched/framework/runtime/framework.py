@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kubesched.framework.engine import answers_by_spec, answers_per_class
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EXTENSION_POINTS,
@@ -86,17 +87,11 @@ class Framework:
         self.tracing: AttemptTracing | None = None
         if handle.metrics is not None:
             self._measure(handle.metrics)
-        self.fails_per_class = all(plugin.answers_per_class for plugin in self.post_filter)
+        self.fails_per_class = all(map(answers_per_class, self.post_filter))
         """Pods of a class that fit nowhere fail alike: no PostFilter plugin tells them apart."""
         self.class_field_plugins = [p for p in self.plugins if p.has_class_fields]
-        self.reads_claim_names = any(p.reads_claim_names for p in self.deciding_plugins)
-
-    def label_readers(self) -> list[Plugin] | None:
-        """The deciding plugins that depend on some labels of a pod; None if one depends on all of them."""
-        plugins = self.deciding_plugins
-        if any(plugin.reads_pod_labels for plugin in plugins):
-            return None
-        return [p for p in plugins if type(p).labels_read is not Plugin.labels_read]
+        self.answers_by_spec = all(map(answers_by_spec, self.deciding_plugins))
+        """No plugin keeps answers that depend on labels, owner or names of claims."""
 
     @property
     def deciding_plugins(self) -> list[Plugin]:

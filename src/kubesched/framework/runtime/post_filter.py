@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Sequence
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import PremiseValue
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.interfaces import PostFilterAnswer, PostFilterPlugin, PostFilterResult
-from kubesched.framework.rules import PremiseValue, unconditional
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
 from kubesched.framework.runtime.timing import timed
@@ -50,11 +51,12 @@ def answer_premises(
     premises: list[PremiseValue] = []
     for plugin in framework.post_filter:
         try:
+            if not isinstance(plugin, InTreePlugin):
+                return None
             premise = plugin.answer_premise(state, pod, statuses)
             if premise is None:
                 return None
-            if premise is not unconditional:
-                premises.append((premise, premise()))
+            premises.append((premise, premise()))
         except Exception as error:  # a plugin may raise anything; it is asked for every pod then
             log.error("A plugin failed to say how long its answer holds", error, plugin=plugin.name)
             return None

@@ -28,6 +28,7 @@ from kubesched.api.resources import RequestOptions, pod_requests
 from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import DynamicResourcesArgs
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -44,7 +45,7 @@ from kubesched.framework.interfaces import (
     SignPlugin,
     default_normalize,
 )
-from kubesched.framework.rules import Premise, Rule, Scope, unconditional
+from kubesched.framework.rules import Premise, Rule, Scope, always
 from kubesched.framework.status import (
     SKIP,
     NodeToStatus,
@@ -81,7 +82,7 @@ STILL_NOT_SCHEDULABLE = unschedulable("still not schedulable")
 
 _POD_REQUESTS: Final = RequestOptions()
 _NOTHING_TO_FILTER: Final[Rule[bool]] = Rule(Scope.NODE)
-_NOTHING_TO_SCORE: Final[Rule[int]] = Rule(traits=())
+_NOTHING_TO_SCORE: Final[Rule[int]] = Rule(Scope.NODE)
 _WORK_TO_DO: Final = PreBindPreFlightResult(allow_parallel=True)
 _NOTHING_TO_DO: Final = PreBindPreFlightResult(allow_parallel=True, skip=True)
 
@@ -96,12 +97,12 @@ class DynamicResources(
     PreBindPlugin,
     EnqueueExtensions,
     SignPlugin,
+    InTreePlugin,
 ):
     """Every rejection is unresolvable: evicting pods frees no devices."""
 
     name = "DynamicResources"
-    reads_pod_labels = False
-    reads_claim_names = False
+    answers_by_spec = True
     answers_per_class = True  # a pod with claims has no class
     lists = (ResourceClaim, ResourceSlice, DeviceClass)
     args_type = DynamicResourcesArgs
@@ -265,7 +266,7 @@ class DynamicResources(
         return None, STILL_NOT_SCHEDULABLE
 
     def answer_premise(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Premise | None:
-        return unconditional if state.get(STATE) is NO_CLAIMS else None
+        return always if state.get(STATE) is NO_CLAIMS else None
 
     async def _deallocate(self, claim: ResourceClaim) -> PostFilterAnswer:
         await self._binder.deallocate(claim)

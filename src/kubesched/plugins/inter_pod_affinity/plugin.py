@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from functools import partial
 from typing import Any, Final
 
 from kubesched.api.affinity_terms import NO_TERMS, AffinityTerms, parse_affinity_terms
 from kubesched.api.core_v1 import Pod
 from kubesched.config.plugin_args import InterPodAffinityArgs
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -20,9 +20,8 @@ from kubesched.framework.interfaces import (
     ScorePlugin,
     SignPlugin,
 )
-from kubesched.framework.rules import Premise, Rule, VersionedPremise
+from kubesched.framework.rules import Rule
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
-from kubesched.framework.traits import all_or_none, domain_trait
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.args import checked_args
 from kubesched.plugins.inter_pod_affinity import hints
@@ -30,7 +29,6 @@ from kubesched.plugins.inter_pod_affinity.filtering import FilterState, counted_
 from kubesched.plugins.inter_pod_affinity.scoring import (
     Contribution,
     ScoreState,
-    final_scores,
     normalized,
     raw_scores,
     with_pods,
@@ -49,7 +47,7 @@ from kubesched.snapshot.pod_index import (
     PREFERRED_ANTI_AFFINITY,
     REQUIRED_AFFINITY,
     REQUIRED_ANTI_AFFINITY,
-    TERM_KINDS,
+    PodIndex,
     Term,
 )
 from kubesched.snapshot.pods import PodInfo
@@ -65,7 +63,13 @@ NOT_SIGNABLE = unschedulable("pods with InterPodAffinity are not signable")
 
 
 class InterPodAffinity(
-    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions, SignPlugin
+    PreFilterPlugin,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    EnqueueExtensions,
+    SignPlugin,
+    InTreePlugin,
 ):
     """Filters on required terms of the pod and required anti-affinity of pods on nodes; scores on the preferred.
 
@@ -73,8 +77,7 @@ class InterPodAffinity(
     """
 
     name = "InterPodAffinity"
-    reads_pod_labels = False
-    reads_claim_names = False
+    answers_by_spec = True
     args_type = InterPodAffinityArgs
 
     def __init__(self, args: InterPodAffinityArgs | None, handle: Handle) -> None:
@@ -83,16 +86,9 @@ class InterPodAffinity(
         self._hard_weight = args.hard_pod_affinity_weight
         self._resolved_for: tuple[NamespaceLabels, int] | None = None
         self._resolved: dict[AffinityTerms, IncomingTerms] = {}
+        self._matched_for: tuple[PodIndex, int, int] | None = None
+        self._matched: dict[Hashable, tuple[Term, ...]] = {}
         self._ignores_existing_preferences = args.ignore_preferred_terms_of_existing_pods
-
-    def labels_read(self, pod: Pod) -> Hashable:
-        labels = pod.metadata.labels
-        if _has_own_terms(pod):
-            return tuple(sorted(labels.items())) if labels else ()  # its own terms may mean itself
-        return self.handle.table.pod_index.term_labels.read_of(labels)
-
-    def labels_read_version(self) -> Hashable:
-        return self.handle.table.pod_index.terms_version
 
     # -- filter ----------------------------------------------------------------------------------------------------
 
@@ -101,9 +97,7 @@ class InterPodAffinity(
         if parsed.problems:
             return unresolvable(f"parsing pod: {parsed.error}")
         table = nodes.table
-        existing = [
-            t for t in self._about(state, pod, table, REQUIRED_ANTI_AFFINITY) if t.domains.total
-        ]
+        existing = [t for t in self._about(pod, table, REQUIRED_ANTI_AFFINITY) if t.domains.total]
         if not existing and not parsed.required_affinity and not parsed.required_anti_affinity:
             return SKIP
         terms = self._incoming(state, pod, table)
@@ -123,19 +117,7 @@ class InterPodAffinity(
         return required.verdicts(nodes)
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
-        """Nodes of a domain share a verdict, while the relevant terms, and which of them have pods, stay the same."""
-        in_play = self._terms_in_play(state, pod)
-        existing = self._about(state, pod, self.handle.table, REQUIRED_ANTI_AFFINITY)
-        premise = in_play
-        if existing:
-
-            def premise() -> Hashable:
-                return (in_play(), *[term.domains.total > 0 for term in existing])
-
-        required: FilterState | None = state.get(PRE_FILTER_STATE)
-        if required is None:
-            return Rule(traits=(), premise=premise)
-        return Rule(traits=required.traits(), premise=premise, at=required.passes())
+        return Rule()
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns) -> None:
         required: FilterState = state.read(PRE_FILTER_STATE)
@@ -175,24 +157,7 @@ class InterPodAffinity(
         return normalized(scores)
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
-        """Nodes of a domain share a score, while the relevant terms, and which of them have pods, stay the same."""
-        if self._ignores_existing_preferences and not self._parsed(state, pod).has_preferences:
-            return Rule(traits=())
-        in_play = self._terms_in_play(state, pod)
-        domains = [c.domains for c in self._contributions(state, pod, self.handle.table)]
-        premise = in_play
-        if domains:
-
-            def premise() -> Hashable:
-                # Domains without pods are in no trait, so they have to follow the nodes here.
-                return (in_play(), *[domain.sync().total != 0 for domain in domains])
-
-        preferred: ScoreState | None = state.get(PRE_SCORE_STATE)
-        if preferred is None:
-            return Rule(traits=(), premise=premise)
-        traits = [domain_trait(c.domains, c.counter) for c in preferred.contributions]
-        final = partial(final_scores, preferred)
-        return Rule(traits=all_or_none(traits), premise=premise, final=final)
+        return Rule()
 
     def _contributions(
         self, state: CycleState, pod: Pod, table: NodeTable
@@ -202,11 +167,11 @@ class InterPodAffinity(
                 counter = table.pod_index.counter(MatchingPods(term))
                 yield Contribution(counter.by_domain(term.topology_key), weight, counter)
         if self._hard_weight > 0:
-            for carried in self._about(state, pod, table, REQUIRED_AFFINITY):
+            for carried in self._about(pod, table, REQUIRED_AFFINITY):
                 yield Contribution(carried.domains, self._hard_weight)
-        for carried in self._about(state, pod, table, PREFERRED_AFFINITY):
+        for carried in self._about(pod, table, PREFERRED_AFFINITY):
             yield Contribution(carried.domains, carried.weight)
-        for carried in self._about(state, pod, table, PREFERRED_ANTI_AFFINITY):
+        for carried in self._about(pod, table, PREFERRED_ANTI_AFFINITY):
             yield Contribution(carried.domains, -carried.weight)
 
     # -- events and signature --------------------------------------------------------------------------------------
@@ -243,32 +208,23 @@ class InterPodAffinity(
             terms = self._resolved[parsed] = resolve(parsed, namespaces)
         return terms
 
-    def _about(self, state: CycleState, pod: Pod, table: NodeTable, kind: str) -> tuple[Term, ...]:
-        """Terms of pods on nodes that match this pod; matched again when terms appear or disappear."""
-        if not table.pod_index.terms(kind):
+    def _about(self, pod: Pod, table: NodeTable, kind: str) -> tuple[Term, ...]:
+        """Terms of pods on nodes that match this pod; matched again when terms come or go.
+
+        Pods that no term tells apart share them, such as those of a Job, whose labels all differ.
+        """
+        index = table.pod_index
+        if not index.terms(kind):
             return ()
-        if state.class_memo is None:
-            return tuple(terms_about(table, kind, pod))
-        kept: list[Any] = state.remember((self.name, kind), lambda: [None, ()])
-        version = self._terms_version()
-        if kept[0] != version:
-            kept[:] = [version, tuple(terms_about(table, kind, pod))]
-        terms: tuple[Term, ...] = kept[1]
+        version = index, index.terms_version, table.namespaces.version
+        if version != self._matched_for or len(self._matched) >= _RESOLVED_LIMIT:
+            self._matched_for, self._matched = version, {}
+        meta = pod.metadata
+        key = kind, meta.namespace, index.term_labels.read_of(meta.labels)
+        terms = self._matched.get(key)
+        if terms is None:
+            terms = self._matched[key] = tuple(terms_about(table, kind, pod))
         return terms
-
-    def _terms_in_play(self, state: CycleState, pod: Pod) -> Premise:
-        """A premise: all terms relevant to the pod, its own and those of pods on nodes."""
-        table = self.handle.table
-
-        def find() -> Hashable:
-            about = [self._about(state, pod, table, kind) for kind in TERM_KINDS]
-            return self._incoming(state, pod, table), *about
-
-        return VersionedPremise(self._terms_version, find)
-
-    def _terms_version(self) -> Hashable:
-        table = self.handle.table
-        return table.pod_index.terms_version, table.namespaces.version
 
 
 def _has_own_terms(pod: Pod) -> bool:

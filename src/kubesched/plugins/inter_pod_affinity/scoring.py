@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -89,23 +89,3 @@ def normalized(scores: Ints) -> Ints:
         return shares.astype(np.int64)
 
     return by_value(scores, lowest, highest, share)
-
-
-def final_scores(state: ScoreState, rows: Sequence[int], counts: Sequence[int]) -> list[int]:
-    """`raw_scores` and `normalized` for a few rows, in plain Python: faster for a handful of domains."""
-    del counts  # how many nodes a row stands for does not matter
-    contributions = state.contributions
-    scores = [
-        sum(
-            [
-                max(domains.count_in_domain_of(row), 0) * weight
-                for domains, weight, _ in contributions
-            ]
-        )
-        for row in rows
-    ]
-    lowest, highest = min(scores), max(scores)
-    if lowest == highest:
-        return [0] * len(scores)
-    span = float(highest - lowest)
-    return [int((score - lowest) / span * float(MAX_NODE_SCORE)) for score in scores]

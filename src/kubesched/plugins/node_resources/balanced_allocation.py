@@ -15,9 +15,10 @@ from kubesched.api.resource_v1 import DeviceClass
 from kubesched.api.resources import RequestOptions, filter_requests, pod_requests
 from kubesched.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin, RowRule
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import MAX_NODE_SCORE, PreScorePlugin, ScorePlugin, SignPlugin
-from kubesched.framework.rules import ManyPods, Rule, Scope, Together
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status
 from kubesched.plugins.helper.args import checked_args
 from kubesched.plugins.node_resources import int64
@@ -40,12 +41,11 @@ _HALF_SCORE: Final = 50
 _UNCHANGED: Final = _HALF_SCORE + _HALF_SCORE // 2
 
 
-class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
+class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin, InTreePlugin):
     """Scores how the pod changes a node's balance: 75 for not at all, 100 for the best, 50 for the worst."""
 
     name = "NodeResourcesBalancedAllocation"
-    reads_pod_labels = False
-    reads_claim_names = False
+    answers_by_spec = True
     lists = (DeviceClass,)
     args_type = NodeResourcesBalancedAllocationArgs
 
@@ -97,8 +97,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
             return None
         if wanted is None:
             return Rule(Scope.ROW)
-        together = Together(wanted.indices, wanted, self._score_pods)
-        return Rule(Scope.ROW, at=self._score_row(wanted), together=together)
+        return RowRule(Scope.ROW, at=self._score_row(wanted))
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
         return sign_requests(filter_requests(pod, self._filtered), self._device_backed)
@@ -118,22 +117,6 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
             ],
             dtype=np.int64,
         )
-
-    def _score_pods(self, pods: Sequence[ScoredRequests]) -> ManyPods:
-        """The scores of several pods that request the same resources. See `Strategy.score_pods` for what it earns."""
-        several = ScoredRequests.of_pods(pods)
-        # The balance without the pod is that with a pod that requests nothing.
-        asked = np.concatenate([several.amounts, np.zeros_like(several.amounts[:, :1])], axis=1)
-
-        def score(nodes: NodeColumns) -> Ints | Balances:
-            amounts = resource_amounts(nodes, several.indices)
-            if several.is_exact and amounts.is_exact and amounts.absent is None:
-                used, capacity = amounts.used[:, None], amounts.capacity[:, None]
-                with_pod = balances(used + asked, capacity, None)
-                return _from_change(with_pod[:-1] - with_pod[-1])
-            return np.stack([self._score_nodes(wanted, nodes) for wanted in pods])
-
-        return score
 
     def _score_row(self, wanted: ScoredRequests) -> Callable[[int], int]:
         """The score of one row. Usually two resources are compared: their columns are looked up once.

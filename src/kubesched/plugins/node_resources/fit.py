@@ -24,6 +24,7 @@ from kubesched.api.resources import (
 )
 from kubesched.config.plugin_args import NodeResourcesFitArgs
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin, RowRule
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -34,7 +35,7 @@ from kubesched.framework.interfaces import (
     ScorePlugin,
     SignPlugin,
 )
-from kubesched.framework.rules import ManyPods, Rule, Scope, Together, unconditional
+from kubesched.framework.rules import Rule, Scope, always
 from kubesched.framework.status import Code, Status, error_status, unschedulable
 from kubesched.framework.verdicts import DeferredVerdicts, Verdicts
 from kubesched.plugins.helper.args import checked_args
@@ -72,7 +73,13 @@ SIGNATURE_REFUSED = unschedulable(
 
 
 class NodeResourcesFit(
-    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions, SignPlugin
+    PreFilterPlugin,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    EnqueueExtensions,
+    SignPlugin,
+    InTreePlugin,
 ):
     """Filters on real requests, scores on requests with defaults for containers that name none.
 
@@ -80,8 +87,7 @@ class NodeResourcesFit(
     """
 
     name = "NodeResourcesFit"
-    reads_pod_labels = False
-    reads_claim_names = False
+    answers_by_spec = True
     lists = (DeviceClass,)
     args_type = NodeResourcesFitArgs
 
@@ -133,18 +139,8 @@ class NodeResourcesFit(
         """Which resources are backed by devices changes with the device classes."""
         needs: tuple[Need, ...] = state.get(PRE_FILTER_STATE) or ()
         has_scalars = any(need.is_scalar for need in needs)
-        premise = self._device_backed.current_version if has_scalars else unconditional
-        together = None
-        if not has_scalars and all([need.amount <= int64.MAX for need in needs]):
-            names = tuple([need.name for need in needs])
-            together = Together(names, needs, self._fit_pods)
-        return Rule(
-            Scope.ROW,
-            premise=premise,
-            at=self._fits_row(needs),
-            refusal=None if has_scalars else self._refusal(needs),
-            together=together,
-        )
+        premise = self._device_backed.current_version if has_scalars else always
+        return RowRule(Scope.ROW, premise, self._fits_row(needs))
 
     def _shortage(self, need: Need, nodes: NodeColumns) -> Mask | None:
         """Where a resource does not suffice; None for nowhere."""
@@ -191,57 +187,6 @@ class NodeResourcesFit(
 
         return fits
 
-    def _refusal(self, needs: Sequence[Need]) -> Callable[[int], Status | None]:
-        """The rejection of one row, for a pod that needs CPU, memory and storage only."""
-        table = self.handle.table
-        pods, allowed = table.pod_count.cells, table.allowed_pods.cells
-        compared = []
-        for at, need in enumerate(needs, start=1):
-            resource = table.resource_index[need.name]
-            offered, requested = table.allocatable[resource].cells, table.requested[resource].cells
-            compared.append((1 << at, need.amount, offered, requested))
-        hopeless, known = 1 << len(needs) + 1, dict[int, Status]()
-        least, most = int64.MIN, int64.MAX
-
-        def refusal(row: int) -> Status | None:
-            bits = 1 if pods[row] >= allowed[row] else 0
-            for bit, amount, offered, requested in compared:
-                left = offered[row] - requested[row]
-                if amount <= left <= most:
-                    continue
-                if least <= left <= most or amount > int64.wrap(left):
-                    bits |= bit if offered[row] >= amount else bit | hopeless
-            if not bits:
-                return None
-            status = known.get(bits)
-            if status is None:
-                status = known[bits] = _rejection(needs, bits)
-            return status
-
-        return refusal
-
-    def _fit_pods(self, pods: Sequence[Sequence[Need]]) -> ManyPods:
-        """The verdicts on several pods that need the same of CPU, memory and storage, which every table knows."""
-        index = self.handle.table.resource_index
-        compared = [
-            (
-                index[needs[0].name],
-                np.array([[need.amount] for need in needs], dtype=np.int64),
-                max([need.amount for need in needs]),
-            )
-            for needs in zip(*pods, strict=True)
-        ]
-
-        def fit(nodes: NodeColumns) -> Mask:
-            passing: Mask = nodes.pod_count < nodes.allowed_pods
-            for resource, amounts, most in compared:
-                left = nodes.allocatable(resource) - nodes.requested(resource)
-                if _least(left) < most:
-                    passing = passing & (left >= amounts)
-            return passing
-
-        return fit
-
     # -- score -----------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
@@ -266,8 +211,7 @@ class NodeResourcesFit(
         table = self.handle.table
         if wanted is None:
             return Rule(Scope.ROW)
-        together = Together(wanted.indices, wanted, self._strategy.score_pods)
-        return Rule(Scope.ROW, at=self._strategy.row_scorer(wanted, table), together=together)
+        return RowRule(Scope.ROW, at=self._strategy.row_scorer(wanted, table))
 
     def _resources(self, pod: Pod, table: NodeTable) -> ScoredRequests:
         return self._scored.for_pod(pod_requests(pod, SCORED), table)

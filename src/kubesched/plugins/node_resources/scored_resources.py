@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -53,17 +52,8 @@ class ScoredRequests:
         self.is_exact = all(0 <= scored.request < EXACT_BELOW for scored in resources)
         requests = [[float(scored.request)] for scored in resources]
         self.amounts: np.ndarray[Any, np.dtype[np.float64]] = np.array(requests)
-        """Of shape (resources, 1); of several pods (resources, pods, 1)."""
+        """Of shape (resources, 1)."""
         self.hundredfold = self.amounts * 100.0
-
-    @classmethod
-    def of_pods(cls, pods: Sequence[ScoredRequests]) -> ScoredRequests:
-        """The columns of several pods that request the same resources; only good for computing with `amounts`."""
-        several = copy(pods[0])
-        several.is_exact = bool(several.resources) and all([wanted.is_exact for wanted in pods])
-        several.amounts = np.stack([wanted.amounts for wanted in pods], axis=-2)
-        several.hundredfold = several.amounts * 100.0
-        return several
 
 
 class ScoredResources:

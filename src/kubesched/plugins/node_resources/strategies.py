@@ -21,7 +21,6 @@ from kubesched.config.plugin_args import (
     UtilizationShapePoint,
 )
 from kubesched.framework.interfaces import MAX_NODE_SCORE
-from kubesched.framework.rules import ManyPods
 from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.resource_matrix import Amounts, Floats, resource_amounts
 from kubesched.plugins.node_resources.scored_resources import (
@@ -31,7 +30,7 @@ from kubesched.plugins.node_resources.scored_resources import (
     nonzero_cells,
     nonzero_use,
 )
-from kubesched.snapshot.columns import Ints, Levels, Mask
+from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
 
@@ -48,40 +47,17 @@ class Strategy(ABC):
             return self.score_one_by_one(wanted.resources, nodes)
         return amounts.scored(length, lambda part: self._score_block(part, wanted))
 
-    def score_pods(self, pods: Sequence[ScoredRequests]) -> ManyPods:
-        """The scores of several pods that request the same resources.
-
-        60 against 120 µs per decision with 100 templates in turn, together with NodeResourcesFit's filter and
-        NodeResourcesBalancedAllocation (benchmarks/awkward.py).
-        """
-        several = ScoredRequests.of_pods(pods)
-
-        def score(nodes: NodeColumns) -> Levels:
-            amounts = resource_amounts(nodes, several.indices)
-            if several.is_exact and amounts.is_exact and amounts.absent is None:
-                left = amounts.spare[:, None] - several.hundredfold
-                capacity = amounts.capacity[:, None]
-                return self._score_left(left, capacity, None, several.weights).astype(np.int16)
-            return np.stack([self.score_nodes(wanted, nodes) for wanted in pods])
-
-        return score
-
     def _score_block(self, amounts: Amounts, wanted: ScoredRequests) -> Floats:
         """The scores, but for a fraction that is still to be dropped."""
         left = amounts.spare - wanted.hundredfold
-        return self._score_left(left, amounts.capacity, amounts.absent, wanted.weights)
-
-    def _score_left(
-        self, left: Floats, capacity: Floats, absent: Mask | None, weights: list[int]
-    ) -> Floats:
-        """The same, from a hundred times what would be left, which is overwritten."""
-        # Nothing is left where more is asked for than there is. What is too large for a double to be exact is below
-        # zero here.
+        # Nothing is left where more is asked for than there is. What is too large for a double to be
+        # exact is below zero here.
         np.maximum(left, 0.0, out=left)
-        shares = self._shares(left, capacity)
+        shares = self._shares(left, amounts.capacity)
+        absent = amounts.absent
         if absent is not None:
             shares[absent] = 0.0
-        return self._mean(shares, absent, weights)
+        return self._mean(shares, absent, wanted.weights)
 
     def _mean(self, shares: Floats, absent: Mask | None, weights: list[int]) -> Floats:
         total = _weighted_sum(shares, weights)
@@ -113,17 +89,17 @@ class Strategy(ABC):
         """Whole percentages, as doubles, by resource and node, from a hundred times what would be left."""
 
     def row_scorer(self, wanted: ScoredRequests, table: NodeTable) -> Callable[[int], int]:
-        """The score of one row; valid while the table's arrays are."""
+        """The score of one row, valid while the table's arrays are. See `RowRule` for what it earns."""
+        columns = [
+            (weight, request, nonzero_cells(table, resource), table.allocatable[resource].cells)
+            for resource, request, weight in wanted.resources
+        ]
 
         def score(row: int) -> int:
             return self._score(
                 [
-                    (
-                        weight,
-                        nonzero_cells(table, resource)[row] + request,
-                        table.allocatable[resource].cells[row],
-                    )
-                    for resource, request, weight in wanted.resources
+                    (weight, used[row] + request, offered[row])
+                    for weight, request, used, offered in columns
                 ]
             )
 
@@ -149,28 +125,6 @@ class LeastAllocated(Strategy):
     def _shares(self, left: Floats, capacity: Floats) -> Floats:
         left /= capacity
         return np.trunc(left, out=left)
-
-    def row_scorer(self, wanted: ScoredRequests, table: NodeTable) -> Callable[[int], int]:
-        exactly = super().row_scorer(wanted, table)
-        whole = sum(wanted.weights)
-        columns = [
-            (weight, request, nonzero_cells(table, resource), table.allocatable[resource].cells)
-            for resource, request, weight in wanted.resources
-        ]
-        if not whole:
-            return exactly
-
-        def score(row: int) -> int:
-            total = 0
-            for weight, request, used, offered in columns:
-                capacity = offered[row]
-                left = capacity - used[row] - request
-                if not 0 <= left <= capacity < EXACT_BELOW or not capacity:
-                    return exactly(row)
-                total += weight * (left * MAX_NODE_SCORE // capacity)
-            return total // whole
-
-        return score
 
     def _share(self, requested: int, capacity: int) -> int:
         if 0 <= requested <= capacity < EXACT_BELOW:

@@ -9,7 +9,6 @@ import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.status import unresolvable, unschedulable
-from kubesched.framework.traits import Trait, all_or_none, domain_trait
 from kubesched.framework.verdicts import Codes, Verdicts
 from kubesched.plugins.pod_topology_spread.constraints import Counted
 from kubesched.snapshot.columns import ABSENT
@@ -49,17 +48,6 @@ class FilterState:
             codes = np.where(codes == 0, _codes(constraint, nodes), codes)
         return Verdicts(codes, _STATUSES.__getitem__) if codes.any() else None
 
-    def passes(self, row: int) -> bool:
-        """The verdict on one row outside what-ifs: 41 against 69 µs with spread-hard (benchmarks/decisions.py)."""
-        for (rule, _, domains), self_match, _ in self.constraints:
-            pods = domains.count_in_domain_of(row)
-            if pods < 0:
-                return False  # the node lacks the label
-            smallest = domains.smallest if domains.domain_count >= rule.min_domains else 0
-            if pods > rule.max_skew - self_match + smallest:
-                return False
-        return True
-
     def change(self, pod: Pod, other: PodInfo, node: NodeColumns, delta: int) -> None:
         """Apply a what-if: a pod is added to a node or removed from it.
 
@@ -77,12 +65,6 @@ class FilterState:
                 node.row_at(0)
             ):
                 constraint.changes[value] = constraint.changes.get(value, 0) + delta
-
-    def traits(self) -> list[Trait] | None:
-        """Nodes differ by the pods in their domains."""
-        return all_or_none(
-            [domain_trait(c.counted.domains, c.counted.counter) for c in self.constraints]
-        )
 
     def is_about(self, pod: Pod, other: PodInfo) -> bool:
         """Does that pod count for any constraint, wherever it is?"""

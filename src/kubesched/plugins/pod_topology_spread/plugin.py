@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 from kubesched.api.core_v1 import Node, Pod, TopologySpreadConstraint
 from kubesched.api.selectors import SelectorError
 from kubesched.config.plugin_args import SYSTEM_DEFAULTING, PodTopologySpreadArgs
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -20,14 +20,13 @@ from kubesched.framework.interfaces import (
     ScorePlugin,
     SignPlugin,
 )
-from kubesched.framework.rules import Premise, Rule, VersionedPremise, unconditional
+from kubesched.framework.rules import Rule
 from kubesched.framework.status import SKIP, Status, error_status, unschedulable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.args import checked_args
 from kubesched.plugins.helper.default_selector import (
     SOURCE_KINDS,
     DefaultSelectors,
-    owner_of,
     sources_of,
 )
 from kubesched.plugins.pod_topology_spread import hints
@@ -41,13 +40,11 @@ from kubesched.plugins.pod_topology_spread.constraints import (
     defaulted_constraints,
     own_constraints,
 )
-from kubesched.plugins.pod_topology_spread.few_rows import FewRows
 from kubesched.plugins.pod_topology_spread.filtering import FilterState, HardConstraint
 from kubesched.plugins.pod_topology_spread.scoring import (
     ScoreState,
     normalized,
     raw_scores,
-    traits,
     weigh,
 )
 from kubesched.snapshot.columns import Ints
@@ -62,7 +59,13 @@ NOT_SIGNABLE_BY_DEFAULT = unschedulable("pods with default topology constraints 
 
 
 class PodTopologySpread(
-    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions, SignPlugin
+    PreFilterPlugin,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    EnqueueExtensions,
+    SignPlugin,
+    InTreePlugin,
 ):
     """Filters on DoNotSchedule constraints, scores on ScheduleAnyway ones.
 
@@ -70,8 +73,7 @@ class PodTopologySpread(
     """
 
     name = "PodTopologySpread"
-    reads_pod_labels = False
-    reads_claim_names = False
+    answers_by_spec = True
     lists = SOURCE_KINDS
     args_type = PodTopologySpreadArgs
 
@@ -91,16 +93,6 @@ class PodTopologySpread(
         self._selectors = None if handle.listers is None else DefaultSelectors(handle.listers)
         # Filled as nodes come, not in one go for the first pod.
         self._columns = [handle.table.label_column(c.topology_key) for c in self._defaults]
-
-    def labels_read(self, pod: Pod) -> Hashable:
-        """The Services and the owner decide about default constraints. A constraint that filters counts the pod itself."""
-        if not pod.spec.topology_spread_constraints and HARD not in self._defaulted_actions:
-            return None if self._selectors is None else self._selectors.read_of(pod)
-        labels = pod.metadata.labels
-        return tuple(sorted(labels.items())) if labels else (), owner_of(pod)
-
-    def labels_read_version(self) -> Hashable:
-        return None if self._selectors is None else self._selectors.version
 
     def close(self) -> None:
         if self._selectors is not None:
@@ -134,12 +126,7 @@ class PodTopologySpread(
         return hard.verdicts(nodes)
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
-        """Nodes of a domain share a verdict."""
-        premise = self._same_constraints(state, pod, HARD)
-        hard: FilterState | None = state.get(PRE_FILTER_STATE)
-        if hard is None:
-            return Rule(traits=(), premise=premise)
-        return Rule(traits=hard.traits(), premise=premise, at=hard.passes)
+        return Rule()
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns) -> None:
         hard: FilterState = state.read(PRE_FILTER_STATE)
@@ -191,14 +178,7 @@ class PodTopologySpread(
         return normalized(soft, scores, nodes)
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
-        """Nodes of a domain share a score. Weights depend on the feasible nodes, so PreScore runs again."""
-        premise = self._same_constraints(state, pod, SOFT)
-        soft: ScoreState | None = state.get(PRE_SCORE_STATE)
-        if soft is None:
-            return Rule(traits=(), premise=premise)
-        counted = [constraint.counted for constraint in soft.constraints]
-        few = FewRows(counted, self.handle.table, requires_all=self._requires_all(pod))
-        return Rule(traits=traits(soft), premise=premise, final=few.scores)
+        return Rule()
 
     # -- events and signature --------------------------------------------------------------------------------------
 
@@ -274,14 +254,6 @@ class PodTopologySpread(
                 count(nodes.table, pod, c, keys, comparison_operators=self._comparison_operators)
                 for c in constraints
             ]
-        )
-
-    def _same_constraints(self, state: CycleState, pod: Pod, action: str) -> Premise:
-        """The constraints that apply; default constraints follow Services and other owners."""
-        if pod.spec.topology_spread_constraints or action not in self._defaulted_actions:
-            return unconditional
-        return VersionedPremise(
-            sources_of(self.handle.listers, pod), partial(self._constraints, state, pod, action)
         )
 
     def _requires_all(self, pod: Pod) -> bool:

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
-from kubesched.framework.traits import OwnPods, Trait, all_or_none, domain_trait
 from kubesched.plugins.helper.by_value import by_value, extremes
 from kubesched.plugins.pod_topology_spread.constraints import HOSTNAME, Counted
 from kubesched.snapshot.columns import ABSENT, Ints, Mask
@@ -96,18 +95,6 @@ def _plus(total: Floats | None, more: Floats) -> Floats:
         return more
     total += more
     return total
-
-
-def traits(state: ScoreState) -> list[Trait] | None:
-    """Nodes are told apart by the pods that count for them."""
-    return all_or_none(
-        [
-            OwnPods(counter, domains.column)
-            if constraint.topology_key == HOSTNAME
-            else domain_trait(domains, counter)
-            for (constraint, counter, domains), _ in state.constraints
-        ]
-    )
 
 
 def normalized(state: ScoreState, scores: Ints, nodes: NodeColumns) -> Ints:

@@ -14,6 +14,7 @@ from kubesched.api.pod_volumes import CLAIM, EPHEMERAL
 from kubesched.api.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from kubesched.config.plugin_args import VolumeBindingArgs
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -27,7 +28,7 @@ from kubesched.framework.interfaces import (
     ScorePlugin,
     SignPlugin,
 )
-from kubesched.framework.rules import Rule, Scope, this_attempt_only
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.args import checked_args
@@ -95,6 +96,7 @@ class VolumeBinding(
     PreBindPlugin,
     EnqueueExtensions,
     SignPlugin,
+    InTreePlugin,
 ):
     """Filters nodes by what volumes they reach or could be given, and binds the claims of the node that is chosen.
 
@@ -102,8 +104,7 @@ class VolumeBinding(
     """
 
     name = "VolumeBinding"
-    reads_pod_labels = False
-    reads_claim_names = False
+    answers_by_spec = True
     lists = (
         PersistentVolumeClaim,
         PersistentVolume,
@@ -167,7 +168,7 @@ class VolumeBinding(
         if not uses_of(state, pod) & (CLAIM | EPHEMERAL):
             return Rule(Scope.NODE)
         # Claims and volumes do not change during an attempt, but any binding in between may change them.
-        return Rule(Scope.NODE, premise=this_attempt_only)
+        return Rule(Scope.NODE, premise=None)
 
     # -- score -----------------------------------------------------------------------------------------------------
 
@@ -188,7 +189,7 @@ class VolumeBinding(
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
         """Without claims all nodes score the same."""
         is_same = self._scorer is None or state.get(STATE) is _NO_VOLUMES
-        return Rule(traits=()) if is_same else None
+        return Rule(Scope.NODE) if is_same else None
 
     # -- reserve ---------------------------------------------------------------------------------------------------
 

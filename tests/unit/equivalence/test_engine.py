@@ -1,4 +1,4 @@
-"""How plans of pod classes treat plugins: strangers are asked every time, shortcuts that break are given up."""
+"""How the engine treats plugins: strangers are asked every time, rules that break are given up."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from kubesched.framework.runtime import Framework
 from kubesched.framework.status import unschedulable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.inter_pod_affinity.plugin import InterPodAffinity
+from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
@@ -70,23 +71,24 @@ class World:
         return result, state
 
     @property
-    def plans(self):
-        return [
-            each.plan for each in self.algorithm.engine.classes.classes() if each.plan is not None
-        ]
+    def kept(self):
+        """The answers of shapes that have scores."""
+        answers = self.algorithm.engine.classes.all_answers()
+        return [each for each in answers if each.scores is not None]
 
 
 def repelling(name: str):
     return make_pod(name).label("app", "web").pod_anti_affinity(HOSTNAME, app="web")
 
 
-def test_the_third_pod_of_a_class_goes_by_plan():
+def test_answers_are_kept_from_the_first_pod_on():
     world = World()
     world.place()
-    assert not world.plans
-    world.place()
-    assert world.plans
+    (answers,) = world.kept
+    filters, scores = answers.filters, answers.scores
     assert isinstance(world.place()[0], ScheduleResult)
+    assert world.kept == [answers]
+    assert (answers.filters, answers.scores) == (filters, scores)
 
 
 def test_a_plugin_that_says_nothing_about_itself_is_asked_for_every_pod():
@@ -97,9 +99,8 @@ def test_a_plugin_that_says_nothing_about_itself_is_asked_for_every_pod():
         result, _ = world.place()
         assert result.feasible_nodes == 4
     assert stranger.calls == 6
-    (plan,) = world.plans
-    assert plan._residual_filters == [stranger]
-    assert not plan.chooses_by_group
+    (answers,) = world.kept
+    assert stranger in answers.filters.asked
 
 
 def test_pods_that_repel_each_other_get_a_node_each_and_the_last_none():
@@ -111,7 +112,7 @@ def test_pods_that_repel_each_other_get_a_node_each_and_the_last_none():
 
 
 def test_a_label_that_nodes_get_later_brings_a_preference_to_life():
-    """Its domains were empty, because there were none, when the plan was made."""
+    """Its domains were empty, because there were none, when pods were first placed."""
 
     def liking(name: str):
         return make_pod(name).preferred_pod_term("podAffinity", 100, "rack", app="db")
@@ -121,7 +122,7 @@ def test_a_label_that_nodes_get_later_brings_a_preference_to_life():
     world.table.add_pod(friend, "n3")
     for _ in range(4):
         assert world.place(liking)[0].node_name != "n3"
-    assert world.plans
+    assert world.kept
     node = make_node("n3").capacity(cpu="4", memory="8Gi").label("rack", "x")
     world.table.set_node(node.build())
     assert world.place(liking)[0].node_name == "n3"
@@ -136,11 +137,11 @@ def test_what_prefilter_and_prescore_store_is_there_for_every_pod():
     assert len({each.points_reached for each in states}) == 1
 
 
-def test_a_score_out_of_range_is_an_error_with_a_plan_as_without():
+def test_a_score_out_of_range_is_an_error_with_classes_as_without():
     world = World()
     for _ in range(4):
         world.place()
-    assert world.plans
+    assert world.kept
     world = World()
     plugin = OutOfRange(None, world.framework.handle)
     world.framework.score.append(plugin)
@@ -154,7 +155,7 @@ def test_a_score_out_of_range_is_an_error_with_a_plan_as_without():
 
 
 @pytest.mark.parametrize("shortcut", ["filter_rule", "score_rule"])
-def test_a_shortcut_that_raises_costs_speed_and_nothing_else(shortcut, monkeypatch):
+def test_a_rule_that_raises_costs_speed_and_nothing_else(shortcut, monkeypatch):
     def broken(self, state, pod):
         raise RuntimeError("no idea")
 
@@ -162,20 +163,20 @@ def test_a_shortcut_that_raises_costs_speed_and_nothing_else(shortcut, monkeypat
     world = World()
     nodes = {world.place(repelling)[0].node_name for _ in range(8)}
     assert len(nodes) == 8
-    assert not world.plans
+    assert not world.kept
 
 
-def test_a_judge_that_raises_while_it_is_used_is_given_up(monkeypatch):
-    honest = InterPodAffinity.filter_rule
+def test_a_form_for_one_row_that_raises_is_given_up(monkeypatch):
+    honest = NodeResourcesFit.filter_rule
 
-    def rule_with_broken_judge(self, state, pod):
+    def rule_with_broken_form(self, state, pod):
         def passes(row):
             raise RuntimeError("no idea")
 
         return replace(honest(self, state, pod), at=passes)
 
-    monkeypatch.setattr(InterPodAffinity, "filter_rule", rule_with_broken_judge)
+    monkeypatch.setattr(NodeResourcesFit, "filter_rule", rule_with_broken_form)
     world = World()
     nodes = {world.place(repelling)[0].node_name for _ in range(8)}
     assert len(nodes) == 8
-    assert not world.plans
+    assert not world.kept

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.equivalence.batching import Batching, RankedNodes, signer
+from kubesched.scheduler.batching import Batching, RankedNodes, signer
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.frameworks import default_framework, framework_of

@@ -1,0 +1,55 @@
+"""The API records that plugins meet: objects of the API server as frozen records.
+
+Part of the stable surface, beside `kubesched.framework`. Fields have the names of the API in snake
+case; an absent list or map is None.
+"""
+
+from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
+from kubesched.api.core_v1 import (
+    Container,
+    Namespace,
+    Node,
+    NodeSpec,
+    NodeStatus,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ReplicationController,
+    Service,
+    Taint,
+    Toleration,
+)
+from kubesched.api.meta import LabelSelector, ObjectMeta, OwnerReference
+from kubesched.api.policy_v1 import PodDisruptionBudget
+from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from kubesched.api.storage_v1 import CSINode, StorageClass
+
+__all__ = [
+    "CSINode",
+    "Container",
+    "DeviceClass",
+    "LabelSelector",
+    "Namespace",
+    "Node",
+    "NodeSpec",
+    "NodeStatus",
+    "ObjectMeta",
+    "OwnerReference",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Pod",
+    "PodDisruptionBudget",
+    "PodSpec",
+    "PodStatus",
+    "ReplicaSet",
+    "ReplicationController",
+    "ResourceClaim",
+    "ResourceSlice",
+    "Service",
+    "StatefulSet",
+    "StorageClass",
+    "Taint",
+    "Toleration",
+]
