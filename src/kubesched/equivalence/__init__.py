@@ -10,8 +10,8 @@ histories:
 The package sits above `framework`; plugins know nothing of it but rules (`framework.rules`).
 """
 
-from kubesched.equivalence.engine import Chosen, EquivalenceEngine
+from kubesched.equivalence.engine import Best, EquivalenceEngine, Walked
 from kubesched.equivalence.pod_classes import PodClass
 from kubesched.equivalence.walk import Walk
 
-__all__ = ["Chosen", "EquivalenceEngine", "PodClass", "Walk"]
+__all__ = ["Best", "EquivalenceEngine", "PodClass", "Walk", "Walked"]

@@ -15,7 +15,7 @@ A basis can also follow nominations, and replaced pod objects where the answer h
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
@@ -44,16 +44,19 @@ def is_lasting(rule: Rule[Any] | None) -> bool:
     return rule is not None and rule.is_lasting
 
 
-class _Cursors(NamedTuple):
-    pods: int
-    swaps: int
-    nominations: int
-
-
 class Basis:
     """The premises of some rules with the values they had, and cursors of the table's logs."""
 
-    __slots__ = ("_cursors", "_epoch", "_follows_swaps", "_nominator", "_premises", "_table")
+    __slots__ = (
+        "_epoch",
+        "_follows_swaps",
+        "_nominations",
+        "_nominator",
+        "_pods",
+        "_premises",
+        "_swaps",
+        "_table",
+    )
 
     def __init__(
         self,
@@ -85,22 +88,26 @@ class Basis:
     @property
     def is_settled(self) -> bool:
         """Has nothing been logged since the answer was brought up to date?"""
-        return self._cursors == self._ends()
+        table, nominator = self._table, self._nominator
+        return (
+            self._pods == table.pod_log.end
+            and (nominator is None or self._nominations == nominator.version)
+            and (not self._follows_swaps or self._swaps == table.swap_log.end)
+        )
 
     def dirty_rows(self) -> list[int] | None:
         """Rows that changed or were nominated since, repeats included; None if the logs are cut."""
-        table, cursors = self._table, self._cursors
-        rows = table.pod_log.since(cursors.pods)
+        table, nominator = self._table, self._nominator
+        rows = table.pod_log.since(self._pods)
         if rows is None:
             return None
         if self._follows_swaps:
-            swapped = table.swap_log.since(cursors.swaps)
+            swapped = table.swap_log.since(self._swaps)
             if swapped is None:
                 return None
             rows += swapped
-        nominator = self._nominator
-        if nominator is not None and nominator.version != cursors.nominations:
-            names = nominator.changes_since(cursors.nominations)
+        if nominator is not None and nominator.version != self._nominations:
+            names = nominator.changes_since(self._nominations)
             if names is None:
                 return None
             rows += [table.row_of[name] for name in names if name in table.row_of]
@@ -108,9 +115,5 @@ class Basis:
 
     def settle(self) -> None:
         """The answer is up to date."""
-        self._cursors = self._ends()
-
-    def _ends(self) -> _Cursors:
-        table, nominator = self._table, self._nominator
-        nominations = 0 if nominator is None else nominator.version
-        return _Cursors(table.pod_log.end, table.swap_log.end, nominations)
+        self._pods, self._swaps = self._table.pod_log.end, self._table.swap_log.end
+        self._nominations = 0 if self._nominator is None else self._nominator.version

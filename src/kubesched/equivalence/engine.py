@@ -10,9 +10,11 @@ then runs the full evaluation. Both give the same decision:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from kubesched.equivalence.basis import filter_rules, is_lasting, score_rules
 from kubesched.equivalence.known_failure import KnownFailure
@@ -37,22 +39,38 @@ from kubesched.snapshot.views import NodeColumns, PassingColumns
 
 log = get_logger(__name__)
 
-POST_FILTER_VERBOSITY = 2
+_BLOCK: Final = 8192
+_ALIKE: Final[Levels] = np.zeros(1, dtype=np.int16)
+"""The total of the only feasible node."""
+POST_FILTER_VERBOSITY: Final = 2
 """Where PostFilter plugins log what they look at, they are asked for every pod."""
 
 
-class Chosen(NamedTuple):
-    """The nodes to choose from."""
+class Best(NamedTuple):
+    """Where all nodes were looked at: the feasible ones in the order of rows, and the best of them."""
+
+    passing: Mask
+    """The rows that are feasible."""
+    ties: Mask
+    """Of feasible nodes, or of all rows: those with the best total."""
+    feasible: int
+
+    def row(self, draw: Callable[[int], int]) -> int:
+        """The row of the tie that is drawn; `draw(n)` gives a number below n."""
+        count = int(np.count_nonzero(self.ties))
+        place = nth(self.ties, draw(count) if count > 1 else 0)
+        return place if len(self.ties) == len(self.passing) else nth(self.passing, place)
+
+
+class Walked(NamedTuple):
+    """The outcome of a walk: the feasible nodes in its order, and their totals."""
 
     rows: Indices
-    """Those with the best total, in ascending order; after a walk all feasible ones, in its order."""
-    totals: Levels | None
-    """After a walk: what each of them scores; None if there is only one."""
-    feasible: int
+    totals: Levels
     examined: int
 
 
-Answer = Chosen | Diagnosis | KeptEnd
+Answer = Best | Walked | Diagnosis | KeptEnd
 """Where the pod can go, or why it fits nowhere, or even how the attempt ends."""
 
 
@@ -133,7 +151,7 @@ class EquivalenceEngine:
         state.points_reached |= FILTER
         started = framework.point_done("Filter", started)
         if count == 1:
-            return Chosen(feasible.row_indices(), None, 1, examined)
+            return Best(passing, passing, 1) if walk is None else Walked(rows, _ALIKE, examined)
         if run_pre_score(framework, state, pod.pod, feasible) is not None:
             return None
         started = framework.point_done("PreScore", started)
@@ -141,18 +159,15 @@ class EquivalenceEngine:
         level = scores.levels(state, pod.pod)
         points = _points(framework, state, pod, scores, feasible)
         state.points_reached |= SCORE
-        if walk is not None:
-            totals = level[rows] if points is None else level[rows] + points
-            best = rows
-        elif points is None:
-            among = level if passing is kept else np.where(passing, level, -1)
-            totals, best = None, (among == among[among.argmax()]).nonzero()[0]
-        else:
-            points = points + level[feasible.rows]
-            best = (points == points[points.argmax()]).nonzero()[0]
-            totals, best = None, best if passing.all() else feasible.row_indices()[best]
         framework.point_done("Score", started)
-        return Chosen(best, totals, count, examined)
+        if walk is not None:
+            totals = level[rows] if points is None else points + level[rows]
+            return Walked(rows, totals, examined)
+        if points is None:  # a level is 0 where a node fails
+            points = level if passing is kept else level * passing
+        else:
+            points += level if count == len(passing) else level[passing]
+        return Best(passing, points == points[points.argmax()], count)
 
     def _filters(
         self, framework: Framework, state: CycleState, pod: PodInfo, answers: Answers
@@ -288,33 +303,72 @@ def _points(
     pod: PodInfo,
     scores: ScoreColumns,
     feasible: NodeColumns,
-) -> Ints | None:
-    """What feasible nodes score besides their level; None if that is the same for all. Raises Unfit."""
-    total: Ints | None = None
+) -> Levels | None:
+    """What feasible nodes score besides their level, in an array of the caller's own.
+
+    None if that is the same for all. Raises Unfit.
+    """
+    total: Levels | None = None
+    everything, cut = _all_rows(feasible)
     for raw in scores.raws:
         if raw.uniform is None:
-            final = _final(raw.plugin, state, pod, raw.column[feasible.rows], feasible)
-            total = final * raw.weight if total is None else total + final * raw.weight
+            final = _final(raw.plugin, state, pod, raw.column[everything.rows][cut], feasible)
+            total = _plus(total, final, raw.weight, scores.kind)
     skipped, weights = state.skip_score_plugins, framework.score_weights
     for plugin in scores.asked:
         if plugin.name in skipped:
             continue
-        answer = raw_scores(plugin, state, pod.pod, feasible)
+        nodes = everything if plugin.scores_columns else feasible
+        answer = raw_scores(plugin, state, pod.pod, nodes)
         if isinstance(answer, Status):
             raise Unfit
+        if not isinstance(answer, int) and nodes is not feasible:
+            answer = answer[cut]
         if isinstance(answer, int):
             _final(plugin, state, pod, np.array([answer], dtype=np.int64), feasible)
             continue
         final = _final(plugin, state, pod, answer, feasible)
-        weight = weights[plugin.name]
-        weighted = final if weight == 1 else final * weight
-        total = weighted if total is None else total + weighted
+        total = _plus(total, final, weights[plugin.name], scores.kind)
     return total
+
+
+def _plus(total: Levels | None, final: Levels, weight: int, kind: DTypeLike) -> Levels:
+    """Totals of one kind, which is large enough for all scores together."""
+    points = np.multiply(final, weight, dtype=kind, casting="unsafe")
+    if total is None:
+        return points
+    total += points
+    return total
+
+
+def _all_rows(feasible: NodeColumns) -> tuple[NodeColumns, Mask | slice]:
+    """A view to score, and how to cut the feasible nodes out of it.
+
+    Where most rows are feasible, scoring them all is faster than gathering those: 370 against 770 µs
+    per decision with preferred-affinity at 100,000 nodes (benchmarks/decisions.py).
+    """
+    table = feasible.table
+    if not isinstance(feasible, PassingColumns) or feasible.is_whole:
+        return feasible, slice(None)
+    if 2 * len(feasible) < table.high_water:
+        return feasible, slice(None)
+    return NodeColumns(table), feasible.mask
+
+
+def nth(mask: Mask, number: int) -> int:
+    """The index of the n-th that is true, without an index of all of them."""
+    for start in range(0, len(mask), _BLOCK):
+        block = mask[start : start + _BLOCK]
+        count = int(np.count_nonzero(block))
+        if number < count:
+            return start + int(block.nonzero()[0][number])
+        number -= count
+    raise IndexError(number)
 
 
 def _final(
     plugin: ScorePlugin, state: CycleState, pod: PodInfo, raw: Ints, feasible: NodeColumns
-) -> Ints:
+) -> Levels:
     final = final_scores(plugin, state, pod.pod, raw, feasible)
     if isinstance(final, Status):
         raise Unfit

@@ -4,7 +4,7 @@ Answers of plugins with a rule of NODE or ROW scope are computed by the very fun
 evaluation uses, and again for dirty rows only:
 
     FilterColumns    passes        do all these filters let the node pass?
-    ScoreColumns     level         the weighted scores that are not normalised; -1 where a node fails
+    ScoreColumns     level         the weighted scores that are not normalised, plus 1; 0: node fails
                      raw scores    of plugins that normalise over the feasible nodes
 
     dirty rows  3, 7      node changed?   filters and scores of NODE scope
@@ -42,7 +42,8 @@ from kubesched.snapshot.views import NodeColumns
 
 FEW_ROWS: Final = 16
 """Up to so many dirty rows are computed one by one, if all plugins of ROW scope have a form for it."""
-NO_LEVEL: Final = -1
+PASSING: Final = 1
+"""The level of a node that passes and scores nothing. That of a node that does not pass is 0."""
 
 
 class Unfit(Exception):
@@ -202,12 +203,15 @@ class ScoreColumns(_RowColumns):
         self._node_scores = [s for s in plain if s.rule.depends_on is Scope.NODE]
         self._row_scores = [s for s in plain if s.rule.depends_on is Scope.ROW]
         self.raws = [RawScores(s, table.capacity) for s in active if s.plugin.normalizes]
-        highest = MAX_NODE_SCORE * sum(weights.values())
-        kind = np.int16 if highest <= np.iinfo(np.int16).max else np.int64
+        highest = MAX_NODE_SCORE * sum(weights.values()) + PASSING
+        kind = self.kind = np.int16 if highest <= np.iinfo(np.int16).max else np.int64
+        """Of arrays that hold totals."""
         self._node_level: Levels = np.zeros(table.capacity, dtype=kind)
-        self._level: Levels = np.full(table.capacity, NO_LEVEL, dtype=kind)
+        self._level: Levels = np.zeros(table.capacity, dtype=kind)
         self._cells = _cells(self._node_level), _cells(self._level)
-        self._at = _row_forms([score.rule for score in self._row_scores])
+        forms = _row_forms([score.rule for score in self._row_scores])
+        weights = [score.weight for score in self._row_scores]
+        self._at = None if forms is None else list(zip(forms, weights, strict=True))
         if any(raw.rule.depends_on is Scope.ROW for raw in self.raws):
             self._at = None
 
@@ -223,10 +227,9 @@ class ScoreColumns(_RowColumns):
 
     def _renew(self, state: CycleState, pod: Pod, rows: Rows) -> None:
         scored = _where(self._filters.passes, rows)
-        self._level[rows] = NO_LEVEL
-        self._level[scored] = self._node_level[scored] + self._sum(
-            state, pod, scored, self._row_scores
-        )
+        self._level[rows] = 0
+        points = self._sum(state, pod, scored, self._row_scores)
+        self._level[scored] = self._node_level[scored] + points + PASSING
         self._renew_raws(state, pod, scored, Scope.ROW, are_all=isinstance(rows, slice))
 
     def _sum(
@@ -254,12 +257,11 @@ class ScoreColumns(_RowColumns):
         node_level, levels = self._cells
         passes = self._filters.passes_cells
         scores = self._at or ()
-        weights = [score.weight for score in self._row_scores]
         for row in rows:
-            level = NO_LEVEL
+            level = 0
             if passes[row]:
-                level = node_level[row]
-                for at, weight in zip(scores, weights, strict=True):
+                level = PASSING + node_level[row]
+                for at, weight in scores:
                     score = at(row)
                     if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
                         raise Unfit

@@ -34,7 +34,7 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.rules import Rule
 from kubesched.framework.status import NodeToStatus, Status
 from kubesched.framework.verdicts import Verdicts
-from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.columns import Ints, Levels
 from kubesched.snapshot.node_info import NodeInfo
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
@@ -263,7 +263,7 @@ class ScorePlugin(_ScorePhase):
 
     def normalize_scores(
         self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
-    ) -> Ints | Status:
+    ) -> Levels | Status:
         """The final scores; `nodes` are the feasible nodes, `scores` their raw scores. Return a new array.
 
         After one integer from `score_nodes`, `scores` holds that integer alone.

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
-from kubesched.equivalence import Chosen, EquivalenceEngine, PodClass, Walk
+from kubesched.equivalence import Best, EquivalenceEngine, PodClass, Walk, Walked
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError, KeptEnd, NoNodesAvailable
 from kubesched.framework.node_statuses import NodeStatusColumns
@@ -121,11 +122,15 @@ class SchedulingAlgorithm:
             pod_class = None
         if engine is not None and pod_class is not None:
             answer = engine.decide(framework, state, pod, pod_class, self._walk(framework))
-            if isinstance(answer, Chosen):
-                return self._select_chosen(answer)
+            if isinstance(answer, Best):
+                self.next_start %= table.node_count  # as after a search that examined every node
+                row = answer.row(partial(draw_below, self.random))
+                return ScheduleResult(table.names[row], answer.feasible, table.node_count)
+            if isinstance(answer, Walked):
+                return self._select_walked(answer)
             if answer is not None:
                 state.fails_as_class = True
-                self.next_start %= table.node_count  # as after a search that examined every node
+                self.next_start %= table.node_count  # as above
                 return answer if isinstance(answer, KeptEnd) else self.fits_nowhere(pod, answer)
         hint = ""
         if self.batching and outcome.status is None:
@@ -463,16 +468,14 @@ class SchedulingAlgorithm:
             return int(tied_rows[0])
         return int(tied_rows[draw_below(self.random, len(tied_rows))])
 
-    def _select_chosen(self, chosen: Chosen) -> ScheduleResult:
-        table, rows, totals, count, examined = self.table, *chosen
+    def _select_walked(self, walked: Walked) -> ScheduleResult:
+        table, (rows, totals, examined) = self.table, walked
         self.next_start = (self.next_start + examined) % table.node_count
-        if totals is None:
-            row = self._at_random(rows)
-        elif self.parallelism == 1:
+        if self.parallelism == 1:
             row = int(rows[heap_winner(totals)])
         else:
             row = self._at_random(np.sort(rows[totals == totals.max()]))
-        return ScheduleResult(table.names[row], count, examined)
+        return ScheduleResult(table.names[row], len(rows), examined)
 
     def fits_nowhere(self, pod: PodInfo, diagnosis: Diagnosis) -> Status:
         return Status(Code.UNSCHEDULABLE, error=FitError(pod.key, self.table.node_count, diagnosis))

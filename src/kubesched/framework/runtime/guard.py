@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from kubesched.framework.interfaces import Plugin
 from kubesched.framework.status import Status, error_status
 from kubesched.framework.verdicts import DeferredVerdicts, Verdicts
 from kubesched.logs import get_logger
-from kubesched.snapshot.columns import Mask
+from kubesched.snapshot.columns import Ints, Levels, Mask
 
 log = get_logger(__name__)
 
@@ -102,11 +101,15 @@ def checked_rejections(plugin: Plugin, verdicts: Verdicts, length: int) -> Mask:
     return verdicts.rejected
 
 
-def checked_scores(
-    plugin: Plugin, scores: object, length: int
-) -> np.ndarray[Any, np.dtype[np.int64]]:
+def checked_scores(plugin: Plugin, scores: object, length: int) -> Ints:
+    """The scores as 64-bit integers."""
+    return checked_levels(plugin, scores, length).astype(np.int64, copy=False)
+
+
+def checked_levels(plugin: Plugin, scores: object, length: int) -> Levels:
+    """The scores as they are, or as 64-bit integers."""
     if not isinstance(scores, np.ndarray) or scores.shape != (length,):
         raise WrongAnswer(f"{plugin.name} must return one score for each of {length} nodes")
     if scores.dtype.kind not in "iu":
         raise WrongAnswer(f"{plugin.name} must return integer scores, not {scores.dtype}")
-    return scores.astype(np.int64, copy=False)
+    return scores if scores.dtype == np.int16 else scores.astype(np.int64, copy=False)

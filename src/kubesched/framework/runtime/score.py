@@ -18,13 +18,14 @@ from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import (
     WrongAnswer,
     as_status,
+    checked_levels,
     checked_scores,
     failure,
     raised,
 )
 from kubesched.framework.runtime.timing import PRE_SCORE, SCORE, timed
 from kubesched.framework.status import SKIP, Code, Status, error_status
-from kubesched.snapshot.columns import Indices, Ints
+from kubesched.snapshot.columns import Indices, Ints, Levels
 from kubesched.snapshot.views import NodeColumns, PassingColumns
 
 
@@ -178,7 +179,7 @@ def run_score(
             if isinstance(checked, Status):
                 outcome.error = checked
                 return outcome
-            final = checked if nodes is feasible else raw
+            final = raw if nodes is not feasible else checked.astype(np.int64, copy=False)
         weight = weights[name]
         outcome.add(name, final if weight == 1 else final * weight, all_rows=all_rows)
     return outcome
@@ -241,9 +242,9 @@ def _one_by_one(
 
 def final_scores(
     plugin: ScorePlugin, state: CycleState, pod: Pod, raw: Ints, feasible: NodeColumns
-) -> Ints | Status:
+) -> Levels | Status:
     """Normalised scores, checked to lie in 0..100."""
-    scores = raw
+    scores: Levels = raw
     if plugin.normalizes:
         prefix = f'running Normalize on Score plugins: plugin "{plugin.name}" failed with: '
         try:
@@ -256,7 +257,7 @@ def final_scores(
                 answer = normalize(state, pod, raw, feasible)
             if isinstance(answer, Status):
                 return failure(prefix, answer)
-            scores = checked_scores(plugin, answer, len(raw))
+            scores = checked_levels(plugin, answer, len(raw))
         except Exception as error:  # as above
             return raised(prefix, error)
     is_single = len(scores) == 1  # a score for all nodes: a plain comparison is cheaper
@@ -269,9 +270,9 @@ def final_scores(
     return scores
 
 
-def _is_out_of_range(scores: Ints) -> bool:
+def _is_out_of_range(scores: Levels) -> bool:
     """Is any score out of range? Viewed as unsigned, negative ones are huge: one comparison covers both ends."""
     if not len(scores):
         return False
-    unsigned = scores.view(np.uint64)
+    unsigned = scores.view(f"u{scores.itemsize}")
     return bool(unsigned[unsigned.argmax()] > MAX_NODE_SCORE)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.columns import Ints, Levels
 
 
 def extremes(scores: Ints) -> tuple[int, int]:
@@ -14,10 +14,14 @@ def extremes(scores: Ints) -> tuple[int, int]:
     return int(scores[scores.argmin()]), int(scores[scores.argmax()])
 
 
-def by_value(scores: Ints, lowest: int, highest: int, rule: Callable[[Ints], Ints]) -> Ints:
-    """`rule` applied to scores within a range: to every value of the range, if that is shorter than the scores."""
+def by_value(scores: Ints, lowest: int, highest: int, rule: Callable[[Ints], Ints]) -> Levels:
+    """`rule`, whose answers lie in 0..100, applied to scores within a range.
+
+    To every value of the range, if that is shorter than the scores. The answers take two bytes each,
+    as memory is what costs in a large cluster.
+    """
     if highest - lowest >= len(scores):
-        return rule(scores)
-    answers = rule(np.arange(lowest, highest + 1))
-    final: Ints = answers.take(scores - lowest if lowest else scores)
+        return rule(scores).astype(np.int16)
+    answers = rule(np.arange(lowest, highest + 1)).astype(np.int16)
+    final: Levels = answers.take(scores - lowest if lowest else scores)
     return final

@@ -10,9 +10,9 @@ import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.status import unresolvable, unschedulable
-from kubesched.framework.verdicts import Codes, Verdicts
+from kubesched.framework.verdicts import Codes, DeferredVerdicts, Verdicts
 from kubesched.plugins.inter_pod_affinity.terms import IncomingTerm, MatchingPods
-from kubesched.snapshot.columns import ABSENT, Mask
+from kubesched.snapshot.columns import ABSENT, Ints, Mask
 from kubesched.snapshot.domain_counter import DomainCounter
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pod_index import Counter, Term
@@ -69,6 +69,21 @@ class FilterState:
     # -- verdicts --------------------------------------------------------------------------------------------------
 
     def verdicts(self, nodes: NodeColumns) -> Verdicts | None:
+        """None when every node passes. Which rule is broken is found out where that is to be told."""
+        if self._changed_affinity or self._changed_anti or self._changed_existing:
+            codes = self._codes(nodes)  # at once, as further changes may follow
+            return Verdicts(codes, _STATUSES.__getitem__) if codes.any() else None
+        pairs = [(c.term.topology_key, c.domains) for c in self.anti]
+        pairs += [(term.key.topology_key, term.domains) for term in self.existing]
+        rejected = _forbidden(nodes, pairs, {})
+        if self.affinity:
+            lacking = self._lacking_affinity(nodes)
+            rejected = lacking if rejected is None else rejected | lacking
+        if rejected is None or not rejected.any():
+            return None
+        return DeferredVerdicts(rejected, lambda: self._codes(nodes), _STATUSES.__getitem__)
+
+    def _codes(self, nodes: NodeColumns) -> Codes:
         """Affinity is checked first, then the pod's anti-affinity, then that of existing pods."""
         codes: Codes = np.zeros(len(nodes), dtype=np.int8)
         for code, rejected in (
@@ -78,7 +93,7 @@ class FilterState:
         ):
             if rejected is not None:
                 codes[rejected] = code
-        return Verdicts(codes, _STATUSES.__getitem__) if codes.any() else None
+        return codes
 
     def _lacking_affinity(self, nodes: NodeColumns) -> Mask:
         lacks_pod: Mask | None = None
@@ -174,10 +189,9 @@ def _forbidden(
     # Upstream keeps one map: terms with the same key share their pairs, so changes apply to the sum over them.
     """
     forbidden: Mask | None = None
-    for key, domains in pairs:
-        if key not in changed:
-            hit: Mask = domains.counts.take(nodes.label_ids(key)) > 0
-            forbidden = hit if forbidden is None else forbidden | hit
+    for key in dict.fromkeys(key for key, _ in pairs if key not in changed):
+        hit: Mask = _any_pods([d.counts for other, d in pairs if other == key], nodes, key)
+        forbidden = hit if forbidden is None else forbidden | hit
     for key, changes in changed.items():
         column = nodes.label_column(key)
         sums = np.zeros(len(column.values) + 1, dtype=np.int64)
@@ -191,6 +205,17 @@ def _forbidden(
         hit = (sums > 0).take(nodes.label_ids(key))
         forbidden = hit if forbidden is None else forbidden | hit
     return forbidden
+
+
+def _any_pods(counts: list[Ints], nodes: NodeColumns, key: str) -> Mask:
+    """Where a node's domain has pods by any of the counts, which are over the same label."""
+    ids, values = nodes.label_ids(key), len(nodes.label_column(key).values)
+    if len(nodes) < values:
+        return np.logical_or.reduce([count.take(ids) > 0 for count in counts])
+    has_pods = np.zeros(values + 1, dtype=np.bool_)  # the last is for nodes without the label
+    for count in counts:
+        has_pods[:-1] |= count[:values] > 0
+    return has_pods.take(ids)
 
 
 def _note(changes: Changes, node_labels: dict[str, str], key: str, delta: int) -> None:

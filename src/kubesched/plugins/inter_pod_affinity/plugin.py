@@ -39,7 +39,7 @@ from kubesched.plugins.inter_pod_affinity.terms import (
     resolve,
     terms_about,
 )
-from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.columns import Ints, Levels
 from kubesched.snapshot.namespaces import NamespaceLabels
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pod_index import (
@@ -153,7 +153,7 @@ class InterPodAffinity(
 
     def normalize_scores(
         self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
-    ) -> Ints:
+    ) -> Levels:
         return normalized(scores)
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:

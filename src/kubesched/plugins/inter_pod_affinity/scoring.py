@@ -9,7 +9,7 @@ import numpy as np
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
 from kubesched.plugins.helper.by_value import by_value, extremes
-from kubesched.snapshot.columns import InternedColumn, Ints
+from kubesched.snapshot.columns import InternedColumn, Ints, Levels
 from kubesched.snapshot.domain_counter import DomainCounter
 from kubesched.snapshot.pod_index import Counter
 from kubesched.snapshot.views import NodeColumns
@@ -51,10 +51,11 @@ def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
     total: Ints | None = None
     for column, contributions in state.by_column:
         ids = column.ids[nodes.rows]
-        if len(contributions) > 1 and len(column.values) < len(nodes):
+        if len(contributions) > 1 and len(column.values) <= len(nodes):
             sums = np.zeros(len(column.values) + 1, dtype=np.int64)
             for domains, weight, _ in contributions:
-                sums[:-1] += weight * domains.counts[: len(column.values)]
+                counts = domains.counts[: len(column.values)]
+                sums[:-1] += counts if weight == 1 else weight * counts
             total = _plus(total, sums.take(ids))
         else:
             for domains, weight, _ in contributions:
@@ -73,14 +74,14 @@ def _plus(total: Ints | None, more: Ints) -> Ints:
     return total
 
 
-def normalized(scores: Ints) -> Ints:
+def normalized(scores: Ints) -> Levels:
     """From lowest = 0 to highest = 100; all 0 when there is no difference.
 
     # Upstream divides before it multiplies, in doubles: 29/100 of the range gives 28.
     """
     lowest, highest = extremes(scores)
     if lowest == highest:
-        return np.zeros_like(scores)
+        return np.zeros(len(scores), dtype=np.int16)
 
     def share(values: Ints) -> Ints:
         shares = (values - lowest).astype(np.float64)

@@ -76,7 +76,7 @@ class FilterState:
 
 def _codes(constraint: HardConstraint, nodes: NodeColumns) -> Codes:
     """0, missing label or skewed, per node."""
-    rule, domains = constraint.counted.constraint, constraint.counted.domains
+    (rule, _, domains), self_match, _ = constraint
     counts, smallest = domains.counts, domains.smallest
     if constraint.changes:
         counts = counts.copy()
@@ -87,7 +87,11 @@ def _codes(constraint: HardConstraint, nodes: NodeColumns) -> Codes:
     if domains.domain_count < rule.min_domains:
         smallest = 0
     ids = nodes.label_ids(rule.topology_key)
-    skewed = counts.take(ids) > rule.max_skew + smallest - constraint.self_match
-    codes: Codes = skewed.astype(np.int8) * np.int8(_SKEWED)
-    codes[ids == ABSENT] = _MISSING
-    return codes
+    by_node = len(nodes) < len(counts)
+    skewed = (counts.take(ids) if by_node else counts) > rule.max_skew + smallest - self_match
+    codes: Codes = skewed * np.int8(_SKEWED)
+    if by_node:
+        codes[ids == ABSENT] = _MISSING
+        return codes
+    codes[ABSENT] = _MISSING  # the last slot, which nodes without the label read
+    return codes.take(ids)

@@ -47,7 +47,7 @@ from kubesched.plugins.pod_topology_spread.scoring import (
     raw_scores,
     weigh,
 )
-from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.columns import Ints, Levels
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
 
@@ -173,7 +173,7 @@ class PodTopologySpread(
 
     def normalize_scores(
         self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
-    ) -> Ints:
+    ) -> Levels:
         soft: ScoreState = state.read(PRE_SCORE_STATE)
         return normalized(soft, scores, nodes)
 

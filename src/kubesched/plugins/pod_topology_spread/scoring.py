@@ -11,7 +11,7 @@ import numpy.typing as npt
 from kubesched.framework.interfaces import MAX_NODE_SCORE
 from kubesched.plugins.helper.by_value import by_value, extremes
 from kubesched.plugins.pod_topology_spread.constraints import HOSTNAME, Counted
-from kubesched.snapshot.columns import ABSENT, Ints, Mask
+from kubesched.snapshot.columns import ABSENT, Ints, Levels, Mask
 from kubesched.snapshot.views import NodeColumns
 
 Floats = npt.NDArray[np.float64]
@@ -43,7 +43,7 @@ def weigh(counted: tuple[Counted, ...], feasible: NodeColumns, *, requires_all: 
     for constraint_counts in counted:
         key = constraint_counts.constraint.topology_key
         if key == HOSTNAME:
-            size = feasible.number_of_nodes(among)
+            size = len(feasible) if among is None else int(np.count_nonzero(among))
         else:
             # Nodes without the label, where they count at all, make one domain together.
             size = feasible.number_of_values(key, among)
@@ -77,6 +77,8 @@ def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
             table: Floats = np.multiply(domains.counts, weight, dtype=np.float64)
             table += float(constraint.max_skew - 1)
             table[-1] = 0.0
+            if len(state.constraints) == 1 and not state.has_ignored:
+                return _rounded(table).take(ids)
             total = _plus(total, table.take(ids))
             continue
         here += float(constraint.max_skew - 1)
@@ -86,6 +88,10 @@ def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
     assert total is not None, "a pod without soft constraints is skipped"
     if state.has_ignored:
         total[ignored_nodes(tuple(c.counted for c in state.constraints), nodes)] = 0.0
+    return _rounded(total)
+
+
+def _rounded(total: Floats) -> Ints:
     total += 0.5
     return total.astype(np.int64)  # nothing is negative, so dropping the fraction rounds down
 
@@ -97,16 +103,16 @@ def _plus(total: Floats | None, more: Floats) -> Floats:
     return total
 
 
-def normalized(state: ScoreState, scores: Ints, nodes: NodeColumns) -> Ints:
+def normalized(state: ScoreState, scores: Ints, nodes: NodeColumns) -> Levels:
     """Turn "high is bad" into 0..100; ignored nodes get 0 and have no say in the extremes."""
     counted = tuple(c.counted for c in state.constraints)
     ignored = ignored_nodes(counted, nodes) if state.has_ignored else None
     taking_part = scores if ignored is None else scores[~ignored]
     if not len(taking_part):
-        return np.zeros_like(scores)
+        return np.zeros(len(scores), dtype=np.int16)
     lowest, highest = extremes(taking_part)
     if highest in (0, lowest) and ignored is None:
-        return np.full_like(scores, MAX_NODE_SCORE)
+        return np.full(len(scores), MAX_NODE_SCORE, dtype=np.int16)
 
     def reverse(values: Ints) -> Ints:
         if highest == 0:
