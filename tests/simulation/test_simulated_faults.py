@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 
 from kubesched.app.simulated import SimulatedProcess
-from kubesched.preemption import search
-from kubesched.preemption.evaluator import Evaluator
 from kubesched.simulation import report
 from kubesched.simulation.census import FAULTS
 from kubesched.simulation.options import EPISODES, Rates, draw
@@ -28,8 +26,6 @@ FAULTY = range(1, 251, SEEDS_PER_TEST)
 COUNTED = range(1, 251)
 """Seeds among which every kind of fault has to occur."""
 LARGE = 500
-PREEMPTING = (4, 35, 72, 90, 121, 131)
-"""Seeds with several preemptions."""
 CALM = range(1, 21, SEEDS_PER_TEST)
 
 SMALL_AND_CUT_OFF: dict[str, Any] = {
@@ -188,23 +184,6 @@ def test_what_was_found_once_stays_fixed(what: str) -> None:
 @pytest.mark.parametrize("what", FAILED_ONCE)
 def test_a_seed_that_failed_once_passes(what: str) -> None:
     assert not _failure(simulate(FAILED_ONCE[what], SimulatedProcess, faults=True))
-
-
-def test_every_promise_holds_if_preemptions_are_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in clusters a thousand times as large."""
-    suspended = 0
-    search_on = Evaluator._search_on
-
-    def counted(*asked: Any) -> Any:
-        nonlocal suspended
-        suspended += 1
-        return search_on(*asked)
-
-    monkeypatch.setattr(search, "PORTION", 2)
-    monkeypatch.setattr(Evaluator, "_search_on", counted)
-    failures = [_failure(simulate(seed, SimulatedProcess, faults=True)) for seed in PREEMPTING]
-    assert not any(failures), "\n".join(filter(None, failures))
-    assert suspended >= 2 * len(PREEMPTING)
 
 
 @pytest.mark.parametrize("way", WAYS)

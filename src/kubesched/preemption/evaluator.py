@@ -2,8 +2,7 @@
 
     eligible?  ->  potential nodes  ->  dry run  ->  extenders  ->  best candidate  ->  executor
 
-Where many pods have to be looked at, in a large cluster, the search goes on in further turns of the event loop. Then, with extenders
-and without asynchronous preemption the answer is an awaitable.
+With extenders, and without asynchronous preemption, the answer is an awaitable.
 """
 
 from __future__ import annotations
@@ -23,7 +22,14 @@ from kubesched.framework.node_statuses import NodeStatusColumns, rows_with_code
 from kubesched.framework.nominating_info import CLEAR_NOMINATION, NominatingInfo
 from kubesched.framework.rules import Premise
 from kubesched.framework.runtime import Framework
-from kubesched.framework.status import Code, NodeToStatus, Status, error_status, unschedulable
+from kubesched.framework.status import (
+    Code,
+    NodeToStatus,
+    Status,
+    error_status,
+    unresolvable,
+    unschedulable,
+)
 from kubesched.logs import get_logger
 from kubesched.preemption.budgets import BudgetLister
 from kubesched.preemption.candidates import (
@@ -34,17 +40,13 @@ from kubesched.preemption.candidates import (
     Shortlist,
     best_by,
     best_of,
-    candidates_of,
     victims_by_node,
     visiting_order,
 )
 from kubesched.preemption.dry_run import dry_run
 from kubesched.preemption.executor import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER, Executor
 from kubesched.preemption.extenders import ask_extenders, interested_in
-from kubesched.preemption.kept_verdicts import NOT_HELPFUL, KeptVerdicts
 from kubesched.preemption.known_victims import KnownVictims
-from kubesched.preemption.row_pods import RowPodsCache
-from kubesched.preemption.search import MANY_NODES, Search, carried_on
 from kubesched.preemption.victims import NO_VICTIMS, Preemptor, VictimRules
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
@@ -52,6 +54,8 @@ from kubesched.snapshot.pods import PodInfo
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 STILL_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 NO_CANDIDATE: Final = "no candidate node for preemption"
+NOT_HELPFUL: Final = unresolvable("Preemption is not helpful for scheduling")
+"""The verdict on nodes that the filters reject for good."""
 
 log = get_logger(__name__)
 
@@ -113,13 +117,7 @@ class Evaluator:
         self._rules = rules
         self._ordered_scores = ordered_scores
         self._budgets = BudgetLister(handle.listers)
-        self._row_pods = RowPodsCache(handle.table)
-        self._known_victims = KnownVictims(
-            handle.table, self._row_pods, (plugin_name, "known victims")
-        )
-        self._kept_verdicts = KeptVerdicts(
-            handle.table, self._row_pods, (plugin_name, "kept verdicts")
-        )
+        self._known_victims = KnownVictims(handle.table, (plugin_name, "known victims"))
 
     def preempt(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
@@ -132,35 +130,20 @@ class Evaluator:
         if reason:
             log.info("Pod is not eligible for preemption", v=5, pod=current, reason=reason)
             return None, unschedulable(reason)
-        search = self._find_candidates(state, current, statuses, is_current=current is pod)
-        try:
-            next(search)
-        except StopIteration as end:
-            return self._choose(end.value, current)
-        return self._search_on(search, current)
-
-    async def _search_on(
-        self, search: Search[Shortlist | PostFilterAnswer], pod: Pod
-    ) -> PostFilterAnswer:
-        answer = self._choose(await carried_on(search), pod)
-        return answer if isinstance(answer, tuple) else await answer
-
-    def _choose(
-        self, found: Shortlist | PostFilterAnswer, pod: Pod
-    ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
+        found = self._find_candidates(state, current, statuses, is_current=current is pod)
         if isinstance(found, tuple):
             log.info(
                 "No preemption candidate is found; preemption is not helpful for scheduling",
                 v=2,
-                pod=pod,
+                pod=current,
             )
             return found
-        extenders = interested_in(self._handle.extenders, pod)
+        extenders = interested_in(self._handle.extenders, current)
         if extenders or not self._in_background:
-            return self._choose_and_wait(found, extenders, pod)
+            return self._choose_and_wait(found, extenders, current)
         candidate = self._best(found)
-        _log_target(pod, candidate)
-        self.executor.start(candidate, pod)
+        _log_target(current, candidate)
+        self.executor.start(candidate, current)
         return _nominated(candidate)
 
     def premise_of_no_candidates(
@@ -216,7 +199,7 @@ class Evaluator:
 
     def _find_candidates(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus, *, is_current: bool
-    ) -> Search[Shortlist | PostFilterAnswer]:
+    ) -> Shortlist | PostFilterAnswer:
         """Candidates, or the final answer if there are none.
 
         With `is_current`, the pod is the version that was tried, of which the class is known.
@@ -229,7 +212,7 @@ class Evaluator:
         if pods is None:
             verdicts: NodeToStatus = _NoVictims(_count_unschedulable(statuses, table))
         else:
-            outcome = yield from self._look_for_victims(state, pod, statuses, is_current=is_current)
+            outcome = self._look_for_victims(state, pod, statuses, is_current=is_current)
             if not isinstance(outcome, NodeToStatus):
                 return outcome
             verdicts = outcome
@@ -252,40 +235,28 @@ class Evaluator:
 
     def _look_for_victims(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus, *, is_current: bool
-    ) -> Search[Shortlist | PostFilterAnswer | NodeToStatus]:
+    ) -> Shortlist | PostFilterAnswer | NodeToStatus:
         """Candidates, an error, or the verdicts on all nodes."""
         preemptor = Preemptor(self._framework, state, PodInfo(pod), self._now_us())
         budgets, can_be_kept = self._budgets.list(), self._rules.are_usual and is_current
-        if can_be_kept:
-            verdicts = yield from self._kept_verdicts.recall(preemptor, statuses, budgets)
-            if verdicts is not None:
-                return verdicts
-        table = self._handle.table
-        began = table.pod_log.end, table.swap_log.end, self._nominations()
-        if not _count_unschedulable(statuses, table):
+        rows = rows_with_code(statuses, self._handle.table, Code.UNSCHEDULABLE)
+        if not len(rows):
             return NodeToStatus()
-        if table.node_count > MANY_NODES:
-            yield  # the filters have just been asked about all nodes
-        rows = rows_with_code(statuses, table, Code.UNSCHEDULABLE)
+        known = self._known_victims.of(preemptor, budgets) if can_be_kept else None
+        still_none = None if known is None else known.still_none(preemptor, rows)
+        if still_none is not None:
+            return still_none
         rows = visiting_order(rows, self._handle.random)
-        if table.node_count > MANY_NODES:
-            yield
         wanted = self._count.of(len(rows))
-        if can_be_kept:
-            shortlist = yield from self._known_victims.find(preemptor, rows, wanted, budgets)
-            if shortlist is not None:
-                return shortlist
-        done = yield from dry_run(preemptor, rows, wanted, budgets, self._row_pods, self._rules)
+        found = None if known is None else known.find(preemptor, rows, wanted)
+        if found is not None:
+            return found
+        done = dry_run(preemptor, rows, wanted, budgets, self._rules)
         if done.shortlist is not None:
             return done.shortlist
         if done.errors:
             return None, error_status(field_errors.aggregate(done.errors))
-        found = done.statuses()
-        # Not if a node changed that had been looked at when the search was suspended.
-        is_unchanged = began == (table.pod_log.end, table.swap_log.end, self._nominations())
-        if can_be_kept and is_unchanged:
-            self._kept_verdicts.keep(preemptor, found)
-        return found
+        return done.statuses()
 
     @property
     def _framework(self) -> Framework:
@@ -324,7 +295,7 @@ class Evaluator:
     ) -> PostFilterAnswer:
         """Let the extenders narrow the candidates, choose one and, unless in the background, evict its victims."""
         if extenders:
-            victims = victims_by_node(candidates_of(shortlist))
+            victims = victims_by_node(shortlist.candidates())
             left = await ask_extenders(extenders, pod, victims)
             if isinstance(left, Status):
                 return None, left
@@ -344,7 +315,7 @@ class Evaluator:
 
     def _best(self, shortlist: Shortlist) -> Candidate:
         if self._ordered_scores is not None:
-            candidates = candidates_of(shortlist)
+            candidates = shortlist.candidates()
             scores = self._ordered_scores(victims_by_node(candidates))
             if scores:
                 return best_by(candidates, scores)
