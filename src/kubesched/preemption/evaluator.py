@@ -7,9 +7,10 @@ With extenders, and without asynchronous preemption, the answer is an awaitable.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import numpy as np
 
 from kubesched.api import field_errors
 from kubesched.api.core_v1 import Pod
@@ -48,7 +49,7 @@ from kubesched.preemption.executor import DISRUPTION_TARGET, PREEMPTION_BY_SCHED
 from kubesched.preemption.extenders import ask_extenders, interested_in
 from kubesched.preemption.known_victims import KnownVictims
 from kubesched.preemption.victims import NO_VICTIMS, Preemptor, VictimRules
-from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.columns import Indices
 from kubesched.snapshot.pods import PodInfo
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
@@ -61,38 +62,6 @@ log = get_logger(__name__)
 
 OrderedScores = Callable[[Mapping[str, Victims]], Sequence[ScoreFunction]]
 """Victims by node name -> criteria for the choice, the most important first; empty for the default criteria."""
-
-
-class _NoCandidates(NamedTuple):
-    """The answer for a pod without candidates, and the inputs it holds for."""
-
-    statuses: NodeToStatus
-    nominations: int
-    pods: tuple[int, int] | None
-    """Cursors in the logs of the table; None if the filters' verdicts alone decide, as no pod has a lower priority."""
-    answer: PostFilterAnswer
-
-
-class _NoVictims(NodeToStatus):
-    """The verdicts if no pod has a lower priority: that of the dry run on each node where preemption might help."""
-
-    __slots__ = ("_tried",)
-
-    def __init__(self, tried: int) -> None:
-        super().__init__()
-        self._tried = tried
-
-    def __len__(self) -> int:
-        return self._tried
-
-    def _count_reasons(self) -> Counter[str]:
-        return Counter(dict.fromkeys(NO_VICTIMS.all_reasons, self._tried) if self._tried else {})
-
-
-def _count_unschedulable(statuses: NodeToStatus, table: NodeTable) -> int:
-    if isinstance(statuses, NodeStatusColumns):
-        return statuses.count_code(Code.UNSCHEDULABLE, table.node_count)
-    return len(rows_with_code(statuses, table, Code.UNSCHEDULABLE))
 
 
 class Evaluator:
@@ -146,17 +115,21 @@ class Evaluator:
         self.executor.start(candidate, current)
         return _nominated(candidate)
 
-    def premise_of_no_candidates(
-        self, state: CycleState, pod: Pod, statuses: NodeToStatus
-    ) -> Premise | None:
-        """If there was no candidate: how long that holds for pods of the class with these verdicts."""
-        priority = pod.spec.priority or 0
-        if self._known_no_candidates(state, statuses, self._cursors(priority)) is None:
+    def premise_of_no_candidates(self, pod: Pod, statuses: NodeToStatus) -> Premise | None:
+        """After a rejection: how long it holds for pods of the class with these verdicts.
+
+        None if it was no lack of candidates, or extenders had a say in it.
+        """
+        current = self._current(pod)
+        if current is None or self._why_not_eligible(current, statuses):
+            return None
+        if interested_in(self._handle.extenders, current):
             return None
         table, nominator = self._handle.table, self._handle.nominator
-        priorities, pods, swaps = table.priorities, table.pod_log, table.swap_log
+        priority, priorities = pod.spec.priority or 0, table.priorities
+        pods, swaps = table.pod_log, table.swap_log
 
-        def premise() -> Hashable:  # as `_cursors` and `_nominations`, for every pod that fails
+        def premise() -> Hashable:  # called for every pod that fails
             nominations = 0 if nominator is None else nominator.version
             if priorities.has_below(priority):
                 return nominations, pods.end, swaps.end
@@ -204,44 +177,26 @@ class Evaluator:
 
         With `is_current`, the pod is the version that was tried, of which the class is known.
         """
-        table, pods = self._handle.table, self._cursors(pod.spec.priority or 0)
-        nominations = self._nominations()
-        known = self._known_no_candidates(state, statuses, pods)
-        if known is not None:
-            return known
-        if pods is None:
-            verdicts: NodeToStatus = _NoVictims(_count_unschedulable(statuses, table))
-        else:
-            outcome = self._look_for_victims(state, pod, statuses, is_current=is_current)
-            if not isinstance(outcome, NodeToStatus):
-                return outcome
-            verdicts = outcome
-        if not len(verdicts):
-            log.info("Preemption will not help schedule pod on any node", v=3, pod=pod)
-        verdicts.absent_status = NOT_HELPFUL
-        fit_error = FitError("", table.node_count, Diagnosis(node_to_status=verdicts))
-        answer = PostFilterResult(CLEAR_NOMINATION), unschedulable(str(fit_error))
-        if state.class_memo is not None:
-            memo = _NoCandidates(statuses, nominations, pods, answer)
-            state.class_memo[self._plugin_name] = memo
-        return answer
-
-    def _cursors(self, priority: int) -> tuple[int, int] | None:
-        """The ends of the table's logs; None if no pod has a lower priority, so that none can be evicted."""
         table = self._handle.table
-        if not table.priorities.has_below(priority):
-            return None
-        return table.pod_log.end, table.swap_log.end
+        rows = rows_with_code(statuses, table, Code.UNSCHEDULABLE)
+        found = self._look_for_victims(state, pod, rows, is_current=is_current)
+        if not isinstance(found, NodeToStatus):
+            return found
+        if not len(found):
+            log.info("Preemption will not help schedule pod on any node", v=3, pod=pod)
+        found.absent_status = NOT_HELPFUL
+        fit_error = FitError("", table.node_count, Diagnosis(node_to_status=found))
+        return PostFilterResult(CLEAR_NOMINATION), unschedulable(str(fit_error))
 
     def _look_for_victims(
-        self, state: CycleState, pod: Pod, statuses: NodeToStatus, *, is_current: bool
+        self, state: CycleState, pod: Pod, rows: Indices, *, is_current: bool
     ) -> Shortlist | PostFilterAnswer | NodeToStatus:
-        """Candidates, an error, or the verdicts on all nodes."""
+        """Candidates, an error, or the verdicts on all of the rows."""
+        table = self._handle.table
+        if not len(rows) or not table.priorities.has_below(pod.spec.priority or 0):
+            return NodeStatusColumns(table, rows, np.zeros(len(rows), np.int32), [NO_VICTIMS])
         preemptor = Preemptor(self._framework, state, PodInfo(pod), self._now_us())
         budgets, can_be_kept = self._budgets.list(), self._rules.are_usual and is_current
-        rows = rows_with_code(statuses, self._handle.table, Code.UNSCHEDULABLE)
-        if not len(rows):
-            return NodeToStatus()
         known = self._known_victims.of(preemptor, budgets) if can_be_kept else None
         still_none = None if known is None else known.still_none(preemptor, rows)
         if still_none is not None:
@@ -266,27 +221,6 @@ class Evaluator:
 
     def _now_us(self) -> int:
         return round(self._handle.clock.now() * 1e6)
-
-    def _known_no_candidates(
-        self, state: CycleState, statuses: NodeToStatus, pods: tuple[int, int] | None
-    ) -> PostFilterAnswer | None:
-        """The answer given to another pod of the class, if nothing has changed since.
-
-        `KnownFailure` hands the same `statuses` object to all pods of a class while these verdicts hold, so comparing
-        by identity is enough. Budgets do not matter: they only rank candidates.
-        """
-        known = None if state.class_memo is None else state.class_memo.get(self._plugin_name)
-        if (
-            isinstance(known, _NoCandidates)
-            and known.statuses is statuses
-            and known.pods == pods
-            and known.nominations == self._nominations()
-        ):
-            return known.answer
-        return None
-
-    def _nominations(self) -> int:
-        return self._handle.nominator.version if self._handle.nominator is not None else 0
 
     # -- choosing and carrying out ---------------------------------------------------------------------------------
 
