@@ -18,8 +18,8 @@ when there may be something to take) and calls `run_timers` when `next_deadline`
 
 Beside thousands of pods that share no class an event takes longer than a turn of the loop may. A
 caller that sets `divides_work` has events and flushes done in slices (`do_some`), and holds back
-further changes meanwhile (`is_busy`). No pod is popped before all slices are done, and whatever else
-would change the pods that wait does the rest first, so an event is one moment for all of them.
+further changes meanwhile (`is_busy`). No pod is popped before all slices are done, and whatever
+else would change the pods that wait does the rest first, so an event is one moment for all of them.
 
 Single-threaded, so upstream's races between its locks cannot occur here; where upstream documents
 an outcome for one, it is the outcome of the two operations in either order.
@@ -348,7 +348,7 @@ class SchedulingQueue(QueueContents):
     def move_all_to_active_or_backoff_queue(
         self, event: ClusterEvent, old: object, new: object, pre_check: PreCheck | None = None
     ) -> None:
-        """Something happened in the cluster: bring back the pods it may help, among those passing `pre_check`."""
+        """Something happened: bring back the pods it may help, among those passing `pre_check`."""
         resolved = self._hints.resolve(event)
         if not resolved.is_of_interest:
             return

@@ -139,7 +139,7 @@ class UnschedulablePods:
         return others, untold
 
     def next_head(self, waiting: WaitingClass) -> tuple[QueuedPodInfo, int] | None:
-        """Take the first pod of a woken class and its turn; None, and it sleeps, if all are gone."""
+        """The first pod of a woken class and its turn; None, and it sleeps, if all are gone."""
         self._heads.pop(waiting.head_uid, None)
         if not waiting.members:
             waiting.sleep()

@@ -12,10 +12,10 @@ wait apart. An event is then evaluated once per class, and one pod is tried for 
                 the others count as tried and rejected at that moment ("settled")
 
 Settling takes the same time for ten pods as for ten thousand: the class counts it, and a pod's
-entry is brought up to date when it is read or leaves (`catch_up`). The order of pods is the one that
-trying all of them would give. They fail in the order in which they wait, so all time stamps are
-renewed and the order stays. Classes woken by one event share a time stamp, and the order of arrival
-decides among their pods.
+entry is brought up to date when it is read or leaves (`catch_up`). The order of pods is the one
+that trying all of them would give. They fail in the order in which they wait, so all time stamps
+are renewed and the order stays. Classes woken by one event share a time stamp, and the order of
+arrival decides among their pods.
 """
 
 from __future__ import annotations
