@@ -4,7 +4,7 @@
 
 `kubesched run` works beside a server of prepared bytes (`null_server.py`). A callback that runs in every turn of its event
 loop takes the time since it last ran. After each of these, once the loop has become quiet, is printed: the processor time of
-the longest turn (20 ms wanted), what the clock showed in it, and the processor time of all turns of more than 20 ms, and of all
+the longest turn (60 ms wanted), what the clock showed in it, and the processor time of all turns of more than 20 ms, and of all
 turns, together. With `--stacks` the functions that ran in turns of more than 20 ms are printed too, from samples taken every 5 ms.
 
     assembly    configuration, plugins and connections, before the first request: one turn, in which nothing waits

@@ -18,7 +18,7 @@ from kubesched.plugins.dynamic_resources import DynamicResources
 from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.plugins.volume_binding import VolumeBinding
 from kubesched.preemption.budgets import Budgets
-from kubesched.preemption.candidates import Candidate, candidates_of
+from kubesched.preemption.candidates import Candidate
 
 
 class LosesFailedPods(SimulatedProcess):
@@ -149,7 +149,7 @@ class Careless(DefaultPreemption):
         super().__init__(args, handle)
         self.evaluator._budgets.list = lambda: Budgets(())  # type: ignore[method-assign]
         self.evaluator._best = lambda shortlist: max(  # type: ignore[method-assign]
-            candidates_of(shortlist), key=lambda item: len(item.victims.pods)
+            shortlist.candidates(), key=lambda item: len(item.victims.pods)
         )
 
 

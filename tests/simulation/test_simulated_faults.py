@@ -5,6 +5,7 @@ A failing seed is replayed with `kubesched simulate --faults --seed N --trace`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -14,8 +15,8 @@ from typing import Any
 import pytest
 
 from kubesched.app.simulated import SimulatedProcess
-from kubesched.preemption import search
-from kubesched.preemption.evaluator import Evaluator
+from kubesched.queue import transitions
+from kubesched.scheduler.event_gate import EventGate
 from kubesched.simulation import report
 from kubesched.simulation.census import FAULTS
 from kubesched.simulation.options import EPISODES, Rates, draw
@@ -28,8 +29,8 @@ FAULTY = range(1, 251, SEEDS_PER_TEST)
 COUNTED = range(1, 251)
 """Seeds among which every kind of fault has to occur."""
 LARGE = 500
-PREEMPTING = (4, 35, 72, 90, 121, 131)
-"""Seeds with several preemptions."""
+DIVIDED = (4, 35, 72, 90, 121, 131)
+"""Seeds with many pods that wait."""
 CALM = range(1, 21, SEEDS_PER_TEST)
 
 SMALL_AND_CUT_OFF: dict[str, Any] = {
@@ -190,21 +191,23 @@ def test_a_seed_that_failed_once_passes(what: str) -> None:
     assert not _failure(simulate(FAILED_ONCE[what], SimulatedProcess, faults=True))
 
 
-def test_every_promise_holds_if_preemptions_are_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in clusters a thousand times as large."""
-    suspended = 0
-    search_on = Evaluator._search_on
+def test_every_promise_holds_if_events_are_evaluated_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As beside thousands of waiting pods."""
+    monkeypatch.setattr(transitions, "SLICE", 1)
+    parked = 0
+    park = EventGate.park
 
-    def counted(*asked: Any) -> Any:
-        nonlocal suspended
-        suspended += 1
-        return search_on(*asked)
+    def counted(gate: EventGate, change: Callable[[], None]) -> None:
+        nonlocal parked
+        parked += gate.is_queue_busy()
+        park(gate, change)
 
-    monkeypatch.setattr(search, "PORTION", 2)
-    monkeypatch.setattr(Evaluator, "_search_on", counted)
-    failures = [_failure(simulate(seed, SimulatedProcess, faults=True)) for seed in PREEMPTING]
+    monkeypatch.setattr(EventGate, "park", counted)
+    failures = [_failure(simulate(seed, SimulatedProcess, faults=True)) for seed in DIVIDED]
     assert not any(failures), "\n".join(filter(None, failures))
-    assert suspended >= 2 * len(PREEMPTING)
+    assert parked >= len(DIVIDED), "no event came while another one was evaluated"
 
 
 @pytest.mark.parametrize("way", WAYS)

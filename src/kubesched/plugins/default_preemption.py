@@ -106,7 +106,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, I
     def answer_premise(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Premise | None:
         if pod.spec.scheduling_group is not None:
             return None
-        return self.evaluator.premise_of_no_candidates(state, pod, statuses)
+        return self.evaluator.premise_of_no_candidates(pod, statuses)
 
     def answer_repeated(self) -> None:
         if self.handle.metrics is not None:

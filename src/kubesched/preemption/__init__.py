@@ -2,7 +2,6 @@
 
     evaluator        the steps from "fits nowhere" to "evict these pods", in order
     dry_run          tries nodes until there are enough candidates
-    search           divides that into turns of the event loop, in a large cluster
     victims          selects the victims on one node; `victim_columns` does so for many nodes at once
     candidates       compares candidates
     budgets          checks evictions against PodDisruptionBudgets

@@ -97,6 +97,8 @@ class Shortlist(Protocol):
 
     def candidate(self, index: int) -> Candidate: ...
 
+    def candidates(self) -> list[Candidate]: ...
+
 
 class ListedCandidates:
     """A shortlist of `Candidate` objects."""
@@ -111,6 +113,9 @@ class ListedCandidates:
 
     def candidate(self, index: int) -> Candidate:
         return self._candidates[index]
+
+    def candidates(self) -> list[Candidate]:
+        return list(self._candidates)
 
 
 class Part(NamedTuple):
@@ -144,9 +149,8 @@ class JoinedCandidates:
         source = self._parts[int(self._part[index])].source
         return source.candidate(int(self._index[index]))
 
-
-def candidates_of(shortlist: Shortlist) -> list[Candidate]:
-    return [shortlist.candidate(index) for index in range(len(shortlist))]
+    def candidates(self) -> list[Candidate]:
+        return [self.candidate(index) for index in range(len(self))]
 
 
 def best_of(shortlist: Shortlist) -> Candidate:

@@ -32,8 +32,7 @@ from kubesched.preemption.candidates import (
     Quota,
     Shortlist,
 )
-from kubesched.preemption.row_pods import CountedBelow, RowPodsCache
-from kubesched.preemption.search import ALONE, Pace, Search, portions
+from kubesched.preemption.row_pods import CountedBelow
 from kubesched.preemption.victim_columns import Broken, VictimColumns, filter_what_if, without_lower
 from kubesched.preemption.victims import (
     NO_VICTIMS,
@@ -58,32 +57,31 @@ def dry_run(
     rows: Indices,
     wanted: int,
     budgets: Budgets,
-    row_pods: RowPodsCache,
     rules: VictimRules,
     *,
     together: bool = True,
-) -> Search[DryRun]:
+) -> DryRun:
     """Evaluate the rows in the given order until there are `wanted` candidates.
 
     Without `together` every node is evaluated alone; the outcome is the same.
     """
-    run = partial(_Run, preemptor, rows, wanted, budgets, row_pods, rules)
+    run = partial(_Run, preemptor, rows, wanted, budgets, rules)
     try:
-        return (yield from run(together=together).run())
+        return run(together=together).run()
     except Broken:
         # A filter failed for some node of a block. Only the evaluation node by node tells which one, and whether
         # the search ends before it gets there.
-        return (yield from run(together=False).run())
+        return run(together=False).run()
 
 
 def victims_on(
-    preemptor: Preemptor, rows: Indices, budgets: Budgets, row_pods: RowPodsCache
-) -> VictimColumns | None:
-    """The victims on those of the rows where preemption may help; None if it helps nowhere.
+    preemptor: Preemptor, rows: Indices, budgets: Budgets
+) -> tuple[VictimColumns | None, NodeStatusColumns]:
+    """The victims on those of the rows where preemption may help, if any, and why not on others.
 
     The preemptor's filters must be row-local. Raises `Broken` if a filter failed for some row.
     """
-    return _Run(preemptor, rows, len(rows), budgets, row_pods, USUAL_RULES).all_victims()
+    return _Run(preemptor, rows, len(rows), budgets, USUAL_RULES).all_victims()
 
 
 class DryRun:
@@ -143,7 +141,6 @@ class _Run:
         rows: Indices,
         wanted: int,
         budgets: Budgets,
-        row_pods: RowPodsCache,
         rules: VictimRules,
         *,
         together: bool = True,
@@ -154,13 +151,11 @@ class _Run:
         self._rows = rows
         self._block_size = max(wanted, 1)
         self._budgets = budgets
-        self._row_pods = row_pods
         self._rules = rules
         self._rivals: Rivals | None = rivals_of(framework, preemptor.pod)
         self._verdicts = _Verdicts(rows)
         self._quota = Quota(wanted)
         self._parts: list[Part] = []
-        self._pace = Pace()
         self._below: Below | CountedBelow | None = self._table.pods_below(preemptor.pod.priority)
         self._is_local = together and rules.are_usual and preemptor.scopes.are_row_local
         self._caring = (
@@ -170,57 +165,46 @@ class _Run:
         )
         self._screens = together
 
-    def run(self) -> Search[DryRun]:
+    def run(self) -> DryRun:
         """Raises `Broken` if a filter failed for some node of a block."""
-        pace = self._pace
-        if self._below is None:
-            for start, end, work in portions(self._table, self._rows):
-                if pace.is_spent():
-                    yield
-                self._row_pods.of(self._rows[start:end].tolist())
-                pace.spend(work)
-        for start, end, work in portions(self._table, self._rows):
-            if pace.is_spent():
-                yield
-            passing = self._screen(start, end)
-            for at in range(0, len(passing), self._block_size):
-                yield from self._try(passing[at : at + self._block_size])
-                if self._quota.is_filled:
-                    break
-            pace.spend(work)
+        passing = self._screen()
+        for at in range(0, len(passing), self._block_size):
+            self._try(passing[at : at + self._block_size])
             if self._quota.is_filled:
                 break
         shortlist = JoinedCandidates(self._parts) if self._parts else None
         return DryRun(self._table, shortlist, self._verdicts)
 
-    def all_victims(self) -> VictimColumns | None:
-        """The victims on all rows that pass the screen. Raises `Broken`."""
+    def all_victims(self) -> tuple[VictimColumns | None, NodeStatusColumns]:
+        """The victims on all rows that pass the screen, and the others' verdicts; or `Broken`."""
         assert self._is_local, "the filters are not row-local"
-        passing = self._screen(0, len(self._rows))
-        return self._victims_on(passing) if len(passing) else None
+        passing = self._screen()
+        victims = None
+        if len(passing):
+            victims = VictimColumns(self._preemptor, self._rows[passing], self._budgets)
+        return victims, self._verdicts.as_statuses(self._table)
 
     # -- screen ----------------------------------------------------------------------------------------------------
 
     def _pods_below(self) -> Below | CountedBelow:
         if self._below is None:
-            priority, pods = self._preemptor.pod.priority, self._row_pods.of(self._rows.tolist())
-            self._below = CountedBelow(self._table, self._rows, pods, priority)
+            self._below = CountedBelow(self._table, self._rows, self._preemptor.pod.priority)
         return self._below
 
-    def _screen(self, start: int, end: int) -> Indices:
-        """Reject those of a part of the nodes that cannot help; returns the indices of the others.
+    def _screen(self) -> Indices:
+        """Reject the nodes that cannot help; returns the indices of the others.
 
         No `remove_pod` call is made for nodes rejected here, so an error it would have returned is not reported.
         """
         verdicts, below = self._verdicts, self._pods_below()
-        has_some = below.pod_count(self._rows[start:end]) > 0
-        verdicts.ids[start:end][~has_some] = _NO_VICTIMS
+        has_some = below.pod_count(self._rows) > 0
+        verdicts.ids[~has_some] = _NO_VICTIMS
         plugins = self._screening_plugins()
         if plugins:
-            judged = np.flatnonzero(has_some) + start
+            judged = np.flatnonzero(has_some)
             if len(judged):
                 verdicts.reject_as(judged, self._filter_without_lower(judged, plugins))
-        return np.flatnonzero(verdicts.ids[start:end] == _PASSES) + start
+        return np.flatnonzero(verdicts.ids == _PASSES)
 
     def _screening_plugins(self) -> list[FilterPlugin]:
         """All filters if they are row-local, otherwise those before the first that is not: order decides the status."""
@@ -252,10 +236,10 @@ class _Run:
 
     # -- together and alone ----------------------------------------------------------------------------------------
 
-    def _try(self, block: Indices) -> Search[None]:
+    def _try(self, block: Indices) -> None:
         """Select the victims on a block of rows, and keep as many candidates as the quota admits."""
         alone = self._must_be_tried_alone(block)
-        tried = [self._try_together(block[~alone]), (yield from self._try_alone(block[alone]))]
+        tried = [self._try_together(block[~alone]), self._try_alone(block[alone])]
         parts = [part for part in tried if part is not None]
         if not parts:
             return
@@ -276,12 +260,12 @@ class _Run:
         caring = self._caring
         if caring is None or not caring.can_tell:
             return np.ones(len(block), dtype=np.bool_)
-        rows = self._rows[block]
+        rows, pods = self._rows[block], self._table.pods
         priority = self._preemptor.pod.priority
         alone = np.array(
             [
-                any([caring.care(pod) for pod in row_pods.pods if pod.priority < priority])
-                for row_pods in self._row_pods.of(rows.tolist())
+                any([caring.care(pod) for pod in pods[row].values() if pod.priority < priority])
+                for row in rows.tolist()
             ],
             dtype=np.bool_,
         )
@@ -299,7 +283,7 @@ class _Run:
             if not len(indices):
                 return None
         rows = self._rows[indices]
-        victims = self._victims_on(indices)
+        victims = VictimColumns(self._preemptor, rows, self._budgets)
         for index in np.flatnonzero(victims.victim_count == 0).tolist():
             self._verdicts.reject(
                 int(indices[index]), no_victim_on(self._table.names[int(rows[index])])
@@ -307,19 +291,12 @@ class _Run:
         real = np.flatnonzero(victims.victim_count)
         return Part(victims, real, indices[real]) if len(real) else None
 
-    def _victims_on(self, indices: Indices) -> VictimColumns:
-        rows = self._rows[indices]
-        return VictimColumns(self._preemptor, rows, self._row_pods.of(rows.tolist()), self._budgets)
-
-    def _try_alone(self, indices: Indices) -> Search[Part | None]:
+    def _try_alone(self, indices: Indices) -> Part | None:
         candidates: list[Candidate] = []
         places: list[int] = []
         # If these candidates alone fill the quota, the search ends here: skip the rest of the block.
         quota = self._quota.copy()
         for index in indices.tolist():
-            if self._pace.is_spent():
-                yield
-            self._pace.spend(ALONE)
             row = int(self._rows[index])
             victims = select_victims(self._preemptor, row, self._budgets, self._rules)
             if isinstance(victims, Status):

@@ -2,15 +2,15 @@
 
     eligible?  ->  potential nodes  ->  dry run  ->  extenders  ->  best candidate  ->  executor
 
-Where many pods have to be looked at, in a large cluster, the search goes on in further turns of the event loop. Then, with extenders
-and without asynchronous preemption the answer is an awaitable.
+With extenders, and without asynchronous preemption, the answer is an awaitable.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import numpy as np
 
 from kubesched.api import field_errors
 from kubesched.api.core_v1 import Pod
@@ -23,7 +23,14 @@ from kubesched.framework.node_statuses import NodeStatusColumns, rows_with_code
 from kubesched.framework.nominating_info import CLEAR_NOMINATION, NominatingInfo
 from kubesched.framework.rules import Premise
 from kubesched.framework.runtime import Framework
-from kubesched.framework.status import Code, NodeToStatus, Status, error_status, unschedulable
+from kubesched.framework.status import (
+    Code,
+    NodeToStatus,
+    Status,
+    error_status,
+    unresolvable,
+    unschedulable,
+)
 from kubesched.logs import get_logger
 from kubesched.preemption.budgets import BudgetLister
 from kubesched.preemption.candidates import (
@@ -34,61 +41,27 @@ from kubesched.preemption.candidates import (
     Shortlist,
     best_by,
     best_of,
-    candidates_of,
     victims_by_node,
     visiting_order,
 )
 from kubesched.preemption.dry_run import dry_run
 from kubesched.preemption.executor import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER, Executor
 from kubesched.preemption.extenders import ask_extenders, interested_in
-from kubesched.preemption.kept_verdicts import NOT_HELPFUL, KeptVerdicts
 from kubesched.preemption.known_victims import KnownVictims
-from kubesched.preemption.row_pods import RowPodsCache
-from kubesched.preemption.search import MANY_NODES, Search, carried_on
 from kubesched.preemption.victims import NO_VICTIMS, Preemptor, VictimRules
-from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.columns import Indices
 from kubesched.snapshot.pods import PodInfo
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 STILL_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 NO_CANDIDATE: Final = "no candidate node for preemption"
+NOT_HELPFUL: Final = unresolvable("Preemption is not helpful for scheduling")
+"""The verdict on nodes that the filters reject for good."""
 
 log = get_logger(__name__)
 
 OrderedScores = Callable[[Mapping[str, Victims]], Sequence[ScoreFunction]]
 """Victims by node name -> criteria for the choice, the most important first; empty for the default criteria."""
-
-
-class _NoCandidates(NamedTuple):
-    """The answer for a pod without candidates, and the inputs it holds for."""
-
-    statuses: NodeToStatus
-    nominations: int
-    pods: tuple[int, int] | None
-    """Cursors in the logs of the table; None if the filters' verdicts alone decide, as no pod has a lower priority."""
-    answer: PostFilterAnswer
-
-
-class _NoVictims(NodeToStatus):
-    """The verdicts if no pod has a lower priority: that of the dry run on each node where preemption might help."""
-
-    __slots__ = ("_tried",)
-
-    def __init__(self, tried: int) -> None:
-        super().__init__()
-        self._tried = tried
-
-    def __len__(self) -> int:
-        return self._tried
-
-    def _count_reasons(self) -> Counter[str]:
-        return Counter(dict.fromkeys(NO_VICTIMS.all_reasons, self._tried) if self._tried else {})
-
-
-def _count_unschedulable(statuses: NodeToStatus, table: NodeTable) -> int:
-    if isinstance(statuses, NodeStatusColumns):
-        return statuses.count_code(Code.UNSCHEDULABLE, table.node_count)
-    return len(rows_with_code(statuses, table, Code.UNSCHEDULABLE))
 
 
 class Evaluator:
@@ -113,13 +86,7 @@ class Evaluator:
         self._rules = rules
         self._ordered_scores = ordered_scores
         self._budgets = BudgetLister(handle.listers)
-        self._row_pods = RowPodsCache(handle.table)
-        self._known_victims = KnownVictims(
-            handle.table, self._row_pods, (plugin_name, "known victims")
-        )
-        self._kept_verdicts = KeptVerdicts(
-            handle.table, self._row_pods, (plugin_name, "kept verdicts")
-        )
+        self._known_victims = KnownVictims(handle.table, (plugin_name, "known victims"))
 
     def preempt(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
@@ -132,48 +99,37 @@ class Evaluator:
         if reason:
             log.info("Pod is not eligible for preemption", v=5, pod=current, reason=reason)
             return None, unschedulable(reason)
-        search = self._find_candidates(state, current, statuses, is_current=current is pod)
-        try:
-            next(search)
-        except StopIteration as end:
-            return self._choose(end.value, current)
-        return self._search_on(search, current)
-
-    async def _search_on(
-        self, search: Search[Shortlist | PostFilterAnswer], pod: Pod
-    ) -> PostFilterAnswer:
-        answer = self._choose(await carried_on(search), pod)
-        return answer if isinstance(answer, tuple) else await answer
-
-    def _choose(
-        self, found: Shortlist | PostFilterAnswer, pod: Pod
-    ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
+        found = self._find_candidates(state, current, statuses, is_current=current is pod)
         if isinstance(found, tuple):
             log.info(
                 "No preemption candidate is found; preemption is not helpful for scheduling",
                 v=2,
-                pod=pod,
+                pod=current,
             )
             return found
-        extenders = interested_in(self._handle.extenders, pod)
+        extenders = interested_in(self._handle.extenders, current)
         if extenders or not self._in_background:
-            return self._choose_and_wait(found, extenders, pod)
+            return self._choose_and_wait(found, extenders, current)
         candidate = self._best(found)
-        _log_target(pod, candidate)
-        self.executor.start(candidate, pod)
+        _log_target(current, candidate)
+        self.executor.start(candidate, current)
         return _nominated(candidate)
 
-    def premise_of_no_candidates(
-        self, state: CycleState, pod: Pod, statuses: NodeToStatus
-    ) -> Premise | None:
-        """If there was no candidate: how long that holds for pods of the class with these verdicts."""
-        priority = pod.spec.priority or 0
-        if self._known_no_candidates(state, statuses, self._cursors(priority)) is None:
+    def premise_of_no_candidates(self, pod: Pod, statuses: NodeToStatus) -> Premise | None:
+        """After a rejection: how long it holds for pods of the class with these verdicts.
+
+        None if it was no lack of candidates, or extenders had a say in it.
+        """
+        current = self._current(pod)
+        if current is None or self._why_not_eligible(current, statuses):
+            return None
+        if interested_in(self._handle.extenders, current):
             return None
         table, nominator = self._handle.table, self._handle.nominator
-        priorities, pods, swaps = table.priorities, table.pod_log, table.swap_log
+        priority, priorities = pod.spec.priority or 0, table.priorities
+        pods, swaps = table.pod_log, table.swap_log
 
-        def premise() -> Hashable:  # as `_cursors` and `_nominations`, for every pod that fails
+        def premise() -> Hashable:  # called for every pod that fails
             nominations = 0 if nominator is None else nominator.version
             if priorities.has_below(priority):
                 return nominations, pods.end, swaps.end
@@ -216,76 +172,46 @@ class Evaluator:
 
     def _find_candidates(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus, *, is_current: bool
-    ) -> Search[Shortlist | PostFilterAnswer]:
+    ) -> Shortlist | PostFilterAnswer:
         """Candidates, or the final answer if there are none.
 
         With `is_current`, the pod is the version that was tried, of which the class is known.
         """
-        table, pods = self._handle.table, self._cursors(pod.spec.priority or 0)
-        nominations = self._nominations()
-        known = self._known_no_candidates(state, statuses, pods)
-        if known is not None:
-            return known
-        if pods is None:
-            verdicts: NodeToStatus = _NoVictims(_count_unschedulable(statuses, table))
-        else:
-            outcome = yield from self._look_for_victims(state, pod, statuses, is_current=is_current)
-            if not isinstance(outcome, NodeToStatus):
-                return outcome
-            verdicts = outcome
-        if not len(verdicts):
-            log.info("Preemption will not help schedule pod on any node", v=3, pod=pod)
-        verdicts.absent_status = NOT_HELPFUL
-        fit_error = FitError("", table.node_count, Diagnosis(node_to_status=verdicts))
-        answer = PostFilterResult(CLEAR_NOMINATION), unschedulable(str(fit_error))
-        if state.class_memo is not None:
-            memo = _NoCandidates(statuses, nominations, pods, answer)
-            state.class_memo[self._plugin_name] = memo
-        return answer
-
-    def _cursors(self, priority: int) -> tuple[int, int] | None:
-        """The ends of the table's logs; None if no pod has a lower priority, so that none can be evicted."""
         table = self._handle.table
-        if not table.priorities.has_below(priority):
-            return None
-        return table.pod_log.end, table.swap_log.end
+        rows = rows_with_code(statuses, table, Code.UNSCHEDULABLE)
+        found = self._look_for_victims(state, pod, rows, is_current=is_current)
+        if not isinstance(found, NodeToStatus):
+            return found
+        if not len(found):
+            log.info("Preemption will not help schedule pod on any node", v=3, pod=pod)
+        found.absent_status = NOT_HELPFUL
+        fit_error = FitError("", table.node_count, Diagnosis(node_to_status=found))
+        return PostFilterResult(CLEAR_NOMINATION), unschedulable(str(fit_error))
 
     def _look_for_victims(
-        self, state: CycleState, pod: Pod, statuses: NodeToStatus, *, is_current: bool
-    ) -> Search[Shortlist | PostFilterAnswer | NodeToStatus]:
-        """Candidates, an error, or the verdicts on all nodes."""
+        self, state: CycleState, pod: Pod, rows: Indices, *, is_current: bool
+    ) -> Shortlist | PostFilterAnswer | NodeToStatus:
+        """Candidates, an error, or the verdicts on all of the rows."""
+        table = self._handle.table
+        if not len(rows) or not table.priorities.has_below(pod.spec.priority or 0):
+            return NodeStatusColumns(table, rows, np.zeros(len(rows), np.int32), [NO_VICTIMS])
         preemptor = Preemptor(self._framework, state, PodInfo(pod), self._now_us())
         budgets, can_be_kept = self._budgets.list(), self._rules.are_usual and is_current
-        if can_be_kept:
-            verdicts = yield from self._kept_verdicts.recall(preemptor, statuses, budgets)
-            if verdicts is not None:
-                return verdicts
-        table = self._handle.table
-        began = table.pod_log.end, table.swap_log.end, self._nominations()
-        if not _count_unschedulable(statuses, table):
-            return NodeToStatus()
-        if table.node_count > MANY_NODES:
-            yield  # the filters have just been asked about all nodes
-        rows = rows_with_code(statuses, table, Code.UNSCHEDULABLE)
+        known = self._known_victims.of(preemptor, budgets) if can_be_kept else None
+        still_none = None if known is None else known.still_none(preemptor, rows)
+        if still_none is not None:
+            return still_none
         rows = visiting_order(rows, self._handle.random)
-        if table.node_count > MANY_NODES:
-            yield
         wanted = self._count.of(len(rows))
-        if can_be_kept:
-            shortlist = yield from self._known_victims.find(preemptor, rows, wanted, budgets)
-            if shortlist is not None:
-                return shortlist
-        done = yield from dry_run(preemptor, rows, wanted, budgets, self._row_pods, self._rules)
+        found = None if known is None else known.find(preemptor, rows, wanted)
+        if found is not None:
+            return found
+        done = dry_run(preemptor, rows, wanted, budgets, self._rules)
         if done.shortlist is not None:
             return done.shortlist
         if done.errors:
             return None, error_status(field_errors.aggregate(done.errors))
-        found = done.statuses()
-        # Not if a node changed that had been looked at when the search was suspended.
-        is_unchanged = began == (table.pod_log.end, table.swap_log.end, self._nominations())
-        if can_be_kept and is_unchanged:
-            self._kept_verdicts.keep(preemptor, found)
-        return found
+        return done.statuses()
 
     @property
     def _framework(self) -> Framework:
@@ -296,27 +222,6 @@ class Evaluator:
     def _now_us(self) -> int:
         return round(self._handle.clock.now() * 1e6)
 
-    def _known_no_candidates(
-        self, state: CycleState, statuses: NodeToStatus, pods: tuple[int, int] | None
-    ) -> PostFilterAnswer | None:
-        """The answer given to another pod of the class, if nothing has changed since.
-
-        `KnownFailure` hands the same `statuses` object to all pods of a class while these verdicts hold, so comparing
-        by identity is enough. Budgets do not matter: they only rank candidates.
-        """
-        known = None if state.class_memo is None else state.class_memo.get(self._plugin_name)
-        if (
-            isinstance(known, _NoCandidates)
-            and known.statuses is statuses
-            and known.pods == pods
-            and known.nominations == self._nominations()
-        ):
-            return known.answer
-        return None
-
-    def _nominations(self) -> int:
-        return self._handle.nominator.version if self._handle.nominator is not None else 0
-
     # -- choosing and carrying out ---------------------------------------------------------------------------------
 
     async def _choose_and_wait(
@@ -324,7 +229,7 @@ class Evaluator:
     ) -> PostFilterAnswer:
         """Let the extenders narrow the candidates, choose one and, unless in the background, evict its victims."""
         if extenders:
-            victims = victims_by_node(candidates_of(shortlist))
+            victims = victims_by_node(shortlist.candidates())
             left = await ask_extenders(extenders, pod, victims)
             if isinstance(left, Status):
                 return None, left
@@ -344,7 +249,7 @@ class Evaluator:
 
     def _best(self, shortlist: Shortlist) -> Candidate:
         if self._ordered_scores is not None:
-            candidates = candidates_of(shortlist)
+            candidates = shortlist.candidates()
             scores = self._ordered_scores(victims_by_node(candidates))
             if scores:
                 return best_by(candidates, scores)

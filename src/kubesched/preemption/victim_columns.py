@@ -13,9 +13,7 @@ The outcome equals `victims.select_victims` for each node.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 
@@ -28,15 +26,13 @@ from kubesched.framework.status import Status
 from kubesched.preemption.budgets import Budgets
 from kubesched.preemption.candidates import PRIORITY_OFFSET, Candidate
 from kubesched.preemption.importance import NOT_STARTED
-from kubesched.preemption.row_pods import FIRST_RESOURCE, PRIORITY, STARTED, CountedBelow, RowPods
+from kubesched.preemption.row_pods import NATIVE_RESOURCES, CountedBelow, LowerPods
 from kubesched.preemption.victims import Preemptor
 from kubesched.snapshot.columns import Indices, Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.priorities import Below
 from kubesched.snapshot.views import BulkWhatIfColumns
-
-_NATIVE_RESOURCES: Final = 3
 
 
 class Broken(Exception):
@@ -118,17 +114,14 @@ def without_lower(
 class VictimColumns:
     """The victims on some rows, as a shortlist. Every row has a potential victim, but may turn out to need none."""
 
-    def __init__(
-        self, preemptor: Preemptor, rows: Indices, pods: Sequence[RowPods], budgets: Budgets
-    ) -> None:
-        """The pod must fit the rows without their pods of lower priority; `pods` are the rows' pods, in the same order.
+    def __init__(self, preemptor: Preemptor, rows: Indices, budgets: Budgets) -> None:
+        """The pod must fit the rows without their pods of lower priority.
 
         Raises:
             Broken: a filter failed.
         """
         self.rows = rows
         self._preemptor = preemptor
-        self._row_pods = pods
         self._rank()
         self._violating = self._find_violating(budgets)
         self._amounts, self._column_of = self._find_amounts()
@@ -138,37 +131,27 @@ class VictimColumns:
     # -- who may go, the most important first ----------------------------------------------------------------------
 
     def _rank(self) -> None:
-        """Flat columns over all pods that may go, row after row, each row's most important first."""
-        numbers = np.concatenate([row_pods.numbers for row_pods in self._row_pods])
-        lengths = np.array([len(row_pods.pods) for row_pods in self._row_pods], dtype=np.intp)
-        owner = np.repeat(np.arange(len(lengths)), lengths)
-        place = np.arange(len(numbers)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        is_lower = numbers[:, PRIORITY] < self._preemptor.pod.priority
-        if not is_lower.all():
-            numbers, owner, place = numbers[is_lower], owner[is_lower], place[is_lower]
-        now_us, started = self._preemptor.now_us, numbers[:, STARTED]
-        if int(started.max()) > now_us:
-            # Kept rows are in order, with pods yet to start at the end of their kind; but "now" may be before the start
-            # time that a node with a fast clock has written.
-            started = np.where(started == NOT_STARTED, now_us, started)
-            order = np.lexsort((started, -numbers[:, PRIORITY], owner))
-            numbers, owner, place = numbers[order], owner[order], place[order]
-            started = started[order]
-        self._numbers = numbers
-        self._started: Ints = np.where(started == NOT_STARTED, now_us, started)
-        self._owner: Indices = owner
-        self._place: Indices = place
-        counts = np.bincount(owner, minlength=len(self.rows))
-        assert counts.all(), "a row without possible victims was not screened out"
-        self._counts = counts
-        self._first: Indices = np.cumsum(counts) - counts
+        """Flat columns over all pods that may go, row after row, the most important first."""
+        preemptor = self._preemptor
+        lower = LowerPods(preemptor.framework.handle.table, self.rows, preemptor.pod.priority)
+        assert lower.counts.all(), "a row without possible victims was not screened out"
+        started = np.where(lower.started == NOT_STARTED, preemptor.now_us, lower.started)
+        owner = np.repeat(np.arange(len(self.rows)), lower.counts)
+        order = np.lexsort((started, -lower.priority, owner))
+        self._lower = lower
+        self._order: Indices = order
+        self._priority: Ints = lower.priority[order]
+        self._started: Ints = started[order]
+        self._owner: Indices = owner  # rows stay together
+        self._counts = lower.counts
+        self._first: Indices = np.cumsum(lower.counts) - lower.counts
         self._rank_of: Indices = np.arange(len(owner)) - self._first[owner]
 
     def _pods_of(self, index: int) -> list[PodInfo]:
         """The potential victims on the index-th row."""
         start = int(self._first[index])
-        pods = self._row_pods[index].pods
-        return [pods[at] for at in self._place[start : start + int(self._counts[index])].tolist()]
+        pods = self._lower.pods
+        return [pods[at] for at in self._order[start : start + int(self._counts[index])].tolist()]
 
     def _find_violating(self, budgets: Budgets) -> Mask | None:
         if budgets.is_empty:
@@ -182,23 +165,18 @@ class VictimColumns:
         return violating if violating.any() else None
 
     def _find_amounts(self) -> tuple[Ints, dict[int, int]]:
-        """What each pod frees, (pods, resources), and which column holds which resource of the table."""
-        native = self._numbers[:, FIRST_RESOURCE:]
-        column_of = {resource: resource for resource in range(_NATIVE_RESOURCES)}
-        if not any([row_pods.has_scalars for row_pods in self._row_pods]):
+        """What each pod frees, (pods, resources), and which column holds which resource."""
+        native = self._lower.amounts[:, self._order].T
+        column_of = {resource: resource for resource in range(NATIVE_RESOURCES)}
+        if not self._lower.have_scalars:
             return native, column_of
         scalars: dict[int, Ints] = {}
         resource_index = self._preemptor.framework.handle.table.resource_index
-        for index, row_pods in enumerate(self._row_pods):
-            if row_pods.has_scalars:
-                start = int(self._first[index])
-                for at, pod in enumerate(self._pods_of(index), start):
-                    for name, amount in pod.requests.scalars.items():
-                        column = scalars.setdefault(
-                            resource_index[name], np.zeros(len(native), np.int64)
-                        )
-                        column[at] = amount
-        column_of |= {resource: _NATIVE_RESOURCES + at for at, resource in enumerate(scalars)}
+        for place, at in enumerate(self._order.tolist()):
+            for name, amount in self._lower.pods[at].requests.scalars.items():
+                column = scalars.setdefault(resource_index[name], np.zeros(len(native), np.int64))
+                column[place] = amount
+        column_of |= {resource: NATIVE_RESOURCES + at for at, resource in enumerate(scalars)}
         return np.column_stack((native, *scalars.values())), column_of
 
     # -- reprieve --------------------------------------------------------------------------------------------------
@@ -297,7 +275,7 @@ class VictimColumns:
     def _summarize(self) -> None:
         """Compute, per row, the values that the choice between candidates depends on."""
         gone, first = self._gone, self._first
-        priorities = self._numbers[:, PRIORITY]
+        priorities = self._priority
         lowest = np.iinfo(np.int64).min
         self.victim_count: Ints = -self._pods_delta
         violations: Ints = (
@@ -318,18 +296,8 @@ class VictimColumns:
     @property
     def started_before_now(self) -> Mask:
         """Rows where all potential victims that have started did so before now: their order does not change with time."""
-        latest: Ints = np.maximum.reduceat(self._numbers[:, STARTED], self._first)
+        latest: Ints = np.maximum.reduceat(self._lower.started, self._first)
         return latest < self._preemptor.now_us
-
-    def victims(self) -> list[tuple[RowPods, list[int]]]:
-        """For each row, its pods and the indices of the victims among them, the most important first."""
-        gone: list[int] = self._place[self._gone].tolist()
-        ends: list[int] = np.cumsum(self.victim_count).tolist()
-        starts = [0, *ends[:-1]]
-        return [
-            (pods, gone[start:end])
-            for pods, start, end in zip(self._row_pods, starts, ends, strict=True)
-        ]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -339,3 +307,6 @@ class VictimColumns:
         name = self._preemptor.framework.handle.table.names[int(self.rows[index])]
         pods = tuple(pod.pod for pod in self._gone_from(index))
         return Candidate(name, Victims(pods, -int(self.criteria[0, index])))
+
+    def candidates(self) -> list[Candidate]:
+        return [self.candidate(index) for index in range(len(self))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from kubesched.framework.queued_pod import QueuedPodInfo
@@ -34,46 +34,19 @@ def rank_by(queue_sort: QueueSort) -> Callable[[QueuedPodInfo], Any]:
     return lambda info: RankedByLess(less, info)
 
 
-class ActiveQueue:
+class ActiveQueue(KeyedHeap[QueuedPodInfo]):
     """The heap behind activeQ, and the count of what enters it."""
 
-    __slots__ = ("_heap", "_incoming")
+    __slots__ = ("_incoming",)
 
     def __init__(self, rank: Callable[[QueuedPodInfo], Any], metrics: SchedulerMetrics) -> None:
-        self._heap: KeyedHeap[QueuedPodInfo] = KeyedHeap(rank)
+        super().__init__(rank)
         self._incoming = metrics.queue_incoming_pods_total
 
     def add(self, info: QueuedPodInfo, event_label: str, turn: int | None = None) -> None:
-        self._heap.add(info.pod_info.key, info, turn)
+        self.put(info.pod_info.key, info, turn)
         self._incoming.labels(ACTIVE, event_label).inc()
 
     def replace(self, info: QueuedPodInfo) -> None:
         """Replace a pod's entry with a newer version."""
-        self._heap.replace(info.pod_info.key, info)
-
-    def pop(self) -> QueuedPodInfo | None:
-        return self._heap.pop()
-
-    def remove(self, key: str) -> QueuedPodInfo | None:
-        return self._heap.remove(key)
-
-    def get(self, key: str) -> QueuedPodInfo | None:
-        return self._heap.get(key)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._heap
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def __iter__(self) -> Iterator[QueuedPodInfo]:
-        return iter(self._heap)
-
-    def by_arrival(self) -> list[QueuedPodInfo]:
-        return self._heap.by_arrival()
-
-    def in_order(self) -> list[QueuedPodInfo]:
-        return self._heap.in_order()
-
-    def check_invariants(self) -> None:
-        self._heap.check_invariants()
+        self.put_newer(info.pod_info.key, info)

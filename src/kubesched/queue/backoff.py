@@ -97,7 +97,7 @@ class BackoffQueue:
         key = info.pod_info.key
         rejected = bool(info.unschedulable_plugins or info.pending_plugins)
         target, other = (self._plain, self._error) if rejected else (self._error, self._plain)
-        target.add(key, info, turn)
+        target.put(key, info, turn)
         if other.remove(key) is not None:
             # The queue never adds a pod twice. If it happens anyway, the pod must have one entry and count once.
             log.error(
@@ -110,7 +110,7 @@ class BackoffQueue:
     def replace(self, info: QueuedPodInfo) -> None:
         """Replace a pod's entry with a newer version, in the heap that holds it."""
         key = info.pod_info.key
-        (self._plain if key in self._plain else self._error).replace(key, info)
+        (self._plain if key in self._plain else self._error).put_newer(key, info)
 
     def pop_rejected(self) -> QueuedPodInfo | None:
         """Pop the first rejected pod, expired or not; never one whose attempt failed with an error."""

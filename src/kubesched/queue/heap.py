@@ -34,11 +34,11 @@ class KeyedHeap(Generic[T]):
         self._entries: dict[str, _Entry[T]] = {}
         self._heap: list[_Entry[T]] = []
 
-    def add(self, key: str, member: T, turn: int | None = None) -> None:
+    def put(self, key: str, member: T, turn: int | None = None) -> None:
         """Add a member, replacing any other under that key. A smaller `turn` goes first among equals."""
         self._push(key, member, self._rank(member), self._serial + 1 if turn is None else turn)
 
-    def replace(self, key: str, member: T) -> None:
+    def put_newer(self, key: str, member: T) -> None:
         """Replace a member with a newer version; with an equal rank it keeps its position."""
         rank, replaced = self._rank(member), self._entries[key]
         self._push(key, member, rank, replaced[1] if rank == replaced[0] else self._serial + 1)

@@ -8,8 +8,8 @@ from typing import Final
 from kubesched.framework.events import SCHEDULE_ATTEMPT_FAILURE
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.logs import get_logger
-from kubesched.queue.hints import ResolvedEvent, Strategy
-from kubesched.queue.waiting_classes import WaitingClass
+from kubesched.queue.hints import Strategy
+from kubesched.queue.unschedulable import UnschedulablePods
 
 log = get_logger("kubesched.queue.scheduling_queue")
 
@@ -32,20 +32,12 @@ def log_failure(info: QueuedPodInfo, queue: str, strategy: Strategy, cycle: int)
     log.info(MOVED, v=3, **told)
 
 
-def log_not_helped(
-    pool: Iterable[QueuedPodInfo],
-    helped: Iterable[tuple[QueuedPodInfo, Strategy]],
-    classes: Iterable[tuple[WaitingClass, Strategy]],
-    event: ResolvedEvent,
-) -> None:
-    """The pods that are not gated and stay where they are, asked about or not."""
-    keys = {info.pod_info.key for info, _strategy in helped}
-    for waiting, _strategy in classes:
-        keys.update(waiting.members)
+def log_not_helped(pool: UnschedulablePods, event_label: str) -> None:
+    """The pods that stay where they are, asked about or not, and are not gated."""
     for info in pool:
-        if not info.is_gated and info.pod_info.key not in keys:
+        if not info.is_gated and not pool.is_behind_head(info.pod_info.key):
             pod = info.pod_info.pod
-            log.info("Event is not making pod schedulable", v=5, pod=pod, event=event.label)
+            log.info("Event is not making pod schedulable", v=5, pod=pod, event=event_label)
 
 
 def log_checking(info: QueuedPodInfo, event_count: int, pod_count: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from operator import attrgetter
 
 import msgspec
@@ -56,3 +56,7 @@ class SavedQueue(msgspec.Struct):
     active: list[SavedPod]
     backoff: list[SavedPod]
     unschedulable: list[SavedPod]
+
+    @classmethod
+    def of(cls, scheduling_cycle: int, *queues: Iterable[QueuedPodInfo]) -> SavedQueue:
+        return cls(scheduling_cycle, *(list(map(SavedPod.of, queue)) for queue in queues))

@@ -2,25 +2,32 @@
 
     add, update ──► activeQ ──pop──► in flight ──► bound: done(uid)
                       ▲  ▲               │
-    backoff over   │  │ may be tried  │ failed: add_unschedulable_if_not_present(info)
+      backoff over    │  │ may be tried  │ failed: add_unschedulable_if_not_present(info)
                       │  │ at once       ▼
                    backoffQ ◄── unschedulablePods (rejected, or gated by a PreEnqueue plugin)
                         event + hint, own update, activate, or 5 minutes without any of them
 
-A pod is in exactly one of: activeQ (may be tried now), backoffQ (may be tried once backed off), unschedulablePods (waits for
-an event), in flight (being tried). Of pods that one answer holds for, only the first is tried (`waiting_classes`). With `pop_from_backoff_q` an idle scheduler also takes rejected pods before their backoff expires.
+A pod is in exactly one of: activeQ (may be tried now), backoffQ (may be tried once backed off),
+unschedulablePods (waits for an event), in flight (being tried). Of pods that one answer holds for,
+only the first is tried (`waiting_classes`). With `pop_from_backoff_q` an idle scheduler also takes
+rejected pods before their backoff expires.
 
-Not here: trying pods, and watching the cluster. The caller says what happened (`move_all_to_active_or_backoff_queue`),
-takes pods (`pop`, which never waits: `on_ready` is called when there may be something to take) and calls `run_timers`
-when `next_deadline` has come.
+Not here: trying pods, and watching the cluster. The caller says what happened
+(`move_all_to_active_or_backoff_queue`), takes pods (`pop`, which never waits: `on_ready` is called
+when there may be something to take) and calls `run_timers` when `next_deadline` has come.
 
-Single-threaded, so upstream's races between its locks cannot occur here; where upstream documents an outcome for one,
-it is the outcome of the two operations in either order.
+Beside thousands of pods that share no class an event takes longer than a turn of the loop may. A
+caller that sets `divides_work` has events and flushes done in slices (`do_some`), and holds back
+further changes meanwhile (`is_busy`). No pod is popped before all slices are done, and whatever
+else would change the pods that wait does the rest first, so an event is one moment for all of them.
+
+Single-threaded, so upstream's races between its locks cannot occur here; where upstream documents
+an outcome for one, it is the outcome of the two operations in either order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import floor
 from random import Random
 from typing import Final
@@ -29,9 +36,6 @@ from kubesched.api.core_v1 import Pod
 from kubesched.api.names import key_of
 from kubesched.clock import Clock
 from kubesched.framework.events import (
-    BACKOFF_COMPLETE,
-    EVENT_UNSCHEDULABLE_POD_ADD,
-    EVENT_UNSCHEDULABLE_POD_UPDATE,
     FORCE_ACTIVATE,
     POP_FROM_BACKOFF_Q,
     SCHEDULE_ATTEMPT_FAILURE,
@@ -42,40 +46,30 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.logs import get_logger
 from kubesched.metrics import SchedulerMetrics
 from kubesched.queue.active import ACTIVE, ActiveQueue, QueueSort, rank_by
-from kubesched.queue.announcements import Announcements, ClassFailure
-from kubesched.queue.backoff import BACKOFF, FLUSH_PERIOD_S, BackoffPolicy, BackoffQueue
+from kubesched.queue.announcements import ClassFailure
+from kubesched.queue.backoff import FLUSH_PERIOD_S, BackoffPolicy, BackoffQueue
 from kubesched.queue.contents import GATED, QueueContents
-from kubesched.queue.deliveries import SLICE, Deliveries
 from kubesched.queue.entries import Entries, Signer
-from kubesched.queue.hints import HintEvaluator, HintMap, ResolvedEvent, Strategy
+from kubesched.queue.hints import HintEvaluator, HintMap, Strategy
 from kubesched.queue.in_flight import InFlight
-from kubesched.queue.invariants import check_gates, check_places, check_sizes
-from kubesched.queue.log_lines import (
-    MOVED,
-    log_checking,
-    log_failure,
-    log_move,
-    log_not_helped,
-)
+from kubesched.queue.log_lines import MOVED, log_checking, log_failure, log_move, log_not_helped
 from kubesched.queue.nominator import Nominator
 from kubesched.queue.pre_enqueue import PreEnqueueFn, PreEnqueueRunner
 from kubesched.queue.rejection import PreCheck
-from kubesched.queue.saved_queue import SavedPod, SavedQueue
+from kubesched.queue.saved_queue import SavedQueue
 from kubesched.queue.settings import QueueSettings
-from kubesched.queue.unschedulable import UNSCHEDULABLE, UnschedulablePods
-from kubesched.queue.waiting_classes import Stamps, WaitingClass
+from kubesched.queue.transitions import ADDED, UPDATED, Transitions
+from kubesched.queue.unschedulable import UNSCHEDULABLE, Judged, UnschedulablePods
+from kubesched.queue.waiting_classes import WaitingClass
 from kubesched.snapshot.pods import PodInfo
 
 log = get_logger(__name__)
 
 LEFTOVER_PERIOD_S: Final = 30.0  # how often unschedulable pods are checked for a flush
 
-_ADDED: Final = EVENT_UNSCHEDULABLE_POD_ADD.label
-_UPDATED: Final = EVENT_UNSCHEDULABLE_POD_UPDATE.label
-
 
 class SchedulingQueue(QueueContents):
-    """activeQ, backoffQ, unschedulablePods and in-flight pods, and the transitions between them."""
+    """activeQ, backoffQ, unschedulablePods and in-flight pods, and what happens to them."""
 
     def __init__(
         self,
@@ -107,13 +101,18 @@ class SchedulingQueue(QueueContents):
         """
         self.settings = settings = settings or QueueSettings()
         self.on_ready: Callable[[], None] = _nothing
-        """Called when `pop` may have something to give, and on close. Must not call back into the queue."""
-        self.divides_events = False
-        """Whether events beside many pods are evaluated in slices: the caller then calls `deliver_some` in every turn."""
+        """Called when `pop` may have something to give, on close, and when there is work to do.
+
+        Must not call back into the queue.
+        """
+        self.divides_work = False
+        """Whether the caller calls `do_some` in every turn, so that much work can be divided."""
+        self._work: Iterator[None] | None = None
+        """The event or flush that is not through yet."""
         self._clock = clock
         self._started = clock.monotonic()
-        self._hints = hints
-        self._metrics = metrics
+        self._scheduling_cycle = 0
+        self._is_closed = False
         self._entries = Entries(clock, signers or {}, nominator)
         rank = rank_by(queue_sort)
         policy = BackoffPolicy(
@@ -125,49 +124,51 @@ class SchedulingQueue(QueueContents):
             ActiveQueue(rank, metrics),
             BackoffQueue(policy, rank if settings.pop_from_backoff_q else None, metrics),
             UnschedulablePods(metrics),
-        )
-        self._announcements = Announcements(self._pool.classes.get)
-        self._flushes_until: float | None = None
-        """While expired backoffs are flushed in slices: the time of the flush."""
-        self._in_flight = InFlight(
-            metrics, self._started, given_up=hints.resolve(UNSCHEDULABLE_TIMEOUT)
+            InFlight(metrics, self._started, given_up=hints.resolve(UNSCHEDULABLE_TIMEOUT)),
+            hints=hints,
+            nominator=nominator,
+            metrics=metrics,
         )
         self._evaluator = HintEvaluator(hints, stopwatch or clock, metrics)
-        self._deliveries = Deliveries(
-            self._pool, self._evaluator, self._bring_back, self._in_flight.record
-        )
-        self._pre_enqueue = PreEnqueueRunner(
-            pre_enqueue,
-            hints,
-            clock=stopwatch or clock,
-            random=random,
+        self._transitions = Transitions(
+            self._active,
+            self._backoff,
+            self._pool,
+            clock=clock,
             metrics=metrics,
-            sample_percent=settings.plugin_metrics_sample_percent,
+            nominator=nominator,
+            pre_enqueue=PreEnqueueRunner(
+                pre_enqueue,
+                hints,
+                clock=stopwatch or clock,
+                random=random,
+                metrics=metrics,
+                sample_percent=settings.plugin_metrics_sample_percent,
+            ),
+            pops_from_backoff=settings.pop_from_backoff_q,
         )
-        self.nominator = nominator
+        self._announcements = self._transitions.announcements
         nominator.find_queued = self._find_queued
-        self._scheduling_cycle = 0
-        self._is_closed = False
-        self._publish_sizes()
 
     # Pods come and go.
 
     def add(self, pod: Pod) -> None:
         """Take in a pod that was not here before."""
-        if self._move_to_active(self._entries.new(pod), _ADDED):
+        if self._transitions.to_active(self._entries.new(pod), ADDED):
             self.on_ready()
 
     def update(self, old: Pod, new: Pod, events: Sequence[ClusterEvent]) -> None:
         """Take in a newer version of a pod; `events` says what changed, the most specific first."""
         if new.metadata.uid in self._in_flight:
-            # The attempt goes on with the old version; should it fail, these events decide what follows. Pods popped
-            # earlier will see them too, which is why hints about "my own update" compare UIDs.
+            # The attempt goes on with the old version; should it fail, these events decide what
+            # follows. Pods popped earlier will see them too, which is why hints about "my own
+            # update" compare UIDs.
             now = self._clock.monotonic()
             for event in events:
                 self._in_flight.record(self._hints.resolve(event), old, new, now)
             return
+        self._finish_work()
         key = key_of(old.metadata)
-        self._deliveries.catch_up(key)
         for queue in (self._active, self._backoff):
             info = queue.get(key)
             if info is not None:
@@ -179,11 +180,30 @@ class SchedulingQueue(QueueContents):
             self._pool.refile(info)
             self._wake_if(self._requeue_updated(info, old, new, events))
             return
-        if self._move_to_active(self._entries.new(new), _UPDATED):
+        if self._transitions.to_active(self._entries.new(new), UPDATED):
             self.on_ready()
+
+    def _requeue_updated(
+        self, info: QueuedPodInfo, old: Pod, new: Pod, events: Sequence[ClusterEvent]
+    ) -> str:
+        """Evaluate the changes of a waiting pod one by one until one of them moves it.
+
+        Upstream goes on after a move to backoffQ when popping from there is off, and may then keep
+        the pod in two places; here the first move ends it.
+        """
+        for event in events:
+            resolved = self._hints.resolve(event)
+            strategy = self._evaluator.evaluate(info, resolved, old, new)
+            place = self._transitions.requeue(info, strategy, resolved.label)
+            if place != UNSCHEDULABLE:
+                if log.enabled(5):
+                    log_move(info, resolved.label, place, f"{MOVED} because the Pod is updated")
+                return place
+        return UNSCHEDULABLE
 
     def delete(self, pod: Pod) -> None:
         """Forget a pod that is gone or has a node. An attempt in flight is not touched."""
+        self._finish_work()
         self.nominator.delete_nominated_pod(pod)
         key = key_of(pod.metadata)
         info = self._active.remove(key) or self._backoff.remove(key)
@@ -199,7 +219,7 @@ class SchedulingQueue(QueueContents):
 
     def pop(self) -> QueuedPodInfo | None:
         """The pod to try next, now in flight; None if there is nothing to try at the moment."""
-        while not self._deliveries.is_under_way and self._flushes_until is None:
+        while self._work is None:
             info = self._active.pop()
             if info is None and self.settings.pop_from_backoff_q:
                 info = self._backoff.pop_rejected()
@@ -211,22 +231,38 @@ class SchedulingQueue(QueueContents):
 
     def pop_specific_pod(self, pod: Pod) -> QueuedPodInfo | None:
         """That pod, now in flight, wherever it waited; None if it waits nowhere or is gated."""
+        self._finish_work()
         self._activate(pod)
         info = self._active.remove(key_of(pod.metadata))
         return info if info is not None and self._take(info) else None
+
+    def _take(self, info: QueuedPodInfo) -> bool:
+        """Move a pod that left its queue to in flight; False if its UID is there already."""
+        info.attempts += 1
+        self.nominator.moved(info.pod_info.uid)
+        if not self._in_flight.add(info.pod_info.uid, self._clock.monotonic()):
+            log.error(
+                "Pod is being scheduled already; its second entry is dropped", pod=info.pod_info.pod
+            )
+            return False
+        self._scheduling_cycle += 1
+        self._count_rejections(info, -1)
+        return True
 
     def add_unschedulable_if_not_present(
         self, info: QueuedPodInfo, failure: ClassFailure | None = None
     ) -> str:
         """Take back a pod whose attempt failed; ends its time in flight in any case.
 
-        The caller has recorded the rejecting plugins; none means that the attempt failed with an error. With a `failure`
-        every other pod of the class would have been rejected in the same way; pods that wait to be tried after this one
-        are not, and count as rejected too.
+        The caller has recorded the rejecting plugins; none means that the attempt failed with an
+        error. With a `failure` every other pod of the class would have been rejected in the same
+        way; pods that wait to be tried after this one are not, and count as rejected too.
 
         Returns:
-            The queue in which it waits; empty if another entry for the pod is queued already, which then stands.
+            The queue in which it waits; empty if another entry for the pod is queued already,
+            which then stands.
         """
+        self._finish_work()
         now, is_tried_again = self._clock.monotonic(), False
         try:
             place = self.place_of_key(info.pod_info.key)
@@ -237,11 +273,11 @@ class SchedulingQueue(QueueContents):
             self._note_failure(info, now)
             strategy = self._strategy_for_failed(info)
             if failure is None or not info.pod_info.class_key:
-                queue = self._requeue(info, strategy, SCHEDULE_ATTEMPT_FAILURE)
+                queue = self._transitions.requeue(info, strategy, SCHEDULE_ATTEMPT_FAILURE)
             elif strategy is Strategy.SKIP:
-                queue = self._wait_with_class(info, failure)
+                queue = self._transitions.wait_with_class(info, failure)
             else:
-                queue = self._requeue(info, strategy, SCHEDULE_ATTEMPT_FAILURE)
+                queue = self._transitions.requeue(info, strategy, SCHEDULE_ATTEMPT_FAILURE)
                 # The event that brings it back meant its whole class: it is still tried for all.
                 is_tried_again = queue != UNSCHEDULABLE and self._is_head(info)
             if log.enabled(3):
@@ -255,385 +291,6 @@ class SchedulingQueue(QueueContents):
             self.nominator.moved(info.pod_info.uid)
             if not is_tried_again:
                 self._next_of_class(info.pod_info.uid)
-
-    def assumed(self, info: QueuedPodInfo) -> None:
-        """The attempt has found a node: the next pod of the class may be tried, while this one is bound."""
-        self._next_of_class(info.pod_info.uid)
-
-    def done(self, uid: str) -> None:
-        """The attempt for that pod is over; unknown pods are ignored."""
-        self._in_flight.done(uid, self._clock.monotonic())
-        self._next_of_class(uid)
-
-    @property
-    def scheduling_cycle(self) -> int:
-        """How many pods have been taken to be tried."""
-        return self._scheduling_cycle
-
-    # Something happened.
-
-    def move_all_to_active_or_backoff_queue(
-        self, event: ClusterEvent, old: object, new: object, pre_check: PreCheck | None = None
-    ) -> None:
-        """Something happened in the cluster: bring back the pods it may help, among those passing `pre_check`."""
-        resolved = self._hints.resolve(event)
-        if not resolved.is_of_interest:
-            return
-        waiting_count = len(self._pool)  # mostly 0, while all goes well
-        if self._deliveries or (self.divides_events and waiting_count > SLICE):
-            now = self._clock.monotonic()
-            self._in_flight.record(resolved, old, new, now)
-            self._deliveries.add(resolved, old, new, pre_check, now)
-            self.on_ready()
-            return
-        asked = (resolved, old, new, pre_check, self._evaluator)
-        classes = self._pool.classes.worth_waking(*asked) if waiting_count else ()
-        pods = self._pool.worth_requeuing(*asked) if waiting_count else ()
-        if log.enabled(5):
-            log_not_helped(self._pool, pods, classes, resolved)
-        self._move(pods, classes, resolved, old, new)
-
-    def deliver_some(self) -> bool:
-        """Evaluate a slice of an event, or flush some expired backoffs; False if there is nothing left to do.
-
-        Until then no pod is popped.
-        """
-        if self._flushes_until is not None:
-            self._flush_backoff_slice(self._flushes_until)
-            return True
-        if not self._deliveries:
-            return False
-        if self._deliveries.deliver_slice():
-            self.on_ready()
-        return True
-
-    def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Move pods to activeQ now, backed off or not; a pod in flight follows once its attempt fails."""
-        activated = False
-        for pod in pods.values():
-            if self._activate(pod):
-                activated = True
-            elif pod.metadata.uid in self._in_flight:
-                event = self._hints.resolve(FORCE_ACTIVATE)
-                self._in_flight.record(event, None, pod, self._clock.monotonic())
-        if activated:
-            self.on_ready()
-
-    def dissolve_classes(self) -> None:
-        """Let every pod wait on its own again, as in a queue made from a checkpoint, which holds entries only.
-
-        Pods behind a head are woken as it was. Classes form again as pods are tried.
-        """
-        self._announcements.tell_all()
-        while self.deliver_some():
-            pass
-        is_poppable = False
-        for info, waiting in self._pool.dissolve_classes():
-            place = self._requeue(info, waiting.strategy, waiting.label)
-            is_poppable |= self._is_poppable(place)
-        if is_poppable:
-            self.on_ready()
-
-    def close(self) -> None:
-        """Nothing is in flight any more. What is queued can still be popped."""
-        self._is_closed = True
-        log.info("Scheduling queue is closed", v=2)
-        self._in_flight.done_all(self._clock.monotonic())
-        self.on_ready()
-
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closed
-
-    # Time passes.
-
-    def next_deadline(self) -> float | None:
-        """When `run_timers` has something to do, on the clock's monotonic reading; None while nothing depends on time."""
-        deadlines: list[float] = []
-        if self._announcements:
-            deadlines.append(self._clock.monotonic())
-        expiration = self._backoff.earliest_expiration()
-        if expiration is not None:
-            # With backoffs in whole seconds the ticks are whole seconds, else seconds since the start.
-            grid = 0.0 if self.settings.pop_from_backoff_q else self._started
-            deadlines.append(_tick_after(max(expiration, self._started), FLUSH_PERIOD_S, grid))
-        oldest_stay = self._pool.oldest_stay
-        if oldest_stay is not None and not self._deliveries.has_flush:
-            due = oldest_stay + self.settings.max_in_unschedulable_s
-            deadlines.append(_tick_after(due, LEFTOVER_PERIOD_S, self._started))
-        return min(deadlines, default=None)
-
-    def run_timers(self) -> None:
-        """Run the flushes that are due, and tell some of the pods that were settled with their class."""
-        self.flush_backoff_completed()
-        self.flush_unschedulable_leftovers()
-        self._announcements.tell_some()
-
-    def flush_backoff_completed(self) -> None:
-        """Move every pod whose backoff has expired to activeQ."""
-        if self._flushes_until is None:
-            self._flush_backoff_slice(self._clock.monotonic())
-
-    def _flush_backoff_slice(self, now: float) -> None:
-        limit = SLICE if self.divides_events else None
-        rested, activated = self._backoff.pop_rested(now, limit), False
-        for info in rested:
-            activated |= self._move_to_active(info, BACKOFF_COMPLETE, from_backoff=True)
-        is_done = len(rested) != limit
-        self._flushes_until = None if is_done else now
-        if activated or not is_done:
-            self.on_ready()
-
-    def flush_unschedulable_leftovers(self) -> None:
-        """Bring back pods that no event has freed for too long: some event may have been missed."""
-        now, oldest = self._clock.monotonic(), self._pool.oldest_stay
-        max_stay_s = self.settings.max_in_unschedulable_s
-        if oldest is None or now - oldest <= max_stay_s or self._deliveries.has_flush:
-            return  # timers run often, and looking at every pod takes time
-        event = self._hints.resolve(UNSCHEDULABLE_TIMEOUT)
-        # Upstream: the wildcard is remembered for pods in flight as well, even if all that are overdue stay gated.
-        if self._deliveries.flush(event, max_stay_s, now, in_slices=self.divides_events):
-            self.on_ready()
-
-    # Saved and checked.
-
-    def in_flight_uids(self) -> list[str]:
-        """Pods being tried, the longest in flight first."""
-        return list(self._in_flight)
-
-    @property
-    def in_flight_count(self) -> int:
-        return len(self._in_flight)
-
-    @property
-    def can_be_saved(self) -> bool:
-        """Whether the queue follows from its entries: no pod is tried, and none waits for that, or to be told something."""
-        return (
-            not len(self._in_flight)
-            and not self._announcements
-            and not self._deliveries
-            and not self._pool.classes.heads()
-        )
-
-    def save(self) -> SavedQueue:
-        """Every waiting pod, for a checkpoint, after which `dissolve_classes` is to follow."""
-        queues: tuple[Iterable[QueuedPodInfo], ...] = (
-            self._active.by_arrival(),
-            self._backoff.by_arrival(),
-            self._pool,
-        )
-        return SavedQueue(
-            self._scheduling_cycle, *(list(map(SavedPod.of, queue)) for queue in queues)
-        )
-
-    def restore(self, saved: SavedQueue, find_pod: Callable[[str], Pod]) -> None:
-        """Fill an empty queue from a checkpoint; `find_pod` gives the pods by their keys."""
-        for add, pods in (
-            (self._active.add, saved.active),
-            (self._backoff.add, saved.backoff),
-            (self._pool.add_or_update, saved.unschedulable),
-        ):
-            for saved_pod in pods:
-                info = saved_pod.entry(PodInfo(find_pod(saved_pod.key)))
-                info.signature = self._entries.sign(info.pod_info)
-                if info.is_gated:
-                    info.gating_plugin_events = self._hints.events_of(info.gating_plugin)
-                self._count_rejections(info, 1)
-                add(info, _ADDED)
-        self._scheduling_cycle = saved.scheduling_cycle
-
-    def check_invariants(self) -> None:
-        """Raise AssertionError if the queue is inconsistent."""
-        for part in (self._active, self._backoff, self._pool, self._in_flight, self.nominator):
-            part.check_invariants()
-        check_places(self._active, self._backoff, self._pool, self._in_flight)
-        # Where Pop does not take from backoffQ, gated pods may back off: the gate is asked when they leave.
-        poppable: list[Iterable[QueuedPodInfo]] = [self._active]
-        if self.settings.pop_from_backoff_q:
-            poppable.append(self._backoff)
-        check_gates(poppable, self._pool, self._hints)
-        check_sizes(self._metrics, self._active, self._backoff, self._pool)
-
-    # Transitions.
-
-    def _move_to_active(
-        self,
-        info: QueuedPodInfo,
-        label: str,
-        *,
-        from_backoff: bool = False,
-        turn: int | None = None,
-    ) -> bool:
-        """To activeQ, or to the pool if a PreEnqueue plugin objects."""
-        # With pop_from_backoff_q the plugins were asked on the way into backoffQ.
-        if not (from_backoff and self.settings.pop_from_backoff_q):
-            self._pre_enqueue.run(info)
-        key = info.pod_info.key
-        if info.is_gated:
-            if key not in self._active and key not in self._backoff:
-                self._keep_gated(info, label)
-            return False
-        if info.initial_attempt_timestamp is None:
-            info.initial_attempt_timestamp = self._clock.monotonic()
-        self._pool.remove(key)
-        self._backoff.remove(key)
-        self._active.add(info, label, turn)
-        if log.enabled(5):
-            log_move(info, label, ACTIVE)
-        if label in (_ADDED, _UPDATED):
-            self.nominator.add_nominated_pod(info.pod_info)
-        return True
-
-    def _move_to_backoff(self, info: QueuedPodInfo, label: str, turn: int | None = None) -> bool:
-        """To backoffQ, or to the pool if a PreEnqueue plugin objects."""
-        if self.settings.pop_from_backoff_q:
-            self._pre_enqueue.run(info)
-            if info.is_gated:
-                self._keep_gated(info, label)
-                return False
-        self._pool.remove(info.pod_info.key)
-        self._backoff.add(info, label, turn)
-        if log.enabled(5):
-            log_move(info, label, BACKOFF)
-        return True
-
-    def _keep_gated(self, info: QueuedPodInfo, label: str) -> None:
-        info.was_flushed_from_unschedulable = False
-        self._pool.add_or_update(info, label)
-        if log.enabled(5):
-            log_move(info, label, UNSCHEDULABLE, f"{MOVED}, because the pod is gated")
-
-    def _requeue(
-        self,
-        info: QueuedPodInfo,
-        strategy: Strategy,
-        label: str,
-        turn: int | None = None,
-        now: float | None = None,
-    ) -> str:
-        """Put a pod where the strategy wants it (at the time of an event); returns the queue in which it ended up."""
-        if strategy is Strategy.SKIP:
-            self._pool.add_or_update(info, label)
-            return UNSCHEDULABLE
-        must_rest = strategy is Strategy.AFTER_BACKOFF and self._backoff.policy.is_backing_off(
-            info, self._clock.monotonic() if now is None else now
-        )
-        if must_rest:
-            return BACKOFF if self._move_to_backoff(info, label, turn) else UNSCHEDULABLE
-        return ACTIVE if self._move_to_active(info, label, turn=turn) else UNSCHEDULABLE
-
-    def _requeue_updated(
-        self, info: QueuedPodInfo, old: Pod, new: Pod, events: Sequence[ClusterEvent]
-    ) -> str:
-        """Evaluate the changes of a waiting pod one by one until one of them moves it.
-
-        Upstream goes on after a move to backoffQ when popping from there is off, and may then keep the pod in two places;
-        here the first move ends it.
-        """
-        for event in events:
-            resolved = self._hints.resolve(event)
-            strategy = self._evaluator.evaluate(info, resolved, old, new)
-            place = self._requeue(info, strategy, resolved.label)
-            if place != UNSCHEDULABLE:
-                if log.enabled(5):
-                    log_move(info, resolved.label, place, f"{MOVED} because the Pod is updated")
-                return place
-        return UNSCHEDULABLE
-
-    def _move(
-        self,
-        pods: Iterable[tuple[QueuedPodInfo, Strategy]],
-        classes: Sequence[tuple[WaitingClass, Strategy]],
-        event: ResolvedEvent,
-        old: object,
-        new: object,
-    ) -> None:
-        """Bring pods back from the pool, wake classes, and remember the event for the pods in flight."""
-        now = self._clock.monotonic()
-        is_poppable = self._bring_back(pods, classes, event.label, Stamps(now))
-        self._in_flight.record(event, old, new, now)
-        if self._in_flight.event_count and log.enabled(5):
-            log.info("Event received while pods are in flight", v=5, event=event.label)
-        if is_poppable:
-            self.on_ready()
-
-    def _bring_back(
-        self,
-        pods: Iterable[tuple[QueuedPodInfo, Strategy]],
-        classes: Sequence[tuple[WaitingClass, Strategy]],
-        label: str,
-        stamps: Stamps,
-        *,
-        is_flush: bool = False,
-    ) -> bool:
-        """Bring back pods and wake classes, at the time of an event; returns whether any of them can be popped."""
-        is_poppable, now = False, stamps.now
-        for info, strategy in pods:
-            self._pool.remove(info.pod_info.key)
-            is_poppable |= self._is_poppable(self._requeue(info, strategy, label, now=now))
-        if classes:
-            self._pool.classes.wake(classes, label, stamps, is_flush=is_flush)
-        for waiting, _strategy in classes:
-            is_poppable |= self._release_next(waiting, now)
-        return is_poppable
-
-    def _release_next(self, waiting: WaitingClass, now: float | None = None) -> bool:
-        """Let the next pod of a woken class be tried for all; returns whether it can be popped."""
-        while (head := self._pool.classes.next_head(waiting)) is not None:
-            info, turn = head
-            place = self._requeue(info, waiting.strategy, waiting.label, turn, now)
-            if place != UNSCHEDULABLE:  # else it is gated by now
-                waiting.place = place
-                return self._is_poppable(place)
-        return False
-
-    def _next_of_class(self, uid: str) -> None:
-        """If that pod was tried for its class, and the outcome is not the whole class's, let the next one be tried."""
-        waiting = self._pool.classes.headed_by(uid)
-        if waiting is not None and self._release_next(waiting):
-            self.on_ready()
-
-    def _is_head(self, info: QueuedPodInfo) -> bool:
-        waiting = self._pool.classes.headed_by(info.pod_info.uid)
-        return waiting is not None and waiting.class_key == info.pod_info.class_key
-
-    def _wait_with_class(self, info: QueuedPodInfo, failure: ClassFailure) -> str:
-        """Keep a pod that no event has helped since it was popped, and nor any other of its class."""
-        waiting = self._pool.classes.headed_by(info.pod_info.uid)
-        if waiting is None or waiting.class_key != info.pod_info.class_key:
-            self._pool.park(info, SCHEDULE_ATTEMPT_FAILURE, failure.message)
-            return UNSCHEDULABLE
-        self._backoff.policy.expiration(info)  # while it has the time stamp of its own attempt
-        others, untold = self._pool.settle(info, SCHEDULE_ATTEMPT_FAILURE, failure.message)
-        failure.settled = others
-        self._metrics.queue_incoming_pods_total.labels(waiting.place, waiting.label).inc(others)
-        if untold:
-            self._announcements.announce(untold, failure)
-        return UNSCHEDULABLE
-
-    def _activate(self, pod: Pod) -> bool:
-        key = key_of(pod.metadata)
-        self._deliveries.catch_up(key)
-        info = self._pool.get(key)
-        if info is not None:
-            return self._move_to_active(info, FORCE_ACTIVATE.label)
-        info = self._backoff.remove(key)
-        if info is not None:
-            return self._move_to_active(info, FORCE_ACTIVATE.label, from_backoff=True)
-        return False
-
-    def _take(self, info: QueuedPodInfo) -> bool:
-        """Move a pod that left its queue to in flight; False, and it is dropped, if its UID is there already."""
-        info.attempts += 1
-        self.nominator.moved(info.pod_info.uid)
-        if not self._in_flight.add(info.pod_info.uid, self._clock.monotonic()):
-            log.error(
-                "Pod is being scheduled already; its second entry is dropped", pod=info.pod_info.pod
-            )
-            return False
-        self._scheduling_cycle += 1
-        self._count_rejections(info, -1)
-        return True
 
     def _note_failure(self, info: QueuedPodInfo, now: float) -> None:
         if info.unschedulable_plugins or info.pending_plugins:
@@ -662,6 +319,230 @@ class SchedulingQueue(QueueContents):
             return Strategy.AFTER_BACKOFF
         return self._evaluator.evaluate_all(info, events) if events else Strategy.SKIP
 
+    def assumed(self, info: QueuedPodInfo) -> None:
+        """The attempt has found a node: the next of its class may be tried while it is bound."""
+        self._next_of_class(info.pod_info.uid)
+
+    def done(self, uid: str) -> None:
+        """The attempt for that pod is over; unknown pods are ignored."""
+        self._in_flight.done(uid, self._clock.monotonic())
+        self._next_of_class(uid)
+
+    def _next_of_class(self, uid: str) -> None:
+        """If a pod was tried for its class, and failed or not on its own, let the next be tried."""
+        waiting = self._pool.headed_by(uid)
+        if waiting is not None and self._transitions.release_next(waiting):
+            self.on_ready()
+
+    def _is_head(self, info: QueuedPodInfo) -> bool:
+        waiting = self._pool.headed_by(info.pod_info.uid)
+        return waiting is not None and waiting.class_key == info.pod_info.class_key
+
+    @property
+    def scheduling_cycle(self) -> int:
+        """How many pods have been taken to be tried."""
+        return self._scheduling_cycle
+
+    # Something happened.
+
+    def move_all_to_active_or_backoff_queue(
+        self, event: ClusterEvent, old: object, new: object, pre_check: PreCheck | None = None
+    ) -> None:
+        """Something happened: bring back the pods it may help, among those passing `pre_check`."""
+        resolved = self._hints.resolve(event)
+        if not resolved.is_of_interest:
+            return
+        self._finish_work()
+        now = self._clock.monotonic()
+        self._in_flight.record(resolved, old, new, now)
+        if self._in_flight.event_count and log.enabled(5):
+            log.info("Event received while pods are in flight", v=5, event=resolved.label)
+        if len(self._pool):  # mostly there are none, while all goes well
+            judged = self._pool.judged(resolved, old, new, pre_check, self._evaluator)
+            self._begin_work(self._move(*judged, resolved.label, now))
+
+    def _move(
+        self, pods: Judged[QueuedPodInfo], classes: Judged[WaitingClass], label: str, now: float
+    ) -> Iterator[None]:
+        is_poppable = yield from self._transitions.bring_back(pods, classes, label, now)
+        if log.enabled(5):
+            log_not_helped(self._pool, label)
+        if is_poppable:
+            self.on_ready()
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        """Move pods to activeQ now, backed off or not; a pod in flight follows once it fails."""
+        self._finish_work()
+        activated = False
+        for pod in pods.values():
+            if self._activate(pod):
+                activated = True
+            elif pod.metadata.uid in self._in_flight:
+                event = self._hints.resolve(FORCE_ACTIVATE)
+                self._in_flight.record(event, None, pod, self._clock.monotonic())
+        if activated:
+            self.on_ready()
+
+    def _activate(self, pod: Pod) -> bool:
+        key = key_of(pod.metadata)
+        info = self._pool.get(key)
+        if info is not None:
+            return self._transitions.to_active(info, FORCE_ACTIVATE.label)
+        info = self._backoff.remove(key)
+        if info is not None:
+            return self._transitions.to_active(info, FORCE_ACTIVATE.label, from_backoff=True)
+        return False
+
+    def dissolve_classes(self) -> None:
+        """Let every pod wait on its own again, as in a queue made from a checkpoint.
+
+        Pods behind a head are woken as it was. Classes form again as pods are tried.
+        """
+        self._finish_work()
+        self._announcements.tell_all()
+        is_poppable = False
+        for info, waiting in self._pool.dissolve_classes():
+            place = self._transitions.requeue(info, waiting.strategy, waiting.label)
+            is_poppable |= self._transitions.is_poppable(place)
+        if is_poppable:
+            self.on_ready()
+
+    def close(self) -> None:
+        """Nothing is in flight any more. What is queued can still be popped."""
+        self._is_closed = True
+        log.info("Scheduling queue is closed", v=2)
+        self._in_flight.done_all(self._clock.monotonic())
+        self.on_ready()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    # Much work takes several turns.
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an event or a flush is not through yet."""
+        return self._work is not None
+
+    def do_some(self) -> bool:
+        """Do a slice of the work; False if there is none."""
+        work, self._work = self._work, None
+        if work is None:
+            return False
+        for _ in work:
+            self._work = work
+            break
+        return True
+
+    def _begin_work(self, work: Iterator[None]) -> None:
+        self._work = work
+        self.do_some()
+        if self._work is None:
+            return
+        if self.divides_work:
+            self.on_ready()
+        else:
+            self._finish_work()
+
+    def _finish_work(self) -> None:
+        while self._work is not None:
+            self.do_some()
+
+    # Time passes.
+
+    def next_deadline(self) -> float | None:
+        """When `run_timers` has something to do; None while nothing depends on time."""
+        deadlines: list[float] = []
+        if self._announcements:
+            deadlines.append(self._clock.monotonic())
+        expiration = self._backoff.earliest_expiration()
+        if expiration is not None:
+            # With backoffs in whole seconds the ticks are whole seconds, else since the start.
+            grid = 0.0 if self.settings.pop_from_backoff_q else self._started
+            deadlines.append(_tick_after(max(expiration, self._started), FLUSH_PERIOD_S, grid))
+        oldest_stay = self._pool.oldest_stay
+        if oldest_stay is not None and self._work is None:
+            due = oldest_stay + self.settings.max_in_unschedulable_s
+            deadlines.append(_tick_after(due, LEFTOVER_PERIOD_S, self._started))
+        return min(deadlines, default=None)
+
+    def run_timers(self) -> None:
+        """Run the flushes that are due, and tell some of the pods that were settled."""
+        self.flush_backoff_completed()
+        self.flush_unschedulable_leftovers()
+        self._announcements.tell_some()
+
+    def flush_backoff_completed(self) -> None:
+        """Move every pod whose backoff has expired to activeQ."""
+        if self._work is None:
+            self._begin_work(self._flush_backoff(self._clock.monotonic()))
+
+    def _flush_backoff(self, now: float) -> Iterator[None]:
+        if (yield from self._transitions.end_backoffs(now)):
+            self.on_ready()
+
+    def flush_unschedulable_leftovers(self) -> None:
+        """Bring back pods that no event has freed for too long: one may have been missed."""
+        now, oldest = self._clock.monotonic(), self._pool.oldest_stay
+        if oldest is None or now - oldest <= self.settings.max_in_unschedulable_s:
+            return  # timers run often, and looking at every pod takes time
+        if self._work is None:
+            self._begin_work(self._flush_leftovers(now))
+
+    def _flush_leftovers(self, now: float) -> Iterator[None]:
+        event = self._hints.resolve(UNSCHEDULABLE_TIMEOUT)
+        pods, classes = self._pool.flushed(event, now, self.settings.max_in_unschedulable_s)
+        if pods or classes:
+            # Upstream: remembered for pods in flight as well, even if all overdue stay gated.
+            self._in_flight.record(event, None, None, now)
+        back = self._transitions.bring_back(pods, classes, event.label, now, is_flush=True)
+        if (yield from back):
+            self.on_ready()
+
+    # Saved and checked.
+
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether the queue follows from its entries: nothing is under way."""
+        return (
+            not len(self._in_flight)
+            and not self._announcements
+            and self._work is None
+            and not self._pool.heads()
+        )
+
+    def save(self) -> SavedQueue:
+        """Every waiting pod, for a checkpoint, after which `dissolve_classes` is to follow."""
+        return SavedQueue.of(
+            self._scheduling_cycle,
+            self._active.by_arrival(),
+            self._backoff.by_arrival(),
+            self._pool,
+        )
+
+    def restore(self, saved: SavedQueue, find_pod: Callable[[str], Pod]) -> None:
+        """Fill an empty queue from a checkpoint; `find_pod` gives the pods by their keys."""
+        for add, pods in (
+            (self._active.add, saved.active),
+            (self._backoff.add, saved.backoff),
+            (self._pool.add_or_update, saved.unschedulable),
+        ):
+            for saved_pod in pods:
+                info = saved_pod.entry(PodInfo(find_pod(saved_pod.key)))
+                info.signature = self._entries.sign(info.pod_info)
+                if info.is_gated:
+                    info.gating_plugin_events = self._hints.events_of(info.gating_plugin)
+                self._count_rejections(info, 1)
+                add(info, ADDED)
+        self._scheduling_cycle = saved.scheduling_cycle
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the queue is inconsistent."""
+        self._check(can_pop_backoff=self.settings.pop_from_backoff_q)
+        if self._work is None:
+            self._pool.check_stays()
+
     def _count_rejections(self, info: QueuedPodInfo, delta: int) -> None:
         rejectors = info.unschedulable_plugins
         if info.pending_plugins:
@@ -672,26 +553,9 @@ class SchedulingQueue(QueueContents):
         for plugin in rejectors:
             self._metrics.unschedulable_pods.labels(plugin, profile).inc(delta)
 
-    def _is_poppable(self, place: str) -> bool:
-        return place == ACTIVE or (place == BACKOFF and self.settings.pop_from_backoff_q)
-
     def _wake_if(self, place: str) -> None:
-        if self._is_poppable(place):
+        if self._transitions.is_poppable(place):
             self.on_ready()
-
-    def _find_queued(self, key: str) -> PodInfo | None:
-        info = self._find_entry(key)
-        return None if info is None else info.pod_info
-
-    def _publish_sizes(self) -> None:
-        readings: dict[str, Callable[[], float]] = {
-            ACTIVE: lambda: len(self._active),
-            BACKOFF: lambda: len(self._backoff),
-            UNSCHEDULABLE: lambda: self._pool.ungated_count,
-            GATED: lambda: self._pool.gated_count,
-        }
-        for queue, read in readings.items():
-            self._metrics.pending_pods.labels(queue).read_from(read)
 
 
 def _tick_after(instant: float, period_s: float, grid: float) -> float:

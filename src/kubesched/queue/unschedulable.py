@@ -1,160 +1,309 @@
 """unschedulablePods: pods that were rejected and wait for an event.
 
-Two kinds live here. *Unschedulable* pods were tried and rejected; *gated* ones were kept out of the queues by a
-PreEnqueue plugin. Either way the rejecting plugins decide which events matter.
+Two kinds live here. *Unschedulable* pods were tried and rejected; *gated* ones were kept out of the
+queues by a PreEnqueue plugin. Either way the rejecting plugins decide which events matter.
 
-Most events matter to no pod here, and there may be tens of thousands of pods. Pods whose failure holds for their whole
-class wait as one (`waiting_classes`). All others are filed in *cohorts*: same profile, same plugins that rejected them, same
-gate. Whether any hint applies is asked once per cohort, not per pod, and within a cohort hints that look only at a pod's
-class are asked once per class. The outcome is exactly what asking every pod would give.
+Most events matter to no pod here, and there may be tens of thousands of pods. So they are filed in
+*cohorts*: same profile, same plugins that rejected them, same gate. Whether any hint applies is
+asked once per cohort. Within it, pods whose failure holds for their whole class wait as one
+(`waiting_classes`), all others alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias, TypeVar
 
 from kubesched.api.core_v1 import Pod
-from kubesched.api.names import key_of
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.metrics import SchedulerMetrics
 from kubesched.queue.hints import HintEvaluator, ResolvedEvent, Strategy
 from kubesched.queue.rejection import PreCheck, Rejection, RejectionKey, rejection_key, since
-from kubesched.queue.waiting_classes import WaitingClass, WaitingClasses
+from kubesched.queue.waiting_classes import Cohort, Member, WaitingClass
+
+T = TypeVar("T")
+Judged: TypeAlias = Iterable[tuple[T, Strategy]]
 
 UNSCHEDULABLE: Final = "unschedulable"
+FIRST_TURN: Final = -(2**62)
+"""Among equals, pods that are tried for their class go first, in the order of their arrival."""
 
 
 class UnschedulablePods:
-    """The pool, filed by class or by cohort."""
+    """The pool, filed by the plugins that rejected the pods."""
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
-        self._slots: dict[str, _Slot] = {}
-        self._cohorts: dict[RejectionKey, _Cohort] = {}
-        self._rejections: dict[RejectionKey, Rejection] = {}
-        self.classes = WaitingClasses(metrics)
+        self._members: dict[str, Member] = {}
+        self._cohorts: dict[RejectionKey, Cohort] = {}
+        """Kept when they are empty: plugins combine in a few ways only."""
+        self._heads: dict[str, WaitingClass] = {}
+        """By UID, the pods that are tried for their class."""
         self._arrivals = 0
         self._gated_count = 0
         self._oldest_stay = inf
-        self._oldest_left = inf
-        """During a flush, the oldest stay of what it leaves here and of what came since."""
         self._incoming = metrics.queue_incoming_pods_total
+        self._rejected = metrics.unschedulable_pods
+
+    # Pods come and go.
 
     def add_or_update(self, info: QueuedPodInfo, event_label: str) -> None:
-        """Put a pod in, or file it anew after it changed; only a pod that was not here counts as incoming."""
+        """Put a pod in, or file it anew after it changed; only a new one counts as incoming."""
         if not self.refile(info):
-            self._arrivals += 1
-            self._file(info, self._arrivals)
+            self._file(info, self._next_arrival())
             self._incoming.labels(UNSCHEDULABLE, event_label).inc()
 
     def refile(self, info: QueuedPodInfo) -> bool:
         """File a pod anew under its key, keeping its place; False if the key is not here."""
-        key = info.pod_info.key
-        if key in self.classes:
-            if not self.classes.replace(info):
-                arrival = self.classes.arrival_of(key)
-                self.classes.remove(key)
-                self._file(info, arrival)
-            return True
-        slot = self._slots.get(key)
-        if slot is None:
+        member = self._members.get(info.pod_info.key)
+        if member is None:
             return False
-        self._unfile(slot)
-        self._file(info, slot.arrival)
+        if member.waiting is not None and _belongs_to(info, member.waiting):
+            member.info = info
+            return True
+        self.remove(info.pod_info.key)
+        self._file(info, member.arrival)
         return True
 
-    def park(self, info: QueuedPodInfo, event_label: str, message: str) -> None:
-        """Put in a pod whose failure holds for its whole class."""
+    def remove(self, key: str) -> QueuedPodInfo | None:
+        member = self._members.pop(key, None)
+        if member is None:
+            return None
+        info, waiting = member.catch_up(), member.waiting
+        if waiting is None:
+            del member.cohort.alone[key]
+            self._gated_count -= bool(member.cohort.rejection.gating_plugin)
+        else:
+            del waiting.members[key]
+            if not waiting.members and not waiting.is_awake:
+                del waiting.cohort.classes[waiting.class_key]
+        return info
+
+    def get(self, key: str) -> QueuedPodInfo | None:
+        member = self._members.get(key)
+        return None if member is None else member.catch_up()
+
+    def get_parked(self, key: str) -> QueuedPodInfo | None:
+        """The entry of a pod that waits with its class."""
+        member = self._members.get(key)
+        return None if member is None or member.waiting is None else member.catch_up()
+
+    def _file(self, info: QueuedPodInfo, arrival: int) -> None:
+        cohort, key = self._cohort_of(info), info.pod_info.key
+        cohort.alone[key] = self._members[key] = Member(info, arrival, cohort)
+        self._gated_count += bool(cohort.rejection.gating_plugin)
+        self._note_stay(since(info))
+
+    def _next_arrival(self) -> int:
         self._arrivals += 1
-        self.classes.file(info, self._rejection(info), self._arrivals, message)
-        self._parked(info, event_label, 1)
+        return self._arrivals
+
+    def _cohort_of(self, info: QueuedPodInfo) -> Cohort:
+        key = rejection_key(info)
+        cohort = self._cohorts.get(key)
+        if cohort is None:
+            cohort = self._cohorts[key] = Cohort(Rejection(key))
+        return cohort
+
+    # Classes of pods that wait as one.
+
+    def park(self, info: QueuedPodInfo, event_label: str, message: str) -> None:
+        """Put in a pod whose failure holds for its whole class; the message says why it failed."""
+        class_key = info.pod_info.class_key
+        assert class_key, f"{info} has no class to wait in"
+        cohort = self._cohort_of(info)
+        waiting = cohort.classes.get(class_key)
+        if waiting is None:
+            waiting = cohort.classes[class_key] = WaitingClass(class_key, cohort, message)
+        elif waiting.message != message:
+            waiting.message = None
+        self._park(Member(info, self._next_arrival(), cohort, waiting))
+        self._incoming.labels(UNSCHEDULABLE, event_label).inc()
 
     def settle(self, info: QueuedPodInfo, event_label: str, message: str) -> tuple[int, list[str]]:
-        """Put in the head of a class whose failure holds for the whole class: the others count as tried and rejected.
+        """Put in the head of a class whose failure holds for it: the others count as rejected too.
 
         Returns how many others there are, and the keys of those that were last told something else.
         """
-        self._arrivals += 1
-        others, untold = self.classes.settle(info, self._rejection(info), self._arrivals, message)
-        self._parked(info, event_label, 1 + others)
+        waiting = self._heads.pop(info.pod_info.uid)
+        others, untold = waiting.settle(message)
+        info.timestamp = waiting.stamp
+        head = Member(info, waiting.head_arrival, waiting.cohort, waiting)
+        waiting.put_back(head)
+        self._members[info.pod_info.key] = head
+        self._note_stay(since(info))
+        cohort = self._cohort_of(info)
+        if cohort is not waiting.cohort:
+            self._reject(waiting, cohort)
+        self._incoming.labels(UNSCHEDULABLE, event_label).inc(1 + others)
         return others, untold
 
+    def next_head(self, waiting: WaitingClass) -> tuple[QueuedPodInfo, int] | None:
+        """The first pod of a woken class and its turn; None, and it sleeps, if all are gone."""
+        self._heads.pop(waiting.head_uid, None)
+        if not waiting.members:
+            waiting.sleep()
+            del waiting.cohort.classes[waiting.class_key]
+            return None
+        key, member = next(iter(waiting.members.items()))
+        info = self.remove(key)
+        assert info is not None, f"{key} is parked"
+        waiting.head_uid, waiting.head_arrival = info.pod_info.uid, member.arrival
+        self._heads[waiting.head_uid] = waiting
+        if waiting.flushed_at is not None:
+            info.was_flushed_from_unschedulable = True
+            info.flush_timestamp = waiting.flushed_at
+        return info, member.arrival + FIRST_TURN
+
+    def headed_by(self, uid: str) -> WaitingClass | None:
+        """The class for which that pod is tried."""
+        return self._heads.get(uid)
+
+    def heads(self) -> list[str]:
+        """UIDs of the pods tried for their classes."""
+        return list(self._heads)
+
+    def is_behind_head(self, key: str) -> bool:
+        member = self._members.get(key)
+        return member is not None and member.waiting is not None and member.waiting.is_awake
+
     def dissolve_classes(self) -> list[tuple[QueuedPodInfo, WaitingClass]]:
-        """File every pod on its own, except pods behind a head: they are removed and returned with their class."""
+        """File every pod alone, except those behind a head: they are returned with their class."""
         woken: list[tuple[QueuedPodInfo, WaitingClass]] = []
-        for member in self.classes.take_all():
-            info = member.catch_up()
-            info.backoff_expiration = None  # of the head, it followed from its own attempt
-            if member.waiting.is_awake:
-                woken.append((info, member.waiting))
-            else:
-                self._file(info, member.arrival)
-        # As in a queue made from the checkpoint: a flush takes the pods in this order.
-        self._slots = dict(sorted(self._slots.items(), key=lambda slot: slot[1].arrival))
+        members = sorted(self._members.values(), key=lambda member: member.arrival)
+        self._members.clear()
+        self._heads.clear()
+        self._gated_count = 0
+        for cohort in self._cohorts.values():
+            cohort.alone.clear()
+            cohort.classes.clear()
+        for member in members:
+            info, waiting = member.catch_up(), member.waiting
+            if waiting is not None:
+                info.backoff_expiration = None  # of the head, it followed from its own attempt
+                if waiting.is_awake:
+                    woken.append((info, waiting))
+                    continue
+            self._file(info, member.arrival)
         return woken
 
-    def remove(self, key: str) -> QueuedPodInfo | None:
-        slot = self._slots.pop(key, None)
-        if slot is None:
-            return self.classes.remove(key)
-        self._unfile(slot)
-        return slot.info
+    def _park(self, member: Member) -> None:
+        assert member.waiting is not None, "only pods of a class are parked"
+        key = member.info.pod_info.key
+        self._members[key] = member.waiting.members[key] = member
+        self._note_stay(since(member.info))
 
-    def get(self, key: str) -> QueuedPodInfo | None:
-        slot = self._slots.get(key)
-        return self.classes.get(key) if slot is None else slot.info
+    def _reject(self, waiting: WaitingClass, cohort: Cohort) -> None:
+        """Other plugins than before have rejected a settled class, head included."""
+        before, after = waiting.cohort.rejection, cohort.rejection
+        del waiting.cohort.classes[waiting.class_key]
+        # The head was counted when its attempt failed.
+        count, profile = len(waiting.members) - 1, after.profile
+        for plugin in before.rejectors - after.rejectors:
+            self._rejected.labels(plugin, profile).inc(-count)
+        for plugin in after.rejectors - before.rejectors:
+            self._rejected.labels(plugin, profile).inc(count)
+        waiting.cohort = cohort
+        there = cohort.classes.setdefault(waiting.class_key, waiting)
+        if there is not waiting:
+            self._merge(there, waiting)
 
-    def worth_requeuing(
+    def _merge(self, one: WaitingClass, other: WaitingClass) -> None:
+        """Make one class of two that wait for the same; a class that is awake stays so."""
+        small, large = sorted((one, other), key=lambda waiting: len(waiting.members))
+        if small.is_awake:
+            small, large = large, small
+        for member in small.members.values():
+            self._park(Member(member.catch_up(), member.arrival, large.cohort, large))
+        large.sort()
+        if large.message != small.message:
+            large.message = None
+        large.cohort.classes[large.class_key] = large
+
+    # Events and time.
+
+    def judged(
         self,
         event: ResolvedEvent,
         old: object,
         new: object,
         pre_check: PreCheck | None,
         evaluator: HintEvaluator,
-    ) -> list[tuple[QueuedPodInfo, Strategy]]:
-        """The pods this event may help, and how, in the order in which they came here; without those woken by class."""
-        asked = (event, old, new, pre_check, evaluator)
-        moves = [*self.classes.worth_requeuing(*asked)]
+    ) -> tuple[Judged[QueuedPodInfo], Judged[WaitingClass]]:
+        """What an event means for each pod and class that it concerns, evaluated one by one."""
+        asked = (event, old, new, evaluator)
+        own_uid = _uid_of(new) or _uid_of(old)
+
+        def judge_pod(member: Member) -> tuple[QueuedPodInfo, Strategy]:
+            info = member.catch_up()
+            if pre_check is not None and not pre_check(info.pod_info.pod):
+                return info, Strategy.SKIP
+            return info, member.rejection.evaluate(info, *asked)
+
+        def judge_class(waiting: WaitingClass) -> tuple[WaitingClass, Strategy]:
+            info = waiting.asked(pre_check, own_uid)
+            if info is None:
+                return waiting, Strategy.SKIP
+            return waiting, waiting.cohort.rejection.evaluate(info, *asked)
+
+        pods, classes = self._concerned_by(event)
+        return map(judge_pod, pods), map(judge_class, classes)
+
+    def flushed(
+        self, event: ResolvedEvent, now: float, max_stay_s: float
+    ) -> tuple[list[tuple[QueuedPodInfo, Strategy]], list[tuple[WaitingClass, Strategy]]]:
+        """Pods and sleeping classes that have waited for longer than that; they are flushed now."""
+        members, classes = self._concerned_by(event)
+        self._oldest_stay = inf
+        pods: list[tuple[QueuedPodInfo, Strategy]] = []
+        for member in members:
+            info = member.info
+            if now - since(info) > max_stay_s:
+                info.was_flushed_from_unschedulable = True
+                info.flush_timestamp = now
+                pods.append((info, Strategy.AFTER_BACKOFF))
+            else:
+                self._note_stay(since(info))
+        woken: list[tuple[WaitingClass, Strategy]] = []
+        for waiting in classes:
+            if now - waiting.since > max_stay_s:
+                woken.append((waiting, Strategy.AFTER_BACKOFF))
+            else:
+                self._note_stay(waiting.since)
+        return pods, woken
+
+    def _concerned_by(self, event: ResolvedEvent) -> tuple[list[Member], list[WaitingClass]]:
+        """Pods to be asked about one by one, and sleeping classes to be asked about as one.
+
+        The pods are in the order in which they came here, the classes in that of time stamps.
+        """
+        pods: list[Member] = []
+        classes: list[WaitingClass] = []
         for cohort in self._cohorts.values():
-            if cohort.rejection.is_concerned(event):
-                moves += cohort.worth_requeuing(*asked)
-        moves.sort(key=lambda item: self._arrival_of(item[0].pod_info.key))
-        return moves
+            rejection = cohort.rejection
+            if not rejection.is_concerned(event):
+                continue
+            pods += cohort.alone.values()
+            asleep = [waiting for waiting in cohort.classes.values() if not waiting.is_awake]
+            if rejection.asks_per_class(event):
+                classes += asleep
+            else:
+                for waiting in asleep:
+                    pods += waiting.members.values()
+        pods.sort(key=lambda member: member.arrival)
+        classes.sort(key=lambda waiting: waiting.stamp)
+        return pods, classes
 
     @property
-    def arrivals(self) -> int:
-        """How many pods have come here so far."""
-        return self._arrivals
+    def oldest_stay(self) -> float | None:
+        """A lower bound for the oldest entry that waits for an event; None if there is none."""
+        return self._oldest_stay if self._members and self._oldest_stay != inf else None
 
-    def lone_keys(self, event: ResolvedEvent) -> Collection[str]:
-        """The pods that do not wait with their class; none if the event concerns none of them."""
-        is_concerned = any(
-            cohort.rejection.is_concerned(event) for cohort in self._cohorts.values()
-        )
-        return self._slots.keys() if is_concerned else ()
+    def _note_stay(self, stay: float) -> None:
+        if stay < self._oldest_stay:
+            self._oldest_stay = stay
 
-    def evaluate(
-        self,
-        key: str,
-        event: ResolvedEvent,
-        old: object,
-        new: object,
-        pre_check: PreCheck | None,
-        evaluator: HintEvaluator,
-        mark: int,
-    ) -> tuple[QueuedPodInfo, Strategy] | None:
-        """A pod that the event may help, and how, if it came here before that many others had."""
-        info = self.get(key)
-        if info is None or self._arrival_of(key) > mark:
-            return None
-        rejection = self._rejection(info)
-        if not rejection.is_concerned(event):
-            return None
-        if pre_check is not None and not pre_check(info.pod_info.pod):
-            return None
-        strategy = rejection.evaluate(info, event, old, new, evaluator)
-        return None if strategy is Strategy.SKIP else (info, strategy)
+    # What is here.
 
     @property
     def gated_count(self) -> int:
@@ -162,195 +311,69 @@ class UnschedulablePods:
 
     @property
     def ungated_count(self) -> int:
-        return len(self) - self._gated_count
-
-    def keys(self) -> Collection[str]:
-        """The pods that do not wait with their class."""
-        return self._slots.keys()
-
-    def begin_flush(self) -> None:
-        self._oldest_left = inf
-
-    def end_flush(self) -> None:
-        self._oldest_stay = self._oldest_left
-
-    def flushed(
-        self,
-        keys: Iterable[str],
-        classes: Iterable[WaitingClass],
-        now: float,
-        max_stay_s: float,
-        mark: int,
-    ) -> tuple[list[tuple[QueuedPodInfo, Strategy]], list[tuple[WaitingClass, Strategy]]]:
-        """Pods and sleeping classes, among some, that have waited for longer than that; the pods count as flushed now."""
-        overdue: list[tuple[QueuedPodInfo, Strategy]] = []
-        for key in keys:
-            slot = self._slots.get(key)
-            if slot is None or slot.arrival > mark:
-                continue
-            info = slot.info
-            if now - since(info) > max_stay_s:
-                info.was_flushed_from_unschedulable = True
-                info.flush_timestamp = now
-                overdue.append((info, Strategy.AFTER_BACKOFF))
-            else:
-                self._oldest_left = min(self._oldest_left, since(info))
-        woken: list[tuple[WaitingClass, Strategy]] = []
-        for waiting in classes:
-            if waiting.is_awake or not waiting.members:
-                continue
-            if now - waiting.since > max_stay_s:
-                woken.append((waiting, Strategy.AFTER_BACKOFF))
-            else:
-                self._oldest_left = min(self._oldest_left, waiting.since)
-        return overdue, woken
-
-    @property
-    def oldest_stay(self) -> float | None:
-        """A lower bound for the oldest entry that waits for an event; None if there is none."""
-        return self._oldest_stay if len(self) and self._oldest_stay != inf else None
+        return len(self._members) - self._gated_count
 
     def __contains__(self, key: str) -> bool:
-        return key in self._slots or key in self.classes
+        return key in self._members
 
     def __len__(self) -> int:
-        return len(self._slots) + len(self.classes)
+        return len(self._members)
 
     def __iter__(self) -> Iterator[QueuedPodInfo]:
         """Every pod, in the order in which they came here."""
-        entries = [(slot.arrival, slot.info) for slot in self._slots.values()]
-        entries += [(member.arrival, member.catch_up()) for member in self.classes]
-        entries.sort(key=lambda entry: entry[0])
-        return (info for _arrival, info in entries)
+        members = sorted(self._members.values(), key=lambda member: member.arrival)
+        return (member.catch_up() for member in members)
 
     def check_invariants(self) -> None:
-        self.classes.check_invariants()
         filed = 0
         for key, cohort in self._cohorts.items():
-            assert cohort.by_class, f"cohort {key} is empty"
-            for class_key, pods in cohort.by_class.items():
-                assert pods, f"class {class_key!r} of cohort {key} is empty"
-                for pod_key, info in pods.items():
-                    filed += 1
-                    assert self._slots[pod_key].info is info, (
-                        f"{pod_key} is filed under an old entry"
-                    )
-                    assert rejection_key(info) == key, f"{pod_key} changed without being filed anew"
-                    assert (info.pod_info.class_key or None) == class_key, (
-                        f"{pod_key} changed its class unnoticed"
-                    )
-        assert filed == len(self._slots), "the cohorts do not add up to the pool"
-        assert not any(member.info.pod_info.key in self._slots for member in self.classes), (
-            "a pod is filed alone and with its class"
-        )
+            for pod_key, member in cohort.alone.items():
+                filed += 1
+                assert self._members.get(pod_key) is member, f"{pod_key} has another entry"
+                assert member.cohort is cohort, f"{pod_key} is filed in another cohort"
+                assert member.waiting is None, f"{pod_key} is filed alone and with its class"
+                assert rejection_key(member.info) == key, f"{pod_key} changed without notice"
+            for class_key, waiting in cohort.classes.items():
+                filed += len(waiting.members)
+                assert waiting.class_key == class_key, "a class is filed under another key"
+                assert waiting.cohort is cohort, "a class is filed in another cohort"
+                self._check_class(waiting)
+        assert filed == len(self._members), "the cohorts do not add up to the pool"
+        for uid, waiting in self._heads.items():
+            assert waiting.is_awake, "a head stands for a class that sleeps"
+            assert waiting.head_uid == uid, "a head stands for no class"
         assert self._gated_count == sum(info.is_gated for info in self), "gated pods are miscounted"
-        waits = [slot.info for slot in self._slots.values()]
-        waits += [member.catch_up() for member in self.classes if not member.waiting.is_awake]
-        assert all(since(info) >= self._oldest_stay for info in waits), (
-            "a pod is older than the oldest stay"
-        )
 
-    def _file(self, info: QueuedPodInfo, arrival: int) -> None:
-        rejection = self._rejection(info)
-        cohort = self._cohorts.get(rejection.key)
-        if cohort is None:
-            cohort = self._cohorts[rejection.key] = _Cohort(rejection)
-        class_key = (
-            info.pod_info.class_key or None
-        )  # an empty key means that the pod shares nothing
-        pod_key = info.pod_info.key
-        cohort.by_class.setdefault(class_key, {})[pod_key] = info
-        self._slots[pod_key] = _Slot(info, cohort, class_key, arrival)
-        self._gated_count += bool(rejection.gating_plugin)
-        self._note_stay(info)
+    def _check_class(self, waiting: WaitingClass) -> None:
+        class_key = waiting.class_key
+        assert waiting.members or waiting.is_awake, f"class {class_key!r} is empty"
+        assert waiting.is_awake == bool(waiting.head_uid), "a class is awake without a head"
+        if waiting.is_awake:
+            assert self._heads.get(waiting.head_uid) is waiting, "a head is not known as one"
+        arrivals = [member.arrival for member in waiting.members.values()]
+        assert arrivals == sorted(arrivals), f"class {class_key!r} is out of order"
+        for key, member in waiting.members.items():
+            assert self._members.get(key) is member, f"{key} is filed under an old entry"
+            assert member.waiting is waiting, f"{key} is filed in another class"
+            assert member.info.pod_info.class_key == class_key, f"{key} changed its class"
+            assert not member.info.is_gated, f"{key} is gated and parked"
 
-    def _unfile(self, slot: _Slot) -> None:
-        cohort, class_key = slot.cohort, slot.class_key
-        pods = cohort.by_class[class_key]
-        del pods[slot.info.pod_info.key]
-        if not pods:
-            del cohort.by_class[class_key]
-            if not cohort.by_class:
-                del self._cohorts[cohort.rejection.key]
-        self._gated_count -= bool(cohort.rejection.gating_plugin)
-
-    def _parked(self, info: QueuedPodInfo, event_label: str, count: int) -> None:
-        self._note_stay(info)
-        self._incoming.labels(UNSCHEDULABLE, event_label).inc(count)
-
-    def _note_stay(self, info: QueuedPodInfo) -> None:
-        stay = since(info)
-        if stay < self._oldest_stay:
-            self._oldest_stay = stay
-        if stay < self._oldest_left:
-            self._oldest_left = stay
-
-    def _rejection(self, info: QueuedPodInfo) -> Rejection:
-        key = rejection_key(info)
-        rejection = self._rejections.get(key)
-        if rejection is None:
-            # Plugins combine in a few ways only, so this stays small.
-            rejection = self._rejections[key] = Rejection(key)
-        return rejection
-
-    def _arrival_of(self, key: str) -> int:
-        slot = self._slots.get(key)
-        return self.classes.arrival_of(key) if slot is None else slot.arrival
+    def check_stays(self) -> None:
+        """No pod has waited for longer than is known. During a flush this need not hold."""
+        for member in self._members.values():
+            if member.waiting is None or not member.waiting.is_awake:
+                stay = since(member.catch_up())
+                assert stay >= self._oldest_stay, "a pod is older than the oldest stay"
 
 
-class _Cohort:
-    """Pods that the same plugins rejected: the same events matter to all of them."""
-
-    __slots__ = ("by_class", "rejection")
-
-    def __init__(self, rejection: Rejection) -> None:
-        self.rejection = rejection
-        self.by_class: dict[bytes | None, dict[str, QueuedPodInfo]] = {}
-
-    def worth_requeuing(
-        self,
-        event: ResolvedEvent,
-        old: object,
-        new: object,
-        pre_check: PreCheck | None,
-        evaluator: HintEvaluator,
-    ) -> Iterator[tuple[QueuedPodInfo, Strategy]]:
-        rejection = self.rejection
-        ask_per_class = bool(rejection.hints(event)) and rejection.asks_per_class(event)
-        # A hint may await the very pod that the event is about.
-        own_keys = {key_of(obj.metadata) for obj in (old, new) if isinstance(obj, Pod)}
-        for class_key, pods in self.by_class.items():
-            eligible = (
-                info for info in pods.values() if pre_check is None or pre_check(info.pod_info.pod)
-            )
-            if ask_per_class and class_key is not None and own_keys.isdisjoint(pods):
-                yield from self._by_class(
-                    eligible, lambda info: rejection.evaluate(info, event, old, new, evaluator)
-                )
-                continue
-            for info in eligible:
-                strategy = rejection.evaluate(info, event, old, new, evaluator)
-                if strategy is not Strategy.SKIP:
-                    yield info, strategy
-
-    @staticmethod
-    def _by_class(
-        eligible: Iterator[QueuedPodInfo], ask: Callable[[QueuedPodInfo], Strategy]
-    ) -> Iterator[tuple[QueuedPodInfo, Strategy]]:
-        """Evaluate the first pod; the answer holds for the whole class, so a skip visits no other."""
-        first = next(eligible, None)
-        if first is None:
-            return
-        strategy = ask(first)
-        if strategy is not Strategy.SKIP:
-            yield first, strategy
-            yield from ((info, strategy) for info in eligible)
+def _uid_of(obj: object) -> str:
+    return obj.metadata.uid if isinstance(obj, Pod) else ""
 
 
-class _Slot(NamedTuple):
-    """Where a pod is filed. Removing it must work even if the pod changed since, so the place is written down."""
-
-    info: QueuedPodInfo
-    cohort: _Cohort
-    class_key: bytes | None
-    arrival: int
+def _belongs_to(info: QueuedPodInfo, waiting: WaitingClass) -> bool:
+    """Whether a newer version of a parked pod still waits with its class."""
+    return (
+        info.pod_info.class_key == waiting.class_key
+        and not info.pod_info.pod.status.nominated_node_name
+        and not info.is_gated
+    )

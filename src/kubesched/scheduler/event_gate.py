@@ -1,7 +1,8 @@
 """Holds back watch events while a scheduling attempt awaits an HTTP extender.
 
-The scheduling cycle reads the live tables. It usually does not await, so they cannot change under it. While an attempt
-does await, watch events are parked and replayed in order afterwards, and failed bindings are undone only then.
+The scheduling cycle reads the live tables. It usually does not await, so they cannot change under
+it. While an attempt does await, watch events are parked and replayed in order afterwards, and failed
+bindings are undone only then. Events are parked, too, while the queue evaluates one in slices.
 """
 
 from __future__ import annotations
@@ -20,34 +21,51 @@ log = get_logger(__name__)
 
 
 class EventGate:
-    """Held by at most one attempt at a time."""
+    """Held by at most one attempt at a time, or by a queue that is busy."""
 
     def __init__(self) -> None:
-        self.is_held = False
+        self._is_held = False
+        self._is_replaying = False
+        self.is_queue_busy: Callable[[], bool] = lambda: False
+        """Set by the scheduler, who calls `replay` when that has changed."""
         self._parked: deque[Callable[[], None]] = deque()
         self._released = asyncio.Event()
         self._released.set()
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a change has to wait, be it behind others that are parked already."""
+        if self._is_held or self._is_replaying:
+            return self._is_held
+        return bool(self._parked) or self.is_queue_busy()
+
     @contextmanager
     def hold(self) -> Iterator[None]:
-        assert not self.is_held, "two attempts at once"
-        self.is_held = True
+        assert not self._is_held, "two attempts at once"
+        self._is_held = True
         self._released.clear()
         try:
             yield
         finally:
-            # Open the gate first: a replayed handler must run, not park itself again.
-            self.is_held = False
-            while self._parked:
-                _apply(self._parked.popleft())
+            self._is_held = False
+            self.replay()
             self._released.set()
+
+    def replay(self) -> None:
+        """Run the parked handlers, until one of them keeps the queue busy."""
+        self._is_replaying = True  # they must run, not park themselves again
+        try:
+            while self._parked and not self.is_queue_busy():
+                _apply(self._parked.popleft())
+        finally:
+            self._is_replaying = False
 
     def park(self, change: Callable[[], None]) -> None:
         self._parked.append(change)
 
     async def wait(self) -> None:
         """Return once no attempt holds the gate. The next attempt may take it before this task runs: check again."""
-        while self.is_held:
+        while self._is_held:
             await self._released.wait()
 
     def __len__(self) -> int:

@@ -118,6 +118,7 @@ class Scheduler:
         self.background = background
         self._wake = asyncio.Event()
         queue.on_ready = self._wake.set
+        event_gate.is_queue_busy = lambda: queue.is_busy
         binding.on_capacity = self._wake.set
 
     # -- one pod ---------------------------------------------------------------------------------------------------
@@ -262,7 +263,7 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule until cancelled; bindings in flight are then called off and undone."""
-        self.queue.divides_events = True
+        self.queue.divides_work = True
         if self._flight is not None:
             self._flight.began()
         async with asyncio.TaskGroup() as group:
@@ -294,8 +295,11 @@ class Scheduler:
         Returns whether any attempt was made, or the attempt to be awaited.
         """
         deadline = self._clock.monotonic() + BURST_S
-        worked = self.queue.deliver_some()
-        if not self.may_begin():
+        worked = self.queue.do_some()
+        if len(self.event_gate):
+            self.event_gate.replay()
+            worked = True
+        if self.queue.is_busy or not self.may_begin():
             return worked
         for _ in range(BURST_PODS):
             if self._is_draining or self._is_saturated():

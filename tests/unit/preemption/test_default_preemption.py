@@ -137,27 +137,32 @@ def test_attempts_and_victims_are_counted(world) -> None:
     assert world.metrics.preemption_victims.count == 1
 
 
-def test_hopeless_pods_of_a_class_are_answered_once(world, monkeypatch) -> None:
-    """The cached answer is given only for the very same verdicts, and not after a nomination changed."""
+def test_an_answer_without_candidates_rests_on_nominations_and_pods(world) -> None:
     full_node(world)
-    world.node("other", cpu="1")
-    world.on("other", "low", cpu="1m", priority=-5)  # a potential victim, which does not help
-    pods = [world.pending(f"p{n}", cpu="2", priority=0).build() for n in range(4)]
-    for pod in pods:
-        world.listers.of(Pod).put(pod)
-    state, statuses = world.fail(pods[0])
-    state.class_memo = {}
-    runs = []
-    real = world.plugin.evaluator._budgets.list
-    monkeypatch.setattr(world.plugin.evaluator._budgets, "list", lambda: runs.append(1) or real())
-    answers = [world.plugin.post_filter(state, pod, statuses) for pod in pods[:2]]
-    assert len(runs) == 1
-    assert answers[0][1].message == answers[1][1].message
+    pod = world.pending(cpu="2", priority=0).build()
+    world.listers.of(Pod).put(pod)
+    state, statuses = world.fail(pod)
+    premise = world.plugin.answer_premise(state, pod, statuses)
+    first = premise()
+    assert premise() == first
+    world.on("n", "equal", cpu="1m", priority=0)
+    assert premise() == first, "no pod can be evicted, whatever pods there are"
     world.nominate("n", "rival")
-    world.plugin.post_filter(state, pods[2], statuses)
-    assert len(runs) == 2, "nominations changed"
-    world.plugin.post_filter(state, pods[3], NodeToStatus(dict(statuses.explicit)))
-    assert len(runs) == 3, "other verdicts"
+    second = premise()
+    assert second != first
+    world.on("n", "low", cpu="1m", priority=-5)
+    third = premise()
+    assert third != second
+    world.on("n", "lower", cpu="1m", priority=-6)
+    assert premise() != third
+
+
+def test_the_answer_to_a_pod_that_may_not_preempt_is_not_repeated(world) -> None:
+    full_node(world)
+    pod = world.pending(priority=9).spec(preemptionPolicy="Never").build()
+    world.listers.of(Pod).put(pod)
+    state, statuses = world.fail(pod)
+    assert world.plugin.answer_premise(state, pod, statuses) is None
 
 
 # -- eligibility -------------------------------------------------------------------------------------------------------

@@ -17,10 +17,7 @@ from kubesched.framework.extenders import Victims
 from kubesched.framework.runtime.nominated import filter_node_with_nominated
 from kubesched.framework.runtime.pre_filter import run_add_pod, run_remove_pod
 from kubesched.preemption.budgets import Budgets
-from kubesched.preemption.candidates import candidates_of
 from kubesched.preemption.dry_run import dry_run
-from kubesched.preemption.row_pods import RowPodsCache
-from kubesched.preemption.search import finished
 from kubesched.preemption.victims import USUAL_RULES, no_victim_on, select_victims
 from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 from kubesched.testing import make_node, make_pod
@@ -144,9 +141,7 @@ def run(world, preemptor, rng: Random):
     rows = rows_of(world)
     wanted = rng.choice([1, 2, len(rows)])
     budgets = world.plugin.evaluator._budgets.list()
-    done = finished(
-        dry_run(preemptor, rows, wanted, budgets, RowPodsCache(world.table), USUAL_RULES)
-    )
+    done = dry_run(preemptor, rows, wanted, budgets, USUAL_RULES)
     return done, budgets
 
 
@@ -191,7 +186,7 @@ def test_victims_are_less_important_and_their_eviction_makes_room(
     world, preemptor = random_cluster(world_type, rng, social=social)
     done, _ = run(world, preemptor, rng)
     assume(done.shortlist is not None)
-    for candidate in candidates_of(done.shortlist):
+    for candidate in done.shortlist.candidates():
         victims = candidate.victims.pods
         assert victims, "a candidate without victims"
         assert all(victim.spec.priority < 10 for victim in victims)
@@ -207,7 +202,7 @@ def test_every_victim_is_needed(world_type, social: bool, seed: int) -> None:
     world, preemptor = random_cluster(world_type, rng, social=social, kinds=ONLY_SHRINKING)
     done, _ = run(world, preemptor, rng)
     assume(done.shortlist is not None)
-    for candidate in candidates_of(done.shortlist):
+    for candidate in done.shortlist.candidates():
         for victim in candidate.victims.pods:
             node = Without(world, preemptor, candidate.node_name, candidate.victims.pods)
             assert not node.fits_with(victim), f"{victim.metadata.name} was evicted unnecessarily"
@@ -222,10 +217,8 @@ def test_what_was_thought_is_what_comes_of_real_evictions(world_type, seed: int)
     world, preemptor = random_cluster(world_type, rng, social=True)
     rows = rows_of(world)
     budgets = world.plugin.evaluator._budgets.list()
-    done = finished(
-        dry_run(preemptor, rows, len(rows), budgets, RowPodsCache(world.table), USUAL_RULES)
-    )
-    found = candidates_of(done.shortlist) if done.shortlist is not None else []
+    done = dry_run(preemptor, rows, len(rows), budgets, USUAL_RULES)
+    found = done.shortlist.candidates() if done.shortlist is not None else []
     victims = {each.node_name: each.victims.pods for each in found}
     row = int(rng.choice(rows))
     name = world.table.names[row]
@@ -267,9 +260,8 @@ def test_what_is_done_together_is_what_is_done_node_by_node(world_type, seed: in
     rows = rows_of(world)
     wanted = rng.choice([1, 2, len(rows)])
     budgets = world.plugin.evaluator._budgets.list()
-    pods = RowPodsCache(world.table)
-    together = finished(dry_run(preemptor, rows, wanted, budgets, pods, USUAL_RULES))
-    alone = finished(dry_run(preemptor, rows, wanted, budgets, pods, USUAL_RULES, together=False))
+    together = dry_run(preemptor, rows, wanted, budgets, USUAL_RULES)
+    alone = dry_run(preemptor, rows, wanted, budgets, USUAL_RULES, together=False)
     found, expected = found_by(together), found_by(alone)
     assert found[0] == expected[0]
     if not expected[0]:
@@ -287,10 +279,8 @@ def test_a_pod_with_a_bound_claim_does_not_make_nodes_be_tried_one_by_one(
         world.add(make_pod(f"v{number}").on(f"n{number}").cpu("1").priority(0).claim(f"c{number}"))
     monkeypatch.setattr("kubesched.preemption.dry_run.select_victims", None)
     preemptor = world.preemptor(make_pod("p").cpu("1").priority(10).claim(OWN).build())
-    done = finished(
-        dry_run(preemptor, rows_of(world), 3, Budgets(()), RowPodsCache(world.table), USUAL_RULES)
-    )
-    victims = {each.node_name: each.victims.pods for each in candidates_of(done.shortlist)}
+    done = dry_run(preemptor, rows_of(world), 3, Budgets(()), USUAL_RULES)
+    victims = {each.node_name: each.victims.pods for each in done.shortlist.candidates()}
     assert {name: pods[0].metadata.name for name, pods in victims.items()} == {
         "n0": "v0",
         "n1": "v1",
@@ -312,12 +302,10 @@ def test_candidates_are_kept_in_the_order_of_the_visit(world_type) -> None:
         world.on(name, f"go-{name}", app=app)
     pod = make_pod("p").cpu("1").priority(10).pod_anti_affinity(HOSTNAME, app="web").build()
     rows = np.array([world.table.row_of[f"n{number}"] for number in range(4)])
-    preemptor, pods = world.preemptor(pod), RowPodsCache(world.table)
+    preemptor = world.preemptor(pod)
     for together in (True, False):
-        done = finished(
-            dry_run(preemptor, rows, 2, Budgets(()), pods, USUAL_RULES, together=together)
-        )
-        assert [c.node_name for c in candidates_of(done.shortlist)] == ["n1", "n2"]
+        done = dry_run(preemptor, rows, 2, Budgets(()), USUAL_RULES, together=together)
+        assert [c.node_name for c in done.shortlist.candidates()] == ["n1", "n2"]
 
 
 def test_candidates_that_violate_no_budget_come_first(world_type) -> None:
@@ -328,17 +316,14 @@ def test_candidates_that_violate_no_budget_come_first(world_type) -> None:
     world.budget("b", 0, app="guarded")
     preemptor = world.preemptor(make_pod("p").cpu("1").priority(10).build())
     budgets = world.plugin.evaluator._budgets.list()
-    pods = RowPodsCache(world.table)
     for together in (True, False):
-        done = finished(
-            dry_run(preemptor, rows_of(world), 4, budgets, pods, USUAL_RULES, together=together)
-        )
-        found = [c.node_name for c in candidates_of(done.shortlist)]
+        done = dry_run(preemptor, rows_of(world), 4, budgets, USUAL_RULES, together=together)
+        found = [c.node_name for c in done.shortlist.candidates()]
         assert found == ["n1", "n3", "n0", "n2"]
 
 
 def found_by(done):
-    candidates = candidates_of(done.shortlist) if done.shortlist is not None else []
+    candidates = done.shortlist.candidates() if done.shortlist is not None else []
     return (
         [(c.node_name, [p.metadata.name for p in c.victims.pods]) for c in candidates],
         {name: (status.code, status.reasons) for name, status in done.statuses().explicit.items()},

@@ -12,8 +12,6 @@ from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.queue_sort import PrioritySort
 from kubesched.preemption.budgets import Budgets
 from kubesched.preemption.dry_run import dry_run
-from kubesched.preemption.row_pods import RowPodsCache
-from kubesched.preemption.search import finished
 from kubesched.preemption.victims import USUAL_RULES, VictimRules, select_victims
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME, ZONE
@@ -336,7 +334,7 @@ def test_how_often_plugins_are_asked(watchful, pods, calls) -> None:
     plugin = watchful.framework.filter[0]
     preemptor = watchful.preemptor(watchful.pending().build())
     rows = np.array([0])
-    finished(dry_run(preemptor, rows, 1, Budgets(()), RowPodsCache(watchful.table), VictimRules()))
+    dry_run(preemptor, rows, 1, Budgets(()), VictimRules())
     assert plugin.calls == calls
 
 

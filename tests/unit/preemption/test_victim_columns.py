@@ -15,11 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_victims import GPU, random_world
 
-from kubesched.preemption import search
-from kubesched.preemption.candidates import best_of, candidates_of
+from kubesched.preemption.candidates import best_of
 from kubesched.preemption.dry_run import dry_run
-from kubesched.preemption.row_pods import RowPodsCache
-from kubesched.preemption.search import finished
 from kubesched.preemption.victims import USUAL_RULES
 from kubesched.snapshot import priorities as priorities_module
 from kubesched.testing import make_pod
@@ -48,7 +45,7 @@ def outcome_of(run):
         return [], None, statuses, errors
     candidates = [
         (c.node_name, [pod.metadata.name for pod in c.victims.pods], c.victims.pdb_violations)
-        for c in candidates_of(shortlist)
+        for c in shortlist.candidates()
     ]
     ladder = shortlist.criteria.tolist()
     return candidates, (best_of(shortlist).node_name, ladder), statuses, errors
@@ -60,7 +57,6 @@ def outcome_of(run):
 def test_columns_and_single_nodes_agree(world_type, limit: int, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(priorities_module, "PRIORITY_LIMIT", limit)
-        patch.setattr(search, "PORTION", (1_500, 3)[seed % 2])
         compare(world_type, seed)
 
 
@@ -73,9 +69,8 @@ def compare(world_type, seed: int) -> None:
     rows = world.table.order_rows.astype(np.intp)
     wanted = rng.choice([1, 2, len(rows)])
     budgets = world.plugin.evaluator._budgets.list()
-    pods = RowPodsCache(world.table)
-    together = finished(dry_run(preemptor, rows, wanted, budgets, pods, USUAL_RULES))
-    alone = finished(dry_run(preemptor, rows, wanted, budgets, pods, USUAL_RULES, together=False))
+    together = dry_run(preemptor, rows, wanted, budgets, USUAL_RULES)
+    alone = dry_run(preemptor, rows, wanted, budgets, USUAL_RULES, together=False)
     found, expected = outcome_of(together), outcome_of(alone)
     if expected[0]:
         # Once there are enough candidates the rest is not looked at; how far that is may differ.

@@ -41,7 +41,7 @@ def run(heap, steps):
             key, rank = arguments
             member = Member(key, rank)
             model = [other for other in model if other.name != key] + [member]
-            heap.add(key, member)
+            heap.put(key, member)
         elif operation == "replace":
             key, rank = arguments
             replaced = next((other for other in model if other.name == key), None)
@@ -52,7 +52,7 @@ def run(heap, steps):
                 model[model.index(replaced)] = member
             else:
                 model = [other for other in model if other is not replaced] + [member]
-            heap.replace(key, member)
+            heap.put_newer(key, member)
         elif operation == "remove":
             (key,) = arguments
             expected = next((other for other in model if other.name == key), None)
@@ -87,8 +87,8 @@ def test_heap_with_a_less_function_behaves_the_same(steps):
 def test_leftovers_of_removed_members_do_not_pile_up():
     heap = heap_by_key()
     for number in range(10_000):
-        heap.add("same", Member("same", number % 7))
-        heap.add(str(number), Member(str(number), number))
+        heap.put("same", Member("same", number % 7))
+        heap.put(str(number), Member(str(number), number))
         heap.remove(str(number))
         assert len(heap._heap) <= 2 * len(heap) + 64
     heap.check_invariants()

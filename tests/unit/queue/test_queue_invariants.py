@@ -11,6 +11,7 @@ from kubesched.framework.events import (
     ClusterEventWithHint,
     Resource,
 )
+from kubesched.queue.announcements import ClassFailure
 
 REGISTERED = {"Fit": [ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ALL))]}
 
@@ -28,7 +29,7 @@ def rejector_changed_unnoticed(queue):
 
 
 def class_changed_unnoticed(queue):
-    queue.get_pod("shop", "pooled").pod_info.class_key = b"other"
+    queue.get_pod("shop", "parked").pod_info.class_key = b"other"
 
 
 def rank_changed_in_place(queue):
@@ -76,6 +77,11 @@ def test_damage_is_noticed(make_world, damage):
     world.add("broken")
     world.fail(world.pop("broken"))
     world.reject("pooled", "Fit")
+    world.add("parked")
+    info = world.pop("parked")
+    info.pod_info.class_key, info.unschedulable_plugins = b"web", {"Fit"}
+    failure = ClassFailure("does not fit", lambda _info: None)
+    world.queue.add_unschedulable_if_not_present(info, failure)
     world.add("flying")
     world.pop("flying")
     world.move(EVENT_NODE_ADD, pre_check=lambda pod: False)

@@ -16,6 +16,7 @@ from kubesched.framework.events import (
     Hint,
     Resource,
 )
+from kubesched.queue.announcements import ClassFailure
 
 NODE_ALL = ClusterEvent(Resource.NODE, Action.ALL)
 POD_DELETE = ClusterEvent(Resource.POD, Action.DELETE)
@@ -80,54 +81,10 @@ def test_gated_pods_are_not_visited_for_events_of_their_other_rejectors(make_wor
     assert calls == [("GateA", "a")]
 
 
-@pytest.mark.parametrize(
-    ("answer", "place"),
-    [
-        pytest.param(Hint.QUEUE, "backoff", id="all are freed"),
-        pytest.param(Hint.SKIP, "unschedulable", id="all stay"),
-    ],
-)
-def test_one_call_answers_for_all_pods_of_a_class(make_world, hint, calls, answer, place):
+@pytest.mark.parametrize("class_key", [b"web", None, b""])
+def test_every_pod_that_waits_alone_is_asked_about(make_world, hint, calls, class_key):
     world = make_world(
-        registered={"Fit": [ClusterEventWithHint(NODE_ALL, hint("Fit", answer), per_class=True)]}
-    )
-    for number in range(30):
-        wait_in_pool(world, f"p{number}", "Fit", class_key=b"web" if number % 3 else b"batch")
-    world.move(EVENT_NODE_ADD)
-    assert calls == [("Fit", "p0"), ("Fit", "p1")]
-    assert {world.where(f"p{number}") for number in range(30)} == {place}
-
-
-def test_the_one_call_is_about_a_pod_that_passes_the_restriction(make_world, hint, calls):
-    world = make_world(
-        registered={
-            "Fit": [ClusterEventWithHint(NODE_ALL, hint("Fit", Hint.QUEUE), per_class=True)]
-        }
-    )
-    for name, priority in (("high", 9), ("low", 1), ("lower", 0)):
-        wait_in_pool(world, name, "Fit", class_key=b"web", priority=priority)
-    world.move(EVENT_NODE_ADD, pre_check=lambda pod: pod.spec.priority < 5)
-    assert calls == [("Fit", "low")]
-    assert [world.where(name) for name in ("high", "low", "lower")] == [
-        "unschedulable",
-        "backoff",
-        "backoff",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("per_class", "class_key"),
-    [
-        pytest.param(False, b"web", id="the hint did not declare that it looks at the class alone"),
-        pytest.param(True, None, id="the pod's class is not known"),
-        pytest.param(True, b"", id="the pod is alone in its class"),
-    ],
-)
-def test_otherwise_every_pod_is_asked_about(make_world, hint, calls, per_class, class_key):
-    world = make_world(
-        registered={
-            "Fit": [ClusterEventWithHint(NODE_ALL, hint("Fit", Hint.SKIP), per_class=per_class)]
-        }
+        registered={"Fit": [ClusterEventWithHint(NODE_ALL, hint("Fit", Hint.SKIP), per_class=True)]}
     )
     for name in ("a", "b", "c"):
         wait_in_pool(world, name, "Fit", class_key=class_key)
@@ -146,7 +103,9 @@ def test_one_hint_that_looks_at_the_pod_makes_every_pod_be_asked_about(make_worl
         world.add(name)
         info = world.pop(name)
         info.pod_info.class_key = b"web"
-        world.fail(info, "Fit", "Own")
+        info.unschedulable_plugins = {"Fit", "Own"}
+        failure = ClassFailure("does not fit", lambda _info: None)
+        world.queue.add_unschedulable_if_not_present(info, failure)
     world.move(EVENT_NODE_ADD)
     assert calls == [("Fit", "a"), ("Own", "a"), ("Fit", "b"), ("Own", "b")]
 

@@ -1,7 +1,7 @@
 """An event that is evaluated in slices has the effect of one that is evaluated at once.
 
-The twin is the same queue without slices. Pods are changed, deleted and activated, and further events come, while an event is
-under way.
+The twin is the same queue without slices. Pods are changed, deleted and activated, and further
+events come, while an event is under way.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
-from kubesched.queue import deliveries, scheduling_queue
+from kubesched.queue import transitions
 from kubesched.queue.announcements import ClassFailure
 
 ROOM = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
@@ -38,7 +38,7 @@ class Side:
 
     def __init__(self, world, *, divides):
         self.world = world
-        world.queue.divides_events = divides
+        world.queue.divides_work = divides
         self.tried = []
 
     def add(self, number, kind, *, alone, plugin="Fit"):
@@ -58,8 +58,8 @@ class Side:
             self.world.move(ROOM if name == "room" else TAINT, None, frozenset(argument))
             return
         if name == "flush":
-            while queue._deliveries.has_flush:
-                queue.deliver_some()  # there are 30 s between two flushes
+            while queue.do_some():
+                pass
             self.world.advance(argument)
             queue.flush_unschedulable_leftovers()
             return
@@ -105,8 +105,7 @@ changes = st.tuples(st.sampled_from(["delete", "activate", "touch", "relabel"]),
 @example([("a", False)] * 4, [[("taint", ["a"]), ("room", ["c"]), ("relabel", 3)]])
 def test_slices_have_the_effect_of_one_go(make_world, first, rounds):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deliveries, "SLICE", 2)
-        patch.setattr(scheduling_queue, "SLICE", 2)
+        patch.setattr(transitions, "SLICE", 2)
         sides = [
             Side(make_world(registered=register(), max_backoff_s=0), divides=divides)
             for divides in (True, False)
@@ -119,7 +118,7 @@ def test_slices_have_the_effect_of_one_go(make_world, first, rounds):
                 for name, argument in steps:
                     side.perform(name, argument)
                     side.world.queue.check_invariants()
-                while side.world.queue.deliver_some():
+                while side.world.queue.do_some():
                     side.world.queue.check_invariants()
             assert sides[0].entries() == sides[1].entries()
             for side in sides:
@@ -129,8 +128,7 @@ def test_slices_have_the_effect_of_one_go(make_world, first, rounds):
 
 @pytest.fixture
 def divided(make_world, monkeypatch):
-    monkeypatch.setattr(deliveries, "SLICE", 2)
-    monkeypatch.setattr(scheduling_queue, "SLICE", 2)
+    monkeypatch.setattr(transitions, "SLICE", 2)
     side = Side(make_world(registered=register(), max_backoff_s=0), divides=True)
     for number in range(5):
         side.add(number, "a", alone=True)
@@ -140,106 +138,54 @@ def divided(make_world, monkeypatch):
 def test_no_pod_is_popped_while_an_event_is_under_way(divided):
     queue = divided.world.queue
     divided.perform("room", ["a"])
-    for sizes in ((0, 0, 5), (2, 0, 3), (4, 0, 1)):
+    for sizes in ((2, 0, 3), (4, 0, 1)):
+        assert queue.is_busy
         assert queue.sizes == sizes
         assert queue.pop() is None
-        assert queue.deliver_some()
-    assert not queue.deliver_some()
+        assert queue.do_some()
+    assert not queue.is_busy
+    assert not queue.do_some()
     assert queue.pop() is not None
 
 
-def test_an_event_that_concerns_few_is_evaluated_at_once(make_world, monkeypatch):
-    monkeypatch.setattr(scheduling_queue, "SLICE", 2)
-    side = Side(make_world(registered=register(), max_backoff_s=0), divides=True)
-    for number in range(5):
-        side.add(number, "a", alone=True)
-    side.perform("room", ["a"])
-    assert side.world.queue.sizes == (5, 0, 0)
-
-
-def test_pods_are_popped_between_events(divided):
-    queue = divided.world.queue
+def test_the_loop_is_woken_for_the_slices_that_are_left_and_for_what_can_be_popped(divided):
+    wakes = divided.world.wakes
     divided.perform("room", ["b"])
-    divided.perform("room", ["a"])
-    while queue.pop() is None:
-        assert queue.deliver_some()
-        if queue.sizes[0]:
-            break
-    assert queue.sizes[2] in (2, 3, 4)
-
-
-def test_events_that_pile_up_are_delivered_in_one_go(divided, monkeypatch):
-    monkeypatch.setattr(deliveries, "MAX_DELIVERIES", 2)
-    for kind in ("a", "b", "c"):
-        divided.perform("room", [kind])
-    assert divided.world.queue.sizes == (5, 0, 0)
-
-
-def test_a_pod_that_comes_after_an_event_is_not_moved_by_it(divided):
-    queue = divided.world.queue
-    divided.perform("room", ["b"])  # under way
-    divided.perform("room", ["a"])
-    while len(queue._deliveries._waiting) == 2:
-        queue.deliver_some()
-    divided.add(9, "a", alone=True)
-    while queue.deliver_some():
+    assert divided.world.wakes == wakes + 1
+    while divided.world.queue.do_some():
         pass
-    assert divided.world.where("p9") == "unschedulable"
-    assert queue.sizes == (5, 0, 1)
+    assert divided.world.wakes == wakes + 1, "nothing can be popped"
+    divided.perform("room", ["a"])
+    while divided.world.queue.do_some():
+        pass
+    assert divided.world.wakes == wakes + 3
 
 
-def test_an_event_that_concerns_no_waiting_pod_is_not_kept(divided):
+@pytest.mark.parametrize("what", ["room", "delete", "activate", "touch", "relabel"])
+def test_what_changes_the_pods_that_wait_does_the_rest_first(divided, what):
+    divided.perform("room", ["a"])
+    divided.perform(what, ["b"] if what == "room" else 4)
+    assert divided.world.queue.sizes == (5 - (what == "delete"), 0, 0)
+
+
+def test_an_event_that_concerns_no_waiting_pod_is_done_at_once(divided):
     divided.world.queue.move_all_to_active_or_backoff_queue(
         ClusterEvent(Resource.NODE, Action.DELETE), None, frozenset("a")
     )
-    assert not divided.world.queue.deliver_some()
-
-
-def test_an_event_reaches_pods_whose_class_was_merged_into_another(make_world, monkeypatch):
-    monkeypatch.setattr(deliveries, "SLICE", 2)
-    monkeypatch.setattr(scheduling_queue, "SLICE", 2)
-    added = ClusterEvent(Resource.NODE, Action.ADD)
-    registered = register() | {"Other": [ClusterEventWithHint(added)]}
-    side = Side(make_world(registered=registered, max_backoff_s=0), divides=True)
-    world, queue = side.world, side.world.queue
-    for number, kind in enumerate("bcdaa"):
-        side.add(number, kind, alone=False)
-    for number in range(5, 9):
-        side.add(number, "a", alone=False, plugin="Other")
-    world.move(added, None, None)
-    while queue.deliver_some():
-        pass
-    side.perform("room", ["x"])  # helps none, but takes several slices
-    side.perform("room", ["a"])  # waits for it, meant for p3 and p4
-    while len(queue._deliveries._waiting) == 2:
-        queue.deliver_some()
-    head = queue.pop()
-    assert head is not None
-    assert head.pod_info.name == "p5"
-    head.unschedulable_plugins = {"Fit"}
-    queue.add_unschedulable_if_not_present(head, ClassFailure("none", lambda _info: None))
-    queue.check_invariants()
-    assert queue.pop() is None, "the larger class has taken the smaller one in, and sleeps"
-    while queue.deliver_some():
-        queue.check_invariants()
-    woken = queue.pop()
-    assert woken is not None
-    assert woken.pod_info.name == "p3"
+    assert not divided.world.queue.is_busy
 
 
 def test_overdue_pods_are_flushed_in_slices(divided):
     queue = divided.world.queue
     divided.perform("flush", 200)
-    assert not queue.deliver_some()
+    assert not queue.is_busy
     divided.add(5, "a", alone=True)  # it is not overdue
     divided.perform("flush", 101)
     assert queue.pop() is None
-    assert queue.deliver_some()
     assert queue.sizes == (2, 0, 4)
-    assert queue.pop() is None
     queue.run_timers()
     assert queue.sizes == (2, 0, 4), "a flush is under way"
-    while queue.deliver_some():
+    while queue.do_some():
         queue.check_invariants()
     assert queue.sizes == (5, 0, 1)
     assert divided.world.where("p5") == "unschedulable"
@@ -249,9 +195,9 @@ def test_overdue_pods_are_flushed_in_slices(divided):
 
 
 def test_expired_backoffs_are_flushed_in_slices(make_world, monkeypatch):
-    monkeypatch.setattr(scheduling_queue, "SLICE", 2)
+    monkeypatch.setattr(transitions, "SLICE", 2)
     world = make_world()
-    world.queue.divides_events = True
+    world.queue.divides_work = True
     for number in range(5):
         world.add(f"p{number}")
         info = world.pop(f"p{number}")
@@ -260,6 +206,6 @@ def test_expired_backoffs_are_flushed_in_slices(make_world, monkeypatch):
     world.queue.flush_backoff_completed()
     assert world.queue.sizes == (2, 3, 0)
     assert world.queue.pop() is None
-    while world.queue.deliver_some():
+    while world.queue.do_some():
         pass
     assert world.queue.sizes == (5, 0, 0)
