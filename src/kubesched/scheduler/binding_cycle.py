@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from kubesched.errors import KubeschedError
 from kubesched.framework.diagnosis import Diagnosis, Failed, FitError
@@ -57,6 +57,8 @@ fewer than the client has connections, so that none waits for one."""
 
 Spawn = Callable[[Assumed, Coroutine[Any, Any, None]], None]
 """Runs the binding of a pod as a task."""
+T = TypeVar("T")
+
 Bind = Callable[[Assumed], Awaitable[Status | None]]
 """The part of a binding that is still to be done; None if the pod is bound."""
 
@@ -124,11 +126,14 @@ class BindingCycle:
         return len(self._direct)
 
     def start(self, assumed: Assumed, spawn: Spawn) -> None:
-        """Bind one pod: directly if nothing has to be awaited, otherwise in a task."""
-        if self._flight is not None or assumed.trace is not None:
+        """Bind one pod: directly if nothing has to be awaited, otherwise in a task.
+
+        Always in a task beside a recorder: what is played has to be held back at the same places.
+        """
+        if self._flight is not None:
             spawn(assumed, self.run(assumed))
             return
-        acts = self._pre_flight(assumed)
+        acts = _where_traced(assumed, self._pre_flight, assumed)
         if isinstance(acts, Status):
             spawn(assumed, self.run(assumed, partial(_ended, acts)))
             return
@@ -182,8 +187,12 @@ class BindingCycle:
         assumed = direct.assumed
         direct.started = assumed.framework.now()
         try:
-            direct.give_up = direct.plugin.start_bind(
-                assumed.pod.pod, assumed.node_name, partial(self._answered, direct)
+            direct.give_up = _where_traced(
+                assumed,
+                direct.plugin.start_bind,
+                assumed.pod.pod,
+                assumed.node_name,
+                partial(self._answered, direct),
             )
         except Exception as error:  # the outermost edge, as in `run`
             log.exception("Binding cycle broke", pod=assumed.pod.pod)
@@ -199,8 +208,8 @@ class BindingCycle:
             direct.spawn(assumed, self.run(assumed, finish))
             return
         try:
-            self._bind_done(direct, None)
-            self._record_success(assumed)
+            _where_traced(assumed, self._bind_done, direct, None)
+            _where_traced(assumed, self._record_success, assumed)
         except Exception as error:  # as above
             log.exception("Binding cycle broke", pod=assumed.pod.pod)
             self._fail(assumed, error_status(error))
@@ -480,6 +489,13 @@ class BindingCycle:
         )
         if forgotten and status.is_rejected:
             move(EVENT_ASSIGNED_POD_DELETE, pod, None, lambda other: other.metadata.uid != uid)
+
+
+def _where_traced(assumed: Assumed, function: Callable[..., T], *arguments: object) -> T:
+    """Call a function where the span of the attempt is current, if it has one."""
+    if assumed.trace is None:
+        return function(*arguments)
+    return assumed.trace.copy().run(function, *arguments)  # an answer may come within another call
 
 
 async def _ended(status: Status, _assumed: Assumed) -> Status | None:

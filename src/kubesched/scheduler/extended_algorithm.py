@@ -40,6 +40,10 @@ class ExtendedAlgorithm:
         self._table = algorithm.table
         algorithm.extenders_decide = any(e.is_filter or e.is_prioritizer for e in extenders)
 
+    def over(self, algorithm: SchedulingAlgorithm) -> ExtendedAlgorithm:
+        """The same extenders with another plain algorithm."""
+        return ExtendedAlgorithm(algorithm, self._extenders)
+
     def schedule(
         self, framework: Framework, state: CycleState, pod: PodInfo
     ) -> ScheduleResult | Status | KeptEnd | Awaitable[ScheduleResult | Status]:

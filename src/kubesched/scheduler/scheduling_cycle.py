@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from contextvars import Context
+from copy import copy
 from dataclasses import dataclass
 
 from msgspec import structs
@@ -94,15 +95,13 @@ class SchedulingCycle:
         PostFilter plugins do run; see `preemption.executor.Executor.rehearsal` for those that evict.
         """
         self._recall_nomination(pod)
-        plain = self.algorithm
-        # By full evaluation: what the engine learns from it would spare later attempts work, and random draws with it.
-        engine, plain.engine = plain.engine, None
-        start = plain.next_start
-        try:
-            outcome = (self._extended or plain).schedule(framework, state, pod)
-            return then(outcome, self._decision, framework, state, pod, framework.now())
-        finally:
-            plain.engine, plain.next_start = engine, start
+        # By a copy, as an extender may have to be awaited; and by full evaluation: what the engine
+        # learns from it would spare later attempts work.
+        plain = copy(self.algorithm)
+        plain.engine = None
+        algorithm = plain if self._extended is None else self._extended.over(plain)
+        outcome = algorithm.schedule(framework, state, pod)
+        return then(outcome, self._decision, framework, state, pod, framework.now())
 
     def _decision(
         self,
