@@ -48,6 +48,7 @@ from kubesched.metrics import SchedulerMetrics
 from kubesched.queue.active import ACTIVE, ActiveQueue, QueueSort, rank_by
 from kubesched.queue.announcements import ClassFailure
 from kubesched.queue.backoff import FLUSH_PERIOD_S, BackoffPolicy, BackoffQueue
+from kubesched.queue.cohorts import PreCheck
 from kubesched.queue.contents import GATED, QueueContents
 from kubesched.queue.entries import Entries, Signer
 from kubesched.queue.hints import HintEvaluator, HintMap, Strategy
@@ -55,7 +56,6 @@ from kubesched.queue.in_flight import InFlight
 from kubesched.queue.log_lines import MOVED, log_checking, log_failure, log_move, log_not_helped
 from kubesched.queue.nominator import Nominator
 from kubesched.queue.pre_enqueue import PreEnqueueFn, PreEnqueueRunner
-from kubesched.queue.rejection import PreCheck
 from kubesched.queue.saved_queue import SavedQueue
 from kubesched.queue.settings import QueueSettings
 from kubesched.queue.transitions import ADDED, UPDATED, Transitions

@@ -18,9 +18,9 @@ from typing import Final, TypeAlias, TypeVar
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.metrics import SchedulerMetrics
+from kubesched.queue.cohorts import Cohort, CohortKey, PreCheck, cohort_key, since
 from kubesched.queue.hints import HintEvaluator, ResolvedEvent, Strategy
-from kubesched.queue.rejection import PreCheck, Rejection, RejectionKey, rejection_key, since
-from kubesched.queue.waiting_classes import Cohort, Member, WaitingClass
+from kubesched.queue.waiting_classes import Member, WaitingClass
 
 T = TypeVar("T")
 Judged: TypeAlias = Iterable[tuple[T, Strategy]]
@@ -35,7 +35,7 @@ class UnschedulablePods:
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
         self._members: dict[str, Member] = {}
-        self._cohorts: dict[RejectionKey, Cohort] = {}
+        self._cohorts: dict[CohortKey, Cohort] = {}
         """Kept when they are empty: plugins combine in a few ways only."""
         self._heads: dict[str, WaitingClass] = {}
         """By UID, the pods that are tried for their class."""
@@ -72,7 +72,7 @@ class UnschedulablePods:
         info, waiting = member.catch_up(), member.waiting
         if waiting is None:
             del member.cohort.alone[key]
-            self._gated_count -= bool(member.cohort.rejection.gating_plugin)
+            self._gated_count -= bool(member.cohort.gating_plugin)
         else:
             del waiting.members[key]
             if not waiting.members and not waiting.is_awake:
@@ -91,7 +91,7 @@ class UnschedulablePods:
     def _file(self, info: QueuedPodInfo, arrival: int) -> None:
         cohort, key = self._cohort_of(info), info.pod_info.key
         cohort.alone[key] = self._members[key] = Member(info, arrival, cohort)
-        self._gated_count += bool(cohort.rejection.gating_plugin)
+        self._gated_count += bool(cohort.gating_plugin)
         self._note_stay(since(info))
 
     def _next_arrival(self) -> int:
@@ -99,10 +99,10 @@ class UnschedulablePods:
         return self._arrivals
 
     def _cohort_of(self, info: QueuedPodInfo) -> Cohort:
-        key = rejection_key(info)
+        key = cohort_key(info)
         cohort = self._cohorts.get(key)
         if cohort is None:
-            cohort = self._cohorts[key] = Cohort(Rejection(key))
+            cohort = self._cohorts[key] = Cohort(key)
         return cohort
 
     # Classes of pods that wait as one.
@@ -195,13 +195,13 @@ class UnschedulablePods:
 
     def _reject(self, waiting: WaitingClass, cohort: Cohort) -> None:
         """Other plugins than before have rejected a settled class, head included."""
-        before, after = waiting.cohort.rejection, cohort.rejection
-        del waiting.cohort.classes[waiting.class_key]
+        before = waiting.cohort
+        del before.classes[waiting.class_key]
         # The head was counted when its attempt failed.
-        count, profile = len(waiting.members) - 1, after.profile
-        for plugin in before.rejectors - after.rejectors:
+        count, profile = len(waiting.members) - 1, cohort.profile
+        for plugin in before.rejectors - cohort.rejectors:
             self._rejected.labels(plugin, profile).inc(-count)
-        for plugin in after.rejectors - before.rejectors:
+        for plugin in cohort.rejectors - before.rejectors:
             self._rejected.labels(plugin, profile).inc(count)
         waiting.cohort = cohort
         there = cohort.classes.setdefault(waiting.class_key, waiting)
@@ -238,13 +238,13 @@ class UnschedulablePods:
             info = member.catch_up()
             if pre_check is not None and not pre_check(info.pod_info.pod):
                 return info, Strategy.SKIP
-            return info, member.rejection.evaluate(info, *asked)
+            return info, member.cohort.evaluate(info, *asked)
 
         def judge_class(waiting: WaitingClass) -> tuple[WaitingClass, Strategy]:
             info = waiting.asked(pre_check, own_uid)
             if info is None:
                 return waiting, Strategy.SKIP
-            return waiting, waiting.cohort.rejection.evaluate(info, *asked)
+            return waiting, waiting.cohort.evaluate(info, *asked)
 
         pods, classes = self._concerned_by(event)
         return map(judge_pod, pods), map(judge_class, classes)
@@ -280,12 +280,11 @@ class UnschedulablePods:
         pods: list[Member] = []
         classes: list[WaitingClass] = []
         for cohort in self._cohorts.values():
-            rejection = cohort.rejection
-            if not rejection.is_concerned(event):
+            if not cohort.is_concerned(event):
                 continue
             pods += cohort.alone.values()
             asleep = [waiting for waiting in cohort.classes.values() if not waiting.is_awake]
-            if rejection.asks_per_class(event):
+            if cohort.asks_per_class(event):
                 classes += asleep
             else:
                 for waiting in asleep:
@@ -332,7 +331,7 @@ class UnschedulablePods:
                 assert self._members.get(pod_key) is member, f"{pod_key} has another entry"
                 assert member.cohort is cohort, f"{pod_key} is filed in another cohort"
                 assert member.waiting is None, f"{pod_key} is filed alone and with its class"
-                assert rejection_key(member.info) == key, f"{pod_key} changed without notice"
+                assert cohort_key(member.info) == key, f"{pod_key} changed without notice"
             for class_key, waiting in cohort.classes.items():
                 filed += len(waiting.members)
                 assert waiting.class_key == class_key, "a class is filed under another key"

@@ -26,8 +26,8 @@ from math import inf
 from typing import Final
 
 from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.queue.cohorts import Cohort, PreCheck, since
 from kubesched.queue.hints import Strategy
-from kubesched.queue.rejection import PreCheck, Rejection, since
 
 STAMP_STEP_S: Final = 1e-6
 """Keeps classes apart that had different time stamps before they were woken together."""
@@ -49,36 +49,24 @@ class Stamps:
         return self.now + self._step * STAMP_STEP_S
 
 
-class Cohort:
-    """Pods that the same plugins rejected: the same events matter to all of them."""
-
-    __slots__ = ("alone", "classes", "rejection")
-
-    def __init__(self, rejection: Rejection) -> None:
-        self.rejection = rejection
-        self.alone: dict[str, Member] = {}
-        self.classes: dict[bytes, WaitingClass] = {}
-
-
 class Member:
     """A pod in unschedulablePods, alone or with its class."""
 
-    __slots__ = ("arrival", "cohort", "info", "settled", "waiting")
+    __slots__ = ("_cohort", "arrival", "info", "settled", "waiting")
 
     def __init__(
         self, info: QueuedPodInfo, arrival: int, cohort: Cohort, waiting: WaitingClass | None = None
     ) -> None:
         self.info = info
         self.arrival = arrival
-        self.cohort = cohort
-        """Of a pod that waits alone."""
+        self._cohort = cohort
         self.waiting = waiting
         # A pod that joins a class while its head is tried has just been tried itself.
         self.settled = 0 if waiting is None else waiting.settled + waiting.is_awake
 
     @property
-    def rejection(self) -> Rejection:
-        return (self.waiting or self).cohort.rejection
+    def cohort(self) -> Cohort:
+        return self._cohort if self.waiting is None else self.waiting.cohort
 
     def catch_up(self) -> QueuedPodInfo:
         """The entry as it would be had the pod been tried whenever its class was."""
@@ -94,8 +82,8 @@ class Member:
             info.backoff_expiration = None
             info.was_flushed_from_unschedulable = False
             info.flush_timestamp = None
-        info.unschedulable_plugins = waiting.cohort.rejection.unschedulable
-        info.pending_plugins = waiting.cohort.rejection.pending
+        info.unschedulable_plugins = waiting.cohort.unschedulable
+        info.pending_plugins = waiting.cohort.pending
         return info
 
 

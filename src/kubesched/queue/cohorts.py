@@ -1,26 +1,32 @@
-"""Rejection: which plugins keep pods waiting, and so which events and hints matter to them."""
+"""Cohorts: pods that the same plugins keep waiting, and the events and hints that matter to them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.queue.hints import HintEvaluator, QueueingHint, ResolvedEvent, Strategy
 
+if TYPE_CHECKING:
+    from kubesched.queue.waiting_classes import Member, WaitingClass
+
 PreCheck = Callable[[Pod], bool]
 """Restricts a move to some of the pods. Pods of one class are told apart by their UID at most."""
 
-RejectionKey = tuple[str, frozenset[str], frozenset[str], str]
+CohortKey = tuple[str, frozenset[str], frozenset[str], str]
 """Profile, unschedulable plugins, pending plugins, gating plugin."""
 
 
-class Rejection:
-    """The plugins behind a rejection. One object serves all pods with an equal key."""
+class Cohort:
+    """The pods that the same plugins rejected: the same events matter to all of them."""
 
     __slots__ = (
         "_per_class",
         "_relevant",
+        "alone",
+        "classes",
         "gating_plugin",
         "key",
         "pending",
@@ -29,10 +35,12 @@ class Rejection:
         "unschedulable",
     )
 
-    def __init__(self, key: RejectionKey) -> None:
+    def __init__(self, key: CohortKey) -> None:
         self.key = key
         self.profile, self.unschedulable, self.pending, self.gating_plugin = key
         self.rejectors = self.unschedulable | self.pending
+        self.alone: dict[str, Member] = {}
+        self.classes: dict[bytes, WaitingClass] = {}
         self._relevant: dict[ResolvedEvent, tuple[QueueingHint, ...]] = {}
         self._per_class: dict[ResolvedEvent, bool] = {}
 
@@ -49,7 +57,7 @@ class Rejection:
         )
 
     def hints(self, event: ResolvedEvent) -> tuple[QueueingHint, ...]:
-        """The hints for this event that belong to plugins behind the rejection; none for a wildcard."""
+        """The hints for this event that belong to these plugins; none for a wildcard."""
         relevant = self._relevant.get(event)
         if relevant is None:
             hints = () if event.is_wildcard else event.hints_by_profile.get(self.profile, ())
@@ -80,7 +88,7 @@ class Rejection:
         return evaluator.evaluate(info, event, old, new)
 
 
-def rejection_key(info: QueuedPodInfo) -> RejectionKey:
+def cohort_key(info: QueuedPodInfo) -> CohortKey:
     return (
         info.pod_info.pod.spec.scheduler_name,
         frozenset(info.unschedulable_plugins),
