@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable
 from random import Random
-from types import TracebackType
 from typing import Self
 
 from kubesched.api.protobuf import CONTENT_TYPE as PROTOBUF
@@ -103,12 +102,7 @@ class Connections:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self._transport.aclose()
 
 

@@ -17,7 +17,6 @@ import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kubesched.api.core_v1 import Pod
@@ -256,12 +255,7 @@ class Serving:
         self._tls.refresh()
         self._listener.drop_idle()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         async with contextlib.AsyncExitStack() as stack:
             for transport in self._transports.values():
                 stack.push_async_callback(transport.aclose)
