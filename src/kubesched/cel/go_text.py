@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_ESCAPES = {
+ESCAPES = {
     "\a": "\\a",
     "\b": "\\b",
     "\f": "\\f",
@@ -21,8 +21,8 @@ def quote(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    if character in _ESCAPES:
-        return _ESCAPES[character]
+    if character in ESCAPES:
+        return ESCAPES[character]
     if character == " " or (character.isprintable() and not character.isspace()):
         return character
     code = ord(character)
