@@ -86,7 +86,7 @@ def form(id: str, arguments: tuple[Type, ...], result: Type, *, member: bool = F
     return Overload(id, arguments, result, _evaluated_elsewhere, member=member, guarded=False)
 
 
-_OPERATORS: dict[str, tuple[Overload, ...]] = {
+_OPERATORS: dict[str, Overload | tuple[Overload, ...]] = {
     "_?_:_": form("conditional", (BOOL, _A, _A), _A),
     "_&&_": form("logical_and", (BOOL, BOOL), BOOL),
     "_||_": form("logical_or", (BOOL, BOOL), BOOL),
@@ -167,7 +167,7 @@ def _member_text(id: str, call: Callable[..., Value], cost: CallCost) -> tuple[O
     return member(id, (STRING, STRING), BOOL, call, cost=cost, guarded=False)
 
 
-_TEXT: dict[str, tuple[Overload, ...]] = {
+_TEXT: dict[str, Overload | tuple[Overload, ...]] = {
     "contains": _member_text(
         "contains_string", _text_test(lambda text, part: part in text), costs.of_contains
     ),
@@ -307,7 +307,7 @@ def _conversion(name: str) -> tuple[Overload, ...]:
     )
 
 
-_FUNCTIONS: dict[str, tuple[Overload, ...]] = {
+_FUNCTIONS: dict[str, Overload | tuple[Overload, ...]] = {
     **_OPERATORS,
     **_TEXT,
     **_TIME,
