@@ -55,8 +55,7 @@ from kubesched.client.client_config import ClientConfig, load_config
 from kubesched.client.leader_election import LeaderElectionSettings
 from kubesched.clock import Clock, SystemClock
 from kubesched.config import features
-from kubesched.config.conversion import to_plain
-from kubesched.config.output import to_yaml
+from kubesched.config.output import to_plain, to_yaml
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.errors import ConfigError, KubeschedError, without_groups
 from kubesched.framework.profile import enabled_plugins

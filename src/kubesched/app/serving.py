@@ -28,7 +28,7 @@ from kubesched.client.pool import HttpTransport, PoolSettings
 from kubesched.client.rate_limit import TokenBucket
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.clock import Clock
-from kubesched.config.conversion import to_plain
+from kubesched.config.output import to_plain
 from kubesched.errors import CredentialsError
 from kubesched.http_server.listener import Listener
 from kubesched.http_server.sockets import open_socket

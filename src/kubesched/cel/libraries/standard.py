@@ -163,7 +163,7 @@ def _matches_constant(constants: tuple[Value, ...]) -> Callable[..., Value] | No
     return call
 
 
-def _member_text(id: str, call: Callable[..., Value], cost: CallCost) -> tuple[Overload, ...]:
+def _member_text(id: str, call: Callable[..., Value], cost: CallCost) -> Overload:
     return member(id, (STRING, STRING), BOOL, call, cost=cost, guarded=False)
 
 
