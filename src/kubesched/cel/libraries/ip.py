@@ -11,12 +11,12 @@ from typing import ClassVar
 from kubesched.cel import costs
 from kubesched.cel.environment import CallCost, Library, Overload, member
 from kubesched.cel.errors import EvaluationError
-from kubesched.cel.go_text import quote
 from kubesched.cel.libraries.conversions import succeeds
 from kubesched.cel.libraries.ip_parsing import AddressError, parse_address
 from kubesched.cel.operators import no_such_overload
 from kubesched.cel.types import BOOL, CIDR, INT, IP, STRING, Type
 from kubesched.cel.values import Value
+from kubesched.logs import quoted as quote
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

@@ -8,10 +8,10 @@ from typing import ClassVar
 from kubesched.cel import costs
 from kubesched.cel.environment import Library, Overload, member
 from kubesched.cel.errors import EvaluationError
-from kubesched.cel.go_text import quote
 from kubesched.cel.libraries.conversions import succeeds
 from kubesched.cel.types import BOOL, INT, SEMVER, STRING, Type
 from kubesched.cel.values import MAX_UINT
+from kubesched.logs import quoted as quote
 
 _DIGITS = frozenset("0123456789")
 _IDENTIFIER = _DIGITS | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-")

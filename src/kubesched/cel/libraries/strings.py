@@ -5,13 +5,13 @@ from __future__ import annotations
 from kubesched.cel import costs, operators
 from kubesched.cel.environment import CallCost, Library, Overload, member
 from kubesched.cel.errors import EvaluationError
-from kubesched.cel.go_text import ESCAPES
 from kubesched.cel.libraries.formatting import format_text
 from kubesched.cel.types import DYN, INT, STRING, list_of
 from kubesched.cel.values import Value
+from kubesched.logs import GO_ESCAPES
 
 _GO_SPACE = " \t\n\v\f\r\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
-_QUOTED = str.maketrans(ESCAPES)
+_QUOTED = str.maketrans(GO_ESCAPES)
 _LOWER = str.maketrans({chr(code): chr(code + 32) for code in range(65, 91)})
 _UPPER = str.maketrans({chr(code + 32): chr(code) for code in range(65, 91)})
 
