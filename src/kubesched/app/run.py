@@ -238,7 +238,7 @@ class SchedulerProcess:
             with GarbageCollection(app.informers.object_count) as garbage_collection:
                 async with (
                     ControlThread() as control,
-                    _beside(connections.write_events(), name="events"),
+                    _beside(connections.events.run(), name="events"),
                     _beside(control.run(watchdog.run), name="watchdog"),
                     _beside(control.run(exit_limit.enforce), name="exit limit"),
                     _served(serving, control),
@@ -301,7 +301,7 @@ class SchedulerProcess:
 
     def _register_metrics(self, connections: Connections, app: SchedulerApp) -> None:
         register_common(self._registry, self._settings.gates)
-        register_event_losses(self._registry, lambda: connections.event_statistics().dropped)
+        register_event_losses(self._registry, lambda: connections.events.statistics().dropped)
         register_informers(self._registry, app.informers)
         register_tasks(self._registry, asyncio.get_running_loop())
 

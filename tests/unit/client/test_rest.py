@@ -19,13 +19,13 @@ from kubesched.api.core_v1 import ConfigMap, Node, PersistentVolume, Pod
 from kubesched.api.kinds import Kind
 from kubesched.api.meta import DeleteOptions, ObjectMeta
 from kubesched.api.status import MAX_RETRY_AFTER_S
+from kubesched.app.scheduling_calls import CarefulCalls
 from kubesched.client import patch as patches
 from kubesched.client.exchange import BufferedResponse
 from kubesched.client.lease_client import RestLeaseClient
 from kubesched.client.rate_limit import TokenBucket
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.client.retry import RetryPolicy, parse_retry_after
-from kubesched.client.scheduler_client import RestSchedulerClient
 from kubesched.clock import ManualClock
 from kubesched.errors import (
     Conflict,
@@ -571,7 +571,7 @@ async def test_lease_client_keeps_the_lease_whole(client, transport):
 
 
 async def test_scheduling_calls_are_kube_schedulers(client, transport):
-    calls = RestSchedulerClient(client)
+    calls = CarefulCalls(client)
     pod = msgspec.convert(POD, Pod)
     transport.will(ok(status=201), ok(POD), ok(), ok(PV), ok(PV))
     await calls.bind_pod(pod, "n")
