@@ -206,7 +206,7 @@ def _sort_overloads() -> tuple[Overload, ...]:
             cost=lambda args, _result: costs.self_comparison(args[0]),
             guarded=False,
         )
-        for type in _SORTABLE
+        for type in _COMPARABLE
     )
 
 
@@ -226,11 +226,10 @@ def _sort_by_overloads() -> tuple[Overload, ...]:
             cost=lambda args, _result: costs.self_comparison(args[1]),
             guarded=False,
         )
-        for type in _SORTABLE
+        for type in _COMPARABLE
     )
 
 
-_SORTABLE = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
 _LIST = list_of(_T)
 
 EXTENDED_LISTS = Library(

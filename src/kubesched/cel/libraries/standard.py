@@ -278,16 +278,9 @@ _CONVERSIONS: dict[str, tuple[tuple[Type, Callable[[Value], Value]], ...]] = {
         (STRING, conversions.text_to_uint),
     ),
 }
-_RESULTS = {
-    "bool": BOOL,
-    "bytes": BYTES,
-    "double": DOUBLE,
-    "duration": DURATION,
-    "int": INT,
-    "string": STRING,
-    "timestamp": TIMESTAMP,
-    "uint": UINT,
-}
+_RESULTS = dict(
+    zip(_CONVERSIONS, (BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT), strict=True)
+)
 _CONVERSION_COSTS: dict[tuple[str, Type], CallCost] = {
     ("bytes", STRING): costs.of_first_argument,
     ("string", BYTES): costs.of_first_argument,
