@@ -340,7 +340,7 @@ def quoted(text: str) -> str:
     return f'"{"".join(map(_quoted_character, text))}"'
 
 
-_SHORT = {
+GO_ESCAPES = {
     "\a": "\\a",
     "\b": "\\b",
     "\f": "\\f",
@@ -354,7 +354,7 @@ _SHORT = {
 
 
 def _quoted_character(character: str) -> str:
-    short = _SHORT.get(character)
+    short = GO_ESCAPES.get(character)
     if short is not None:
         return short
     if character.isprintable():

@@ -134,7 +134,7 @@ async def stage(tmp_path, request):
             )
             tasks = [
                 group.create_task(stage.app.run()),
-                group.create_task(connections.write_events()),
+                group.create_task(connections.events.run()),
             ]
             await stage.app.synced.wait()
             yield stage

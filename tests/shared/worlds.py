@@ -388,7 +388,7 @@ async def scheduler(kubeconfig, gates):
         asyncio.TaskGroup() as group,
     ):
         app = SchedulerApp(default_config(gates), gates, connections.main, connections.recorder)
-        tasks = [group.create_task(app.run()), group.create_task(connections.write_events())]
+        tasks = [group.create_task(app.run()), group.create_task(connections.events.run())]
         await app.synced.wait()
         try:
             yield app

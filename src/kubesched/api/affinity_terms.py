@@ -7,8 +7,8 @@ scheduled they decide.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,6 +21,9 @@ from kubesched.api.core_v1 import (
     WeightedPodAffinityTerm,
 )
 from kubesched.api.selectors import Selector, SelectorError, from_label_selector
+
+T = TypeVar("T")
+P = TypeVar("P")
 
 
 class AffinityTerm(NamedTuple):
@@ -100,32 +103,30 @@ def parse_affinity_terms(pod: Pod) -> AffinityTerms:
 
 def _parse(namespace: str, near: PodAffinity, apart: PodAntiAffinity) -> AffinityTerms:
     problems: list[str] = []
+
+    def parsed(category: str, terms: Iterable[T] | None, parse: Callable[[T], P]) -> tuple[P, ...]:
+        try:
+            return tuple(map(parse, terms or ()))
+        except SelectorError as error:
+            problems.append(f"{category}: {error}")
+            return ()
+
+    def required(term: PodAffinityTerm) -> AffinityTerm:
+        return parse_affinity_term(term, namespace)
+
+    def preferred(term: WeightedPodAffinityTerm) -> WeightedAffinityTerm:
+        return WeightedAffinityTerm(term.weight, required(term.pod_affinity_term))
+
+    near_required = near.required_during_scheduling_ignored_during_execution
+    apart_required = apart.required_during_scheduling_ignored_during_execution
+    near_preferred = near.preferred_during_scheduling_ignored_during_execution
+    apart_preferred = apart.preferred_during_scheduling_ignored_during_execution
     return AffinityTerms(
-        required_affinity=_required(
-            near.required_during_scheduling_ignored_during_execution,
-            namespace,
-            "requiredAffinityTerms",
-            problems,
-        ),
-        required_anti_affinity=_required(
-            apart.required_during_scheduling_ignored_during_execution,
-            namespace,
-            "requiredAntiAffinityTerms",
-            problems,
-        ),
-        preferred_affinity=_preferred(
-            near.preferred_during_scheduling_ignored_during_execution,
-            namespace,
-            "preferredAffinityTerms",
-            problems,
-        ),
-        preferred_anti_affinity=_preferred(
-            apart.preferred_during_scheduling_ignored_during_execution,
-            namespace,
-            "preferredAntiAffinityTerms",
-            problems,
-        ),
-        problems=tuple(problems),
+        parsed("requiredAffinityTerms", near_required, required),
+        parsed("requiredAntiAffinityTerms", apart_required, required),
+        parsed("preferredAffinityTerms", near_preferred, preferred),
+        parsed("preferredAntiAffinityTerms", apart_preferred, preferred),
+        tuple(problems),
     )
 
 
@@ -138,31 +139,3 @@ def parse_affinity_term(term: PodAffinityTerm, pod_namespace: str) -> AffinityTe
         topology_key=term.topology_key,
         namespace_selector=from_label_selector(term.namespace_selector),
     )
-
-
-def _required(
-    terms: Sequence[PodAffinityTerm] | None, namespace: str, category: str, problems: list[str]
-) -> tuple[AffinityTerm, ...]:
-    try:
-        return tuple(parse_affinity_term(term, namespace) for term in terms or ())
-    except SelectorError as error:
-        problems.append(f"{category}: {error}")
-        return ()
-
-
-def _preferred(
-    terms: Sequence[WeightedPodAffinityTerm] | None,
-    namespace: str,
-    category: str,
-    problems: list[str],
-) -> tuple[WeightedAffinityTerm, ...]:
-    try:
-        return tuple(
-            WeightedAffinityTerm(
-                term.weight, parse_affinity_term(term.pod_affinity_term, namespace)
-            )
-            for term in terms or ()
-        )
-    except SelectorError as error:
-        problems.append(f"{category}: {error}")
-        return ()

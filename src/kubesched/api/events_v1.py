@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from kubesched.api.core_v1 import EventSource, ObjectReference
+from kubesched.api.core_v1 import EventSeries, ObjectReference
 from kubesched.api.meta import ObjectMeta, Record, constant
-
-
-class EventSeries(Record):
-    """How often the event recurred and when last."""
-
-    count: int = 0
-    last_observed_time: str | None = None
 
 
 class Event(Record):
@@ -29,7 +22,3 @@ class Event(Record):
     related: ObjectReference | None = None
     note: str = ""
     type: str = ""
-    deprecated_source: EventSource | None = None
-    deprecated_first_timestamp: str | None = None
-    deprecated_last_timestamp: str | None = None
-    deprecated_count: int = 0

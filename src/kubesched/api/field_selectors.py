@@ -42,13 +42,6 @@ class FieldSelector:
     def is_empty(self) -> bool:
         return not self.requirements
 
-    def required_value(self, field: str) -> str | None:
-        """The only value the field may have, if the selector pins it down."""
-        for requirement in self.requirements:
-            if requirement.field == field and requirement.is_equal:
-                return requirement.value
-        return None
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FieldSelector) and self._identity == other._identity
 

@@ -1,10 +1,9 @@
-"""policy/v1: disruption budgets and evictions."""
+"""policy/v1: disruption budgets."""
 
 from __future__ import annotations
 
 from kubesched.api.meta import (
     Condition,
-    DeleteOptions,
     IntOrString,
     LabelSelector,
     ObjectMeta,
@@ -42,12 +41,3 @@ class PodDisruptionBudget(Record):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
-
-
-class Eviction(Record):
-    """A request to remove a pod if its budgets allow; posted to the pod's `eviction` subresource."""
-
-    kind: str = constant("Eviction")
-    api_version: str = constant("policy/v1")
-    metadata: ObjectMeta = ObjectMeta()
-    delete_options: DeleteOptions | None = None

@@ -101,25 +101,19 @@ class NodeAllocatable(_Amounts, frozen=True, gc=False):
 
 def node_allocatable(node: Node) -> NodeAllocatable:
     """The node's `status.allocatable`; capacity is never consulted."""
-    milli_cpu = memory = ephemeral_storage = allowed_pods = 0
-    scalars: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     for name, raw in (node.status.allocatable or {}).items():
         try:
-            match classify(name):
-                case ResourceClass.CPU:
-                    milli_cpu = quantity.milli_value(raw)
-                case ResourceClass.MEMORY:
-                    memory = quantity.value(raw)
-                case ResourceClass.EPHEMERAL_STORAGE:
-                    ephemeral_storage = quantity.value(raw)
-                case ResourceClass.PODS:
-                    allowed_pods = quantity.value(raw)
-                case ResourceClass.SCALAR:
-                    scalars[name] = quantity.value(raw)
+            if classify(name) is not ResourceClass.IGNORED:
+                amounts[name] = _rounded(name, raw)
         except QuantityError as error:
             where = f"node {node.metadata.name}: status.allocatable[{name}]"
             raise QuantityError(f"{where}: {raw!r}: {error}") from None
-    return NodeAllocatable(milli_cpu, memory, ephemeral_storage, scalars, allowed_pods)
+    return NodeAllocatable(*_vector(amounts), amounts.get(PODS, 0))
+
+
+def _rounded(name: str, raw: RawQuantity) -> int:
+    return quantity.milli_value(raw) if name == CPU else quantity.value(raw)
 
 
 class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,7 +199,7 @@ def pod_requests(pod: Pod, options: RequestOptions = FILTERED) -> PodRequests:
             }
     except QuantityError as error:
         raise QuantityError(_blame(pod, error)) from None
-    return _vector(rounded)
+    return PodRequests(*_vector(rounded))
 
 
 def request_amounts(pod: Pod, options: RequestOptions = FILTERED) -> dict[str, int]:
@@ -243,33 +237,23 @@ def _amounts_as_written(
     requests: tuple[tuple[str, RawQuantity], ...], defaults: tuple[tuple[str, RawQuantity], ...]
 ) -> PodRequests:
     """Requests by name as a vector. Few spellings, many pods."""
-    milli_cpu = memory = ephemeral_storage = 0
-    scalars: dict[str, int] = {}
     named = {name for name, _ in requests}
     missing = [(name, raw) for name, raw in defaults if name not in named]
-    for name, raw in (*requests, *missing):
-        if name == CPU:
-            milli_cpu = quantity.milli_value(raw)
-        elif name == MEMORY:
-            memory = quantity.value(raw)
-        elif name == EPHEMERAL_STORAGE:
-            ephemeral_storage = quantity.value(raw)
-        elif classify(name) is ResourceClass.SCALAR:
-            scalars[name] = quantity.value(raw)
-    return PodRequests(milli_cpu, memory, ephemeral_storage, scalars)
+    amounts = {
+        name: _rounded(name, raw)
+        for name, raw in (*requests, *missing)
+        if classify(name) not in (ResourceClass.PODS, ResourceClass.IGNORED)
+    }
+    return PodRequests(*_vector(amounts))
 
 
-def _vector(rounded: Mapping[str, int]) -> PodRequests:
-    return PodRequests(
-        rounded.get(CPU, 0),
-        rounded.get(MEMORY, 0),
-        rounded.get(EPHEMERAL_STORAGE, 0),
-        {
-            name: amount
-            for name, amount in rounded.items()
-            if classify(name) is ResourceClass.SCALAR
-        },
-    )
+def _vector(rounded: Mapping[str, int]) -> tuple[int, int, int, dict[str, int]]:
+    """The fields of `_Amounts`, in their order."""
+    scalars = {
+        name: amount for name, amount in rounded.items() if classify(name) is ResourceClass.SCALAR
+    }
+    named = rounded.get(CPU, 0), rounded.get(MEMORY, 0), rounded.get(EPHEMERAL_STORAGE, 0)
+    return (*named, scalars)
 
 
 def limit_amounts(pod: Pod) -> dict[str, int]:

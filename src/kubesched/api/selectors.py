@@ -217,13 +217,6 @@ class Selector:
         """A label, with its value, that every selected object has; None if no single one is required."""
         return self._equal[0] if self._equal else None
 
-    def required_value(self, key: str) -> str | None:
-        """The only value the label may have, if the selector pins it down."""
-        for requirement in self.requirements:
-            if requirement.key == key:
-                return requirement.values[0] if _pins(requirement) else None
-        return None
-
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Selector) and self._identity == other._identity)
 

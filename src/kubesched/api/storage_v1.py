@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.api.core_v1 import PersistentVolumeSpec, TopologySelectorTerm
+from kubesched.api.core_v1 import TopologySelectorTerm
 from kubesched.api.meta import LabelSelector, ObjectMeta, RawQuantity, Record, constant
 
 
@@ -31,7 +31,6 @@ class CSINodeDriver(Record):
     """A CSI driver as it runs on one node."""
 
     name: str = ""
-    node_id: str = ""
     topology_keys: list[str] | None = None
     allocatable: VolumeNodeResources | None = None
 
@@ -54,14 +53,7 @@ class CSINode(Record):
 class CSIDriverSpec(Record):
     """What a driver needs and offers."""
 
-    attach_required: bool | None = None
-    pod_info_on_mount: bool | None = None
-    volume_lifecycle_modes: list[str] | None = None
     storage_capacity: bool | None = None
-    fs_group_policy: str | None = None
-    requires_republish: bool | None = None
-    se_linux_mount: bool | None = None
-    node_allocatable_update_period_seconds: int | None = None
     prevent_pod_scheduling_if_missing: bool | None = None
 
 
@@ -90,7 +82,6 @@ class VolumeAttachmentSource(Record):
     """What is to be attached."""
 
     persistent_volume_name: str | None = None
-    inline_volume_spec: PersistentVolumeSpec | None = None
 
 
 class VolumeAttachmentSpec(Record):
@@ -101,21 +92,10 @@ class VolumeAttachmentSpec(Record):
     node_name: str = ""
 
 
-class VolumeError(Record):
-    """Why attaching or detaching failed."""
-
-    time: str | None = None
-    message: str = ""
-    error_code: int | None = None
-
-
 class VolumeAttachmentStatus(Record):
     """Whether the volume is attached."""
 
     attached: bool = False
-    attachment_metadata: dict[str, str] | None = None
-    attach_error: VolumeError | None = None
-    detach_error: VolumeError | None = None
 
 
 class VolumeAttachment(Record):

@@ -102,7 +102,7 @@ def parse_duration_nanos(text: str) -> int:
         total += int(whole[-30:] or "0") * _UNIT_NANOS[unit]
         if fraction:
             total += int(fraction[:18]) * _UNIT_NANOS[unit] // 10 ** len(fraction[:18])
-        if total > _MAX_NANOS or len(whole.lstrip("0")) > 30:
+        if total > _MAX_NANOS + text.startswith("-") or len(whole.lstrip("0")) > 30:
             raise TimeError(f"time: invalid duration {_quoted(text)}")
         position = part.end()
     return -total if text.startswith("-") else total

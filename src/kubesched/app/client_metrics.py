@@ -20,7 +20,7 @@ from kubesched.client.transport import (
 from kubesched.clock import Clock
 from kubesched.errors import TransportError
 from kubesched.metrics.instruments import Counter, Histogram
-from kubesched.metrics.registry import MetricsRegistry, Stability
+from kubesched.metrics.registry import MetricsRegistry
 
 REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 SIZE_BYTES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
@@ -44,37 +44,32 @@ class ClientMetrics:
         self.clock = clock
         self._requests = registry.counter(
             "rest_client_requests_total",
-            "Requests to the API server, by status code, method and host.",
+            "[ALPHA] Requests to the API server, by status code, method and host.",
             labels=("code", "host", "method"),
-            stability=Stability.ALPHA,
         )
         self._durations = registry.histogram(
             "rest_client_request_duration_seconds",
-            "Seconds until a request was answered, by verb and host; for watches until the first byte.",
+            "[ALPHA] Seconds until a request was answered, by verb and host; for watches until the first byte.",
             labels=("host", "verb"),
             buckets=REQUEST_SECONDS,
-            stability=Stability.ALPHA,
         )
         self._waits = registry.histogram(
             "rest_client_rate_limiter_duration_seconds",
-            "Seconds a request waited for the client-side rate limit, by verb and host.",
+            "[ALPHA] Seconds a request waited for the client-side rate limit, by verb and host.",
             labels=("host", "verb"),
             buckets=REQUEST_SECONDS,
-            stability=Stability.ALPHA,
         )
         self._request_sizes = registry.histogram(
             "rest_client_request_size_bytes",
-            "Bytes in the bodies of requests, by verb and host.",
+            "[ALPHA] Bytes in the bodies of requests, by verb and host.",
             labels=("host", "verb"),
             buckets=SIZE_BYTES,
-            stability=Stability.ALPHA,
         )
         self._response_sizes = registry.histogram(
             "rest_client_response_size_bytes",
-            "Bytes in the bodies of responses, by verb and host; watches are not counted.",
+            "[ALPHA] Bytes in the bodies of responses, by verb and host; watches are not counted.",
             labels=("host", "verb"),
             buckets=SIZE_BYTES,
-            stability=Stability.ALPHA,
         )
         self._series: dict[tuple[int, str], _Series] = {}
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable
 from random import Random
-from types import TracebackType
 from typing import Self
 
 from kubesched.api.protobuf import CONTENT_TYPE as PROTOBUF
 from kubesched.app.client_metrics import ClientMetrics, MeasuredBucket, MeasuredTransport
 from kubesched.app.tracing import OpenTelemetryTracing, TracedTransport
 from kubesched.client.event_client import RestEventClient
-from kubesched.client.events import EventBroadcaster, EventRecorder, EventStatistics
+from kubesched.client.events import EventBroadcaster, EventRecorder
 from kubesched.client.pool import HttpTransport, PoolSettings
 from kubesched.client.rate_limit import TokenBucket
 from kubesched.client.rest import RestClient, user_agent
@@ -51,7 +50,7 @@ class Connections:
         self.main = self._client(
             transport, "scheduler", DEFAULT_DEADLINE_S, may_write=lambda: self.may_write()
         )
-        self._events = EventBroadcaster(
+        self.events = EventBroadcaster(
             RestEventClient(self._client(transport, "scheduler", DEFAULT_DEADLINE_S)),
             clock=clock,
             rng=random,
@@ -87,28 +86,12 @@ class Connections:
 
     def recorder(self, scheduler_name: str) -> EventRecorder:
         """Events in a profile's name."""
-        return self._events.recorder(scheduler_name)
-
-    def legacy_recorder(self, component: str) -> EventRecorder:
-        """Core events, as leader election writes them."""
-        return self._events.legacy_recorder(component)
-
-    def event_statistics(self) -> EventStatistics:
-        return self._events.statistics()
-
-    async def write_events(self) -> None:
-        """Serve the events' lane until cancelled."""
-        await self._events.run()
+        return self.events.recorder(scheduler_name)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self._transport.aclose()
 
 

@@ -38,7 +38,20 @@ class Flag:
     shorthand: str = ""
 
 
-def _flag(type_: FlagType, default: object, group: str, text: str, *, shorthand: str = "") -> Any:  # noqa: ANN401 - stands in for a field's default
+_USUAL_TYPES: Final = {
+    str: flag_types.STRING,
+    bool: flag_types.BOOL,
+    int: flag_types.INT,
+    float: flag_types.DURATION,
+    tuple: flag_types.STRINGS,
+}
+
+
+def _flag(
+    default: object, group: str, text: str, type_: FlagType | None = None, *, shorthand: str = ""
+) -> Any:  # noqa: ANN401 - stands in for a field's default
+    """A flag of the type that is usual for such a default, or of the one that is given."""
+    type_ = type_ or _USUAL_TYPES[type(default)]
     return field(default=default, metadata={"flag": (type_, group, text, shorthand)})
 
 
@@ -52,267 +65,211 @@ _METRICS, _LOGS, _OWN, _GLOBAL = "Metrics", "Logs", "kubesched", "Global"
 class RunOptions:
     """What a command line says; the defaults are kube-scheduler's."""
 
-    config: str = _flag(
-        flag_types.STRING, "", _MISC, "configuration file (KubeSchedulerConfiguration)"
-    )
-    master: str = _flag(
-        flag_types.STRING, "", _MISC, "address of the API server; wins over the kubeconfig's"
-    )
+    config: str = _flag("", _MISC, "configuration file (KubeSchedulerConfiguration)")
+    master: str = _flag("", _MISC, "address of the API server; wins over the kubeconfig's")
     write_config_to: str = _flag(
-        flag_types.STRING, "", _MISC, "write the completed configuration to this file and exit"
+        "", _MISC, "write the completed configuration to this file and exit"
     )
 
     bind_address: str = _flag(
-        flag_types.ADDRESS,
         "0.0.0.0",
         _SERVING,
         "address to serve on; 0.0.0.0 or :: means all of them",
+        flag_types.ADDRESS,
     )
-    secure_port: int = _flag(
-        flag_types.INT, 10259, _SERVING, "port to serve HTTPS on; 0 serves nothing"
-    )
+    secure_port: int = _flag(10259, _SERVING, "port to serve HTTPS on; 0 serves nothing")
     cert_dir: str = _flag(
-        flag_types.STRING,
         "",
         _SERVING,
         "where to keep the self-signed certificate (kube-scheduler.crt and .key); in memory if empty",
     )
     tls_cert_file: str = _flag(
-        flag_types.STRING,
-        "",
-        _SERVING,
-        "serving certificate, intermediates after it; reloaded on change",
+        "", _SERVING, "serving certificate, intermediates after it; reloaded on change"
     )
-    tls_private_key_file: str = _flag(flag_types.STRING, "", _SERVING, "key of --tls-cert-file")
-    tls_min_version: str = _flag(
-        flag_types.STRING, "", _SERVING, "VersionTLS12 (the default) or VersionTLS13"
-    )
+    tls_private_key_file: str = _flag("", _SERVING, "key of --tls-cert-file")
+    tls_min_version: str = _flag("", _SERVING, "VersionTLS12 (the default) or VersionTLS13")
     tls_cipher_suites: tuple[str, ...] = _flag(
-        flag_types.STRINGS, (), _SERVING, "cipher suites to offer below TLS 1.3, by their Go names"
+        (), _SERVING, "cipher suites to offer below TLS 1.3, by their Go names"
     )
     tls_curve_preferences: tuple[int, ...] = _flag(
-        flag_types.INTEGERS, (), _SERVING, "the key exchange curve by its Go number; one at most"
+        (), _SERVING, "the key exchange curve by its Go number; one at most", flag_types.INTEGERS
     )
     tls_sni_cert_key: tuple[NamedCertKey, ...] = _flag(
-        flag_types.CERT_KEYS,
         (),
         _SERVING,
         "cert.pem,key.pem[:name,...]: a certificate for some names; may be repeated",
+        flag_types.CERT_KEYS,
     )
-    http2_max_streams_per_connection: int = _flag(
-        flag_types.INT, 0, _SERVING, "accepted; HTTP/2 is not served"
-    )
-    disable_http2_serving: bool = _flag(
-        flag_types.BOOL, False, _SERVING, "accepted; HTTP/2 is not served"
-    )
-    permit_address_sharing: bool = _flag(
-        flag_types.BOOL, False, _SERVING, "accepted; SO_REUSEADDR is always used"
-    )
+    http2_max_streams_per_connection: int = _flag(0, _SERVING, "accepted; HTTP/2 is not served")
+    disable_http2_serving: bool = _flag(False, _SERVING, "accepted; HTTP/2 is not served")
+    permit_address_sharing: bool = _flag(False, _SERVING, "accepted; SO_REUSEADDR is always used")
     permit_port_sharing: bool = _flag(
-        flag_types.BOOL, False, _SERVING, "let several processes listen on the port (SO_REUSEPORT)"
+        False, _SERVING, "let several processes listen on the port (SO_REUSEPORT)"
     )
 
     authentication_kubeconfig: str = _flag(
-        flag_types.STRING,
         "",
         _AUTHN,
         "credentials for asking the API server who sends a token (TokenReview); empty: tokens are not understood",
     )
     authentication_skip_lookup: bool = _flag(
-        flag_types.BOOL, False, _AUTHN, "do not look up client CAs in the cluster"
+        False, _AUTHN, "do not look up client CAs in the cluster"
     )
     authentication_tolerate_lookup_failure: bool = _flag(
-        flag_types.BOOL, True, _AUTHN, "start although client CAs could not be looked up"
+        True, _AUTHN, "start although client CAs could not be looked up"
     )
     authentication_token_webhook_cache_ttl: float = _flag(
-        flag_types.DURATION, 10.0, _AUTHN, "how long answers about tokens are remembered"
+        10.0, _AUTHN, "how long answers about tokens are remembered"
     )
     client_ca_file: str = _flag(
-        flag_types.STRING, "", _AUTHN, "authorities whose client certificates prove a user's name"
+        "", _AUTHN, "authorities whose client certificates prove a user's name"
     )
     requestheader_client_ca_file: str = _flag(
-        flag_types.STRING, "", _AUTHN, "authorities of proxies that may name users in headers"
+        "", _AUTHN, "authorities of proxies that may name users in headers"
     )
     requestheader_allowed_names: tuple[str, ...] = _flag(
-        flag_types.STRINGS, (), _AUTHN, "common names of those proxies; empty: any"
+        (), _AUTHN, "common names of those proxies; empty: any"
     )
     requestheader_username_headers: tuple[str, ...] = _flag(
-        flag_types.STRINGS, ("x-remote-user",), _AUTHN, "headers that hold the user"
+        ("x-remote-user",), _AUTHN, "headers that hold the user"
     )
     requestheader_uid_headers: tuple[str, ...] = _flag(
-        flag_types.STRINGS, (), _AUTHN, "headers that hold the user's UID"
+        (), _AUTHN, "headers that hold the user's UID"
     )
     requestheader_group_headers: tuple[str, ...] = _flag(
-        flag_types.STRINGS, ("x-remote-group",), _AUTHN, "headers that hold groups"
+        ("x-remote-group",), _AUTHN, "headers that hold groups"
     )
     requestheader_extra_headers_prefix: tuple[str, ...] = _flag(
-        flag_types.STRINGS,
-        ("x-remote-extra-",),
-        _AUTHN,
-        "prefixes of headers that hold anything else",
+        ("x-remote-extra-",), _AUTHN, "prefixes of headers that hold anything else"
     )
 
     authorization_kubeconfig: str = _flag(
-        flag_types.STRING,
         "",
         _AUTHZ,
         "credentials for asking the API server who may read what (SubjectAccessReview); empty: requests are refused",
     )
     authorization_always_allow_paths: tuple[str, ...] = _flag(
-        flag_types.STRINGS, ("/healthz", "/readyz", "/livez"), _AUTHZ, "paths open to everybody"
+        ("/healthz", "/readyz", "/livez"), _AUTHZ, "paths open to everybody"
     )
     authorization_webhook_cache_authorized_ttl: float = _flag(
-        flag_types.DURATION, 10.0, _AUTHZ, "how long a yes is remembered"
+        10.0, _AUTHZ, "how long a yes is remembered"
     )
     authorization_webhook_cache_unauthorized_ttl: float = _flag(
-        flag_types.DURATION, 10.0, _AUTHZ, "how long a no is remembered"
+        10.0, _AUTHZ, "how long a no is remembered"
     )
 
     kubeconfig: str = _flag(
-        flag_types.STRING,
         "",
         _DEPRECATED,
         _IGNORED_WITH_FILE + "credentials for the API server; empty and no --master: in-cluster",
     )
     kube_api_content_type: str = _flag(
-        flag_types.STRING,
         "application/vnd.kubernetes.protobuf",
         _DEPRECATED,
         _IGNORED_WITH_FILE + "encoding of bindings and events; all else is JSON",
     )
     kube_api_qps: float = _flag(
-        flag_types.FLOAT,
         50.0,
         _DEPRECATED,
         _IGNORED_WITH_FILE + "requests per second; negative: any",
+        flag_types.FLOAT,
     )
     kube_api_burst: int = _flag(
-        flag_types.INT32, 100, _DEPRECATED, _IGNORED_WITH_FILE + "requests at once above the rate"
+        100, _DEPRECATED, _IGNORED_WITH_FILE + "requests at once above the rate", flag_types.INT32
     )
     profiling: bool = _flag(
-        flag_types.BOOL,
-        True,
-        _DEPRECATED,
-        _IGNORED_WITH_FILE + "serve /debug/pprof and /debug/flags",
+        True, _DEPRECATED, _IGNORED_WITH_FILE + "serve /debug/pprof and /debug/flags"
     )
     contention_profiling: bool = _flag(
-        flag_types.BOOL,
-        True,
-        _DEPRECATED,
-        _IGNORED_WITH_FILE + "accepted; there are no locks to profile",
+        True, _DEPRECATED, _IGNORED_WITH_FILE + "accepted; there are no locks to profile"
     )
     pod_max_in_unschedulable_pods_duration: float = _flag(
-        flag_types.DURATION,
         300.0,
         _DEPRECATED,
         "DEPRECATED: longest time a pod waits for an event before it is tried again anyway",
     )
 
     leader_elect: bool = _flag(
-        flag_types.BOOL,
-        True,
-        _ELECTION,
-        "schedule only while holding the lease; wins over the file",
+        True, _ELECTION, "schedule only while holding the lease; wins over the file"
     )
     leader_elect_lease_duration: float = _flag(
-        flag_types.DURATION, 15.0, _ELECTION, "how long others wait for a silent leader"
+        15.0, _ELECTION, "how long others wait for a silent leader"
     )
     leader_elect_renew_deadline: float = _flag(
-        flag_types.DURATION, 10.0, _ELECTION, "how long a leader tries to renew before it gives up"
+        10.0, _ELECTION, "how long a leader tries to renew before it gives up"
     )
-    leader_elect_retry_period: float = _flag(
-        flag_types.DURATION, 2.0, _ELECTION, "pause between tries"
-    )
-    leader_elect_resource_lock: str = _flag(
-        flag_types.STRING, "leases", _ELECTION, "kind of lock; only leases"
-    )
-    leader_elect_resource_name: str = _flag(
-        flag_types.STRING, "kube-scheduler", _ELECTION, "name of the Lease"
-    )
-    leader_elect_resource_namespace: str = _flag(
-        flag_types.STRING, "kube-system", _ELECTION, "namespace of the Lease"
-    )
+    leader_elect_retry_period: float = _flag(2.0, _ELECTION, "pause between tries")
+    leader_elect_resource_lock: str = _flag("leases", _ELECTION, "kind of lock; only leases")
+    leader_elect_resource_name: str = _flag("kube-scheduler", _ELECTION, "name of the Lease")
+    leader_elect_resource_namespace: str = _flag("kube-system", _ELECTION, "namespace of the Lease")
 
     feature_gates: str = _flag(
-        flag_types.GATES, "", _GATES, "A=true,B=false,...: Kubernetes feature gates to switch"
+        "", _GATES, "A=true,B=false,...: Kubernetes feature gates to switch", flag_types.GATES
     )
-    emulated_version: tuple[str, ...] = _flag(
-        flag_types.STRINGS, (), _GATES, f"accepted when it is {MINOR_VERSION}"
-    )
+    emulated_version: tuple[str, ...] = _flag((), _GATES, f"accepted when it is {MINOR_VERSION}")
     min_compatibility_version: tuple[str, ...] = _flag(
-        flag_types.STRINGS, (), _GATES, "accepted; nothing depends on it"
+        (), _GATES, "accepted; nothing depends on it"
     )
 
     disabled_metrics: tuple[str, ...] = _flag(
-        flag_types.STRINGS, (), _METRICS, "metrics to leave off the page, by full name"
+        (), _METRICS, "metrics to leave off the page, by full name"
     )
     show_hidden_metrics_for_version: str = _flag(
-        flag_types.STRING,
-        "",
-        _METRICS,
-        "accepted when it is the previous minor version; none are hidden",
+        "", _METRICS, "accepted when it is the previous minor version; none are hidden"
     )
     allow_metric_labels: tuple[tuple[str, str], ...] = _flag(
-        flag_types.MAP,
         (),
         _METRICS,
         "metric,label=value,...: other values of the label become 'unexpected'",
+        flag_types.MAP,
     )
     allow_metric_labels_manifest: str = _flag(
-        flag_types.STRING, "", _METRICS, "file with the same under allowListMapping"
+        "", _METRICS, "file with the same under allowListMapping"
     )
 
-    v: int = _flag(flag_types.LEVEL, 0, _LOGS, "how much is logged", shorthand="v")
+    v: int = _flag(0, _LOGS, "how much is logged", flag_types.LEVEL, shorthand="v")
     vmodule: str = _flag(
-        flag_types.VMODULE, "", _LOGS, "modules (by file name) with a level of their own"
+        "", _LOGS, "modules (by file name) with a level of their own", flag_types.VMODULE
     )
-    logging_format: str = _flag(flag_types.STRING, "text", _LOGS, "text or json")
-    log_flush_frequency: float = _flag(
-        flag_types.DURATION, 5.0, _LOGS, "accepted; lines are written at once"
-    )
+    logging_format: str = _flag("text", _LOGS, "text or json")
+    log_flush_frequency: float = _flag(5.0, _LOGS, "accepted; lines are written at once")
     log_text_split_stream: bool = _flag(
-        flag_types.BOOL, False, _LOGS, "[alpha] text: errors to stderr, the rest to stdout"
+        False, _LOGS, "[alpha] text: errors to stderr, the rest to stdout"
     )
     log_json_split_stream: bool = _flag(
-        flag_types.BOOL, False, _LOGS, "[alpha] JSON: errors to stderr, the rest to stdout"
+        False, _LOGS, "[alpha] JSON: errors to stderr, the rest to stdout"
     )
     log_text_info_buffer_size: int = _flag(
-        flag_types.QUANTITY, 0, _LOGS, "[alpha] accepted when 0; lines are never held back"
+        0, _LOGS, "[alpha] accepted when 0; lines are never held back", flag_types.QUANTITY
     )
     log_json_info_buffer_size: int = _flag(
-        flag_types.QUANTITY, 0, _LOGS, "[alpha] accepted when 0; lines are never held back"
+        0, _LOGS, "[alpha] accepted when 0; lines are never held back", flag_types.QUANTITY
     )
 
     dry_run: bool = _flag(
-        flag_types.BOOL,
-        False,
-        _OWN,
-        "decide, write nothing to the cluster, and log what would have been written",
+        False, _OWN, "decide, write nothing to the cluster, and log what would have been written"
     )
     drain_timeout: float = _flag(
-        flag_types.DURATION, 10.0, _OWN, "how long bindings under way may take once told to stop"
+        10.0, _OWN, "how long bindings under way may take once told to stop"
     )
-    record: str = _flag(
-        flag_types.STRING, "", _OWN, "folder to record decisions and their inputs in; empty: none"
-    )
+    record: str = _flag("", _OWN, "folder to record decisions and their inputs in; empty: none")
     record_limit: int = _flag(
-        flag_types.QUANTITY,
         1 << 30,
         _OWN,
         "how much the recording may take in bytes; the oldest segments are deleted",
+        flag_types.QUANTITY,
     )
     page: bool = _flag(
-        flag_types.BOOL,
         False,
         _OWN,
         "serve the page below /debug/page/ on the secure port, to clients that may list pods in all namespaces",
     )
     tracing_config_file: str = _flag(
-        flag_types.STRING, "", _OWN, "file with a TracingConfiguration, as kube-apiserver has it"
+        "", _OWN, "file with a TracingConfiguration, as kube-apiserver has it"
     )
 
-    version: str = _flag(flag_types.VERSION, "false", _GLOBAL, "print versions and exit")
-    help: bool = _flag(flag_types.BOOL, False, _GLOBAL, "show this help", shorthand="h")
+    version: str = _flag("false", _GLOBAL, "print versions and exit", flag_types.VERSION)
+    help: bool = _flag(False, _GLOBAL, "show this help", shorthand="h")
 
     def shown(self) -> dict[str, str]:
         """Every flag and its value, in alphabetical order: what is logged at the start and served on /flagz."""

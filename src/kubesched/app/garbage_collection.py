@@ -20,7 +20,6 @@ import gc
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Final, Self
 
 from kubesched.logs import get_logger
@@ -72,12 +71,7 @@ class GarbageCollection:
         gc.callbacks.append(self._on_collection)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         gc.callbacks.remove(self._on_collection)
         gc.set_threshold(*self._thresholds)
         gc.unfreeze()

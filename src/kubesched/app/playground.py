@@ -124,7 +124,7 @@ async def _scheduler(
         app = SchedulerApp(
             config, settings.gates, connections.main, connections.recorder, recording=recording
         )
-        tasks = [group.create_task(app.run()), group.create_task(connections.write_events())]
+        tasks = [group.create_task(app.run()), group.create_task(connections.events.run())]
         await app.synced.wait()
         try:
             yield app

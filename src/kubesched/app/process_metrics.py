@@ -15,7 +15,7 @@ from kubesched.config.features import FeatureGates
 from kubesched.errors import ConfigError, FieldProblem
 from kubesched.informers.factory import InformerFactory
 from kubesched.metrics.process import register_process_metrics
-from kubesched.metrics.registry import MetricsRegistry, Stability
+from kubesched.metrics.registry import MetricsRegistry
 from kubesched.recording.recorder import Recorder
 
 _LOSSES = (events.QUEUE_FULL, events.REJECTED, events.GAVE_UP, events.SHUT_DOWN, events.BAD_EVENT)
@@ -71,7 +71,7 @@ def register_common(registry: MetricsRegistry, gates: FeatureGates) -> None:
     major, minor, _patch = KUBERNETES_VERSION.split(".")
     info = registry.gauge(
         "kubernetes_build_info",
-        "What is running; always 1.",
+        "[BETA] What is running; always 1.",
         labels=(
             "build_date",
             "compiler",
@@ -83,7 +83,6 @@ def register_common(registry: MetricsRegistry, gates: FeatureGates) -> None:
             "minor",
             "platform",
         ),
-        stability=Stability.BETA,
     )
     system = f"{platform.system().lower()}/{platform.machine()}"
     python = f"python{platform.python_version()}"
@@ -92,9 +91,8 @@ def register_common(registry: MetricsRegistry, gates: FeatureGates) -> None:
     ).set(1)
     versions = registry.gauge(
         "version_info",
-        "The versions the component is compatible with; always 1.",
+        "[ALPHA] The versions the component is compatible with; always 1.",
         labels=("binary", "component", "emulation", "min_compat"),
-        stability=Stability.ALPHA,
     )
     emulated, oldest = f"{major}.{minor}", f"{major}.{int(minor) - 1}"
     versions.labels(KUBERNETES_VERSION, "kube", emulated, oldest).set(1)
@@ -104,9 +102,8 @@ def register_common(registry: MetricsRegistry, gates: FeatureGates) -> None:
     own.labels(__version__).set(1)
     features = registry.gauge(
         "kubernetes_feature_enabled",
-        "Feature gates: 1 if on.",
+        "[BETA] Feature gates: 1 if on.",
         labels=("name", "stage"),
-        stability=Stability.BETA,
     )
     for name, stage, is_on in gates.states():
         features.labels(name, stage.value).set(1 if is_on else 0)
@@ -118,15 +115,13 @@ class ElectionMetrics:
     def __init__(self, registry: MetricsRegistry) -> None:
         self._status = registry.gauge(
             "leader_election_master_status",
-            "Whether this process holds the named lock: 1 if it does.",
+            "[ALPHA] Whether this process holds the named lock: 1 if it does.",
             labels=("name",),
-            stability=Stability.ALPHA,
         )
         self._slow = registry.counter(
             "leader_election_slowpath_total",
-            "Renewals that had to look at the lock first.",
+            "[ALPHA] Renewals that had to look at the lock first.",
             labels=("name",),
-            stability=Stability.ALPHA,
         )
 
     def leader_on(self, name: str) -> None:

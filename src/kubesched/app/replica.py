@@ -121,7 +121,9 @@ class Replica:
             self.app.run_cold if self._config.delay_cache_until_active else self.app.schedule
         )
         first_profile = self._config.profiles[0].scheduler_name
-        record: Callable[..., object] = self._connections.legacy_recorder(first_profile).event
+        record: Callable[..., object] = self._connections.events.legacy_recorder(
+            first_profile
+        ).event
         clock = self._clock
         if control is not None:
             scheduling_loop = asyncio.get_running_loop()

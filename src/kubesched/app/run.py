@@ -55,8 +55,7 @@ from kubesched.client.client_config import ClientConfig, load_config
 from kubesched.client.leader_election import LeaderElectionSettings
 from kubesched.clock import Clock, SystemClock
 from kubesched.config import features
-from kubesched.config.conversion import to_plain
-from kubesched.config.output import to_yaml
+from kubesched.config.output import to_plain, to_yaml
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.errors import ConfigError, KubeschedError, without_groups
 from kubesched.framework.profile import enabled_plugins
@@ -239,7 +238,7 @@ class SchedulerProcess:
             with GarbageCollection(app.informers.object_count) as garbage_collection:
                 async with (
                     ControlThread() as control,
-                    _beside(connections.write_events(), name="events"),
+                    _beside(connections.events.run(), name="events"),
                     _beside(control.run(watchdog.run), name="watchdog"),
                     _beside(control.run(exit_limit.enforce), name="exit limit"),
                     _served(serving, control),
@@ -302,7 +301,7 @@ class SchedulerProcess:
 
     def _register_metrics(self, connections: Connections, app: SchedulerApp) -> None:
         register_common(self._registry, self._settings.gates)
-        register_event_losses(self._registry, lambda: connections.event_statistics().dropped)
+        register_event_losses(self._registry, lambda: connections.events.statistics().dropped)
         register_informers(self._registry, app.informers)
         register_tasks(self._registry, asyncio.get_running_loop())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
+from typing import cast
 
 from kubesched.app.scheduling_calls import CarefulCalls, MeasuredCalls
 from kubesched.app.watching import ask_for_informers, connect
@@ -66,7 +67,7 @@ class SchedulerApp:
         ask_for_informers(self.informers, enabled_plugins(config, registry), gates)
         calls = calls or CarefulCalls(client)
         if gates.SchedulerAsyncAPICalls:
-            calls = MeasuredCalls(calls, self.metrics, clock)
+            calls = cast("SchedulerClient", MeasuredCalls(calls, self.metrics, clock))
         dependencies = Dependencies(
             listers=self.informers,
             client=calls,

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import ObjectMeta, Record
+from kubesched.api.resource_v1 import ResourceClaim
+from kubesched.client.patch import strategic_merge_patch
 from kubesched.client.rest import RestClient
 from kubesched.client.retry import Rest
-from kubesched.client.scheduler_client import RestSchedulerClient
 from kubesched.client.transport import NOT_LEADING
 from kubesched.clock import Clock
 from kubesched.errors import (
@@ -33,12 +34,15 @@ log = get_logger(__name__)
 
 R = TypeVar("R", bound=Record)
 
+_COMPLETE = (ResourceClaim,)
+"""Records that hold every field of their kind: these can be written without reading the object first."""
+
 STATUS_TRIES = 8
 """Writes of a status with an unknown outcome; about half a minute altogether."""
 
 
 class CarefulCalls:
-    """A `SchedulerClient` that resolves bindings with an unknown outcome.
+    """The API writes a scheduler makes, each as kube-scheduler sends it; a binding with an unknown outcome is resolved.
 
     `may_write` is checked before every write: a process that was suspended (SIGSTOP, a frozen machine) resumes with
     bindings ready to be sent, while another scheduler may lead by now.
@@ -52,7 +56,6 @@ class CarefulCalls:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client = client
-        self._calls = RestSchedulerClient(client)
         self._may_write = may_write
         self._sleep = sleep
 
@@ -62,7 +65,12 @@ class CarefulCalls:
 
     async def bind_pod(self, pod: Pod, node_name: str) -> None:
         self._require_permission()
-        await self._settle(pod, node_name, lambda: self._calls.bind_pod(pod, node_name))
+        await self._settle(pod, node_name, lambda: self._bind(pod, node_name))
+
+    async def _bind(self, pod: Pod, node_name: str) -> None:
+        """Assign; the UID makes sure that it is this pod and not a later one of the same name."""
+        meta = pod.metadata
+        await self._client.bind(meta.namespace, meta.name, meta.uid, node_name)
 
     def start_binding(self, pod: Pod, node_name: str, done: BindingDone) -> GiveUp:
         if not self._may_write():
@@ -71,7 +79,8 @@ class CarefulCalls:
         def answered(rest: Rest | None) -> None:
             done(None if rest is None else partial(self._settle, pod, node_name, rest))
 
-        return self._calls.start_binding(pod, node_name, answered)
+        meta = pod.metadata
+        return self._client.start_binding(meta.namespace, meta.name, meta.uid, node_name, answered)
 
     async def _refuse(self) -> None:
         raise WriteRefused(NOT_LEADING)
@@ -86,7 +95,7 @@ class CarefulCalls:
                 unclear,
                 read_node=lambda: self._node_of(pod),
                 sleep=self._sleep,
-                repeat=lambda: _unclear_outcome(lambda: self._calls.bind_pod(pod, node_name)),
+                repeat=lambda: _unclear_outcome(lambda: self._bind(pod, node_name)),
                 may_repeat=self._may_write,
             )
 
@@ -98,23 +107,24 @@ class CarefulCalls:
         return current.spec.node_name or ""
 
     async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
-        self._require_permission()
-        await self._calls.patch_pod_status(pod, patch)
+        await self.patch_status(Pod, pod.metadata.namespace, pod.metadata.name, patch)
 
     async def delete_pod(self, pod: Pod) -> None:
-        self._require_permission()
-        await self._calls.delete_pod(pod)
+        # Upstream: no UID precondition and no grace period of our own.
+        await self.delete(pod)
 
     async def get(self, kind: type[R], namespace: str, name: str) -> R:
-        return await self._calls.get(kind, namespace, name)
+        return await self._client.get(kind, name, namespace)
 
     async def create(self, obj: R) -> R:
         self._require_permission()
-        return await self._calls.create(obj)
+        return await self._client.create(obj)
 
     async def update(self, obj: R) -> R:
         self._require_permission()
-        return await self._calls.update(obj)
+        if isinstance(obj, _COMPLETE):
+            return await self._client.update(obj)
+        return await self._client.update_merged(obj)
 
     async def update_status(self, obj: R) -> R:
         """Write a status until the outcome is known: the revision it carries lets it take effect only once."""
@@ -124,11 +134,12 @@ class CarefulCalls:
             if attempt:
                 await self._sleep(min(PAUSE_S * 2**attempt, MAX_PAUSE_S))
             try:
-                return await self._calls.update_status(obj)
+                return await self._client.update_status(obj)
             except Conflict:
                 if unclear is None:
                     raise
-                current = await self._current(obj)
+                meta = _metadata(obj)
+                current = await self.get(type(obj), meta.namespace, meta.name)
                 if _has_status_of(current, obj):
                     return current  # the first one did arrive
                 raise
@@ -145,19 +156,23 @@ class CarefulCalls:
         assert unclear is not None, "only an unclear outcome is tried again"
         raise unclear
 
-    async def _current(self, obj: R) -> R:
-        metadata: ObjectMeta = obj.metadata  # type: ignore[attr-defined]  # every kind's record has it
-        return await self._calls.get(type(obj), metadata.namespace, metadata.name)
-
     async def patch_status(
         self, kind: type[R], namespace: str, name: str, patch: Mapping[str, Any]
     ) -> R:
         self._require_permission()
-        return await self._calls.patch_status(kind, namespace, name, patch)
+        return await self._client.patch(
+            kind, name, namespace, strategic_merge_patch(patch), subresource="status"
+        )
 
     async def delete(self, obj: Record) -> None:
         self._require_permission()
-        await self._calls.delete(obj)
+        meta = _metadata(obj)
+        await self._client.delete(type(obj), meta.name, meta.namespace)
+
+
+def _metadata(obj: Record) -> ObjectMeta:
+    metadata: ObjectMeta = obj.metadata  # type: ignore[attr-defined]  # every kind's record has it
+    return metadata
 
 
 async def _unclear_outcome(binding: Rest) -> KubeschedError | None:
@@ -196,28 +211,8 @@ class MeasuredCalls:
     async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         await self._measured("pod_status_patch", self._calls.patch_pod_status(pod, patch))
 
-    async def delete_pod(self, pod: Pod) -> None:
-        await self._calls.delete_pod(pod)
-
-    async def get(self, kind: type[R], namespace: str, name: str) -> R:
-        return await self._calls.get(kind, namespace, name)
-
-    async def create(self, obj: R) -> R:
-        return await self._calls.create(obj)
-
-    async def update(self, obj: R) -> R:
-        return await self._calls.update(obj)
-
-    async def update_status(self, obj: R) -> R:
-        return await self._calls.update_status(obj)
-
-    async def patch_status(
-        self, kind: type[R], namespace: str, name: str, patch: Mapping[str, Any]
-    ) -> R:
-        return await self._calls.patch_status(kind, namespace, name, patch)
-
-    async def delete(self, obj: Record) -> None:
-        await self._calls.delete(obj)
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # the calls that are not measured
+        return getattr(self._calls, name)
 
     async def _measured(self, call_type: str, call: Awaitable[None]) -> None:
         started = self._now()

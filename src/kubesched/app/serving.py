@@ -17,7 +17,6 @@ import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kubesched.api.core_v1 import Pod
@@ -29,7 +28,7 @@ from kubesched.client.pool import HttpTransport, PoolSettings
 from kubesched.client.rate_limit import TokenBucket
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.clock import Clock
-from kubesched.config.conversion import to_plain
+from kubesched.config.output import to_plain
 from kubesched.errors import CredentialsError
 from kubesched.http_server.listener import Listener
 from kubesched.http_server.sockets import open_socket
@@ -256,12 +255,7 @@ class Serving:
         self._tls.refresh()
         self._listener.drop_idle()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         async with contextlib.AsyncExitStack() as stack:
             for transport in self._transports.values():
                 stack.push_async_callback(transport.aclose)

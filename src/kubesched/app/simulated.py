@@ -145,7 +145,7 @@ class SimulatedProcess(Replica):
     ) -> None:
         """Until cancelled, or until the lease is lost."""
         async with asyncio.TaskGroup() as group:
-            events = group.create_task(self._connections.write_events())
+            events = group.create_task(self._connections.events.run())
             try:
                 await super().run(metrics, control, on_stopped_leading)
             finally:

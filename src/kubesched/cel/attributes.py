@@ -27,17 +27,10 @@ Missing: Final = _Missing()
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A constant to look up."""
+    """A constant to look up, or a value that `plan` computes first."""
 
-    value: Value
-    optional: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """A value to look up that is computed first."""
-
-    plan: Plan
+    value: Value = None
+    plan: Plan | None = None
     optional: bool = False
 
 
@@ -48,41 +41,23 @@ class Attribute:
     slot: int = 0
     name: str = ""
     load: Plan | None = None
+    """Computes a variable when it is first used."""
     operand: Plan | None = None
     condition: tuple[Plan, Attribute, Attribute] | None = None
-    qualifiers: tuple[Key | Index, ...] = ()
+    qualifiers: tuple[Key, ...] = ()
     test_only: bool = False
     """The last qualifier is only tested for presence, as `has()` does."""
 
-    @classmethod
-    def of_slot(cls, slot: int, name: str) -> Attribute:
-        return cls(slot=slot, name=name)
-
-    @classmethod
-    def of_loader(cls, load: Plan) -> Attribute:
-        """A variable that is computed when first used."""
-        return cls(load=load)
-
-    @classmethod
-    def of_plan(cls, operand: Plan) -> Attribute:
-        return cls(operand=operand)
-
-    @classmethod
-    def of_condition(cls, condition: Plan, then: Attribute, otherwise: Attribute) -> Attribute:
-        return cls(condition=(condition, then, otherwise))
-
-    def with_qualifier(self, qualifier: Key | Index, *, test_only: bool = False) -> Attribute:
+    def with_qualifier(self, qualifier: Key, *, test_only: bool = False) -> Attribute:
         if self.test_only:
             return Attribute(operand=self.evaluator()).with_qualifier(
                 qualifier, test_only=test_only
             )
         if self.condition is not None:
             condition, then, otherwise = self.condition
-            return Attribute.of_condition(
-                condition,
-                then.with_qualifier(qualifier, test_only=test_only),
-                otherwise.with_qualifier(qualifier, test_only=test_only),
-            )
+            then = then.with_qualifier(qualifier, test_only=test_only)
+            otherwise = otherwise.with_qualifier(qualifier, test_only=test_only)
+            return Attribute(condition=(condition, then, otherwise))
         return replace(self, qualifiers=(*self.qualifiers, qualifier), test_only=test_only)
 
     def evaluator(self) -> Plan:
@@ -110,7 +85,7 @@ class Attribute:
         keys = [
             qualifier.value
             for qualifier in self.qualifiers
-            if isinstance(qualifier, Key) and not qualifier.optional
+            if qualifier.plan is None and not qualifier.optional
         ]
         if len(keys) == len(self.qualifiers) and all([type(key) is str for key in keys]):
             if self.slot and not self.test_only:
@@ -167,30 +142,6 @@ def _conditional(condition: Plan, then: Attribute, otherwise: Attribute) -> Plan
 
 def _text_keys(slot: int, keys: tuple[str, ...], cost: int, walk: Plan) -> Plan:
     """Plain dictionary look-ups; whatever they cannot do is left to the general walk."""
-    if len(keys) == 1:
-        (key,) = keys
-
-        def evaluate_one(frame: Frame) -> Value:
-            try:
-                value = frame[slot][key]
-            except (KeyError, TypeError):
-                return walk(frame)
-            frame[0] += cost
-            return value
-
-        return evaluate_one
-    if len(keys) == 3:
-        first, second, third = keys
-
-        def evaluate_three(frame: Frame) -> Value:
-            try:
-                value = frame[slot][first][second][third]
-            except (KeyError, TypeError):
-                return walk(frame)
-            frame[0] += cost
-            return value
-
-        return evaluate_three
 
     def evaluate(frame: Frame) -> Value:
         value = frame[slot]
@@ -226,9 +177,7 @@ def _has_text_key(slot: int, keys: tuple[str, ...], cost: int, walk: Plan) -> Pl
 # -- the general case ------------------------------------------------------------------------------
 
 
-def _general(
-    start: Plan, qualifiers: tuple[Key | Index, ...], charge: int, *, test_only: bool
-) -> Plan:
+def _general(start: Plan, qualifiers: tuple[Key, ...], charge: int, *, test_only: bool) -> Plan:
     last = len(qualifiers) - 1
 
     def evaluate(frame: Frame) -> Value:
@@ -241,7 +190,7 @@ def _general(
             value = value.value
         for index, qualifier in enumerate(qualifiers):
             is_optional = is_optional or qualifier.optional
-            if isinstance(qualifier, Key):
+            if qualifier.plan is None:
                 key = qualifier.value
             else:
                 key = _computed_key(frame, qualifier.plan, charge_failure=not is_optional)

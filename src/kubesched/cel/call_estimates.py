@@ -64,12 +64,18 @@ class CallEstimate(NamedTuple):
     """Of the result, if it is known."""
 
 
-Operands = tuple[Operand | None, Sequence[Operand]]
-"""The receiver, if there is one, and the arguments."""
 Estimate = Callable[[Operand | None, Sequence[Operand]], CallEstimate | None]
-"""None: this call is not one that the estimate is about."""
+"""Takes the receiver, if there is one, and the arguments. None: this call is not one that the estimate is about."""
+OfMember = Callable[[Operand, Sequence[Operand]], CallEstimate | None]
 
 _NOMINAL: Final = CallEstimate(1)
+
+
+def _member(estimate: OfMember, *, arguments: int = 0) -> Estimate:
+    """An estimate for calls with a receiver and at least so many arguments."""
+    return lambda target, args: (
+        None if target is None or len(args) < arguments else estimate(target, args)
+    )
 
 
 def _reading(size: Size) -> int:
@@ -77,19 +83,19 @@ def _reading(size: Size) -> int:
     return scaled(size.most, STRING_FACTOR)
 
 
+def _read(size: Size, result: Size | None = None) -> CallEstimate:
+    return CallEstimate(_reading(size), result)
+
+
 # -- by function -------------------------------------------------------------------------------------------------------
 
 
-def _nominal(_target: Operand | None, _args: Sequence[Operand]) -> CallEstimate | None:
-    return _NOMINAL
-
-
 def _parsing(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    return CallEstimate(_reading(args[0].size)) if args else None
+    return _read(args[0].size) if args else None
 
 
 def _parsing_url(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    return CallEstimate(_reading(args[0].size), args[0].size) if len(args) == 1 else None
+    return _read(args[0].size, args[0].size) if len(args) == 1 else None
 
 
 def _parsing_twice(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
@@ -101,26 +107,18 @@ def _validate(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate 
     return CallEstimate(scaled(_reading(args[0].size), longest_pattern * REGEX_FACTOR))
 
 
-def _looking_through(target: Operand | None, _args: Sequence[Operand]) -> CallEstimate | None:
+def _looking_through(target: Operand, _args: Sequence[Operand]) -> CallEstimate:
     """`max`, `indexOf` and others: every element once; strings and bytes are read besides."""
-    if target is None:
-        return None
     element = target.element_type
     if element is None:  # a string
-        return CallEstimate(_reading(target.size))
+        return _read(target.size)
     per_element = 1
     if element.kind in (TypeKind.STRING, TypeKind.BYTES):
         per_element = total(per_element, _reading(target.element_size))
     return CallEstimate(product(target.size.most, per_element))
 
 
-def _rewriting(target: Operand | None, _args: Sequence[Operand]) -> CallEstimate | None:
-    return None if target is None else CallEstimate(_reading(target.size), target.size)
-
-
-def _replace(target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    if target is None or len(args) < 2:
-        return None
+def _replace(target: Operand, args: Sequence[Operand]) -> CallEstimate:
     text, old, new = target.size, args[0].size, args[1].size
     kept_most = kept_least = 0
     if old.least == 0:  # an empty text is found around every character
@@ -145,9 +143,7 @@ def _quotient(amount: int, divisor: int) -> int:
     return rounded if rounded < 1 << 64 else 1 << 63
 
 
-def _split(target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    if target is None:
-        return None
+def _split(target: Operand, args: Sequence[Operand]) -> CallEstimate:
     most = target.size.most
     if len(args) > 1:
         limit = args[1].node
@@ -156,44 +152,32 @@ def _split(target: Operand | None, args: Sequence[Operand]) -> CallEstimate | No
     return CallEstimate(scaled(target.size.most, 2 * STRING_FACTOR), Size(0, most))
 
 
-def _join(target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    if target is None:
-        return None
+def _join(target: Operand, args: Sequence[Operand]) -> CallEstimate:
     elements, size = target.size, exactly(0)
     if target.element_type is not None:
         size = elements.times(target.element_size)
     if args:
         gaps = Size(max(elements.least - 1, 0), max(elements.most - 1, 0))
         size = size.plus(args[0].size.times(gaps))
-    return CallEstimate(_reading(size), size)
+    return _read(size, size)
 
 
-def _find(target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    if target is None or not args:
-        return None
-    return CallEstimate(_searching(target.size, args[0].size), Size(0, target.size.most))
-
-
-def _searching(text: Size, pattern: Size) -> int:
-    return product(scaled(total(text.most, 1), STRING_FACTOR), scaled(pattern.most, REGEX_FACTOR))
+def _searching(text: Size, pattern: Size, result: Size | None = None) -> CallEstimate:
+    of_text = scaled(total(text.most, 1), STRING_FACTOR)
+    return CallEstimate(product(of_text, scaled(pattern.most, REGEX_FACTOR)), result)
 
 
 _ADDRESS: Final = Size(4, 16)
 """Bytes of an IP address."""
 
 
-def _contains_ip(target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    return CallEstimate(total(_reading(_ADDRESS.plus(_ADDRESS)), _text_address(args)))
+def _containment(masking: int) -> Estimate:
+    def estimate(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
+        is_parsed = args[0].node.type in (types.IP, types.CIDR)
+        text = 0 if is_parsed else _reading(args[0].size)
+        return CallEstimate(total(_reading(_ADDRESS.plus(_ADDRESS)), masking, text))
 
-
-def _contains_cidr(target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    masking = _reading(_ADDRESS) + 1
-    return CallEstimate(total(_reading(_ADDRESS.plus(_ADDRESS)), masking, _text_address(args)))
-
-
-def _text_address(args: Sequence[Operand]) -> int:
-    is_parsed = args[0].node.type in (types.IP, types.CIDR)
-    return 0 if is_parsed else _reading(args[0].size)
+    return estimate
 
 
 def _equality(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
@@ -214,21 +198,30 @@ def _equality(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate 
 
 
 BY_FUNCTION: Final[Mapping[str, Estimate]] = {
-    **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _looking_through),
-    **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim"), _rewriting),
+    **dict.fromkeys(
+        ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _member(_looking_through)
+    ),
+    **dict.fromkeys(
+        ("lowerAscii", "upperAscii", "substring", "trim"),
+        _member(lambda text, _args: _read(text.size, text.size)),
+    ),
     **dict.fromkeys(("cidr", "isIP", "isCIDR"), _parsing),
     **dict.fromkeys(("quantity", "isQuantity", "semver", "isSemver"), _parsing),
-    **dict.fromkeys(("masked", "prefixLength", "family", "isUnspecified", "isLoopback"), _nominal),
-    **dict.fromkeys(("isLinkLocalMulticast", "isLinkLocalUnicast", "isGlobalUnicast"), _nominal),
-    **dict.fromkeys(("find", "findAll"), _find),
+    **dict.fromkeys(
+        ("find", "findAll"),
+        _member(
+            lambda text, args: _searching(text.size, args[0].size, Size(0, text.size.most)),
+            arguments=1,
+        ),
+    ),
     "url": _parsing_url,
-    "replace": _replace,
-    "split": _split,
-    "join": _join,
+    "replace": _member(_replace, arguments=2),
+    "split": _member(_split),
+    "join": _member(_join),
     "ip": lambda target, args: _NOMINAL if target is not None else _parsing(target, args),
     "ip.isCanonical": _parsing_twice,
-    "containsIP": _contains_ip,
-    "containsCIDR": _contains_cidr,
+    "containsIP": _containment(0),
+    "containsCIDR": _containment(_reading(_ADDRESS) + 1),
     "validate": _validate,
     "_==_": _equality,
 }
@@ -237,50 +230,13 @@ BY_FUNCTION: Final[Mapping[str, Estimate]] = {
 # -- by overload -------------------------------------------------------------------------------------------------------
 
 
-def _to_bytes(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    size = args[0].size
-    return CallEstimate(_reading(size), Size(size.least, wrapped(size.most * 4)))
-
-
-def _from_bytes(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    size = args[0].size
-    return CallEstimate(_reading(size), Size(size.least // 4, size.most))
-
-
-def _quote(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    size = args[0].size
-    return CallEstimate(_reading(size), Size(wrapped(size.least + 2), wrapped(size.most * 2 + 2)))
-
-
-def _format(target: Operand | None, _args: Sequence[Operand]) -> CallEstimate | None:
-    return None if target is None else CallEstimate(_reading(target.size))
-
-
-def _in_list(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    return CallEstimate(scaled(args[1].size.most, 1))
-
-
-def _matches(target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    return None if target is None else CallEstimate(_searching(target.size, args[0].size))
-
-
-def _contains(target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    if target is None:
-        return None
-    return CallEstimate(product(_reading(target.size), _reading(args[0].size)))
-
-
 def _comparison(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
     return CallEstimate(scaled(min(args[0].size.most, args[1].size.most), STRING_FACTOR))
 
 
 def _concatenation(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
     size = args[0].size.plus(args[1].size)
-    return CallEstimate(_reading(size), size)
-
-
-def _list_concatenation(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    return CallEstimate(1, args[0].size.plus(args[1].size))
+    return _read(size, size)
 
 
 def _sets(factor: float) -> Estimate:
@@ -294,37 +250,22 @@ def _new_list(factor: float, size: Size) -> CallEstimate:
     return CallEstimate(total(scaled(size.most, factor), 1, LIST_CREATE), size)
 
 
-def _slice(target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    if target is None:
-        return None
+def _slice(target: Operand, args: Sequence[Operand]) -> CallEstimate:
     end = _constant(args[1], target.size.most)
     return _new_list(1, exactly(wrapped(end - _constant(args[0], 0))))
 
 
-def _range(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    return _new_list(1, exactly(_constant(args[0], MAX)))
-
-
-def _reverse(target: Operand | None, _args: Sequence[Operand]) -> CallEstimate | None:
-    return None if target is None else _new_list(1, target.size)
-
-
-def _flatten(target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
+def _flatten(target: Operand, args: Sequence[Operand]) -> CallEstimate:
     depth = _constant(args[0], MAX) if args else 1
-    return None if target is None else _new_list(float(depth), target.size)
-
-
-def _distinct(target: Operand | None, _args: Sequence[Operand]) -> CallEstimate | None:
-    return None if target is None else _new_list(2.0, target.size.times(target.size))
-
-
-def _sort(target: Operand | None, args: Sequence[Operand], *, factor: float) -> CallEstimate | None:
-    keys = args[0] if args else target
-    return None if keys is None else _new_list(factor, keys.size.times(keys.size))
+    return _new_list(float(depth), target.size)
 
 
 def _sorting(factor: float) -> Estimate:
-    return lambda target, args: _sort(target, args, factor=factor)
+    def estimate(target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
+        keys = args[0] if args else target
+        return None if keys is None else _new_list(factor, keys.size.times(keys.size))
+
+    return estimate
 
 
 def _constant(operand: Operand, otherwise: int) -> int:
@@ -339,15 +280,23 @@ _SORTABLE: Final = (*_ORDERED, "google.protobuf.Timestamp", "string", "bytes")
 _TEXTS: Final = ("string", "bytes")
 
 BY_OVERLOAD: Final[Mapping[str, Estimate]] = {
-    "string_to_bytes": _to_bytes,
-    "bytes_to_string": _from_bytes,
-    "strings_quote": _quote,
-    "string_format": _format,
+    "string_to_bytes": lambda _target, args: _read(
+        args[0].size, Size(args[0].size.least, wrapped(args[0].size.most * 4))
+    ),
+    "bytes_to_string": lambda _target, args: _read(
+        args[0].size, Size(args[0].size.least // 4, args[0].size.most)
+    ),
+    "strings_quote": lambda _target, args: _read(
+        args[0].size, Size(wrapped(args[0].size.least + 2), wrapped(args[0].size.most * 2 + 2))
+    ),
+    "string_format": _member(lambda text, _args: _read(text.size)),
     "starts_with_string": _parsing,
     "ends_with_string": _parsing,
-    "in_list": _in_list,
-    "matches_string": _matches,
-    "contains_string": _contains,
+    "in_list": lambda _target, args: CallEstimate(scaled(args[1].size.most, 1)),
+    "matches_string": _member(lambda text, args: _searching(text.size, args[0].size)),
+    "contains_string": _member(
+        lambda text, args: CallEstimate(product(_reading(text.size), _reading(args[0].size)))
+    ),
     "equals": _comparison,
     "not_equals": _comparison,
     **{
@@ -357,16 +306,16 @@ BY_OVERLOAD: Final[Mapping[str, Estimate]] = {
     },
     "add_string_string": _concatenation,
     "add_bytes_bytes": _concatenation,
-    "add_list_list": _list_concatenation,
+    "add_list_list": lambda _target, args: CallEstimate(1, args[0].size.plus(args[1].size)),
     "list_sets_contains_list": _sets(1),
     "list_sets_intersects_list": _sets(1),
     "list_sets_equivalent_list": _sets(2),
-    "list_slice": _slice,
-    "lists_range": _range,
-    "list_reverse": _reverse,
-    "list_flatten": _flatten,
-    "list_flatten_int": _flatten,
-    "list_distinct": _distinct,
+    "list_slice": _member(_slice),
+    "lists_range": lambda _target, args: _new_list(1, exactly(_constant(args[0], MAX))),
+    "list_reverse": _member(lambda elements, _args: _new_list(1, elements.size)),
+    "list_flatten": _member(_flatten),
+    "list_flatten_int": _member(_flatten),
+    "list_distinct": _member(lambda it, _args: _new_list(2.0, it.size.times(it.size))),
     **{
         f"list_{of}_{how}": _sorting(2.0 + STRING_FACTOR if of in _TEXTS else 2.0)
         for of in _SORTABLE

@@ -28,36 +28,8 @@ def flattened(node: Call) -> list[Node]:
     return terms
 
 
-def either_of_two(left: Plan, right: Plan, decisive: bool) -> Plan:
-    neutral = not decisive
-
-    def evaluate(frame: Frame) -> Value:
-        error: EvaluationError | None = None
-        try:
-            value = left(frame)
-            if value is decisive:
-                return decisive
-            if value is not neutral:
-                error = no_such_overload()
-        except EvaluationError as raised:
-            error = raised
-        if error is None:
-            value = right(frame)
-            if value is decisive or value is neutral:
-                return value
-            raise no_such_overload()
-        try:
-            value = right(frame)
-        except EvaluationError:
-            raise error from None
-        if value is decisive:
-            return decisive
-        raise error
-
-    return evaluate
-
-
-def either_of_many(terms: list[Plan], decisive: bool) -> Plan:
+def any_decisive(terms: list[Plan], decisive: bool) -> Plan:
+    """`||` and `&&`: a term that decides wins over the errors of others."""
     neutral = not decisive
 
     def evaluate(frame: Frame) -> Value:

@@ -50,12 +50,26 @@ class Overload:
         object.__setattr__(self, "is_generic", generic)
 
 
+def member(
+    id: str,
+    arguments: tuple[Type, ...],
+    result: Type,
+    call: Callable[..., Value],
+    *,
+    cost: CallCost | None = None,
+    guarded: bool = True,
+    specialize: Specialize | None = None,
+) -> Overload:
+    """An overload that is called as `receiver.name(...)`."""
+    return Overload(id, arguments, result, call, True, cost, guarded, specialize)
+
+
 @dataclass(frozen=True, slots=True)
 class Library:
     """Functions, macros and type names that belong together."""
 
     name: str
-    functions: Mapping[str, tuple[Overload, ...]]
+    functions: Mapping[str, Overload | tuple[Overload, ...]]
     macros: tuple[Macro, ...] = ()
     type_names: Mapping[str, Type] = field(default_factory=dict)
     costs: Mapping[str, CallCost] = field(default_factory=dict)
@@ -77,7 +91,8 @@ class Environment:
         merged: dict[str, tuple[Overload, ...]] = {}
         for library in self.libraries:
             for name, overloads in library.functions.items():
-                merged[name] = merged.get(name, ()) + overloads
+                added = (overloads,) if isinstance(overloads, Overload) else overloads
+                merged[name] = merged.get(name, ()) + added
         return merged
 
     @cached_property

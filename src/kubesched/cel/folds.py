@@ -31,7 +31,7 @@ def accumulator(slot: int, init: Plan) -> Attribute:
             raise value.error
         return value
 
-    return Attribute.of_loader(load)
+    return Attribute(load=load)
 
 
 @dataclass(frozen=True, slots=True)

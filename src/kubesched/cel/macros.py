@@ -71,7 +71,7 @@ class _Fold:
         return Ident(self.at, ACCUMULATOR)
 
     def call(self, function: str, *args: Node) -> Call:
-        return Call(self.at, function, args)
+        return Call(self.at, function, list(args))
 
     def build(self, init: Node, condition: Node, step: Node, result: Node) -> Node:
         first, second = self.variables

@@ -6,6 +6,7 @@ this parser repairs what needs one token less and otherwise stops at the first s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from kubesched.cel import literals
@@ -32,30 +33,9 @@ MAX_NESTING = 250
 MAX_DEPTH = 300
 """Height of a syntax tree after macro expansion. Upstream has no such limit; it bounds recursion."""
 
-_RESERVED = frozenset(
-    [
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "false",
-        "for",
-        "function",
-        "if",
-        "import",
-        "in",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "null",
-        "return",
-        "true",
-        "var",
-        "void",
-        "while",
-    ]
+_RESERVED = re.compile(
+    "as|break|const|continue|else|false|for|function|if|import|in|let|loop|package|namespace|null"
+    "|return|true|var|void|while"
 )
 _PRECEDENCE = {
     "||": 1,
@@ -66,55 +46,10 @@ _PRECEDENCE = {
 }
 _OPERATOR_NAMES = {"in": "@in", **{op: f"_{op}_" for op in _PRECEDENCE if op != "in"}}
 
+_LITERAL_TOKENS = ("true", "false", "null", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES")
 # The order in which expected tokens are listed: that of the grammar.
-_TOKEN_ORDER = [
-    "[",
-    "]",
-    "{",
-    "}",
-    "(",
-    ")",
-    ".",
-    ",",
-    "-",
-    "!",
-    "?",
-    ":",
-    "+",
-    "*",
-    "/",
-    "%",
-    "true",
-    "false",
-    "null",
-    "NUM_FLOAT",
-    "NUM_INT",
-    "NUM_UINT",
-    "STRING",
-    "BYTES",
-    "IDENTIFIER",
-    "ESC_IDENTIFIER",
-]
-_OPERAND = frozenset(
-    [
-        "[",
-        "{",
-        "(",
-        ".",
-        "-",
-        "!",
-        "true",
-        "false",
-        "null",
-        "NUM_FLOAT",
-        "NUM_INT",
-        "NUM_UINT",
-        "STRING",
-        "BYTES",
-        "IDENTIFIER",
-    ]
-)
-
+_TOKEN_ORDER = [*"[]{}().,-!?:+*/%", *_LITERAL_TOKENS, "IDENTIFIER", "ESC_IDENTIFIER"]
+_OPERAND = frozenset([*"[{(.-!", *_LITERAL_TOKENS, "IDENTIFIER"])
 _ELEMENT = _OPERAND | {"?"}
 _FIELD = frozenset(("IDENTIFIER", "ESC_IDENTIFIER"))
 
@@ -414,7 +349,7 @@ class _Parser:
             token = self.take()
         if self.begins_object():
             return self.object_literal(prefix + token.text)
-        if token.text in _RESERVED:
+        if _RESERVED.fullmatch(token.text):
             self.report(start, f"reserved identifier: {token.text}")
         if self.peek().kind == "(":
             bracket = self.take()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kubesched.cel import closures, costs, folds, operators
-from kubesched.cel.attributes import KEY_TYPES, Attribute, Index, Key
+from kubesched.cel.attributes import KEY_TYPES, Attribute, Key
 from kubesched.cel.environment import CallCost, Environment
 from kubesched.cel.errors import EvaluationError, InstantiationError
 from kubesched.cel.frames import Frame, Plan
@@ -105,16 +105,16 @@ class Planner:
         for scope in reversed(self._scopes):
             place = scope.get(node.name)
             if isinstance(place, int):
-                return Attribute.of_slot(place, node.name)
+                return Attribute(place, node.name)
             if place is not None:
                 return place
         if node.name not in self.slots:
             self.slots[node.name] = self._new_slot()
-        return Attribute.of_slot(self.slots[node.name], node.name)
+        return Attribute(self.slots[node.name], node.name)
 
     def _attribute(self, node: Node) -> Attribute:
         planned = self.plan(node)
-        return planned if isinstance(planned, Attribute) else Attribute.of_plan(finished(planned))
+        return planned if isinstance(planned, Attribute) else Attribute(operand=finished(planned))
 
     def _select(self, node: Select) -> Planned:
         if node.resolved is not None:
@@ -129,24 +129,22 @@ class Planner:
         if isinstance(key, Constant):
             if type(key.value) not in KEY_TYPES:
                 raise InstantiationError(f"invalid qualifier type: {operators.go_type(key.value)}")
-            return attribute.with_qualifier(Key(key.value, optional))
+            return attribute.with_qualifier(Key(key.value, optional=optional))
         # Upstream: an index that is itself an attribute is resolved, not evaluated, and costs less.
         evaluate = key.resolver() if isinstance(key, Attribute) else key
-        return attribute.with_qualifier(Index(evaluate, optional))
+        return attribute.with_qualifier(Key(plan=evaluate, optional=optional))
 
     # -- operators with rules of their own ---------------------------------------------------------
 
     def _logical(self, node: Call) -> Plan:
         decisive = node.function == "_||_"
         terms = [self.closure(term) for term in closures.flattened(node)]
-        if len(terms) == 2:
-            return closures.either_of_two(terms[0], terms[1], decisive)
-        return closures.either_of_many(terms, decisive)
+        return closures.any_decisive(terms, decisive)
 
     def _conditional(self, node: Call) -> Planned:
         condition = self.closure(node.args[0])
         then, otherwise = (self._attribute(branch) for branch in node.args[1:])
-        return Attribute.of_condition(condition, then, otherwise)
+        return Attribute(condition=(condition, then, otherwise))
 
     def _equality(self, node: Call) -> Plan:
         left, right = (self.plan(argument) for argument in node.args)

@@ -46,13 +46,14 @@ class Program:
         limit = environment.cost_limit
         self._limit = float("inf") if limit is None else limit
 
-    def evaluate(self, bindings: Mapping[str, Value]) -> Value:
+    def evaluate(self, bindings: Mapping[str, Value], frame: Frame | None = None) -> Value:
         """The value of the expression, as `values` says it is held in Python.
 
         Raises:
             EvaluationError: with cel-go's text, such as `no such key: model`.
         """
-        frame = self._empty.copy()
+        if frame is None:
+            frame = self._empty.copy()
         for name, slot in self._slots:
             if name in bindings:
                 frame[slot] = bindings[name]
@@ -73,21 +74,10 @@ class Program:
     def run(self, bindings: Mapping[str, Value]) -> Evaluation:
         """Like `evaluate`, but returns errors and tells the cost."""
         frame = self._empty.copy()
-        for name, slot in self._slots:
-            if name in bindings:
-                frame[slot] = bindings[name]
-        value: Value = None
-        error: EvaluationError | None = None
         try:
-            value = self._plan(frame)
+            value, error = self.evaluate(bindings, frame), None
         except EvaluationError as raised:
-            error = raised
-        except Cancelled as cancelled:
-            error = _reason(cancelled)
-        except RecursionError:
-            error = EvaluationError("expression nests too deeply to be evaluated")
-        if frame[0] > self._limit:
-            error = CostLimitExceededError()
+            value, error = None, raised
         return Evaluation(value, error, frame[0])
 
 

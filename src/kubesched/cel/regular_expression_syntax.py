@@ -6,6 +6,7 @@ supported; general categories (`\p{Lu}`) are.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -100,47 +101,7 @@ _POSIX = {
     "word": _WORD,
     "xdigit": ((48, 57), (65, 70), (97, 102)),
 }
-_CATEGORIES = frozenset(
-    [
-        "Any",
-        "C",
-        "Cc",
-        "Cf",
-        "Co",
-        "Cs",
-        "L",
-        "Ll",
-        "Lm",
-        "Lo",
-        "Lt",
-        "Lu",
-        "M",
-        "Mc",
-        "Me",
-        "Mn",
-        "N",
-        "Nd",
-        "Nl",
-        "No",
-        "P",
-        "Pc",
-        "Pd",
-        "Pe",
-        "Pf",
-        "Pi",
-        "Po",
-        "Ps",
-        "S",
-        "Sc",
-        "Sk",
-        "Sm",
-        "So",
-        "Z",
-        "Zl",
-        "Zp",
-        "Zs",
-    ]
-)
+_CATEGORY = re.compile("Any|C[cfos]?|L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|S[ckmo]?|Z[lps]?")
 _ESCAPES = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
 
 
@@ -384,7 +345,7 @@ class _Parser:
         negated = letter == "P"
         if name.startswith("^"):
             name, negated = name[1:], not negated
-        if name not in _CATEGORIES:
+        if not _CATEGORY.fullmatch(name):
             raise error("invalid character class range", self.pattern[start : self.at])
         return (), ((name, negated),), False
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from kubesched.cel.errors import EvaluationError
 from kubesched.cel.regular_expression_syntax import (
@@ -41,29 +42,23 @@ def compile(pattern: str) -> Regex:
         ) from error
 
 
+@dataclass(slots=True)
 class _Split:
     """Go on at the first place, or failing that at the second."""
 
-    __slots__ = ("first", "second")
-
-    def __init__(self, first: int, second: int) -> None:
-        self.first = first
-        self.second = second
+    first: int
+    second: int
 
 
+@dataclass(frozen=True, slots=True)
 class _Accept:
     """Consume a character of a class, then go on at the next place."""
 
-    __slots__ = ("characters",)
-
-    def __init__(self, characters: CharClass) -> None:
-        self.characters = characters
+    characters: CharClass
 
 
 class _Matched:
     """The pattern is complete."""
-
-    __slots__ = ()
 
 
 _Instruction = _Split | _Accept | Assertion | _Matched
@@ -205,35 +200,12 @@ class Regex:
 
     def _advance(self, states: frozenset[int], before: str, after: str) -> frozenset[int] | None:
         """The places after one more character; None if the pattern is complete before it."""
-        reached: set[int] = {0}  # a match may also begin at the next character
-        for place in self._closure(sorted(states), before, after):
-            step = self._program[place]
-            if isinstance(step, _Matched):
-                return None
-            if isinstance(step, _Accept) and after and step.characters.accepts(after):
-                reached.add(place + 1)
-        return frozenset(reached)
-
-    def _closure(self, places: list[int], before: str, after: str) -> list[int]:
-        """Every place that can be reached without consuming, in order of preference."""
+        reached: list[tuple[int, int]] = [(0, 0)]  # a match may also begin at the next character
         seen: set[int] = set()
-        ordered: list[int] = []
-        stack = places[::-1]
-        while stack:
-            place = stack.pop()
-            if place in seen or place < 0:
-                continue
-            seen.add(place)
-            step = self._program[place]
-            if isinstance(step, _Split):
-                stack.append(step.second)
-                stack.append(step.first)
-            elif isinstance(step, Assertion):
-                if _holds(step.kind, before, after):
-                    stack.append(place + 1)
-            else:
-                ordered.append(place)
-        return ordered
+        for place in sorted(states):
+            if not self._step(place, 0, before, after, seen, reached):
+                return None
+        return frozenset(place for place, _begin in reached)
 
     def _search(self, text: str, start: int) -> tuple[int, int] | None:
         """The leftmost match at or after `start`; among those, the preferred one."""

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
+import calendar
 import re
 import zoneinfo
 from datetime import UTC, datetime, timedelta
 
+from kubesched.api.times import TimeError, parse_duration_nanos
 from kubesched.cel.errors import EvaluationError
 from kubesched.cel.operators import SECOND, checked_timestamp, show_positional
-from kubesched.cel.values import MAX_INT, Duration, Timestamp
+from kubesched.cel.values import Duration, Timestamp
 
-_UNITS = {
-    "ns": 1,
-    "us": 1_000,
-    "µs": 1_000,
-    "μs": 1_000,
-    "ms": 1_000_000,
-    "s": SECOND,
-    "m": 60 * SECOND,
-    "h": 3600 * SECOND,
-}
-_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _RFC3339 = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})"
     r"(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))",
@@ -32,25 +23,10 @@ _DAY = 86400
 
 def parse_duration(text: str) -> Duration | None:
     """`1h30m`, `-1.5s`; None if the text is not a duration or too long a one."""
-    sign, rest = 1, text
-    if rest[:1] in ("+", "-"):
-        sign, rest = (-1 if rest[0] == "-" else 1), rest[1:]
-    if rest == "0":
-        return Duration(0)
-    total, at = 0, 0
-    while at < len(rest):
-        part = _PART.match(rest, at)
-        if part is None or not (part[1] or part[2]) or len(part[1]) > 19:
-            return None
-        unit = _UNITS[part[3]]
-        total += int(part[1] or "0") * unit
-        fraction = part[2] or ""
-        if fraction:
-            total += int(fraction[:20]) * unit // 10 ** len(fraction[:20])
-        at = part.end()
-    if not rest or total > MAX_INT + (sign < 0):
+    try:
+        return Duration(parse_duration_nanos(text))
+    except TimeError:
         return None
-    return Duration(sign * total)
 
 
 def format_duration(duration: Duration) -> str:
@@ -71,7 +47,7 @@ def parse_timestamp(text: str) -> Timestamp | None:
     if match is None:
         return None
     year, month, day, hour, minute, second = (int(match[index]) for index in range(1, 7))
-    if not 1 <= month <= 12 or not 1 <= day <= _days_in_month(year, month):
+    if not 1 <= month <= 12 or not 1 <= day <= calendar.monthrange(year, month)[1]:
         return None
     if hour > 23 or minute > 59 or second > 59:
         return None
@@ -157,9 +133,3 @@ def _civil_from_days(days: int) -> tuple[int, int, int]:
     day = of_year - (153 * shifted + 2) // 5 + 1
     month = shifted + 3 if shifted < 10 else shifted - 9
     return year + era * 400 + (month <= 2), month, day
-
-
-def _days_in_month(year: int, month: int) -> int:
-    if month == 2:
-        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
-    return 30 if month in (4, 6, 9, 11) else 31

@@ -11,14 +11,10 @@ from kubesched.cel.libraries.formatting import check_format
 from kubesched.cel.source import Source, in_order
 from kubesched.cel.syntax import (
     Call,
-    Comprehension,
-    Entry,
     ListNode,
     Literal,
     MapNode,
     Node,
-    ObjectNode,
-    Select,
 )
 from kubesched.cel.types import Type, TypeKind
 
@@ -80,24 +76,7 @@ def _outside_of_format(root: Node) -> Iterator[Node]:
         yield node
         if isinstance(node, Call) and node.function in _MIXED_ALLOWED:
             continue
-        stack.extend(_children(node))
-
-
-def _children(node: Node) -> list[Node]:
-    match node:
-        case Select():
-            return [node.operand]
-        case Call():
-            return [*node.args, *([node.target] if node.target is not None else [])]
-        case ListNode():
-            return node.elements
-        case MapNode() | ObjectNode():
-            return [*node.entries]
-        case Entry():
-            return [node.value, *([node.key] if isinstance(node.key, Node) else [])]
-        case Comprehension():
-            return [node.iteration_range, node.init, node.condition, node.step, node.result]
-    return []
+        stack.extend(node.children())
 
 
 def _equivalent(first: Type, second: Type) -> bool:

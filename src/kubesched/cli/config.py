@@ -223,7 +223,7 @@ def _print_config(config: KubeSchedulerConfiguration, *, wide: bool) -> None:
 
 def _settings(config: KubeSchedulerConfiguration) -> list[tuple[str, str]]:
     """Every field outside the profiles, one line each."""
-    from kubesched.config.conversion import to_plain
+    from kubesched.config.output import to_plain
 
     plain = to_plain(config)
     hidden = ("apiVersion", "kind", "profiles")

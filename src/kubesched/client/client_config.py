@@ -68,13 +68,12 @@ def load_config(
     service_account: str = in_cluster.SERVICE_ACCOUNT_DIRECTORY,
 ) -> ClientConfig:
     """As kube-scheduler: `--kubeconfig` and `--master` if one of them is given, else in-cluster."""
-    rules = _Rules(environment, clock or SystemClock(), service_account)
-    if kubeconfig_path:
-        return rules.from_kubeconfig(_load_explicit(kubeconfig_path), server=master)
-    if master:
-        return rules.from_kubeconfig(Kubeconfig(), server=master)
+    clock = clock or SystemClock()
+    if kubeconfig_path or master:
+        config = _load_explicit(kubeconfig_path) if kubeconfig_path else Kubeconfig()
+        return _from_kubeconfig(config, environment, clock, server=master)
     try:
-        return rules.in_cluster()
+        return _in_cluster(environment, clock, service_account)
     except CredentialsError as error:
         raise CredentialsError(
             "invalid configuration: no configuration has been provided: neither --kubeconfig nor --master was "
@@ -92,7 +91,7 @@ def load_default_config(
     service_account: str = in_cluster.SERVICE_ACCOUNT_DIRECTORY,
 ) -> ClientConfig:
     """As kubectl: the named file, else those in `KUBECONFIG`, else `~/.kube/config`, else in-cluster."""
-    rules = _Rules(environment, clock or SystemClock(), service_account)
+    clock = clock or SystemClock()
     if kubeconfig_path:
         config = _load_explicit(kubeconfig_path)
         tried = [kubeconfig_path]
@@ -101,14 +100,14 @@ def load_default_config(
         config = kubeconfig.load_files(tried)
     if config.is_empty() and not server and not context:
         if in_cluster.is_possible(environment, directory=service_account):
-            return rules.in_cluster()
+            return _in_cluster(environment, clock, service_account)
         server = environment.get("KUBERNETES_MASTER", "")
         if not server:
             raise CredentialsError(
                 "invalid configuration: no configuration has been provided: no cluster is described in "
                 f"{', '.join(tried)}, and this is not a pod with a service account"
             )
-    return rules.from_kubeconfig(config, server=server, context=context)
+    return _from_kubeconfig(config, environment, clock, server=server, context=context)
 
 
 def default_paths(environment: Mapping[str, str]) -> list[str]:
@@ -126,34 +125,29 @@ def _load_explicit(path: str) -> Kubeconfig:
         raise CredentialsError(f"kubeconfig {path}: no such file") from None
 
 
-class _Rules:
-    """What both ways of loading share."""
+def _in_cluster(environment: Mapping[str, str], clock: Clock, directory: str) -> ClientConfig:
+    connection = in_cluster.load_connection(environment, clock=clock, directory=directory)
+    namespace = in_cluster.load_namespace(environment, directory=directory)
+    return ClientConfig(connection=connection, namespace=namespace, source=in_cluster.ORIGIN)
 
-    def __init__(self, environment: Mapping[str, str], clock: Clock, service_account: str) -> None:
-        self._environment = environment
-        self._clock = clock
-        self._service_account = service_account
 
-    def in_cluster(self) -> ClientConfig:
-        directory = self._service_account
-        connection = in_cluster.load_connection(
-            self._environment, clock=self._clock, directory=directory
-        )
-        namespace = in_cluster.load_namespace(self._environment, directory=directory)
-        return ClientConfig(connection=connection, namespace=namespace, source=in_cluster.ORIGIN)
-
-    def from_kubeconfig(
-        self, config: Kubeconfig, *, server: str = "", context: str = ""
-    ) -> ClientConfig:
-        chosen = _choose(config, context=context, server=server)
-        problems = [*_cluster_problems(chosen), *_user_problems(chosen)]
-        if problems:
-            raise CredentialsError(f"{chosen.origin}: {'; '.join(problems)}")
-        return ClientConfig(
-            connection=_Assembly(chosen, self._environment, self._clock).connection(),
-            namespace=chosen.namespace or "default",
-            source=chosen.origin,
-        )
+def _from_kubeconfig(
+    config: Kubeconfig,
+    environment: Mapping[str, str],
+    clock: Clock,
+    *,
+    server: str = "",
+    context: str = "",
+) -> ClientConfig:
+    chosen = _choose(config, context=context, server=server)
+    problems = [*_cluster_problems(chosen), *_user_problems(chosen)]
+    if problems:
+        raise CredentialsError(f"{chosen.origin}: {'; '.join(problems)}")
+    return ClientConfig(
+        connection=_Assembly(chosen, environment, clock).connection(),
+        namespace=chosen.namespace or "default",
+        source=chosen.origin,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,12 +319,6 @@ class _Assembly:
 
     def _tls(self) -> RotatingTls:
         cluster, user = self._cluster, self._user
-        authority = self._pem(
-            self._cluster_origin,
-            "certificate-authority",
-            cluster.certificate_authority,
-            cluster.certificate_authority_data,
-        )
         certificate = self._pem(
             self._user_origin,
             "client-certificate",
@@ -340,7 +328,7 @@ class _Assembly:
         key = self._pem(self._user_origin, "client-key", user.client_key, user.client_key_data)
         return RotatingTls(
             TlsSettings(
-                ca=authority,
+                ca=self._authority(),
                 certificate=certificate,
                 key=key,
                 insecure=cluster.insecure_skip_tls_verify,
@@ -380,18 +368,12 @@ class _Assembly:
 
     def _exec_plugin(self, plugin: ExecConfig) -> Identity:
         cluster = self._cluster
-        authority = self._pem(
-            self._cluster_origin,
-            "certificate-authority",
-            cluster.certificate_authority,
-            cluster.certificate_authority_data,
-        )
         extensions = {item.name: item.extension for item in cluster.extensions}
         told = ExecCluster(
             server=cluster.server,
             tls_server_name=cluster.tls_server_name,
             insecure_skip_tls_verify=cluster.insecure_skip_tls_verify,
-            certificate_authority_data=_read(authority),
+            certificate_authority_data=_read(self._authority()),
             proxy_url=cluster.proxy_url,
             disable_compression=cluster.disable_compression,
             config=extensions.get(kubeconfig.EXEC_EXTENSION),
@@ -403,6 +385,11 @@ class _Assembly:
             clock=self._clock,
             environment=self._environment,
         )
+
+    def _authority(self) -> Pem:
+        cluster = self._cluster
+        file, data = cluster.certificate_authority, cluster.certificate_authority_data
+        return self._pem(self._cluster_origin, "certificate-authority", file, data)
 
     def _pem(self, origin: str, name: str, file: str, data: str) -> Pem:
         if not data:

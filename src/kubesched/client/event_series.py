@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from kubesched.api import core_v1, events_v1
-from kubesched.api.core_v1 import EventSource, ObjectReference
+from kubesched.api.core_v1 import EventSeries, EventSource, ObjectReference
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.names import is_dns_1123_subdomain
 from kubesched.api.protobuf import EventTemplate, micro_time
@@ -164,7 +164,7 @@ class EventEntry:
         series = None
         if is_series:
             last_observed = format_micro_time(self.last_observed)
-            series = events_v1.EventSeries(count=self.count, last_observed_time=last_observed)
+            series = EventSeries(count=self.count, last_observed_time=last_observed)
         return events_v1.Event(
             metadata=metadata,
             event_time=format_micro_time(self.observed),

@@ -52,22 +52,8 @@ class TokenBucket:
         return wait_s
 
     def take(self) -> bool:
-        """Take a token that is there already; False if one has to be waited for.
-
-        As `reserve(0.0) == 0.0`, written out because it is asked for every request.
-        """
-        qps = self._qps
-        if qps < 0:
-            return True
-        now = self._monotonic()
-        tokens = self._tokens + (now - self._updated_at) * qps
-        if tokens > self._burst:
-            tokens = self._burst
-        if tokens < 1.0:
-            return False
-        self._tokens = tokens - 1.0
-        self._updated_at = now
-        return True
+        """Take a token that is there already; False if one has to be waited for."""
+        return self.reserve(0.0) == 0.0
 
     async def acquire(self, max_wait_s: float) -> float:
         """Wait for a token and return how long that took; `DeadlineExceeded` at once if it would come too late."""

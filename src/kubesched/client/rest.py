@@ -15,9 +15,9 @@ import asyncio
 import platform
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -27,10 +27,9 @@ from kubesched.api import codec, events_v1, protobuf
 from kubesched.api.codec import ListOf, MalformedObject, Preserved
 from kubesched.api.kinds import PODS, Kind, kind_of
 from kubesched.api.meta import DeleteOptions, ObjectMeta, Record
-from kubesched.api.policy_v1 import Eviction
 from kubesched.api.status import conflict
 from kubesched.client.event_series import EventEntry, EventRecord
-from kubesched.client.patch import APPLY_PATCH, CONTENT_TYPES, Patch
+from kubesched.client.patch import CONTENT_TYPES, Patch
 from kubesched.client.rate_limit import Sleep, TokenBucket
 from kubesched.client.retry import Caller, Done, Rest, RetryPolicy
 from kubesched.client.transport import (
@@ -238,22 +237,19 @@ class RestClient:
 
     # Writing.
 
-    async def create(self, obj: R, *, dry_run: bool = False) -> R:
+    async def create(self, obj: R) -> R:
         """The object as the server made it."""
         kind = kind_of(type(obj))
-        target = _target(kind.collection_path(_metadata(obj).namespace), _write_query(dry_run))
+        target = kind.collection_path(_metadata(obj).namespace)
         body = await self._write("POST", target, codec.encode(obj))
         return _decoded(body, kind.record, codec.decode)
 
     async def create_event(self, event: EventRecord) -> None:
         """Create without decoding the answer."""
         request = self._event(event)
-        try:
-            await self._caller.send(request)
-        except UnsupportedMediaType:
-            if not self._gives_up_protobuf(request):
-                raise
-            await self._caller.send(self._event(event))
+        await self._or_in_json(
+            request, self._caller.send(request), lambda: self._caller.send(self._event(event))
+        )
 
     def start_event(self, event: EventEntry, done: Done) -> StartedRequest:
         """`create_event` without a task: `done` as `retry.Caller.start` says; the rest includes retries."""
@@ -266,12 +262,9 @@ class RestClient:
         return self._caller.start(request, done, partial(self._finish_event, request, event))
 
     async def _finish_event(self, request: Request, event: EventEntry, rest: Rest) -> None:
-        try:
-            await self._caller.send(request, first=rest)
-        except UnsupportedMediaType:
-            if not self._gives_up_protobuf(request):
-                raise
-            await self.create_event(event.to_record(is_series=False))
+        sent = self._caller.send(request, first=rest)
+        again = lambda: self.create_event(event.to_record(is_series=False))  # noqa: E731 - rarely needed
+        await self._or_in_json(request, sent, again)
 
     def _event(self, event: EventRecord) -> Request:
         target = kind_of(type(event)).collection_path(event.metadata.namespace)
@@ -287,14 +280,14 @@ class RestClient:
         body = await self._write("POST", target, codec.encode(obj))
         return _decoded(body, kind.record, codec.decode_preserved)
 
-    async def update(self, obj: R, *, subresource: str = "", dry_run: bool = False) -> R:
+    async def update(self, obj: R, *, subresource: str = "") -> R:
         """Replace the object by exactly what the record says; `Conflict` if it changed meanwhile.
 
         For kinds whose records leave fields out this would remove them: use `update_merged` there.
         """
         kind, metadata = kind_of(type(obj)), _metadata(obj)
         path = kind.object_path(metadata.name, metadata.namespace, subresource)
-        body = await self._write("PUT", _target(path, _write_query(dry_run)), codec.encode(obj))
+        body = await self._write("PUT", path, codec.encode(obj))
         return _decoded(body, kind.record, codec.decode)
 
     async def update_status(self, obj: R) -> R:
@@ -332,22 +325,12 @@ class RestClient:
         patch: Patch,
         *,
         subresource: str = "",
-        field_manager: str = "",
-        force: bool = False,
-        dry_run: bool = False,
     ) -> R:
-        """Change part of an object. An apply patch needs a field manager; `force` takes fields from other managers."""
+        """Change part of an object."""
         kind = _kind(kind)
-        if patch.content_type == APPLY_PATCH and not field_manager:
-            raise ValueError("an apply patch needs a field manager")
-        query = {
-            **_write_query(dry_run),
-            "fieldManager": field_manager,
-            "force": "true" if force else "",
-        }
-        target = _target(kind.object_path(name, namespace, subresource), query)
+        target = kind.object_path(name, namespace, subresource)
         body = await self._write(
-            "PATCH", target, patch.body, headers=self._patch_headers[patch.content_type]
+            "PATCH", target, patch.body, self._patch_headers[patch.content_type]
         )
         return _decoded(body, kind.record, codec.decode)
 
@@ -380,14 +363,12 @@ class RestClient:
 
         Sent once: the scheduler itself decides what a failed binding means.
         """
-        request = self._binding(namespace, name, uid, node_name)
+        make = partial(self._binding, namespace, name, uid, node_name)
+        request = make()
         # The answer is a Status, whatever the published schema says; only success matters.
-        try:
-            await self._caller.send_once(request)
-        except UnsupportedMediaType:
-            if not self._gives_up_protobuf(request):
-                raise
-            await self._caller.send_once(self._binding(namespace, name, uid, node_name))
+        await self._or_in_json(
+            request, self._caller.send_once(request), lambda: self._caller.send_once(make())
+        )
 
     def start_binding(
         self, namespace: str, name: str, uid: str, node_name: str, done: Done
@@ -400,12 +381,8 @@ class RestClient:
     async def _finish_binding(
         self, request: Request, namespace: str, name: str, uid: str, node_name: str, rest: Rest
     ) -> None:
-        try:
-            await rest()
-        except UnsupportedMediaType:
-            if not self._gives_up_protobuf(request):
-                raise
-            await self.bind(namespace, name, uid, node_name)
+        again = partial(self.bind, namespace, name, uid, node_name)
+        await self._or_in_json(request, rest(), again)
 
     def _binding(self, namespace: str, name: str, uid: str, node_name: str) -> Request:
         """The body is written out here because this request limits how many pods per second can be scheduled."""
@@ -435,24 +412,17 @@ class RestClient:
             method="POST", target=target, headers=headers, body=body, deadline_s=self._deadline_s
         )
 
-    def _gives_up_protobuf(self, request: Request) -> bool:
-        """Whether JSON may help where a request was not understood; it is used from then on."""
-        if request.headers is not self._protobuf_headers:
-            return False
-        self._speaks_protobuf = False
-        return True
-
-    async def evict(self, namespace: str, name: str, options: DeleteOptions | None = None) -> None:
-        """Delete a pod if its disruption budgets allow; `TooManyRequests` if they do not."""
-        eviction = Eviction(
-            metadata=ObjectMeta(name=name, namespace=namespace), delete_options=options
-        )
-        await self._write(
-            "POST",
-            PODS.object_path(name, namespace, "eviction"),
-            codec.encode(eviction),
-            repeats_overload=False,
-        )
+    async def _or_in_json(
+        self, request: Request, sent: Awaitable[Any], again: Callable[[], Awaitable[Any]]
+    ) -> None:
+        """Await a request; if the server does not understand protobuf, JSON is used from then on."""
+        try:
+            await sent
+        except UnsupportedMediaType:
+            if request.headers is not self._protobuf_headers:
+                raise
+            self._speaks_protobuf = False
+            await again()
 
     # Anything else.
 
@@ -485,9 +455,7 @@ class RestClient:
         method: str,
         target: str,
         body: bytes,
-        *,
         headers: HeaderBlock | None = None,
-        repeats_overload: bool = True,
     ) -> bytes:
         response: Response = await self._caller.send(
             Request(
@@ -496,8 +464,7 @@ class RestClient:
                 headers=headers or self._write_headers,
                 body=body,
                 deadline_s=self._deadline_s,
-            ),
-            repeats_overload=repeats_overload,
+            )
         )
         return await response.read()
 
@@ -517,10 +484,6 @@ def _target(path: str, query: Mapping[str, str]) -> str:
     """Path and query; empty values are left out."""
     given = {name: value for name, value in query.items() if value}
     return f"{path}?{urlencode(given, quote_via=quote)}" if given else path
-
-
-def _write_query(dry_run: bool) -> dict[str, str]:
-    return {"dryRun": "All"} if dry_run else {}
 
 
 def _decode_list(body: bytes, record: type[R]) -> ListOf[R]:

@@ -152,13 +152,8 @@ class Caller:
     async def _refuse(self, response: Response) -> Response:
         raise await _error_of(response, self._clock.now())
 
-    async def send(
-        self, request: Request, *, repeats_overload: bool = True, first: Rest | None = None
-    ) -> Response:
-        """As many attempts as are safe and allowed; `first` is the rest of one that was started.
-
-        Without `repeats_overload` a 429 is the answer: evictions use it to say that a budget does not allow them.
-        """
+    async def send(self, request: Request, *, first: Rest | None = None) -> Response:
+        """As many attempts as are safe and allowed; `first` is the rest of one that was started."""
         give_up_at = self._clock.monotonic() + request.deadline_s
         backoff: Backoff | None = None
         attempt = 1
@@ -169,9 +164,7 @@ class Caller:
                     return response
                 return await self.send_once(request)
             except (ApiError, TransportError) as error:
-                if attempt >= self._policy.max_attempts or not _may_repeat(
-                    request, error, repeats_overload
-                ):
+                if attempt >= self._policy.max_attempts or not _may_repeat(request, error):
                     raise
                 if backoff is None:
                     backoff = Backoff(self._policy.initial_s, self._policy.max_s, self._random)
@@ -221,9 +214,9 @@ def parse_retry_after(value: str, now: float) -> float | None:
     return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
 
 
-def _may_repeat(request: Request, error: ApiError | TransportError, repeats_overload: bool) -> bool:
+def _may_repeat(request: Request, error: ApiError | TransportError) -> bool:
     if isinstance(error, TooManyRequests):
-        return repeats_overload
+        return True
     if isinstance(error, ConnectFailed):
         return not isinstance(error, WriteRefused)
     if isinstance(error, StreamEnded | DeadlineExceeded) and not error.sent:

@@ -10,7 +10,6 @@ how the stream was cut into chunks makes no difference; a stream that ends in th
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
 from kubesched.api import codec
@@ -112,12 +111,7 @@ class Watch(Generic[T]):
         self._chunks = self._response.iter_chunks()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -3,9 +3,8 @@
 A file goes through these steps, one module each:
 
     bytes --yaml_nodes--> nodes with line and column
-          --schema------> `v1` records, strictly: unknown fields and duplicates are problems
+          --schema------> the records of `types`, strictly: unknown fields and duplicates are problems
           --defaults----> every field and the plugin lists filled in (MultiPoint stays unexpanded)
-          --conversion--> `types`, the frozen records the rest of the program reads
           --validation--> problems, each with its field path
 
 `load` runs them and raises one `ConfigError` with everything it found. `expansion` turns a

@@ -1,12 +1,10 @@
-"""From what the user wrote to what it means: missing fields filled in, plugin lists merged.
-
-Works on the internal types; `conversion` brings the file there first. The only thing the user's
-words are still needed for afterwards is position, which `schema.Decoder` remembers by path.
-"""
+"""From what the user wrote to what it means: missing fields filled in, plugin lists merged."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Collection
+from dataclasses import fields, replace
+from typing import TypeVar
 
 import msgspec
 
@@ -20,15 +18,21 @@ from kubesched.config.plugin_args import (
 )
 from kubesched.config.types import (
     DEFAULT_SCHEDULER_NAME,
+    Args,
+    ClientConnectionConfiguration,
     Extender,
     ExtensionPoint,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
+    LeaderElectionConfiguration,
     Plugin,
     PluginConfig,
     Plugins,
     PluginSet,
 )
+
+ReadArgs = Callable[[str, str, Args], Args]
+"""Gives arguments their type: takes the path of a pluginConfig entry, the plugin, the raw data."""
 
 ALL = "*"
 """In a disabled list: every default plugin of that point."""
@@ -38,6 +42,50 @@ def default_configuration(gates: FeatureGates) -> KubeSchedulerConfiguration:
     """What runs when there is no file."""
     profile = KubeSchedulerProfile(scheduler_name=DEFAULT_SCHEDULER_NAME)
     return KubeSchedulerConfiguration(profiles=(default_profile(profile, gates),))
+
+
+def complete(
+    file: KubeSchedulerConfiguration, given: Collection[str], read_args: ReadArgs
+) -> KubeSchedulerConfiguration:
+    """What a file says, with the defaults that depend on what it leaves out; `given` has the paths of its fields.
+
+    Plugin lists stay as the user wrote them until `default_profile` merges them.
+    """
+    profiles = file.profiles or (KubeSchedulerProfile(),)
+    if len(profiles) == 1 and "profiles[0].schedulerName" not in given:
+        # With several profiles each must say its name; validation sees to it.
+        profiles = (replace(profiles[0], scheduler_name=DEFAULT_SCHEDULER_NAME),)
+    contention = file.enable_contention_profiling
+    if not file.enable_profiling and "enableContentionProfiling" not in given:
+        contention = False
+    return replace(
+        file,
+        # Zero durations and empty names count as absent.
+        leader_election=_with_defaults(file.leader_election, keep=("leader_elect",)),
+        client_connection=_with_defaults(file.client_connection),
+        enable_contention_profiling=contention,
+        profiles=tuple(
+            replace(profile, plugin_config=_typed(profile, f"profiles[{index}]", read_args))
+            for index, profile in enumerate(profiles)
+        ),
+    )
+
+
+R = TypeVar("R", LeaderElectionConfiguration, ClientConnectionConfiguration)
+
+
+def _with_defaults(record: R, keep: tuple[str, ...] = ()) -> R:
+    given = {field.name: getattr(record, field.name) for field in fields(record)}
+    return type(record)(**{name: value for name, value in given.items() if value or name in keep})
+
+
+def _typed(
+    profile: KubeSchedulerProfile, path: str, read_args: ReadArgs
+) -> tuple[PluginConfig, ...]:
+    return tuple(
+        replace(entry, args=read_args(f"{path}.pluginConfig[{index}]", entry.name, entry.args))
+        for index, entry in enumerate(profile.plugin_config)
+    )
 
 
 def default_profile(profile: KubeSchedulerProfile, gates: FeatureGates) -> KubeSchedulerProfile:

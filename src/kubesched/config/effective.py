@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kubesched.config.conversion import to_plain
 from kubesched.config.defaults import ALL, with_extender_resources
 from kubesched.config.expansion import ExpandedPlugins, Implements, expand_profiles
+from kubesched.config.output import to_plain
 from kubesched.config.types import (
     ExtensionPoint,
     KubeSchedulerConfiguration,

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
 from kubesched.config.plugin_args import ARGS_BY_PLUGIN
-from kubesched.config.v1 import API_VERSION, GROUP, KIND
+from kubesched.config.types import API_VERSION, GROUP, KIND
 from kubesched.config.yaml_nodes import Mapping, Node, Scalar, Sequence
 from kubesched.errors import FieldProblem
 

@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kubesched.config import legacy, v1
-from kubesched.config.conversion import Args, from_v1
-from kubesched.config.defaults import default_configuration, default_profile
+from kubesched.config import legacy
+from kubesched.config.defaults import complete, default_configuration, default_profile
 from kubesched.config.expansion import ExpandedPlugins, Implements, expand_profiles
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.lint import warnings
 from kubesched.config.plugin_args import ARGS_BY_PLUGIN, PluginArgs
 from kubesched.config.schema import Decoder, RawArgs, decode_args
-from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.config.types import API_VERSION, GROUP, KIND, Args, KubeSchedulerConfiguration
 from kubesched.config.validation import validate, validate_start
 from kubesched.config.yaml_nodes import Mapping, Node, Scalar, is_json, parse
 from kubesched.errors import ConfigError, FieldProblem
@@ -175,7 +174,8 @@ class Document:
     """A decoded file: its content, the problems so far, and the positions of its fields."""
 
     config: KubeSchedulerConfiguration
-    file: v1.KubeSchedulerConfiguration
+    written: KubeSchedulerConfiguration
+    """Without the default plugins."""
     decoder: Decoder
     source: str
 
@@ -200,7 +200,7 @@ class Document:
         profile = int(match["profile"])
         plugins, written = (
             self.config.profiles[profile].plugins,
-            self.file.profiles[profile].plugins,
+            self.written.profiles[profile].plugins,
         )
         if plugins is None or written is None:
             return problem
@@ -227,10 +227,10 @@ def decode(data: bytes, source: str = "", gates: FeatureGates = DEFAULT_GATES) -
     root = parse(data, source)
     _require_kind(root, data, source)
     decoder = Decoder(json=is_json(data))
-    file = decoder.read(root, v1.KubeSchedulerConfiguration, "")
-    config = from_v1(file, _ArgsReader(decoder))
-    profiles = tuple(default_profile(profile, gates) for profile in config.profiles)
-    return Document(replace(config, profiles=profiles), file, decoder, source)
+    file = decoder.read(root, KubeSchedulerConfiguration, "")
+    written = complete(file, decoder.given, _ArgsReader(decoder))
+    profiles = tuple(default_profile(profile, gates) for profile in written.profiles)
+    return Document(replace(written, profiles=profiles), written, decoder, source)
 
 
 def _require_kind(root: Node, data: bytes, source: str) -> None:
@@ -255,7 +255,7 @@ def _require_kind(root: Node, data: bytes, source: str) -> None:
         problems += [
             FieldProblem("", f"Object '{name}' is missing in '{quoted}'") for name in missing
         ]
-    elif (api_version, kind) != (v1.API_VERSION, v1.KIND):
+    elif (api_version, kind) != (API_VERSION, KIND):
         assert isinstance(root, Mapping)
         problems += legacy.unsupported_kind(root, api_version, kind)
     if problems:
@@ -268,9 +268,9 @@ class _ArgsReader:
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
 
-    def __call__(self, path: str, plugin: str, raw: RawArgs | None) -> Args:
+    def __call__(self, path: str, plugin: str, raw: Args) -> Args:
         args_type = ARGS_BY_PLUGIN.get(plugin)
-        if raw is None or raw.node is None or args_type is None:
+        if not isinstance(raw, RawArgs) or raw.node is None or args_type is None:
             return raw
         where = f"{path}.args"
         if not isinstance(raw.node, Mapping):
@@ -293,18 +293,18 @@ class _ArgsReader:
             if key.text in ("apiVersion", "kind") and isinstance(value, Scalar)
         }
         kind = _text(given.get("kind")) or f"{plugin}Args"
-        version = _text(given.get("apiVersion")) or v1.API_VERSION
+        version = _text(given.get("apiVersion")) or API_VERSION
         prefix = f"decoding .{path}: "
-        known = {f"{name}Args" for name in ARGS_BY_PLUGIN} | {v1.KIND}
-        if version != v1.API_VERSION or kind not in known:
+        known = {f"{name}Args" for name in ARGS_BY_PLUGIN} | {KIND}
+        if version != API_VERSION or kind not in known:
             message = (
                 f"decoding args for plugin {plugin}: "
                 f'no kind "{kind}" is registered for version "{version}"'
             )
         elif kind != f"{plugin}Args":
             message = (
-                f"args for plugin {plugin} were not of type {plugin}Args.{v1.GROUP}, "
-                f"got {kind}.{v1.GROUP}"
+                f"args for plugin {plugin} were not of type {plugin}Args.{GROUP}, "
+                f"got {kind}.{GROUP}"
             )
         else:
             return True

@@ -10,6 +10,8 @@ import json
 
 import yaml
 
+from kubesched.config.schema import encode
+from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.config.yaml_nodes import Plain, resolve_plain
 
 
@@ -25,6 +27,11 @@ def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _text)
+
+
+def to_plain(config: KubeSchedulerConfiguration) -> dict[str, Plain]:
+    """The configuration, spelled out as kube-scheduler writes it for `--write-config-to` and `/configz`."""
+    return encode(config)
 
 
 def to_yaml(data: Plain) -> str:

@@ -101,6 +101,8 @@ class Decoder:
     def __init__(self, *, json: bool) -> None:
         self.json = json
         self.problems: list[FieldProblem] = []
+        self.given: set[str] = set()
+        """The paths of fields that have a value."""
         self._seen: set[FieldProblem] = set()
         self._positions: dict[str, tuple[int, int]] = {}
 
@@ -193,10 +195,11 @@ def decode_args(raw: RawArgs | None, record: type[R], path: str = "args") -> R:
     return args
 
 
-def encode(record: msgspec.Struct) -> dict[str, Plain]:
-    """The record as plain data under its JSON names."""
+def encode(record: Any) -> dict[str, Plain]:  # noqa: ANN401 - a struct or a dataclass
+    """The record (struct or dataclass) as plain data under its JSON names."""
     out: dict[str, Plain] = {}
-    for spec in _field_specs(type(record)).values():
+    kind: type = type(record)
+    for spec in _field_specs(kind).values():
         value = getattr(record, spec.attribute)
         if value is None or (isinstance(value, (list, tuple, dict, bytes)) and not value):
             continue
@@ -211,6 +214,14 @@ def encode(record: msgspec.Struct) -> dict[str, Plain]:
 Reader = Callable[[Decoder, Node, str], object]
 Writer = Callable[[Any], Plain]
 _NOTHING = _Mark("NOTHING")
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """A note inside an annotation: how values of this field are read and written."""
+
+    read: Reader
+    write: Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +262,8 @@ def _declared_fields(record: type[Any]) -> Iterator[tuple[str, str, bool]]:
                 declared.default is not dataclasses.MISSING
                 or declared.default_factory is not dataclasses.MISSING
             )
-            yield declared.name, json_name(declared.name), not has_default
+            name = declared.metadata.get("name", json_name(declared.name))
+            yield declared.name, name, not has_default
 
 
 def _is_record(annotation: object) -> typing.TypeGuard[type]:
@@ -278,6 +290,8 @@ def _reader(annotation: object) -> Reader:
         base, *marks = typing.get_args(annotation)
         if _DURATION in marks:
             return _read_seconds
+        if isinstance(marks[0], Codec):
+            return marks[0].read
         bounds = next((mark for mark in marks if isinstance(mark, Bounds)), None)
         return _integer_reader(bounds) if bounds else _reader(base)
     origin = typing.get_origin(annotation)
@@ -301,8 +315,10 @@ def _record_reader(record: type) -> Reader:
             if spec is None:
                 decoder.report(child(path, name), _unknown(name, specs), key)
             elif not _is_null(value):
-                read_value = spec.read(decoder, value, child(path, name))
-                values[spec.attribute] = read_value
+                where = child(path, name)
+                values[spec.attribute] = spec.read(decoder, value, where)
+                if values[spec.attribute] is not _NOTHING:
+                    decoder.given.add(where)
         return _built(record, values, decoder, node, path)
 
     return read
@@ -451,7 +467,7 @@ def _read_bytes(decoder: Decoder, node: Node, path: str) -> object:
         return _NOTHING
 
 
-def _read_raw(decoder: Decoder, node: Node, path: str) -> RawArgs:
+def read_raw(decoder: Decoder, node: Node, path: str) -> RawArgs:
     return RawArgs(to_plain(node, path, decoder.report, json=decoder.json), node, decoder.json)
 
 
@@ -461,7 +477,7 @@ _LEAVES: dict[Any, Reader] = {
     int: _integer_reader(Bounds(64)),
     float: _read_number,
     bytes: _read_bytes,
-    RawArgs: _read_raw,
+    RawArgs: read_raw,
 }
 
 
@@ -500,6 +516,8 @@ def _writer(annotation: object) -> Writer:
     annotation = _without_none(annotation)
     if typing.get_origin(annotation) is Annotated:
         base, *marks = typing.get_args(annotation)
+        if isinstance(marks[0], Codec):
+            return marks[0].write
         return times.format_duration if _DURATION in marks else _writer(base)
     origin = typing.get_origin(annotation)
     if origin in (list, tuple):
@@ -508,12 +526,12 @@ def _writer(annotation: object) -> Writer:
     if origin is dict:
         write_value = _writer(typing.get_args(annotation)[1])
         return lambda values: {name: write_value(value) for name, value in values.items()}
-    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
-        return encode
     if annotation is bytes:
         return lambda value: base64.b64encode(value).decode()
     if annotation is RawArgs:
         return lambda raw: raw.value
+    if _is_record(annotation):
+        return encode
     if annotation is float:
         return lambda value: int(value) if value == int(value) else value
     return lambda value: value

@@ -1,18 +1,37 @@
-"""The configuration as the rest of the program reads it: complete, checked, frozen.
+"""`kubescheduler.config.k8s.io/v1`: the records that files are read into and that the program works with, frozen.
 
-Every optional field of the file has its value here (see `defaults`), except where absence itself
-means something. Field names are those of `KubeSchedulerConfiguration` v1 in Python spelling;
-durations are seconds and say so in their names.
+A field that a file leaves out has its default here, which `defaults` completes. Field names are those of
+`KubeSchedulerConfiguration` in Python spelling; durations are seconds and say so in their names. Fields that Go leaves
+out when they are empty carry `OMIT_EMPTY`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Annotated
 
 from kubesched.config.plugin_args import PluginArgs
-from kubesched.config.schema import RawArgs
+from kubesched.config.schema import (
+    OMIT_EMPTY,
+    Codec,
+    Int32,
+    Int64,
+    RawArgs,
+    Seconds,
+    encode,
+    read_raw,
+)
+from kubesched.config.yaml_nodes import Plain
+
+GROUP = "kubescheduler.config.k8s.io"
+VERSION = "v1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "KubeSchedulerConfiguration"
+
+_Text = Annotated[str, OMIT_EMPTY]
+_Flag = Annotated[bool, OMIT_EMPTY]
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 
@@ -73,8 +92,8 @@ POINTS_IN_ORDER_OF_USE = (
 class Plugin:
     """A plugin in an enabled or disabled list; weight 0 means none was given."""
 
-    name: str
-    weight: int = 0
+    name: str = ""
+    weight: Int32 = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +135,22 @@ class Plugins:
                 yield plugin.name
 
 
+Args = PluginArgs | RawArgs | None
+"""A record of `plugin_args`, or raw data for a third-party plugin."""
+
+
+def _write_args(args: PluginArgs | RawArgs) -> Plain:
+    if isinstance(args, RawArgs):
+        return args.value
+    return {"apiVersion": API_VERSION, "kind": type(args).__name__, **encode(args)}
+
+
 @dataclass(frozen=True, slots=True)
 class PluginConfig:
-    """Arguments for one plugin: a record of `plugin_args`, or raw data for a third-party plugin."""
+    """Arguments for one plugin. They are read as raw data; `load` gives those of in-tree plugins their type."""
 
-    name: str
-    args: PluginArgs | RawArgs | None = None
+    name: str = ""
+    args: Annotated[Args, Codec(read_raw, _write_args)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +158,7 @@ class KubeSchedulerProfile:
     """How pods that name this scheduler are scheduled."""
 
     scheduler_name: str = ""
-    percentage_of_nodes_to_score: int | None = None
+    percentage_of_nodes_to_score: Int32 | None = None
     """None: the global value applies. 0: adaptive, whatever the global value."""
     plugins: Plugins | None = None
     plugin_config: tuple[PluginConfig, ...] = ()
@@ -140,9 +169,9 @@ class LeaderElectionConfiguration:
     """Who of several replicas works, decided through a Lease."""
 
     leader_elect: bool = True
-    lease_duration_s: float = 15.0
-    renew_deadline_s: float = 10.0
-    retry_period_s: float = 2.0
+    lease_duration_s: Seconds = field(default=15.0, metadata={"name": "leaseDuration"})
+    renew_deadline_s: Seconds = field(default=10.0, metadata={"name": "renewDeadline"})
+    retry_period_s: Seconds = field(default=2.0, metadata={"name": "retryPeriod"})
     resource_lock: str = "leases"
     resource_name: str = "kube-scheduler"
     resource_namespace: str = "kube-system"
@@ -157,26 +186,26 @@ class ClientConnectionConfiguration:
     content_type: str = "application/vnd.kubernetes.protobuf"
     qps: float = 50.0
     """Requests per second; negative switches the limit off."""
-    burst: int = 100
+    burst: Int32 = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ExtenderManagedResource:
     """An extended resource that an extender looks after."""
 
-    name: str
-    ignored_by_scheduler: bool = False
+    name: str = ""
+    ignored_by_scheduler: _Flag = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderTLSConfig:
     """TLS towards an extender; the `_data` fields win over the files."""
 
-    insecure: bool = False
-    server_name: str = ""
-    cert_file: str = ""
-    key_file: str = ""
-    ca_file: str = ""
+    insecure: _Flag = False
+    server_name: _Text = ""
+    cert_file: _Text = ""
+    key_file: _Text = ""
+    ca_file: _Text = ""
     cert_data: bytes = b""
     key_data: bytes = b""
     ca_data: bytes = b""
@@ -191,36 +220,38 @@ class Extender:
     """An HTTP extender; an empty verb means that it does not take part in that step."""
 
     url_prefix: str = ""
-    filter_verb: str = ""
-    preempt_verb: str = ""
-    prioritize_verb: str = ""
-    weight: int = 0
-    bind_verb: str = ""
-    enable_https: bool = False
+    filter_verb: _Text = ""
+    preempt_verb: _Text = ""
+    prioritize_verb: _Text = ""
+    weight: Annotated[Int64, OMIT_EMPTY] = 0
+    bind_verb: _Text = ""
+    enable_https: _Flag = field(default=False, metadata={"name": "enableHTTPS"})
     tls_config: ExtenderTLSConfig | None = None
-    http_timeout_s: float = 0.0
+    http_timeout_s: Seconds = field(default=0.0, metadata={"name": "httpTimeout"})
     """Seconds for a whole request; 0 means the default of 5."""
-    node_cache_capable: bool = False
+    node_cache_capable: _Flag = False
     managed_resources: tuple[ExtenderManagedResource, ...] = ()
-    ignorable: bool = False
+    ignorable: _Flag = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeSchedulerConfiguration:
     """The whole configuration of a scheduler process."""
 
-    parallelism: int = 16
+    api_version: str = API_VERSION
+    kind: str = KIND
+    parallelism: Int32 = 16
     leader_election: LeaderElectionConfiguration = LeaderElectionConfiguration()
     client_connection: ClientConnectionConfiguration = ClientConnectionConfiguration()
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
-    percentage_of_nodes_to_score: int = 100
+    percentage_of_nodes_to_score: Int32 = 100
     """0: upstream's adaptive sampling, which it also fills in when nothing is set.
 
     This scheduler does not need to sample, so by default every node is evaluated.
     """
-    pod_initial_backoff_seconds: int = 1
-    pod_max_backoff_seconds: int = 10
+    pod_initial_backoff_seconds: Int64 = 1
+    pod_max_backoff_seconds: Int64 = 10
     profiles: tuple[KubeSchedulerProfile, ...] = ()
     extenders: tuple[Extender, ...] = ()
-    delay_cache_until_active: bool = False
+    delay_cache_until_active: _Flag = False

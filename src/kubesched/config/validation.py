@@ -25,6 +25,8 @@ from kubesched.config.plugin_args import ARGS_BY_PLUGIN, NodeResourcesFitArgs, P
 from kubesched.config.plugin_args_validation import validate_args
 from kubesched.config.schema import RawArgs, encode
 from kubesched.config.types import (
+    API_VERSION,
+    VERSION,
     ClientConnectionConfiguration,
     Extender,
     ExtensionPoint,
@@ -35,7 +37,6 @@ from kubesched.config.types import (
     PluginConfig,
     PluginSet,
 )
-from kubesched.config.v1 import API_VERSION, VERSION
 from kubesched.errors import FieldProblem
 
 REMOVED_PLUGINS = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")

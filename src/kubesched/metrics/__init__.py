@@ -12,6 +12,5 @@ from kubesched.metrics.instruments import Histogram as Histogram
 from kubesched.metrics.instruments import exponential_buckets as exponential_buckets
 from kubesched.metrics.registry import CONTENT_TYPE as CONTENT_TYPE
 from kubesched.metrics.registry import MetricsRegistry as MetricsRegistry
-from kubesched.metrics.registry import Stability as Stability
 from kubesched.metrics.scheduler import MetricGates as MetricGates
 from kubesched.metrics.scheduler import SchedulerMetrics as SchedulerMetrics

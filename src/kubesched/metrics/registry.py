@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from enum import Enum
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final, TypeVar
@@ -19,16 +18,11 @@ _LABEL_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
 _F = TypeVar("_F", bound=Family[Any])
 
 
-class Stability(Enum):
-    """What upstream promises about a metric; shown in brackets before its help text."""
-
-    ALPHA = "ALPHA"
-    BETA = "BETA"
-    STABLE = "STABLE"
-
-
 class MetricsRegistry:
-    """All metrics of one process, each name once."""
+    """All metrics of one process, each name once.
+
+    Help texts begin with what upstream promises about the metric: `[ALPHA]`, `[BETA]` or `[STABLE]`.
+    """
 
     def __init__(
         self,
@@ -43,42 +37,20 @@ class MetricsRegistry:
         self._allowed_labels = dict(allowed_labels or {})
         self._unlisted: set[str] = set()
 
-    def counter(
-        self,
-        name: str,
-        help_text: str,
-        *,
-        labels: Sequence[str] = (),
-        stability: Stability | None = None,
-    ) -> Family[Counter]:
-        return self._register(Family(name, _with(stability, help_text), "counter", labels, Counter))
+    def counter(self, name: str, help_text: str, *, labels: Sequence[str] = ()) -> Family[Counter]:
+        return self._register(Family(name, help_text, "counter", labels, Counter))
 
-    def gauge(
-        self,
-        name: str,
-        help_text: str,
-        *,
-        labels: Sequence[str] = (),
-        stability: Stability | None = None,
-    ) -> Family[Gauge]:
-        return self._register(Family(name, _with(stability, help_text), "gauge", labels, Gauge))
+    def gauge(self, name: str, help_text: str, *, labels: Sequence[str] = ()) -> Family[Gauge]:
+        return self._register(Family(name, help_text, "gauge", labels, Gauge))
 
     def histogram(
-        self,
-        name: str,
-        help_text: str,
-        *,
-        buckets: Sequence[float],
-        labels: Sequence[str] = (),
-        stability: Stability | None = None,
+        self, name: str, help_text: str, *, buckets: Sequence[float], labels: Sequence[str] = ()
     ) -> Family[Histogram]:
         bounds = tuple(float(bound) for bound in buckets)
         if not bounds or any(a >= b for a, b in pairwise(bounds)):
             raise ValueError(f"metric {name}: bucket bounds must grow strictly, got {bounds}")
         make = partial(Histogram, bounds=bounds)
-        return self._register(
-            Family(name, _with(stability, help_text), "histogram", labels, make, bounds)
-        )
+        return self._register(Family(name, help_text, "histogram", labels, make, bounds))
 
     def families(self) -> Iterator[Family[Any]]:
         """Every family, ordered by name."""
@@ -117,7 +89,3 @@ class MetricsRegistry:
         self._families[family.name] = family
         self._sorted = None
         return family
-
-
-def _with(stability: Stability | None, help_text: str) -> str:
-    return help_text if stability is None else f"[{stability.value}] {help_text}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubesched.metrics.instruments import Counter, Family, Gauge, Histogram, exponential_buckets
-from kubesched.metrics.registry import MetricsRegistry, Stability
+from kubesched.metrics.registry import MetricsRegistry
 
 ATTEMPT_SECONDS: Final = exponential_buckets(0.001, 2, 15)
 """1 ms to 16 s: whole attempts and waits."""
@@ -32,7 +32,6 @@ BINDING_CONDITION_SECONDS: Final = exponential_buckets(0.1, 2, 14)
 """0.1 s to 14 min: a device getting ready."""
 
 _PREFIX: Final = "scheduler_"
-_ALPHA, _BETA, _STABLE = Stability.ALPHA, Stability.BETA, Stability.STABLE
 FIRST_SUMMED_ATTEMPT: Final = 15
 """From here on all numbers of attempts have one series."""
 
@@ -74,213 +73,182 @@ class SchedulerMetrics:
     def _attempts(self, registry: MetricsRegistry) -> None:
         self.schedule_attempts_total: Family[Counter] = registry.counter(
             _PREFIX + "schedule_attempts_total",
-            "Attempts to place a pod, by how they ended: 'scheduled', 'unschedulable' (no node would take the pod) "
+            "[STABLE] Attempts to place a pod, by how they ended: 'scheduled', 'unschedulable' (no node would take the pod) "
             "or 'error' (something broke inside the scheduler).",
             labels=("result", "profile"),
-            stability=_STABLE,
         )
         self.scheduling_attempt_duration_seconds: Family[Histogram] = registry.histogram(
             _PREFIX + "scheduling_attempt_duration_seconds",
-            "Seconds one attempt took, from taking the pod off the queue to its binding or its failure.",
+            "[STABLE] Seconds one attempt took, from taking the pod off the queue to its binding or its failure.",
             labels=("result", "profile"),
             buckets=ATTEMPT_SECONDS,
-            stability=_STABLE,
         )
         self.scheduling_algorithm_duration_seconds: Histogram = registry.histogram(
             _PREFIX + "scheduling_algorithm_duration_seconds",
-            "Seconds spent choosing a node for one pod.",
+            "[ALPHA] Seconds spent choosing a node for one pod.",
             buckets=ATTEMPT_SECONDS,
-            stability=_ALPHA,
         ).labels()
         self.pod_scheduling_sli_duration_seconds: Family[Histogram] = registry.histogram(
             _PREFIX + "pod_scheduling_sli_duration_seconds",
-            "Seconds from a pod's first entry into the active queue to its binding, by the number of attempts; "
+            "[BETA] Seconds from a pod's first entry into the active queue to its binding, by the number of attempts; "
             "time spent gated before that entry does not count.",
             labels=("attempts",),
             buckets=POD_SECONDS,
-            stability=_BETA,
         )
         self.pod_scheduling_attempts: Histogram = registry.histogram(
             _PREFIX + "pod_scheduling_attempts",
-            "Attempts a pod needed until it was bound.",
+            "[STABLE] Attempts a pod needed until it was bound.",
             buckets=ATTEMPTS,
-            stability=_STABLE,
         ).labels()
         self.pod_scheduled_after_flush_total: Counter = registry.counter(
             _PREFIX + "pod_scheduled_after_flush_total",
-            "Pods bound after they had sat among the unschedulable until the time limit and no event had freed them.",
-            stability=_ALPHA,
+            "[ALPHA] Pods bound after they had sat among the unschedulable until the time limit and no event had freed them.",
         ).labels()
 
     def _queue(self, registry: MetricsRegistry, hints: MetricsRegistry) -> None:
         self.pending_pods: Family[Gauge] = registry.gauge(
             _PREFIX + "pending_pods",
-            "Pods waiting, by queue: 'active', 'backoff', 'unschedulable' (tried and waiting for an event) and "
+            "[STABLE] Pods waiting, by queue: 'active', 'backoff', 'unschedulable' (tried and waiting for an event) and "
             "'gated' (not to be tried yet).",
             labels=("queue",),
-            stability=_STABLE,
         )
         self.queue_incoming_pods_total: Family[Counter] = registry.counter(
             _PREFIX + "queue_incoming_pods_total",
-            "Pods entering a queue, by the event that brought them there.",
+            "[STABLE] Pods entering a queue, by the event that brought them there.",
             labels=("queue", "event"),
-            stability=_STABLE,
         )
         self.unschedulable_pods: Family[Gauge] = registry.gauge(
             _PREFIX + "unschedulable_pods",
-            "Waiting pods by the plugin that turned them away; a pod rejected by several plugins counts for each.",
+            "[BETA] Waiting pods by the plugin that turned them away; a pod rejected by several plugins counts for each.",
             labels=("plugin", "profile"),
-            stability=_BETA,
         )
         self.event_handling_duration_seconds: Family[Histogram] = registry.histogram(
             _PREFIX + "event_handling_duration_seconds",
-            "Seconds spent taking in one change of the cluster.",
+            "[ALPHA] Seconds spent taking in one change of the cluster.",
             labels=("event",),
             buckets=POINT_SECONDS,
-            stability=_ALPHA,
         )
         self.cache_size: Family[Gauge] = registry.gauge(
             _PREFIX + "cache_size",
-            "Nodes, pods and assumed (bound, not yet confirmed) pods the scheduler knows.",
+            "[ALPHA] Nodes, pods and assumed (bound, not yet confirmed) pods the scheduler knows.",
             labels=("type",),
-            stability=_ALPHA,
         )
         self.queueing_hint_execution_duration_seconds: Family[Histogram] = hints.histogram(
             _PREFIX + "queueing_hint_execution_duration_seconds",
-            "Seconds one queueing hint took to say whether an event may help a waiting pod.",
+            "[ALPHA] Seconds one queueing hint took to say whether an event may help a waiting pod.",
             labels=("plugin", "event", "hint"),
             buckets=PLUGIN_SECONDS,
-            stability=_ALPHA,
         )
         self.inflight_events: Family[Gauge] = hints.gauge(
             _PREFIX + "inflight_events",
-            "Events remembered on behalf of pods that are being scheduled right now.",
+            "[ALPHA] Events remembered on behalf of pods that are being scheduled right now.",
             labels=("event",),
-            stability=_ALPHA,
         )
 
     def _framework(self, registry: MetricsRegistry) -> None:
         self.framework_extension_point_duration_seconds: Family[Histogram] = registry.histogram(
             _PREFIX + "framework_extension_point_duration_seconds",
-            "Seconds all plugins of an extension point took together.",
+            "[STABLE] Seconds all plugins of an extension point took together.",
             labels=("extension_point", "status", "profile"),
             buckets=POINT_SECONDS,
-            stability=_STABLE,
         )
         self.plugin_execution_duration_seconds: Family[Histogram] = registry.histogram(
             _PREFIX + "plugin_execution_duration_seconds",
-            "Seconds one plugin took at one extension point, measured in a sample of the cycles.",
+            "[ALPHA] Seconds one plugin took at one extension point, measured in a sample of the cycles.",
             labels=("plugin", "extension_point", "status"),
             buckets=PLUGIN_SECONDS,
-            stability=_ALPHA,
         )
         self.plugin_evaluation_total: Family[Counter] = registry.counter(
             _PREFIX + "plugin_evaluation_total",
-            "Attempts in which a plugin was asked, by extension point (PreFilter, Filter, PreScore, Score).",
+            "[BETA] Attempts in which a plugin was asked, by extension point (PreFilter, Filter, PreScore, Score).",
             labels=("plugin", "extension_point", "profile"),
-            stability=_BETA,
         )
         self.permit_wait_duration_seconds: Family[Histogram] = registry.histogram(
             _PREFIX + "permit_wait_duration_seconds",
-            "Seconds a pod waited on Permit, by the outcome.",
+            "[BETA] Seconds a pod waited on Permit, by the outcome.",
             labels=("result",),
             buckets=ATTEMPT_SECONDS,
-            stability=_BETA,
         )
         self.goroutines: Family[Gauge] = registry.gauge(
             _PREFIX + "goroutines",
-            "Concurrent pieces of work, by the operation they carry out.",
+            "[BETA] Concurrent pieces of work, by the operation they carry out.",
             labels=("operation",),
-            stability=_BETA,
         )
 
     def _batching(self, registry: MetricsRegistry) -> None:
         self.batch_attempts_total: Family[Counter] = registry.counter(
             _PREFIX + "batch_attempts_total",
-            "Attempts by whether the result of an identical pod could be reused.",
+            "[ALPHA] Attempts by whether the result of an identical pod could be reused.",
             labels=("profile", "result"),
-            stability=_ALPHA,
         )
         self.batch_cache_flushed_total: Family[Counter] = registry.counter(
             _PREFIX + "batch_cache_flushed_total",
-            "Times the result of an identical pod could not be reused, by the reason.",
+            "[ALPHA] Times the result of an identical pod could not be reused, by the reason.",
             labels=("profile", "reason"),
-            stability=_ALPHA,
         )
         self.get_node_hint_duration_seconds: Family[Histogram] = registry.histogram(
             _PREFIX + "get_node_hint_duration_seconds",
-            "Seconds spent looking for a node that an identical pod left over.",
+            "[ALPHA] Seconds spent looking for a node that an identical pod left over.",
             labels=("hinted", "profile"),
             buckets=BATCH_SECONDS,
-            stability=_ALPHA,
         )
         self.store_schedule_results_duration_seconds: Family[Histogram] = registry.histogram(
             _PREFIX + "store_schedule_results_duration_seconds",
-            "Seconds spent keeping a result for identical pods.",
+            "[ALPHA] Seconds spent keeping a result for identical pods.",
             labels=("profile",),
             buckets=BATCH_SECONDS,
-            stability=_ALPHA,
         )
 
     def _preemption(self, registry: MetricsRegistry, background: MetricsRegistry) -> None:
         self.preemption_victims: Histogram = registry.histogram(
             _PREFIX + "preemption_victims",
-            "Pods chosen for eviction by one preemption.",
+            "[STABLE] Pods chosen for eviction by one preemption.",
             buckets=VICTIMS,
-            stability=_STABLE,
         ).labels()
         self.preemption_attempts_total: Counter = registry.counter(
             _PREFIX + "preemption_attempts_total",
-            "Times preemption was tried.",
-            stability=_STABLE,
+            "[STABLE] Times preemption was tried.",
         ).labels()
         self.preemption_goroutines_duration_seconds: Family[Histogram] = background.histogram(
             _PREFIX + "preemption_goroutines_duration_seconds",
-            "Seconds the background part of one preemption took.",
+            "[ALPHA] Seconds the background part of one preemption took.",
             labels=("result",),
             buckets=POD_SECONDS,
-            stability=_ALPHA,
         )
         self.preemption_goroutines_execution_total: Family[Counter] = background.counter(
             _PREFIX + "preemption_goroutines_execution_total",
-            "Background parts of preemptions that ran, by the outcome.",
+            "[ALPHA] Background parts of preemptions that ran, by the outcome.",
             labels=("result",),
-            stability=_ALPHA,
         )
 
     def _api_calls(self, registry: MetricsRegistry) -> None:
         self.async_api_call_execution_total: Family[Counter] = registry.counter(
             _PREFIX + "async_api_call_execution_total",
-            "API calls the dispatcher executed, by the outcome.",
+            "[ALPHA] API calls the dispatcher executed, by the outcome.",
             labels=("call_type", "result"),
-            stability=_ALPHA,
         )
         self.async_api_call_execution_duration_seconds: Family[Histogram] = registry.histogram(
             _PREFIX + "async_api_call_execution_duration_seconds",
-            "Seconds one API call of the dispatcher took.",
+            "[ALPHA] Seconds one API call of the dispatcher took.",
             labels=("call_type", "result"),
             buckets=ATTEMPT_SECONDS,
-            stability=_ALPHA,
         )
         self.pending_async_api_calls: Family[Gauge] = registry.gauge(
             _PREFIX + "pending_async_api_calls",
-            "API calls waiting in the dispatcher.",
+            "[ALPHA] API calls waiting in the dispatcher.",
             labels=("call_type",),
-            stability=_ALPHA,
         )
 
     def _volumes(self, registry: MetricsRegistry) -> None:
         self.volume_binder_cache_requests_total: Family[Counter] = registry.counter(
             _PREFIX + "volume_binder_cache_requests_total",
-            "Requests to the volume binding cache.",
+            "[ALPHA] Requests to the volume binding cache.",
             labels=("operation",),
-            stability=_ALPHA,
         )
         self.volume_scheduling_stage_error_total: Family[Counter] = registry.counter(
             _PREFIX + "volume_scheduling_stage_error_total",
-            "Failures of volume scheduling, by stage.",
+            "[ALPHA] Failures of volume scheduling, by stage.",
             labels=("operation",),
-            stability=_ALPHA,
         )
 
     def _devices(
@@ -288,45 +256,39 @@ class SchedulerMetrics:
     ) -> None:
         self.resourceclaim_creates_total: Family[Counter] = extended_resources.counter(
             _PREFIX + "resourceclaim_creates_total",
-            "Claims the scheduler tried to create for extended resources, by the outcome.",
+            "[ALPHA] Claims the scheduler tried to create for extended resources, by the outcome.",
             labels=("status",),
-            stability=_ALPHA,
         )
         self.dra_bindingconditions_allocations_total: Family[Counter] = binding_conditions.counter(
             _PREFIX + "dra_bindingconditions_allocations_total",
-            "Allocations of devices with binding conditions, by how the wait for them ended.",
+            "[ALPHA] Allocations of devices with binding conditions, by how the wait for them ended.",
             labels=("profile", "driver", "status"),
-            stability=_ALPHA,
         )
         self.dra_bindingconditions_wait_duration_seconds: Family[Histogram] = (
             binding_conditions.histogram(
                 _PREFIX + "dra_bindingconditions_wait_duration_seconds",
-                "Seconds a pod waited for the binding conditions of its devices.",
+                "[ALPHA] Seconds a pod waited for the binding conditions of its devices.",
                 labels=("profile", "driver", "status"),
                 buckets=BINDING_CONDITION_SECONDS,
-                stability=_ALPHA,
             )
         )
 
     def _pod_groups(self, registry: MetricsRegistry) -> None:
         self.podgroup_schedule_attempts_total: Family[Counter] = registry.counter(
             _PREFIX + "podgroup_schedule_attempts_total",
-            "Attempts to place a pod group, by how they ended.",
+            "[ALPHA] Attempts to place a pod group, by how they ended.",
             labels=("result", "profile"),
-            stability=_ALPHA,
         )
         self.podgroup_scheduling_attempt_duration_seconds: Family[Histogram] = registry.histogram(
             _PREFIX + "podgroup_scheduling_attempt_duration_seconds",
-            "Seconds one attempt to place a pod group took.",
+            "[ALPHA] Seconds one attempt to place a pod group took.",
             labels=("result", "profile"),
             buckets=ATTEMPT_SECONDS,
-            stability=_ALPHA,
         )
         self.podgroup_scheduling_algorithm_duration_seconds: Histogram = registry.histogram(
             _PREFIX + "podgroup_scheduling_algorithm_duration_seconds",
-            "Seconds spent choosing nodes for one pod group.",
+            "[ALPHA] Seconds spent choosing nodes for one pod group.",
             buckets=ATTEMPT_SECONDS,
-            stability=_ALPHA,
         ).labels()
 
 

@@ -12,8 +12,8 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.meta import Record
 from kubesched.api.names import key_of, object_key
 from kubesched.clock import Clock
-from kubesched.config.conversion import to_plain
 from kubesched.config.features import FeatureGates
+from kubesched.config.output import to_plain
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.extenders import Extender, ExtenderFilterResult, Victims
 from kubesched.framework.handle import SchedulerClient

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubesched.clock import Clock
-from kubesched.metrics.registry import MetricsRegistry, Stability
+from kubesched.metrics.registry import MetricsRegistry
 
 SECONDS = tuple(0.001 * 2**exponent for exponent in range(15))
 
@@ -15,29 +15,25 @@ class AccessMetrics:
         self.now = clock.monotonic
         self._authentications = registry.counter(
             "authentication_attempts",
-            "Requests to the serving port, by the result of authentication: success or failure.",
+            "[ALPHA] Requests to the serving port, by the result of authentication: success or failure.",
             labels=("result",),
-            stability=Stability.ALPHA,
         )
         self._authentication_seconds = registry.histogram(
             "authentication_duration_seconds",
-            "Seconds that authentication took, by result.",
+            "[ALPHA] Seconds that authentication took, by result.",
             labels=("result",),
             buckets=SECONDS,
-            stability=Stability.ALPHA,
         )
         self._authorizations = registry.counter(
             "authorization_attempts_total",
-            "Requests to the serving port, by the result of authorization: allowed, denied or error.",
+            "[ALPHA] Requests to the serving port, by the result of authorization: allowed, denied or error.",
             labels=("result",),
-            stability=Stability.ALPHA,
         )
         self._authorization_seconds = registry.histogram(
             "authorization_duration_seconds",
-            "Seconds that authorization took, by result.",
+            "[ALPHA] Seconds that authorization took, by result.",
             labels=("result",),
             buckets=SECONDS,
-            stability=Stability.ALPHA,
         )
 
     def authenticated(self, result: str, started: float) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from kubesched.http_server.messages import Response
 from kubesched.logs import get_logger, quoted
-from kubesched.metrics.registry import MetricsRegistry, Stability
+from kubesched.metrics.registry import MetricsRegistry
 from kubesched.server.responses import NO_SNIFF, NOT_FOUND, error_text, text
 
 log = get_logger(__name__)
@@ -104,15 +104,13 @@ class HealthMetrics:
     def __init__(self, registry: MetricsRegistry) -> None:
         self._state = registry.gauge(
             "kubernetes_healthcheck",
-            "Result of a health check when it was last looked at: 1 if it passed.",
+            "[STABLE] Result of a health check when it was last looked at: 1 if it passed.",
             labels=("name", "type"),
-            stability=Stability.STABLE,
         )
         self._total = registry.counter(
             "kubernetes_healthchecks_total",
-            "Looks at a health check, by what it said.",
+            "[STABLE] Looks at a health check, by what it said.",
             labels=("name", "status", "type"),
-            stability=Stability.STABLE,
         )
 
     def note(self, page: str, check: str, *, is_ok: bool) -> None:

@@ -3,8 +3,8 @@
 Reads what `kubectl get -o json` and `-o yaml` print, in any combination: single objects, Lists of one or several kinds,
 several JSON values after one another (JSON lines included), several YAML documents.
 
-An indented JSON list, as kubectl prints it, is decoded while it is read (`streamed_list`). Other JSON goes from a buffer
-straight into records, item by item, and the buffer is released behind it.
+An indented JSON list, as kubectl prints it, is decoded while it is read (`streamed_list`). Other JSON is read whole and goes
+straight into records, item by item.
 """
 
 from __future__ import annotations
@@ -26,15 +26,12 @@ from kubesched.api.kubernetes_yaml import Json, compose, load
 from kubesched.api.meta import ListMeta, ObjectMeta
 from kubesched.informers.sharing import Sharing
 from kubesched.state.archive import is_header, read_header
-from kubesched.state.buffers import Buffer, read_all
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.problems import Problem, StateError
 from kubesched.state.streamed_list import StreamedList
 
 LONGEST_BEGINNING = 4096
 """Bytes within which a list says that it is one."""
-RELEASE_EVERY = 4096
-"""Items between two releases of the buffer."""
 
 _KIND_FIRST = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
 """How kubectl begins every object. Objects that begin otherwise are looked through once more."""
@@ -105,15 +102,14 @@ class DocumentReader:
         else:
             self._read_pieces(streamed)
             chunks, self._lines_before = streamed.rest(), streamed.lines
-        self._read_whole(read_all(chunks))
+        self._read_whole(memoryview(b"".join(chunks)))
 
-    def _read_whole(self, buffer: Buffer) -> None:
-        view = buffer.view()
+    def _read_whole(self, view: memoryview) -> None:
         start = _skip_space(view, 3 if bytes(view[:3]) == b"\xef\xbb\xbf" else 0)
         if start == len(view):
             return
         if view[start] in b"{[":
-            self._read_json(buffer, view, start)
+            self._read_json(view, start)
         else:
             self._read_yaml(bytes(view))
 
@@ -152,7 +148,7 @@ class DocumentReader:
             self._put(Pod(metadata=pod.metadata, spec=pod.spec, status=pod.status))
         return True
 
-    def _read_json(self, buffer: Buffer, view: memoryview, start: int) -> None:
+    def _read_json(self, view: memoryview, start: int) -> None:
         while start < len(view):
             end = len(view)
             try:
@@ -167,22 +163,17 @@ class DocumentReader:
                 except DECODE_ERRORS as inner:
                     self._json_problem(view, start, inner)
                     return
-            self._json_document(buffer, view, start, end, document)
+            self._json_document(view, start, end, document)
             start = _skip_space(view, end)
 
-    def _json_document(
-        self, buffer: Buffer, view: memoryview, start: int, end: int, document: _Document
-    ) -> None:
+    def _json_document(self, view: memoryview, start: int, end: int, document: _Document) -> None:
         if document.items is None:
             self._json_object(view[start:end], "", "", view)
             return
         self._note_revision(document)
         kind = document.kind.removesuffix("List")
-        base = _address(view)
-        for count, item in enumerate(document.items, start=1):
+        for item in document.items:
             self._json_object(item, document.api_version, kind, view)
-            if count % RELEASE_EVERY == 0 and not self._problems:  # lines are counted from the text
-                buffer.release(_address(item) - base)
 
     def _note_revision(self, document: _Document) -> None:
         kind = find_kind(document.api_version, document.kind.removesuffix("List"))

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kubesched.informers.sharing import Sharing
-from kubesched.state.buffers import unpacked
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.collector import collector_paused
 from kubesched.state.documents import DocumentReader
 from kubesched.state.problems import Problem, StateError
+from kubesched.state.unpacking import unpacked
 
 STDIN = "-"
 SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")

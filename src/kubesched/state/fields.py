@@ -108,15 +108,12 @@ _fields(
     meta.Condition,
     pod.PodCondition,
     node.NodeCondition,
-    cluster.NamespaceCondition,
     storage.PersistentVolumeClaimCondition,
-    apps_v1.WorkloadCondition,
     keep="type status last_transition_time reason",
     drop="message",
 )
 _fields(pod.PodCondition, storage.PersistentVolumeClaimCondition, keep="last_probe_time")
 _fields(node.NodeCondition, keep="last_heartbeat_time")
-_fields(apps_v1.WorkloadCondition, keep="last_update_time")
 _fields(
     pod.Pod,
     node.Node,
@@ -272,15 +269,12 @@ _fields(
     keep="provisioner reclaim_policy volume_binding_mode",
     drop="parameters mount_options",
 )
-_fields(storage_v1.CSINodeDriver, keep="name topology_keys", drop="node_id")
-_fields(storage_v1.CSIDriverSpec, keep="volume_lifecycle_modes fs_group_policy")
+_fields(storage_v1.CSINodeDriver, keep="name topology_keys")
 _fields(
     storage_v1.CSIStorageCapacity, keep="capacity maximum_volume_size", name="storage_class_name"
 )
 _fields(storage_v1.VolumeAttachmentSpec, keep="attacher", name="node_name")
 _fields(storage_v1.VolumeAttachmentSource, name="persistent_volume_name")
-_fields(storage_v1.VolumeAttachmentStatus, drop="attachment_metadata")
-_fields(storage_v1.VolumeError, keep="time", drop="message")
 
 # -- nodes and the rest --------------------------------------------------------------------------
 
@@ -295,24 +289,8 @@ _fields(
 )
 _fields(node.ContainerImage, image="names")
 _fields(node.AttachedVolume, drop="name device_path")
-_fields(cluster.NamespaceSpec, drop="finalizers")
-_fields(cluster.NamespaceStatus, keep="phase")
-_fields(
-    cluster.ServiceSpec, keep="type", labels="selector", drop="cluster_ip cluster_ips external_name"
-)
-_fields(cluster.ServicePort, drop="name protocol app_protocol target_port")
-_fields(cluster.ReplicationControllerSpec, labels="selector", drop="template")
-_fields(apps_v1.ReplicaSetSpec, drop="template")
-_fields(
-    apps_v1.StatefulSetSpec,
-    keep="pod_management_policy",
-    name="service_name",
-    drop="template volume_claim_templates",
-)
-_fields(apps_v1.StatefulSetUpdateStrategy, keep="type")
-_fields(apps_v1.RollingUpdateStatefulSet, keep="max_unavailable")
-_fields(apps_v1.PersistentVolumeClaimRetentionPolicy, keep="when_deleted when_scaled")
-_fields(apps_v1.StatefulSetStatus, drop="current_revision update_revision")
+_fields(cluster.ServiceSpec, labels="selector")
+_fields(cluster.ReplicationControllerSpec, labels="selector")
 _fields(
     policy_v1.PodDisruptionBudgetSpec,
     keep="min_available max_unavailable unhealthy_pod_eviction_policy",

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from kubesched.api.core_v1 import Namespace, Node, Pod
 from kubesched.api.meta import Record
@@ -69,40 +69,10 @@ class MemoryListers:
 
 
 class RefusingClient:
-    """A client for callers that only look: every write is a mistake."""
+    """A client for callers that only look: every call is a mistake."""
 
-    async def bind_pod(self, pod: Pod, node_name: str) -> NoReturn:
-        raise AssertionError(f"{key_of(pod.metadata)} must not be bound to {node_name} here")
-
-    async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> NoReturn:
-        raise AssertionError(
-            f"the status of {key_of(pod.metadata)} must not be written here: {patch}"
-        )
-
-    async def delete_pod(self, pod: Pod) -> NoReturn:
-        raise AssertionError(f"{key_of(pod.metadata)} must not be deleted here")
-
-    async def get(self, kind: type[Any], namespace: str, name: str) -> NoReturn:
-        raise AssertionError(f"{kind.__name__} {namespace}/{name} must not be read here")
-
-    async def create(self, obj: Any) -> NoReturn:  # noqa: ANN401  # of any kind
-        raise AssertionError(f"{key_of(obj.metadata)} must not be created here")
-
-    async def update(self, obj: Any) -> NoReturn:  # noqa: ANN401  # as above
-        raise AssertionError(f"{key_of(obj.metadata)} must not be written here")
-
-    async def update_status(self, obj: Any) -> NoReturn:  # noqa: ANN401  # as above
-        raise AssertionError(f"the status of {key_of(obj.metadata)} must not be written here")
-
-    async def patch_status(
-        self, kind: type[Any], namespace: str, name: str, patch: Mapping[str, Any]
-    ) -> NoReturn:
-        raise AssertionError(
-            f"the status of {kind.__name__} {namespace}/{name} must not be written here: {patch}"
-        )
-
-    async def delete(self, obj: Any) -> NoReturn:  # noqa: ANN401  # as above
-        raise AssertionError(f"{key_of(obj.metadata)} must not be deleted here")
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AssertionError(f"{name} must not be called here")
 
 
 class PretendingClient:
@@ -185,7 +155,7 @@ def in_memory_scheduler(
         registry,
         Dependencies(
             listers=listers,
-            client=client or RefusingClient(),
+            client=client or cast("SchedulerClient", RefusingClient()),
             recorder=recorder or (lambda _profile: no_events),
             clock=clock or ManualClock(),
             random=random or Random(0),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kubesched.api import codec, core_v1, kinds, meta, policy_v1, resource_v1, status
+from kubesched.api import codec, core_v1, kinds, meta, resource_v1, status
 from kubesched.api.core_v1 import (
     Container,
     ContainerStatus,
@@ -27,7 +27,6 @@ TOP_LEVEL = [kind.record for kind in kinds.KINDS if kind.has_record]
 SENT_OR_RECEIVED = [
     *TOP_LEVEL,
     core_v1.Binding,
-    policy_v1.Eviction,
     status.Status,
     meta.DeleteOptions,
 ]

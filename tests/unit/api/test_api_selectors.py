@@ -201,11 +201,6 @@ def test_adding_to_a_selector():
     assert NOTHING.add(more) is NOTHING
 
 
-def test_a_pinned_label_is_reported():
-    built = parse("a=1,b in (2),c in (3,4),d!=5")
-    assert [built.required_value(k) for k in "abcde"] == ["1", "2", None, None, None]
-
-
 @pytest.mark.parametrize(
     ("text", "printed"),
     [

@@ -19,13 +19,13 @@ from kubesched.api.core_v1 import ConfigMap, Node, PersistentVolume, Pod
 from kubesched.api.kinds import Kind
 from kubesched.api.meta import DeleteOptions, ObjectMeta
 from kubesched.api.status import MAX_RETRY_AFTER_S
+from kubesched.app.scheduling_calls import CarefulCalls
 from kubesched.client import patch as patches
 from kubesched.client.exchange import BufferedResponse
 from kubesched.client.lease_client import RestLeaseClient
 from kubesched.client.rate_limit import TokenBucket
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.client.retry import RetryPolicy, parse_retry_after
-from kubesched.client.scheduler_client import RestSchedulerClient
 from kubesched.clock import ManualClock
 from kubesched.errors import (
     Conflict,
@@ -228,10 +228,10 @@ async def test_streamed_list_is_asked_for_as_the_server_wants_it(client, transpo
 async def test_create_posts_to_the_collection(client, transport):
     transport.will(ok({"metadata": {"name": "c", "namespace": "d", "uid": "new"}}, status=201))
     made = await client.create(
-        ConfigMap(metadata=ObjectMeta(name="c", namespace="d"), data={"k": "v"}), dry_run=True
+        ConfigMap(metadata=ObjectMeta(name="c", namespace="d"), data={"k": "v"})
     )
     assert made.metadata.uid == "new"
-    assert sent(transport) == ("POST", "/api/v1/namespaces/d/configmaps", {"dryRun": ["All"]})
+    assert sent(transport) == ("POST", "/api/v1/namespaces/d/configmaps", {})
     body = msgspec.json.decode(transport.requests[0].body)
     assert (body["kind"], body["apiVersion"], body["data"]) == ("ConfigMap", "v1", {"k": "v"})
 
@@ -277,37 +277,26 @@ async def test_update_merged_conflicts_if_the_object_moved_on(client, transport)
 @pytest.mark.parametrize(
     ("patch", "content_type", "body"),
     [
-        (
-            patches.json_patch([{"op": "remove", "path": "/x"}]),
-            "application/json-patch+json",
-            [{"op": "remove", "path": "/x"}],
-        ),
         (patches.merge_patch({"a": None}), "application/merge-patch+json", {"a": None}),
         (
             patches.strategic_merge_patch({"status": {}}),
             "application/strategic-merge-patch+json",
             {"status": {}},
         ),
-        (patches.apply_patch({"kind": "Pod"}), "application/apply-patch+yaml", {"kind": "Pod"}),
     ],
-    ids=["json", "merge", "strategic", "apply"],
+    ids=["merge", "strategic"],
 )
 async def test_each_patch_kind_has_its_content_type(client, transport, patch, content_type, body):
     transport.will(ok(POD))
-    await client.patch(Pod, "p", "d", patch, subresource="status", field_manager="m", force=True)
+    await client.patch(Pod, "p", "d", patch, subresource="status")
     assert sent(transport) == (
         "PATCH",
         "/api/v1/namespaces/d/pods/p/status",
-        {"fieldManager": ["m"], "force": ["true"]},
+        {},
     )
     request = transport.requests[0]
     assert request.headers["Content-Type"] == content_type
     assert msgspec.json.decode(request.body) == body
-
-
-async def test_apply_without_field_manager_is_a_programming_error(client):
-    with pytest.raises(ValueError, match="field manager"):
-        await client.patch(Pod, "p", "d", patches.apply_patch({}))
 
 
 async def test_delete_sends_options_only_if_there_are_any(client, transport):
@@ -340,15 +329,6 @@ async def test_bind_sends_exactly_what_kube_scheduler_sends(client, transport):
         "target": {"kind": "Node", "name": "node-1"},
     }
     assert transport.requests[0].headers["Content-Type"] == "application/json"
-
-
-async def test_evict_posts_an_eviction(client, transport):
-    transport.will(ok(status=201))
-    await client.evict("d", "p", DeleteOptions(grace_period_seconds=5))
-    assert sent(transport)[:2] == ("POST", "/api/v1/namespaces/d/pods/p/eviction")
-    body = msgspec.json.decode(transport.requests[0].body)
-    assert (body["kind"], body["apiVersion"]) == ("Eviction", "policy/v1")
-    assert body["deleteOptions"]["gracePeriodSeconds"] == 5
 
 
 async def test_raw_requests_reach_any_path(client, transport):
@@ -506,13 +486,6 @@ async def test_binding_is_sent_once_whatever_happens(client, transport):
     assert len(transport.requests) == 3
 
 
-async def test_eviction_blocked_by_a_budget_is_the_answer(client, transport):
-    transport.will(refusal(429, "TooManyRequests", Retry_After="10"))
-    with pytest.raises(TooManyRequests):
-        await client.evict("d", "p")
-    assert len(transport.requests) == 1
-
-
 async def test_watch_is_sent_once(client, transport):
     transport.will(refusal(410, "Expired"))
     with pytest.raises(Gone):
@@ -571,7 +544,7 @@ async def test_lease_client_keeps_the_lease_whole(client, transport):
 
 
 async def test_scheduling_calls_are_kube_schedulers(client, transport):
-    calls = RestSchedulerClient(client)
+    calls = CarefulCalls(client)
     pod = msgspec.convert(POD, Pod)
     transport.will(ok(status=201), ok(POD), ok(), ok(PV), ok(PV))
     await calls.bind_pod(pod, "n")

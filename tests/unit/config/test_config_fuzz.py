@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.config import default_plugins
-from kubesched.config.conversion import to_plain
 from kubesched.config.load import check, default_config
-from kubesched.config.output import to_json, to_yaml
+from kubesched.config.output import to_json, to_plain, to_yaml
 from kubesched.errors import ConfigError
 
 VALID = """\

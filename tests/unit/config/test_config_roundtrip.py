@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.config import features
-from kubesched.config.conversion import to_plain
 from kubesched.config.default_plugins import IN_TREE_PLUGINS, implements
 from kubesched.config.defaults import default_profile, with_extender_resources
 from kubesched.config.effective import effective, effective_plain
 from kubesched.config.expansion import expand
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import default_config, load
-from kubesched.config.output import to_json, to_yaml
+from kubesched.config.output import to_json, to_plain, to_yaml
 from kubesched.config.plugin_args import (
     InterPodAffinityArgs,
     NodeResourcesFitArgs,

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from kubesched.api.core_v1 import Namespace, Node, Pod, Service
 from kubesched.informers.sharing import Sharing
-from kubesched.state import buffers, documents, streamed_list
-from kubesched.state.buffers import unpacked
+from kubesched.state import documents, streamed_list
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.documents import DocumentReader
 from kubesched.state.dumps import load_dumps
 from kubesched.state.problems import Problem, StateError
+from kubesched.state.unpacking import unpacked
 from kubesched.testing import make_node, make_pod
 
 POD = msgspec.to_builtins(make_pod("a").cpu("1").build())
@@ -294,19 +294,7 @@ def test_lines_of_problems_in_an_indented_list(
     assert "p9" in broken[problem.line - 1]
 
 
-@given(
-    st.recursive(st.none() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)),
-    st.integers(1, 40),
-)
-def test_removing_indentation_changes_neither_values_nor_lines(value: Any, size: int) -> None:
-    text = json.dumps({"value": value, "last": 1}, indent=4, ensure_ascii=False).encode()
-    chunks = iter([text[i : i + size] for i in range(0, len(text), size)])
-    squeezed = b"".join(buffers._without_indentation(chunks))
-    assert json.loads(squeezed) == json.loads(text)
-    assert squeezed.split(b"\n") == [line.lstrip(b" ") for line in text.split(b"\n")]
-
-
-def test_large_lists_release_what_was_decoded(tmp_path: Path) -> None:
+def test_large_lists_are_read_to_their_end(tmp_path: Path) -> None:
     items = [{**POD, "metadata": {**POD["metadata"], "name": f"p{n}"}} for n in range(9000)]
     service = {
         "apiVersion": "v1",

@@ -2,33 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from kubesched.api.core_v1.references import LocalObjectReference, ObjectReference
-from kubesched.api.meta import Condition, IntOrString, ObjectMeta, Record, constant
-
-
-class NamespaceSpec(Record):
-    """What has to be cleaned up before the namespace can go."""
-
-    finalizers: list[str] | None = None
-
-
-class NamespaceCondition(Record):
-    """Why a namespace's deletion is not finished."""
-
-    type: str = ""
-    status: str = ""
-    last_transition_time: str | None = None
-    reason: str = ""
-    message: str = ""
-
-
-class NamespaceStatus(Record):
-    """Active or Terminating."""
-
-    phase: str = ""
-    conditions: list[NamespaceCondition] | None = None
+from kubesched.api.core_v1.references import ObjectReference
+from kubesched.api.meta import ObjectMeta, Record, constant
 
 
 class Namespace(Record):
@@ -37,37 +12,12 @@ class Namespace(Record):
     kind: str = constant("Namespace")
     api_version: str = constant("v1")
     metadata: ObjectMeta = ObjectMeta()
-    spec: NamespaceSpec = NamespaceSpec()
-    status: NamespaceStatus = NamespaceStatus()
-
-
-class ServicePort(Record):
-    """A port a service listens on."""
-
-    name: str = ""
-    protocol: str = ""
-    app_protocol: str | None = None
-    port: int = 0
-    target_port: IntOrString | None = None
-    node_port: int = 0
 
 
 class ServiceSpec(Record):
-    """Which pods belong to the service and how it is reached."""
+    """Which pods belong to the service."""
 
-    ports: list[ServicePort] | None = None
     selector: dict[str, str] | None = None
-    cluster_ip: str = ""
-    cluster_ips: list[str] | None = None
-    type: str = ""
-    external_name: str = ""
-    publish_not_ready_addresses: bool = False
-
-
-class ServiceStatus(Record):
-    """Conditions of the service."""
-
-    conditions: list[Condition] | None = None
 
 
 class Service(Record):
@@ -77,26 +27,13 @@ class Service(Record):
     api_version: str = constant("v1")
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
-    status: ServiceStatus = ServiceStatus()
 
 
 class ReplicationControllerSpec(Record):
-    """How many pods and which; the template stays plain JSON (see apps_v1)."""
+    """How many pods and which."""
 
     replicas: int | None = None
-    min_ready_seconds: int = 0
     selector: dict[str, str] | None = None
-    template: dict[str, Any] | None = None
-
-
-class ReplicationControllerStatus(Record):
-    """How many pods there are."""
-
-    replicas: int = 0
-    fully_labeled_replicas: int = 0
-    ready_replicas: int = 0
-    available_replicas: int = 0
-    observed_generation: int = 0
 
 
 class ReplicationController(Record):
@@ -106,18 +43,15 @@ class ReplicationController(Record):
     api_version: str = constant("v1")
     metadata: ObjectMeta = ObjectMeta()
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
-    status: ReplicationControllerStatus = ReplicationControllerStatus()
 
 
 class ConfigMap(Record):
-    """Configuration text; binary data stays base64."""
+    """Configuration text."""
 
     kind: str = constant("ConfigMap")
     api_version: str = constant("v1")
     metadata: ObjectMeta = ObjectMeta()
-    immutable: bool | None = None
     data: dict[str, str] | None = None
-    binary_data: dict[str, str] | None = None
 
 
 class ServiceAccount(Record):
@@ -126,9 +60,6 @@ class ServiceAccount(Record):
     kind: str = constant("ServiceAccount")
     api_version: str = constant("v1")
     metadata: ObjectMeta = ObjectMeta()
-    secrets: list[ObjectReference] | None = None
-    image_pull_secrets: list[LocalObjectReference] | None = None
-    automount_service_account_token: bool | None = None
 
 
 class EventSource(Record):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from kubesched.cel import times, types
 from kubesched.cel.errors import EvaluationError
@@ -25,6 +26,21 @@ _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 def conversion_error(source: Type, target: Type) -> EvaluationError:
     return EvaluationError(f"type conversion error from '{source}' to '{target}'")
+
+
+def succeeds(
+    parse: Callable[..., object], error: type[Exception] = EvaluationError
+) -> Callable[..., bool]:
+    """Whether `parse` accepts its arguments: `isIP`, `isQuantity` and their like."""
+
+    def call(*args: Value) -> bool:
+        try:
+            parse(*args)
+        except error:
+            return False
+        return True
+
+    return call
 
 
 def identity(value: Value) -> Value:

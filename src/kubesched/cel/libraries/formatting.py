@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from kubesched.cel import operators, times
 from kubesched.cel.errors import EvaluationError
-from kubesched.cel.go_text import quote
 from kubesched.cel.syntax import ListNode, MapNode, Node
 from kubesched.cel.types import Type, TypeKind
 from kubesched.cel.values import Duration, Timestamp, Uint, Value, type_of
+from kubesched.logs import quoted as quote
 
 _DEFAULT_PRECISION = 6
 _MAX_PRECISION = 1000

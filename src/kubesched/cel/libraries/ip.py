@@ -5,28 +5,28 @@ from __future__ import annotations
 import ipaddress
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from kubesched.cel import costs
-from kubesched.cel.environment import CallCost, Library, Overload
+from kubesched.cel.environment import CallCost, Library, Overload, member
 from kubesched.cel.errors import EvaluationError
-from kubesched.cel.go_text import quote
+from kubesched.cel.libraries.conversions import succeeds
 from kubesched.cel.libraries.ip_parsing import AddressError, parse_address
 from kubesched.cel.operators import no_such_overload
 from kubesched.cel.types import BOOL, CIDR, INT, IP, STRING, Type
 from kubesched.cel.values import Value
+from kubesched.logs import quoted as quote
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
+@dataclass(frozen=True, slots=True)
 class IPAddress:
-    """An address without a zone. Immutable."""
+    """An address without a zone."""
 
-    __slots__ = ("address",)
     cel_type: ClassVar[Type] = IP
-
-    def __init__(self, address: Address) -> None:
-        self.address = address
+    address: Address
 
     @classmethod
     def parse(cls, text: str) -> IPAddress:
@@ -46,25 +46,17 @@ class IPAddress:
         """Bytes of the address, which is what it costs."""
         return self.address.max_prefixlen // 8
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, IPAddress) and self.address == other.address
-
-    def __hash__(self) -> int:
-        return hash(self.address)
-
     def __str__(self) -> str:
         return str(self.address)
 
 
+@dataclass(frozen=True, slots=True)
 class Network:
-    """An address with a prefix length; the address may have bits behind the prefix. Immutable."""
+    """An address with a prefix length; the address may have bits behind the prefix."""
 
-    __slots__ = ("address", "bits")
     cel_type: ClassVar[Type] = CIDR
-
-    def __init__(self, address: Address, bits: int) -> None:
-        self.address = address
-        self.bits = bits
+    address: Address
+    bits: int
 
     @classmethod
     def parse(cls, text: str) -> Network:
@@ -92,14 +84,6 @@ class Network:
 
     def contains_network(self, other: Network) -> bool:
         return self.bits <= other.bits and self.contains(other.address)
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Network) and self.address == other.address and self.bits == other.bits
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.address, self.bits))
 
     def __str__(self) -> str:
         return f"{self.address}/{self.bits}"
@@ -131,17 +115,6 @@ def _prefix(text: str) -> tuple[Address, int]:
 # -- functions -------------------------------------------------------------------------------------
 
 
-def _is(parse: Callable[[str], Value]) -> Callable[[str], bool]:
-    def call(text: str) -> bool:
-        try:
-            parse(text)
-        except EvaluationError:
-            return False
-        return True
-
-    return call
-
-
 def _is_global_unicast(ip: IPAddress) -> bool:
     address = ip.address
     if isinstance(address, ipaddress.IPv4Address) and int(address) in (0, 2**32 - 1):
@@ -161,17 +134,8 @@ def _is_link_local_multicast(ip: IPAddress) -> bool:
     return packed[0] == 0xFF and packed[1] & 0x0F == 0x02
 
 
-def _tests() -> dict[str, tuple[Overload, ...]]:
-    tests: dict[str, tuple[str, Callable[[IPAddress], bool]]] = {
-        "isUnspecified": ("ip_is_unspecified", lambda ip: ip.address.is_unspecified),
-        "isLoopback": ("ip_is_loopback", lambda ip: ip.address.is_loopback),
-        "isLinkLocalUnicast": ("ip_is_link_local_unicast", lambda ip: ip.address.is_link_local),
-        "isLinkLocalMulticast": ("ip_is_link_local_multicast", _is_link_local_multicast),
-        "isGlobalUnicast": ("ip_is_global_unicast", _is_global_unicast),
-    }
-    return {
-        name: (Overload(id, (IP,), BOOL, test, member=True),) for name, (id, test) in tests.items()
-    }
+def _test(id: str, test: Callable[[IPAddress], bool]) -> Overload:
+    return member(id, (IP,), BOOL, test)
 
 
 def _of_cidr_ip(args: tuple[Value, ...], result: Value) -> int:
@@ -212,77 +176,67 @@ _CONTAINS_CIDR = _containment(lambda size: costs.traversal(size) + 1)
 IPS = Library(
     "kubernetes.net.ip",
     {
-        "ip": (Overload("string_to_ip", (STRING,), IP, IPAddress.parse),),
-        "isIP": (Overload("is_ip", (STRING,), BOOL, _is(IPAddress.parse)),),
-        "ip.isCanonical": (
-            Overload(
-                "ip_is_canonical", (STRING,), BOOL, lambda text: str(IPAddress.parse(text)) == text
-            ),
+        "ip": Overload("string_to_ip", (STRING,), IP, IPAddress.parse),
+        "isIP": Overload("is_ip", (STRING,), BOOL, succeeds(IPAddress.parse)),
+        "ip.isCanonical": Overload(
+            "ip_is_canonical", (STRING,), BOOL, lambda text: str(IPAddress.parse(text)) == text
         ),
-        "family": (Overload("ip_family", (IP,), INT, lambda ip: ip.address.version, member=True),),
-        **_tests(),
-        "string": (Overload("ip_to_string", (IP,), STRING, str),),
+        "family": member("ip_family", (IP,), INT, lambda ip: ip.address.version),
+        "isUnspecified": _test("ip_is_unspecified", lambda ip: ip.address.is_unspecified),
+        "isLoopback": _test("ip_is_loopback", lambda ip: ip.address.is_loopback),
+        "isLinkLocalUnicast": _test(
+            "ip_is_link_local_unicast", lambda ip: ip.address.is_link_local
+        ),
+        "isLinkLocalMulticast": _test("ip_is_link_local_multicast", _is_link_local_multicast),
+        "isGlobalUnicast": _test("ip_is_global_unicast", _is_global_unicast),
+        "string": Overload("ip_to_string", (IP,), STRING, str),
     },
     type_names={IP.name: IP},
     costs={
         "ip": _of_cidr_ip,
         "isIP": costs.of_first_argument,
         "ip.isCanonical": costs.of_first_argument_twice,
-        "family": costs.constant,
-        **dict.fromkeys(_tests(), costs.constant),
     },
 )
 
 CIDRS = Library(
     "kubernetes.net.cidr",
     {
-        "cidr": (Overload("string_to_cidr", (STRING,), CIDR, Network.parse),),
-        "isCIDR": (Overload("is_cidr", (STRING,), BOOL, _is(Network.parse)),),
+        "cidr": Overload("string_to_cidr", (STRING,), CIDR, Network.parse),
+        "isCIDR": Overload("is_cidr", (STRING,), BOOL, succeeds(Network.parse)),
         "containsIP": (
-            Overload(
+            member(
                 "cidr_contains_ip_string",
                 (CIDR, STRING),
                 BOOL,
                 _contains_text,
-                member=True,
                 cost=_and_text(_CONTAINS_IP),
             ),
-            Overload(
+            member(
                 "cidr_contains_ip_ip",
                 (CIDR, IP),
                 BOOL,
                 lambda network, ip: network.contains(ip.address),
-                member=True,
             ),
         ),
         "containsCIDR": (
-            Overload(
+            member(
                 "cidr_contains_cidr_string",
                 (CIDR, STRING),
                 BOOL,
                 lambda network, text: network.contains_network(Network.parse(text)),
-                member=True,
                 cost=_and_text(_CONTAINS_CIDR),
             ),
-            Overload(
-                "cidr_contains_cidr", (CIDR, CIDR), BOOL, Network.contains_network, member=True
-            ),
+            member("cidr_contains_cidr", (CIDR, CIDR), BOOL, Network.contains_network),
         ),
-        "ip": (
-            Overload(
-                "cidr_ip", (CIDR,), IP, lambda network: IPAddress(network.address), member=True
-            ),
-        ),
-        "prefixLength": (
-            Overload("cidr_prefix_length", (CIDR,), INT, lambda network: network.bits, member=True),
-        ),
-        "masked": (Overload("cidr_masked", (CIDR,), CIDR, Network.masked, member=True),),
-        "string": (Overload("cidr_to_string", (CIDR,), STRING, str),),
+        "ip": member("cidr_ip", (CIDR,), IP, lambda network: IPAddress(network.address)),
+        "prefixLength": member("cidr_prefix_length", (CIDR,), INT, lambda network: network.bits),
+        "masked": member("cidr_masked", (CIDR,), CIDR, Network.masked),
+        "string": Overload("cidr_to_string", (CIDR,), STRING, str),
     },
     type_names={CIDR.name: CIDR},
     costs={
         **dict.fromkeys(("cidr", "isCIDR"), costs.of_first_argument),
-        **dict.fromkeys(("prefixLength", "masked"), costs.constant),
         "containsIP": _CONTAINS_IP,
         "containsCIDR": _CONTAINS_CIDR,
     },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from kubesched.cel.go_text import quote
+from kubesched.logs import quoted as quote
 
 _HEX = frozenset("0123456789abcdefABCDEF")
 

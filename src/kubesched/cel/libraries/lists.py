@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 
 from kubesched.cel import costs, macros, operators, types
-from kubesched.cel.environment import Library, Overload
+from kubesched.cel.environment import Library, Overload, member
 from kubesched.cel.errors import EvaluationError
 from kubesched.cel.operators import Cancelled
 from kubesched.cel.types import (
@@ -84,9 +84,7 @@ def _members(
 ) -> tuple[Overload, ...]:
     """An overload for lists of each type; without a result type, the element is the result."""
     return tuple(
-        Overload(
-            f"list_{type.name}", (list_of(type),), result or type, implement(type), member=True
-        )
+        member(f"list_{type.name}", (list_of(type),), result or type, implement(type))
         for type in of
     )
 
@@ -98,14 +96,8 @@ KUBERNETES_LISTS = Library(
         "sum": _members(tuple(_SUMMABLE), None, lambda type: _sum(_SUMMABLE[type])),
         "max": _members(_COMPARABLE, None, lambda _type: _extreme("max", 1)),
         "min": _members(_COMPARABLE, None, lambda _type: _extreme("min", -1)),
-        "indexOf": (
-            Overload("list_a_index_of_int", (list_of(_A), _A), INT, _index_of, member=True),
-        ),
-        "lastIndexOf": (
-            Overload(
-                "list_a_last_index_of_int", (list_of(_A), _A), INT, _last_index_of, member=True
-            ),
-        ),
+        "indexOf": member("list_a_index_of_int", (list_of(_A), _A), INT, _index_of),
+        "lastIndexOf": member("list_a_last_index_of_int", (list_of(_A), _A), INT, _last_index_of),
     },
     costs=dict.fromkeys(
         ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), costs.of_whole_tree
@@ -206,16 +198,15 @@ def _sort_by(elements: Value, keys: Value) -> list[Value]:
 
 def _sort_overloads() -> tuple[Overload, ...]:
     return tuple(
-        Overload(
+        member(
             f"list_{type.name}_sort",
             (list_of(type),),
             list_of(type),
             _sort_any,
-            member=True,
             cost=lambda args, _result: costs.self_comparison(args[0]),
             guarded=False,
         )
-        for type in _SORTABLE
+        for type in _COMPARABLE
     )
 
 
@@ -227,74 +218,60 @@ def _sort_any(elements: Value) -> list[Value]:
 
 def _sort_by_overloads() -> tuple[Overload, ...]:
     return tuple(
-        Overload(
+        member(
             f"list_{type.name}_sortByAssociatedKeys",
             (list_of(_T), list_of(type)),
             list_of(_T),
             _sort_by,
-            member=True,
             cost=lambda args, _result: costs.self_comparison(args[1]),
             guarded=False,
         )
-        for type in _SORTABLE
+        for type in _COMPARABLE
     )
 
 
-_SORTABLE = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
 _LIST = list_of(_T)
 
 EXTENDED_LISTS = Library(
     "lists",
     {
-        "slice": (
-            Overload(
-                "list_slice", (_LIST, INT, INT), _LIST, _slice, member=True, cost=costs.of_new_list
-            ),
-        ),
+        "slice": member("list_slice", (_LIST, INT, INT), _LIST, _slice, cost=costs.of_new_list),
         "flatten": (
-            Overload(
+            member(
                 "list_flatten",
                 (list_of(_LIST),),
                 _LIST,
                 _flatten,
-                member=True,
                 cost=costs.of_flatten,
                 guarded=False,
             ),
-            Overload(
+            member(
                 "list_flatten_int",
                 (list_of(DYN), INT),
                 list_of(DYN),
                 _flatten,
-                member=True,
                 cost=costs.of_flatten,
                 guarded=False,
             ),
         ),
         "sort": _sort_overloads(),
         "@sortByAssociatedKeys": _sort_by_overloads(),
-        "lists.range": (
-            Overload("lists_range", (INT,), list_of(INT), _range, cost=costs.of_new_list),
+        "lists.range": Overload(
+            "lists_range", (INT,), list_of(INT), _range, cost=costs.of_new_list
         ),
-        "reverse": (
-            Overload(
-                "list_reverse",
-                (_LIST,),
-                _LIST,
-                lambda elements: list(elements[::-1]),
-                member=True,
-                cost=costs.of_new_list,
-            ),
+        "reverse": member(
+            "list_reverse",
+            (_LIST,),
+            _LIST,
+            lambda elements: list(elements[::-1]),
+            cost=costs.of_new_list,
         ),
-        "distinct": (
-            Overload(
-                "list_distinct",
-                (_LIST,),
-                _LIST,
-                _distinct,
-                member=True,
-                cost=lambda args, _result: costs.self_comparison(args[0]),
-            ),
+        "distinct": member(
+            "list_distinct",
+            (_LIST,),
+            _LIST,
+            _distinct,
+            cost=lambda args, _result: costs.self_comparison(args[0]),
         ),
     },
     macros.SORT_BY,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from kubesched.api import names
 from kubesched.cel import costs, times
-from kubesched.cel.environment import Library, Overload
+from kubesched.cel.environment import Library, Overload, member
 from kubesched.cel.errors import EvaluationError
 from kubesched.cel.libraries import url_parsing
 from kubesched.cel.types import NAMED_FORMAT, STRING, Type, list_of, optional_of
@@ -27,23 +28,15 @@ _DATE_TIME_PATTERN_SIZE = 71
 Validate = Callable[[str], Sequence[str]]
 
 
+@dataclass(frozen=True, slots=True)
 class NamedFormat:
     """A format strings can be validated against."""
 
-    __slots__ = ("name", "pattern_size", "validate")
     cel_type: ClassVar[Type] = NAMED_FORMAT
-
-    def __init__(self, name: str, validate: Validate, pattern_size: int) -> None:
-        self.name = name
-        self.validate = validate
-        self.pattern_size = pattern_size
-        """What validation is charged for."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, NamedFormat) and self.name == other.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
+    name: str
+    validate: Validate = field(compare=False)
+    pattern_size: int = field(compare=False)
+    """What validation is charged for."""
 
 
 def _prefix(validate: Validate) -> Validate:
@@ -142,20 +135,14 @@ def _constant(named: NamedFormat) -> Callable[[], NamedFormat]:
 NAMED_FORMATS = Library(
     "kubernetes.format",
     {
-        "format.named": (Overload("format-named", (STRING,), optional_of(NAMED_FORMAT), _named),),
-        "validate": (
-            Overload(
-                "format-validate",
-                (NAMED_FORMAT, STRING),
-                optional_of(list_of(STRING)),
-                _validate,
-                member=True,
-            ),
+        "format.named": Overload("format-named", (STRING,), optional_of(NAMED_FORMAT), _named),
+        "validate": member(
+            "format-validate", (NAMED_FORMAT, STRING), optional_of(list_of(STRING)), _validate
         ),
         **{
-            f"format.{name}": (Overload(f"format.{name}", (), NAMED_FORMAT, _constant(named)),)
+            f"format.{name}": Overload(f"format.{name}", (), NAMED_FORMAT, _constant(named))
             for name, named in _FORMATS.items()
         },
     },
-    costs={"validate": _validation_cost, "format.named": costs.constant},
+    costs={"validate": _validation_cost},
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubesched.cel import macros, operators, types
-from kubesched.cel.environment import Library, Overload
+from kubesched.cel.environment import Library, Overload, member
 from kubesched.cel.errors import EvaluationError
 from kubesched.cel.libraries.standard import form
 from kubesched.cel.types import BOOL, DYN, INT, STRING, list_of, map_of, optional_of
@@ -52,30 +52,22 @@ def _unwrap(elements: list[Value]) -> list[Value]:
 OPTIONALS = Library(
     "optional",
     {
-        "optional.of": (Overload("optional_of", (_V,), _OPTIONAL, Optional),),
-        "optional.ofNonZeroValue": (
-            Overload("optional_ofNonZeroValue", (_V,), _OPTIONAL, _of_non_zero),
+        "optional.of": Overload("optional_of", (_V,), _OPTIONAL, Optional),
+        "optional.ofNonZeroValue": Overload(
+            "optional_ofNonZeroValue", (_V,), _OPTIONAL, _of_non_zero
         ),
-        "optional.none": (Overload("optional_none", (), _OPTIONAL, lambda: NONE),),
-        "optional.unwrap": (Overload("optional_unwrap", (list_of(_OPTIONAL),), _LIST, _unwrap),),
-        "unwrapOpt": (
-            Overload("optional_unwrapOpt", (list_of(_OPTIONAL),), _LIST, _unwrap, member=True),
+        "optional.none": Overload("optional_none", (), _OPTIONAL, lambda: NONE),
+        "optional.unwrap": Overload("optional_unwrap", (list_of(_OPTIONAL),), _LIST, _unwrap),
+        "unwrapOpt": member("optional_unwrapOpt", (list_of(_OPTIONAL),), _LIST, _unwrap),
+        "value": member("optional_value", (_OPTIONAL,), _V, _value),
+        "hasValue": member(
+            "optional_hasValue", (_OPTIONAL,), BOOL, lambda optional: optional.has_value
         ),
-        "value": (Overload("optional_value", (_OPTIONAL,), _V, _value, member=True),),
-        "hasValue": (
-            Overload(
-                "optional_hasValue",
-                (_OPTIONAL,),
-                BOOL,
-                lambda optional: optional.has_value,
-                member=True,
-            ),
-        ),
-        "first": (Overload("list_first", (_LIST,), _OPTIONAL, _first, member=True),),
-        "last": (Overload("list_last", (_LIST,), _OPTIONAL, _last, member=True),),
-        "or": (form("optional_or_optional", (_OPTIONAL, _OPTIONAL), _OPTIONAL, member=True),),
-        "orValue": (form("optional_orValue_value", (_OPTIONAL, _V), _V, member=True),),
-        "_?._": (form("select_optional_field", (DYN, STRING), _OPTIONAL),),
+        "first": member("list_first", (_LIST,), _OPTIONAL, _first),
+        "last": member("list_last", (_LIST,), _OPTIONAL, _last),
+        "or": form("optional_or_optional", (_OPTIONAL, _OPTIONAL), _OPTIONAL, member=True),
+        "orValue": form("optional_orValue_value", (_OPTIONAL, _V), _V, member=True),
+        "_?._": form("select_optional_field", (DYN, STRING), _OPTIONAL),
         "_[?_]": (
             form("list_optindex_optional_int", (_LIST, INT), _OPTIONAL),
             form("optional_list_optindex_optional_int", (optional_of(_LIST), INT), _OPTIONAL),

@@ -5,38 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from kubesched.api.quantity import MAX_INT64, MIN_INT64, Format, Quantity, QuantityError
+from kubesched.api.quantity import (
+    FORMAT_WRONG,
+    MAX_INT64,
+    MIN_INT64,
+    Format,
+    Quantity,
+    QuantityError,
+)
 from kubesched.api.quantity import parse as parse_quantity
 from kubesched.cel import costs
-from kubesched.cel.environment import Library, Overload
+from kubesched.cel.environment import Library, Overload, member
 from kubesched.cel.errors import EvaluationError
+from kubesched.cel.libraries.conversions import succeeds
 from kubesched.cel.types import BOOL, DOUBLE, INT, QUANTITY, STRING, Type
 from kubesched.cel.values import Value
 
 
 def _parse(text: str) -> Quantity:
     if text != text.strip():  # the API trims JSON strings, this function does not
-        raise EvaluationError(_format_problem())
+        raise EvaluationError(FORMAT_WRONG)
     try:
         return parse_quantity(text)
     except QuantityError as error:
         raise EvaluationError(str(error)) from error
-
-
-def _format_problem() -> str:
-    try:
-        parse_quantity("")
-    except QuantityError as error:
-        return str(error)
-    raise AssertionError("an empty text is no quantity")
-
-
-def _is_quantity(text: str) -> bool:
-    try:
-        _parse(text)
-    except EvaluationError:
-        return False
-    return True
 
 
 def _integer(quantity: Quantity) -> int | None:
@@ -94,34 +86,22 @@ def _of_int(value: int) -> Quantity:
 
 
 def _member(id: str, result: Type, call: Callable[..., Value], *arguments: Type) -> Overload:
-    return Overload(id, (QUANTITY, *arguments), result, call, member=True)
+    return member(id, (QUANTITY, *arguments), result, call)
 
-
-_NOMINAL = [
-    "sign",
-    "asInteger",
-    "isInteger",
-    "asApproximateFloat",
-    "isGreaterThan",
-    "isLessThan",
-    "compareTo",
-    "add",
-    "sub",
-]
 
 QUANTITIES = Library(
     "kubernetes.quantity",
     {
-        "quantity": (Overload("string_to_quantity", (STRING,), QUANTITY, _parse),),
-        "isQuantity": (Overload("is_quantity_string", (STRING,), BOOL, _is_quantity),),
-        "sign": (Overload("quantity_sign", (QUANTITY,), INT, Quantity.sign),),
-        "isGreaterThan": (_member("quantity_is_greater_than", BOOL, lambda a, b: a > b, QUANTITY),),
-        "isLessThan": (_member("quantity_is_less_than", BOOL, lambda a, b: a < b, QUANTITY),),
-        "compareTo": (_member("quantity_compare_to", INT, _compare, QUANTITY),),
-        "asApproximateFloat": (_member("quantity_get_float", DOUBLE, _as_float),),
-        "asInteger": (_member("quantity_get_int", INT, _as_integer),),
-        "isInteger": (
-            _member("quantity_is_integer", BOOL, lambda quantity: _integer(quantity) is not None),
+        "quantity": Overload("string_to_quantity", (STRING,), QUANTITY, _parse),
+        "isQuantity": Overload("is_quantity_string", (STRING,), BOOL, succeeds(_parse)),
+        "sign": Overload("quantity_sign", (QUANTITY,), INT, Quantity.sign),
+        "isGreaterThan": _member("quantity_is_greater_than", BOOL, lambda a, b: a > b, QUANTITY),
+        "isLessThan": _member("quantity_is_less_than", BOOL, lambda a, b: a < b, QUANTITY),
+        "compareTo": _member("quantity_compare_to", INT, _compare, QUANTITY),
+        "asApproximateFloat": _member("quantity_get_float", DOUBLE, _as_float),
+        "asInteger": _member("quantity_get_int", INT, _as_integer),
+        "isInteger": _member(
+            "quantity_is_integer", BOOL, lambda quantity: _integer(quantity) is not None
         ),
         "add": (
             _member("quantity_add", QUANTITY, lambda a, b: _computed(a + b), QUANTITY),
@@ -132,8 +112,5 @@ QUANTITIES = Library(
             _member("quantity_sub_int", QUANTITY, lambda a, b: _subtract(a, _of_int(b)), INT),
         ),
     },
-    costs={
-        **dict.fromkeys(_NOMINAL, costs.constant),
-        **dict.fromkeys(("quantity", "isQuantity"), costs.of_first_argument),
-    },
+    costs=dict.fromkeys(("quantity", "isQuantity"), costs.of_first_argument),
 )

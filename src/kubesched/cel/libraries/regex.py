@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubesched.cel import costs, regular_expressions
-from kubesched.cel.environment import Library, Overload
+from kubesched.cel.environment import Library, member
 from kubesched.cel.errors import EvaluationError
 from kubesched.cel.operators import no_such_overload
 from kubesched.cel.regular_expressions import Regex
@@ -54,31 +54,26 @@ def _specialize(
 REGEX = Library(
     "kubernetes.regex",
     {
-        "find": (
-            Overload(
-                "string_find_string",
-                (STRING, STRING),
-                STRING,
-                _find,
-                member=True,
-                specialize=_specialize(Regex.find),
-            ),
+        "find": member(
+            "string_find_string",
+            (STRING, STRING),
+            STRING,
+            _find,
+            specialize=_specialize(Regex.find),
         ),
         "findAll": (
-            Overload(
+            member(
                 "string_find_all_string",
                 (STRING, STRING),
                 _TEXTS,
                 _find_all,
-                member=True,
                 specialize=_specialize(Regex.find_all),
             ),
-            Overload(
+            member(
                 "string_find_all_string_int",
                 (STRING, STRING, INT),
                 _TEXTS,
                 _find_all,
-                member=True,
                 specialize=_specialize(Regex.find_all),
             ),
         ),

@@ -6,11 +6,12 @@ import functools
 from typing import ClassVar
 
 from kubesched.cel import costs
-from kubesched.cel.environment import Library, Overload
+from kubesched.cel.environment import Library, Overload, member
 from kubesched.cel.errors import EvaluationError
-from kubesched.cel.go_text import quote
+from kubesched.cel.libraries.conversions import succeeds
 from kubesched.cel.types import BOOL, INT, SEMVER, STRING, Type
 from kubesched.cel.values import MAX_UINT
+from kubesched.logs import quoted as quote
 
 _DIGITS = frozenset("0123456789")
 _IDENTIFIER = _DIGITS | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-")
@@ -79,8 +80,6 @@ def parse_semver(text: str) -> Semver:
 
 def _number(name: str, text: str) -> int:
     if not text or not _DIGITS.issuperset(text):
-        if name == "Patch" and not text:
-            raise EvaluationError('strconv.ParseUint: parsing "": invalid syntax')
         if not text:
             raise EvaluationError('strconv.ParseUint: parsing "": invalid syntax')
         raise EvaluationError(f"Invalid character(s) found in {name.lower()} number {quote(text)}")
@@ -132,14 +131,6 @@ def _semver(text: str, normalized: bool = False) -> Semver:
     return parse_semver(normalize(text) if normalized else text)
 
 
-def _is_semver(text: str, normalized: bool = False) -> bool:
-    try:
-        _semver(text, normalized)
-    except EvaluationError:
-        return False
-    return True
-
-
 def _as_int(number: int) -> int:
     """Upstream converts without a check."""
     return number if number < 2**63 else number - 2**64
@@ -153,45 +144,19 @@ SEMVERS = Library(
             Overload("string_bool_to_semver", (STRING, BOOL), SEMVER, _semver),
         ),
         "isSemver": (
-            Overload("is_semver_string", (STRING,), BOOL, _is_semver),
-            Overload("is_semver_string_bool", (STRING, BOOL), BOOL, _is_semver),
+            Overload("is_semver_string", (STRING,), BOOL, succeeds(_semver)),
+            Overload("is_semver_string_bool", (STRING, BOOL), BOOL, succeeds(_semver)),
         ),
-        "isGreaterThan": (
-            Overload(
-                "semver_is_greater_than",
-                (SEMVER, SEMVER),
-                BOOL,
-                lambda a, b: a.compare(b) > 0,
-                member=True,
-            ),
+        "isGreaterThan": member(
+            "semver_is_greater_than", (SEMVER, SEMVER), BOOL, lambda a, b: a.compare(b) > 0
         ),
-        "isLessThan": (
-            Overload(
-                "semver_is_less_than",
-                (SEMVER, SEMVER),
-                BOOL,
-                lambda a, b: a.compare(b) < 0,
-                member=True,
-            ),
+        "isLessThan": member(
+            "semver_is_less_than", (SEMVER, SEMVER), BOOL, lambda a, b: a.compare(b) < 0
         ),
-        "compareTo": (
-            Overload("semver_compare_to", (SEMVER, SEMVER), INT, Semver.compare, member=True),
-        ),
-        "major": (
-            Overload("semver_major", (SEMVER,), INT, lambda v: _as_int(v.major), member=True),
-        ),
-        "minor": (
-            Overload("semver_minor", (SEMVER,), INT, lambda v: _as_int(v.minor), member=True),
-        ),
-        "patch": (
-            Overload("semver_patch", (SEMVER,), INT, lambda v: _as_int(v.patch), member=True),
-        ),
+        "compareTo": member("semver_compare_to", (SEMVER, SEMVER), INT, Semver.compare),
+        "major": member("semver_major", (SEMVER,), INT, lambda v: _as_int(v.major)),
+        "minor": member("semver_minor", (SEMVER,), INT, lambda v: _as_int(v.minor)),
+        "patch": member("semver_patch", (SEMVER,), INT, lambda v: _as_int(v.patch)),
     },
-    costs={
-        **dict.fromkeys(("semver", "isSemver"), costs.of_first_argument),
-        **dict.fromkeys(
-            ("isGreaterThan", "isLessThan", "compareTo", "major", "minor", "patch"),
-            costs.constant,
-        ),
-    },
+    costs=dict.fromkeys(("semver", "isSemver"), costs.of_first_argument),
 )

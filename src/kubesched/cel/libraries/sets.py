@@ -39,10 +39,8 @@ def _cost(factor: float) -> CallCost:
 SETS = Library(
     "sets",
     {
-        f"sets.{name}": (
-            Overload(
-                f"list_sets_{name}_list", (_LIST, _LIST), BOOL, implementation, cost=_cost(factor)
-            ),
+        f"sets.{name}": Overload(
+            f"list_sets_{name}_list", (_LIST, _LIST), BOOL, implementation, cost=_cost(factor)
         )
         for name, implementation, factor in (
             ("contains", _contains, 1.0),

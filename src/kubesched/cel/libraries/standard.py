@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubesched.cel import costs, macros, operators, regular_expressions, times, types
-from kubesched.cel.environment import CallCost, Library, Overload
+from kubesched.cel.environment import CallCost, Library, Overload, member
 from kubesched.cel.libraries import conversions
 from kubesched.cel.operators import no_such_overload, unsupported
 from kubesched.cel.types import (
@@ -86,13 +86,13 @@ def form(id: str, arguments: tuple[Type, ...], result: Type, *, member: bool = F
     return Overload(id, arguments, result, _evaluated_elsewhere, member=member, guarded=False)
 
 
-_OPERATORS: dict[str, tuple[Overload, ...]] = {
-    "_?_:_": (form("conditional", (BOOL, _A, _A), _A),),
-    "_&&_": (form("logical_and", (BOOL, BOOL), BOOL),),
-    "_||_": (form("logical_or", (BOOL, BOOL), BOOL),),
-    "_==_": (form("equals", (_A, _A), BOOL),),
-    "_!=_": (form("not_equals", (_A, _A), BOOL),),
-    "@not_strictly_false": (form("not_strictly_false", (BOOL,), BOOL),),
+_OPERATORS: dict[str, Overload | tuple[Overload, ...]] = {
+    "_?_:_": form("conditional", (BOOL, _A, _A), _A),
+    "_&&_": form("logical_and", (BOOL, BOOL), BOOL),
+    "_||_": form("logical_or", (BOOL, BOOL), BOOL),
+    "_==_": form("equals", (_A, _A), BOOL),
+    "_!=_": form("not_equals", (_A, _A), BOOL),
+    "@not_strictly_false": form("not_strictly_false", (BOOL,), BOOL),
     "@in": (form("in_list", (_A, _LIST_A), BOOL), form("in_map", (_A, _MAP_AB), BOOL)),
     "_[_]": (
         form("index_list", (_LIST_A, INT), _A),
@@ -163,11 +163,11 @@ def _matches_constant(constants: tuple[Value, ...]) -> Callable[..., Value] | No
     return call
 
 
-def _member_text(id: str, call: Callable[..., Value], cost: CallCost) -> tuple[Overload, ...]:
-    return (Overload(id, (STRING, STRING), BOOL, call, member=True, cost=cost, guarded=False),)
+def _member_text(id: str, call: Callable[..., Value], cost: CallCost) -> Overload:
+    return member(id, (STRING, STRING), BOOL, call, cost=cost, guarded=False)
 
 
-_TEXT: dict[str, tuple[Overload, ...]] = {
+_TEXT: dict[str, Overload | tuple[Overload, ...]] = {
     "contains": _member_text(
         "contains_string", _text_test(lambda text, part: part in text), costs.of_contains
     ),
@@ -177,19 +177,13 @@ _TEXT: dict[str, tuple[Overload, ...]] = {
     "endsWith": _member_text("ends_with_string", _text_test(str.endswith), costs.of_first_argument),
     "matches": (
         Overload(
-            "matches",
-            (STRING, STRING),
-            BOOL,
-            _matches,
-            guarded=False,
-            specialize=_matches_constant,
+            "matches", (STRING, STRING), BOOL, _matches, guarded=False, specialize=_matches_constant
         ),
-        Overload(
+        member(
             "matches_string",
             (STRING, STRING),
             BOOL,
             _matches,
-            member=True,
             cost=costs.of_regex,
             guarded=False,
             specialize=_matches_constant,
@@ -207,19 +201,12 @@ _TEXT: dict[str, tuple[Overload, ...]] = {
 
 def _part(of: Callable[[times.Parts], int]) -> tuple[Overload, ...]:
     return (
-        Overload(
-            "timestamp_part",
-            (TIMESTAMP,),
-            INT,
-            lambda timestamp: of(times.Parts(timestamp)),
-            member=True,
-        ),
-        Overload(
+        member("timestamp_part", (TIMESTAMP,), INT, lambda timestamp: of(times.Parts(timestamp))),
+        member(
             "timestamp_part_with_tz",
             (TIMESTAMP, STRING),
             INT,
             lambda timestamp, zone: of(times.Parts(timestamp, zone)),
-            member=True,
         ),
     )
 
@@ -229,7 +216,7 @@ def _duration_part(unit_nanos: int) -> Overload:
         whole = abs(duration.nanos) // unit_nanos
         return -whole if duration.nanos < 0 else whole
 
-    return Overload("duration_part", (DURATION,), INT, call, member=True)
+    return member("duration_part", (DURATION,), INT, call)
 
 
 _TIME: dict[str, tuple[Overload, ...]] = {
@@ -291,16 +278,9 @@ _CONVERSIONS: dict[str, tuple[tuple[Type, Callable[[Value], Value]], ...]] = {
         (STRING, conversions.text_to_uint),
     ),
 }
-_RESULTS = {
-    "bool": BOOL,
-    "bytes": BYTES,
-    "double": DOUBLE,
-    "duration": DURATION,
-    "int": INT,
-    "string": STRING,
-    "timestamp": TIMESTAMP,
-    "uint": UINT,
-}
+_RESULTS = dict(
+    zip(_CONVERSIONS, (BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT), strict=True)
+)
 _CONVERSION_COSTS: dict[tuple[str, Type], CallCost] = {
     ("bytes", STRING): costs.of_first_argument,
     ("string", BYTES): costs.of_first_argument,
@@ -320,13 +300,13 @@ def _conversion(name: str) -> tuple[Overload, ...]:
     )
 
 
-_FUNCTIONS: dict[str, tuple[Overload, ...]] = {
+_FUNCTIONS: dict[str, Overload | tuple[Overload, ...]] = {
     **_OPERATORS,
     **_TEXT,
     **_TIME,
     **{name: _conversion(name) for name in _CONVERSIONS},
-    "dyn": (Overload("to_dyn", (_A,), DYN, conversions.identity, guarded=False),),
-    "type": (Overload("type", (_A,), types.type_of_type(_A), type_of, guarded=False),),
+    "dyn": Overload("to_dyn", (_A,), DYN, conversions.identity, guarded=False),
+    "type": Overload("type", (_A,), types.type_of_type(_A), type_of, guarded=False),
 }
 
 STANDARD = Library(

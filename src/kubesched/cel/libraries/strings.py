@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from kubesched.cel import costs, operators
-from kubesched.cel.environment import CallCost, Library, Overload
+from kubesched.cel.environment import CallCost, Library, Overload, member
 from kubesched.cel.errors import EvaluationError
 from kubesched.cel.libraries.formatting import format_text
-from kubesched.cel.types import DYN, INT, STRING, Type, list_of
+from kubesched.cel.types import DYN, INT, STRING, list_of
 from kubesched.cel.values import Value
+from kubesched.logs import GO_ESCAPES
 
 _GO_SPACE = " \t\n\v\f\r\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
-_QUOTED = str.maketrans(
-    {
-        "\a": "\\a",
-        "\b": "\\b",
-        "\f": "\\f",
-        "\n": "\\n",
-        "\r": "\\r",
-        "\t": "\\t",
-        "\v": "\\v",
-        "\\": "\\\\",
-        '"': '\\"',
-    }
-)
+_QUOTED = str.maketrans(GO_ESCAPES)
 _LOWER = str.maketrans({chr(code): chr(code + 32) for code in range(65, 91)})
 _UPPER = str.maketrans({chr(code + 32): chr(code) for code in range(65, 91)})
 
@@ -112,12 +99,6 @@ def _quote(text: str) -> str:
     return f'"{text.translate(_QUOTED)}"'
 
 
-def _member(
-    id: str, arguments: tuple[Type, ...], result: Type, call: Callable[..., Value]
-) -> Overload:
-    return Overload(id, arguments, result, call, member=True)
-
-
 _SS = (STRING, STRING)
 _TEXTS = list_of(STRING)
 
@@ -131,50 +112,47 @@ _COSTS: dict[str, CallCost] = {
 STRINGS = Library(
     "strings",
     {
-        "charAt": (_member("string_char_at_int", (STRING, INT), STRING, _char_at),),
+        "charAt": member("string_char_at_int", (STRING, INT), STRING, _char_at),
         "indexOf": (
-            _member("string_index_of_string", _SS, INT, _index_of),
-            _member("string_index_of_string_int", (*_SS, INT), INT, _index_of),
+            member("string_index_of_string", _SS, INT, _index_of),
+            member("string_index_of_string_int", (*_SS, INT), INT, _index_of),
         ),
         "lastIndexOf": (
-            _member("string_last_index_of_string", _SS, INT, _last_index_of),
-            _member("string_last_index_of_string_int", (*_SS, INT), INT, _last_index_of_offset),
+            member("string_last_index_of_string", _SS, INT, _last_index_of),
+            member("string_last_index_of_string_int", (*_SS, INT), INT, _last_index_of_offset),
         ),
-        "lowerAscii": (
-            _member("string_lower_ascii", (STRING,), STRING, lambda text: text.translate(_LOWER)),
+        "lowerAscii": member(
+            "string_lower_ascii", (STRING,), STRING, lambda text: text.translate(_LOWER)
         ),
-        "upperAscii": (
-            _member("string_upper_ascii", (STRING,), STRING, lambda text: text.translate(_UPPER)),
+        "upperAscii": member(
+            "string_upper_ascii", (STRING,), STRING, lambda text: text.translate(_UPPER)
         ),
         "replace": (
-            _member("string_replace_string_string", (*_SS, STRING), STRING, _replace),
-            _member("string_replace_string_string_int", (*_SS, STRING, INT), STRING, _replace),
+            member("string_replace_string_string", (*_SS, STRING), STRING, _replace),
+            member("string_replace_string_string_int", (*_SS, STRING, INT), STRING, _replace),
         ),
         "split": (
-            _member("string_split_string", _SS, _TEXTS, _split),
-            _member("string_split_string_int", (*_SS, INT), _TEXTS, _split),
+            member("string_split_string", _SS, _TEXTS, _split),
+            member("string_split_string_int", (*_SS, INT), _TEXTS, _split),
         ),
         "substring": (
-            _member("string_substring_int", (STRING, INT), STRING, _substring),
-            _member("string_substring_int_int", (STRING, INT, INT), STRING, _substring_range),
+            member("string_substring_int", (STRING, INT), STRING, _substring),
+            member("string_substring_int_int", (STRING, INT, INT), STRING, _substring_range),
         ),
-        "trim": (_member("string_trim", (STRING,), STRING, lambda text: text.strip(_GO_SPACE)),),
+        "trim": member("string_trim", (STRING,), STRING, lambda text: text.strip(_GO_SPACE)),
         "join": (
-            _member("list_join", (_TEXTS,), STRING, _join),
-            _member("list_join_string", (_TEXTS, STRING), STRING, _join),
+            member("list_join", (_TEXTS,), STRING, _join),
+            member("list_join_string", (_TEXTS, STRING), STRING, _join),
         ),
-        "format": (
-            Overload(
-                "string_format",
-                (STRING, list_of(DYN)),
-                STRING,
-                format_text,
-                member=True,
-                cost=costs.of_first_argument,
-            ),
+        "format": member(
+            "string_format",
+            (STRING, list_of(DYN)),
+            STRING,
+            format_text,
+            cost=costs.of_first_argument,
         ),
-        "strings.quote": (
-            Overload("strings_quote", (STRING,), STRING, _quote, cost=costs.of_first_argument),
+        "strings.quote": Overload(
+            "strings_quote", (STRING,), STRING, _quote, cost=costs.of_first_argument
         ),
     },
     costs=_COSTS,

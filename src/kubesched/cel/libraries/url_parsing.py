@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kubesched.cel.go_text import quote
 from kubesched.cel.libraries.ip_parsing import AddressError, parse_address
+from kubesched.logs import quoted as quote
 
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
 # What each component may contain unescaped.

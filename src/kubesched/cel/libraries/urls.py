@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from kubesched.cel import costs, types
-from kubesched.cel.environment import Library, Overload
+from kubesched.cel.environment import Library, Overload, member
 from kubesched.cel.errors import EvaluationError
 from kubesched.cel.libraries import url_parsing
+from kubesched.cel.libraries.conversions import succeeds
 from kubesched.cel.libraries.url_parsing import ParsedUrl, UrlError
 from kubesched.cel.types import BOOL, STRING, Type, list_of, map_of
 from kubesched.cel.values import Value
@@ -43,35 +44,25 @@ class Url:
         return self.parsed.text()
 
 
-def _is_url(text: str) -> bool:
-    try:
-        url_parsing.parse_request_uri(text)
-    except UrlError:
-        return False
-    return True
-
-
 def _accessor(id: str, call: Callable[[ParsedUrl], Value], result: Type = STRING) -> Overload:
-    return Overload(id, (types.URL,), result, lambda url: call(url.parsed), member=True)
+    return member(id, (types.URL,), result, lambda url: call(url.parsed))
 
-
-_ACCESSORS: dict[str, tuple[Overload, ...]] = {
-    "getScheme": (_accessor("url_get_scheme", lambda url: url.scheme),),
-    "getHost": (_accessor("url_get_host", lambda url: url.host),),
-    "getHostname": (_accessor("url_get_hostname", lambda url: url.host_and_port()[0]),),
-    "getPort": (_accessor("url_get_port", lambda url: url.host_and_port()[1]),),
-    "getEscapedPath": (_accessor("url_get_escaped_path", ParsedUrl.escaped_path),),
-    "getQuery": (
-        _accessor("url_get_query", ParsedUrl.query_values, map_of(STRING, list_of(STRING))),
-    ),
-}
 
 URLS = Library(
     "kubernetes.urls",
     {
-        "url": (Overload("string_to_url", (STRING,), types.URL, Url.parse),),
-        "isURL": (Overload("is_url_string", (STRING,), BOOL, _is_url),),
-        **_ACCESSORS,
+        "url": Overload("string_to_url", (STRING,), types.URL, Url.parse),
+        "isURL": Overload(
+            "is_url_string", (STRING,), BOOL, succeeds(url_parsing.parse_request_uri, UrlError)
+        ),
+        "getScheme": _accessor("url_get_scheme", lambda url: url.scheme),
+        "getHost": _accessor("url_get_host", lambda url: url.host),
+        "getHostname": _accessor("url_get_hostname", lambda url: url.host_and_port()[0]),
+        "getPort": _accessor("url_get_port", lambda url: url.host_and_port()[1]),
+        "getEscapedPath": _accessor("url_get_escaped_path", ParsedUrl.escaped_path),
+        "getQuery": _accessor(
+            "url_get_query", ParsedUrl.query_values, map_of(STRING, list_of(STRING))
+        ),
     },
-    costs={"url": costs.of_first_argument, **dict.fromkeys(_ACCESSORS, costs.constant)},
+    costs={"url": costs.of_first_argument},
 )
