@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import product
 
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.failures import forbidden, not_found
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.auth.rbac import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -19,11 +22,8 @@ from kubesched.embedded.auth.rbac import (
     Attributes,
     RbacAuthorizer,
 )
-from kubesched.embedded.auth.users import MASTERS, User
-from kubesched.embedded.failures import forbidden, not_found
-from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.registry.rest_storage import AdmissionRequest, RestStorage
-from kubesched.embedded.resources.catalog import ResourceInfo
+from kubesched.embedded.registry.users import MASTERS, User
 
 _EVERYTHING: list[JsonObject] = [
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from kubesched.embedded.auth.users import MASTERS, User
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.registry.rest_storage import RestStorage
+from kubesched.embedded.registry.users import MASTERS, User
 
 GROUP = "rbac.authorization.k8s.io"
 CLUSTER_ROLES = f"clusterroles.{GROUP}"

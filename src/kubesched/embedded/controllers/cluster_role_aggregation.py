@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import key_of, labels_of, name_of
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.selectors import selector_matches
+from kubesched.embedded.apimachinery.objects import JsonObject, key_of, labels_of, name_of
+from kubesched.embedded.apimachinery.selectors import selector_matches
+from kubesched.embedded.client.controller import Controller, ControllerContext
 
 RESOURCE = "clusterroles.rbac.authorization.k8s.io"
 

@@ -9,23 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kubesched.embedded.controllers.informers import InformerFactory
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     controller_reference,
     is_controlled_by,
     name_of,
     namespace_of,
+    sorted_json,
     spec_of,
     status_of,
     uid_of,
 )
+from kubesched.embedded.client.informers import InformerFactory
+from kubesched.embedded.client.local import LocalApi
 from kubesched.embedded.controllers.ownership import (
     Dependents,
     selector_of,
 )
 from kubesched.embedded.controllers.template_hash import compute_hash, normalized
-from kubesched.embedded.local import LocalApi
-from kubesched.embedded.objects import JsonObject, sorted_json
 from kubesched.errors import AlreadyExists
 
 RESOURCE = "controllerrevisions.apps"

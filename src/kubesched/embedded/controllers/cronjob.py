@@ -8,28 +8,31 @@ from __future__ import annotations
 import datetime
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.job.controller import is_finished
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     controller_reference,
+    copy_json,
     is_condition_true,
     is_deleting,
     key_of,
     name_of,
     namespace_of,
     object_reference,
+    parse_timestamp,
     spec_of,
     status_of,
+    timestamp,
     uid_of,
 )
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.status_writes import write_status
+from kubesched.embedded.controllers.job.controller import is_finished
 from kubesched.embedded.controllers.ownership import (
     BY_NAMESPACE,
     Dependents,
     concerned_owners,
     index_by_namespace,
 )
-from kubesched.embedded.controllers.status_writes import write_status
-from kubesched.embedded.objects import JsonObject, copy_json, parse_timestamp, timestamp
 from kubesched.embedded.resources.cron_schedule import Schedule, parse_schedule, parse_zone
 from kubesched.errors import AlreadyExists, NotFound
 

@@ -8,28 +8,29 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.controllers.disruption_arithmetic import (
-    disruptions_allowed,
-    expectations,
-)
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     controller_of,
     is_deleting,
     key_of,
     labels_of,
     name_of,
     namespace_of,
+    parse_timestamp,
     spec_of,
     status_of,
     uid_of,
     with_condition,
 )
+from kubesched.embedded.apimachinery.pods import is_ready
+from kubesched.embedded.apimachinery.selectors import selector_matches
+from kubesched.embedded.client.controller import Controller, ControllerContext, settling_s
+from kubesched.embedded.client.status_writes import write_status
+from kubesched.embedded.controllers.disruption_arithmetic import (
+    disruptions_allowed,
+    expectations,
+)
 from kubesched.embedded.controllers.ownership import BY_NAMESPACE, index_by_namespace
-from kubesched.embedded.controllers.pods import is_ready
-from kubesched.embedded.controllers.status_writes import write_status
-from kubesched.embedded.objects import JsonObject, parse_timestamp
-from kubesched.embedded.selectors import selector_matches
 from kubesched.errors import ApiError, NotFound
 
 RESOURCE = "poddisruptionbudgets.policy"

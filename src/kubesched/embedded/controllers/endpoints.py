@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     controller_reference,
+    encode,
     is_deleting,
     key_of,
     labels_of,
@@ -22,9 +23,9 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
 )
+from kubesched.embedded.apimachinery.pods import is_finished, is_ready, node_name_of
+from kubesched.embedded.client.controller import Controller, ControllerContext, settling_s
 from kubesched.embedded.controllers.ownership import BY_NAMESPACE, Dependents, index_by_namespace
-from kubesched.embedded.controllers.pods import is_finished, is_ready, node_name_of
-from kubesched.embedded.objects import JsonObject, encode
 from kubesched.errors import NotFound
 
 SERVICES = "services"

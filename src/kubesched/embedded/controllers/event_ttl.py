@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import key_of, split_key
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject, key_of, split_key
+from kubesched.embedded.client.controller import Controller, ControllerContext
 from kubesched.errors import NotFound
 
 SWEEP = "sweep"

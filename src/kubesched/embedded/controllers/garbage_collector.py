@@ -14,19 +14,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.every_resource import EveryResource
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import (
     FOREGROUND_FINALIZER,
     ORPHAN_FINALIZER,
+    JsonObject,
     is_deleting,
     name_of,
     namespace_of,
     owners_of,
     uid_of,
 )
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.resources.catalog import ResourceInfo
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.every_resource import EveryResource
 from kubesched.errors import NotFound
 
 

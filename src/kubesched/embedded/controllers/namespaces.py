@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.every_resource import EveryResource
-from kubesched.embedded.controllers.metadata import is_deleting, name_of, namespace_of, uid_of
-from kubesched.embedded.objects import JsonObject, copy_json
-from kubesched.embedded.resources.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
+    copy_json,
+    is_deleting,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.every_resource import EveryResource
 from kubesched.errors import NotFound
 
 FINALIZER = "kubernetes"

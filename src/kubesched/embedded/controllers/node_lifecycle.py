@@ -14,22 +14,22 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from kubesched.api.tolerations import NO_EXECUTE, NO_SCHEDULE
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     condition,
     find_condition,
     name_of,
     namespace_of,
     spec_of,
     status_of,
+    timestamp,
     with_condition,
 )
-from kubesched.embedded.controllers.pod_gc import BY_NODE
-from kubesched.embedded.controllers.pods import index_by_node, is_finished, is_ready
-from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.pods import BY_NODE, index_by_node, is_finished, is_ready
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.heartbeat_clock import LEASE_NAMESPACE
 
 COMPONENT = "node-controller"
-LEASE_NAMESPACE = "kube-node-lease"
 MONITOR_S = 5.0
 DEFAULT_GRACE_S = 50.0
 SWEEP = ""

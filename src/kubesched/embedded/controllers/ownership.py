@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kubesched.embedded.controllers.informers import Informer
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    ChangeType,
+    JsonObject,
     controller_of,
     controller_reference,
     is_deleting,
@@ -22,10 +23,9 @@ from kubesched.embedded.controllers.metadata import (
     spec_of,
     uid_of,
 )
-from kubesched.embedded.local import Listener, LocalApi
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.selectors import selector_matches
-from kubesched.embedded.storage.store import ChangeType
+from kubesched.embedded.apimachinery.selectors import selector_matches
+from kubesched.embedded.client.informers import Informer
+from kubesched.embedded.client.local import Listener, LocalApi
 from kubesched.errors import NotFound
 
 BY_CONTROLLER = "by-controller"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubesched.embedded.controllers.controller import ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     controller_reference,
+    copy_json,
     name_of,
     namespace_of,
     uid_of,
 )
-from kubesched.embedded.objects import JsonObject, copy_json
+from kubesched.embedded.client.controller import ControllerContext
 from kubesched.errors import ApiError, NotFound
 
 

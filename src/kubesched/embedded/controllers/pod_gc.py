@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     is_deleting,
     name_of,
     namespace_of,
@@ -17,13 +17,12 @@ from kubesched.embedded.controllers.metadata import (
     uid_of,
     with_condition,
 )
-from kubesched.embedded.controllers.pods import FAILED, index_by_node, is_finished
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.pods import BY_NODE, FAILED, index_by_node, is_finished
+from kubesched.embedded.client.controller import Controller, ControllerContext
 from kubesched.errors import NotFound
 
 SWEEP_S = 20.0
 QUARANTINE_S = 40.0
-BY_NODE = "by-node"
 BY_END = "by-end"
 COMPONENT = "pod-garbage-collector"
 SWEEP = "sweep"

@@ -7,66 +7,26 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     annotations_of,
-    condition,
-    is_deleting,
+    parse_timestamp,
     spec_of,
     status_of,
     uid_of,
 )
-from kubesched.embedded.objects import JsonObject, parse_timestamp
+from kubesched.embedded.apimachinery.pods import (
+    is_active,
+    is_finished,
+    is_ready,
+    node_name_of,
+    phase_of,
+    ready_since,
+)
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-SUCCEEDED = "Succeeded"
-FAILED = "Failed"
 
 _PHASE_ORDER = {"Pending": 0, "Unknown": 1, "Running": 2}
-
-
-def phase_of(pod: JsonObject) -> str:
-    status = pod.get("status")
-    return str(status.get("phase", "")) if status else ""
-
-
-def node_name_of(pod: JsonObject) -> str:
-    return str(spec_of(pod).get("nodeName") or "")
-
-
-def index_by_node(pod: JsonObject) -> tuple[str, ...]:
-    """Index function: pods under the node they are bound to, unbound ones under ""."""
-    return (node_name_of(pod),)
-
-
-def is_finished(pod: JsonObject) -> bool:
-    """Whether all containers have ended for good."""
-    return phase_of(pod) in (SUCCEEDED, FAILED)
-
-
-def is_active(pod: JsonObject) -> bool:
-    """Whether the pod counts as a replica: neither finished nor on its way out."""
-    return not is_finished(pod) and not is_deleting(pod)
-
-
-def is_terminating(pod: JsonObject) -> bool:
-    return is_deleting(pod) and not is_finished(pod)
-
-
-def ready_since(pod: JsonObject) -> float | None:
-    """When the pod last became ready; None when it is not."""
-    entry = condition(pod, "Ready")
-    if entry is None or entry.get("status") != "True":
-        return None
-    since = entry.get("lastTransitionTime")
-    return parse_timestamp(since) if since else 0.0
-
-
-def is_ready(pod: JsonObject) -> bool:
-    status = pod.get("status")
-    for entry in (status.get("conditions") or ()) if status else ():
-        if entry.get("type") == "Ready":
-            return bool(entry.get("status") == "True")
-    return False
 
 
 def available_in_s(pod: JsonObject, min_ready_s: int, now: float) -> float | None:

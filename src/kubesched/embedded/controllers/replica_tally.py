@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from kubesched.embedded.controllers.informers import Informer
-from kubesched.embedded.controllers.metadata import controller_of
-from kubesched.embedded.controllers.pods import PodCounts, is_finished, is_ready
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject, controller_of
+from kubesched.embedded.apimachinery.pods import is_finished, is_ready
+from kubesched.embedded.client.informers import Informer
+from kubesched.embedded.controllers.pods import PodCounts
 
 Labels: TypeAlias = frozenset[tuple[str, Any]]
 _Group: TypeAlias = tuple[Labels, str]

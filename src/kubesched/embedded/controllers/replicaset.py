@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     controller_of,
     find_condition,
     is_deleting,
@@ -25,6 +25,10 @@ from kubesched.embedded.controllers.metadata import (
     with_condition,
     without_condition,
 )
+from kubesched.embedded.apimachinery.pods import is_active
+from kubesched.embedded.apimachinery.selectors import selector_matches
+from kubesched.embedded.client.controller import Controller, ControllerContext, settling_s
+from kubesched.embedded.client.status_writes import without_zeros, write_status
 from kubesched.embedded.controllers.ownership import (
     BY_NAMESPACE,
     Dependents,
@@ -35,16 +39,8 @@ from kubesched.embedded.controllers.ownership import (
     selector_of,
 )
 from kubesched.embedded.controllers.pod_control import PodControl, pod_from_template
-from kubesched.embedded.controllers.pods import (
-    PodCounts,
-    count_pods,
-    deletion_order,
-    is_active,
-)
+from kubesched.embedded.controllers.pods import PodCounts, count_pods, deletion_order
 from kubesched.embedded.controllers.replica_tally import ReplicaTally
-from kubesched.embedded.controllers.status_writes import without_zeros, write_status
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.selectors import selector_matches
 from kubesched.errors import ApiError
 
 BURST_REPLICAS = 50

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from kubesched.api.resource_v1 import FINALIZER, MAX_RESERVED_FOR, POD_CLAIM_NAME_ANNOTATION
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     annotations_of,
     controller_of,
+    copy_json,
     is_controlled_by,
     is_deleting,
     key_of,
@@ -25,8 +26,8 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
 )
-from kubesched.embedded.controllers.pods import is_finished, node_name_of
-from kubesched.embedded.objects import JsonObject, copy_json
+from kubesched.embedded.apimachinery.pods import is_finished, node_name_of
+from kubesched.embedded.client.controller import Controller, ControllerContext
 from kubesched.errors import ApiError, NotFound
 
 COMPONENT = "resource_claim"

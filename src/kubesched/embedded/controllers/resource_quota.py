@@ -9,15 +9,20 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kubesched.api import quantity
-from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.controllers.every_resource import EveryResource
-from kubesched.embedded.controllers.metadata import key_of, namespace_of, spec_of, status_of
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
+    key_of,
+    namespace_of,
+    spec_of,
+    status_of,
+)
+from kubesched.embedded.apimachinery.pods import is_finished
+from kubesched.embedded.client.controller import Controller, ControllerContext, settling_s
+from kubesched.embedded.client.every_resource import EveryResource
+from kubesched.embedded.client.status_writes import write_status
 from kubesched.embedded.controllers.ownership import BY_NAMESPACE, index_by_namespace
-from kubesched.embedded.controllers.pods import is_finished
-from kubesched.embedded.controllers.status_writes import write_status
-from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.resources.admission.quota_usage import add, matches_scopes, usage_of
-from kubesched.embedded.resources.catalog import ResourceInfo
 
 RESOURCE = "resourcequotas"
 

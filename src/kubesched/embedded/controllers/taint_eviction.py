@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from kubesched.api.core_v1 import Taint, Toleration
 from kubesched.api.tolerations import NO_EXECUTE, tolerates
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     is_deleting,
     key_of,
     name_of,
@@ -21,10 +21,9 @@ from kubesched.embedded.controllers.metadata import (
     uid_of,
     with_condition,
 )
-from kubesched.embedded.controllers.placement import taints_of, tolerations_of
-from kubesched.embedded.controllers.pod_gc import BY_NODE
-from kubesched.embedded.controllers.pods import index_by_node, is_finished, node_name_of
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.placement import taints_of, tolerations_of
+from kubesched.embedded.apimachinery.pods import BY_NODE, index_by_node, is_finished, node_name_of
+from kubesched.embedded.client.controller import Controller, ControllerContext
 from kubesched.errors import NotFound
 
 COMPONENT = "taint-eviction-controller"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubesched.embedded.exchange import ApiRequest, ApiResponse
+from kubesched.embedded.apimachinery.catalog import ResourceCatalog, ResourceInfo
+from kubesched.embedded.apimachinery.objects import JsonObject, encode
+from kubesched.embedded.handlers.exchange import ApiRequest, ApiResponse
 from kubesched.embedded.handlers.routes import unknown_path
-from kubesched.embedded.objects import JsonObject, encode
-from kubesched.embedded.resources.catalog import ResourceCatalog, ResourceInfo
 from kubesched.errors import MethodNotAllowed
 
 VERSION: JsonObject = {

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 
 from kubesched.api import quantity
 from kubesched.api.quantity import Quantity, QuantityError
-from kubesched.embedded.exchange import ApiResponse, Query
-from kubesched.embedded.failures import not_found
+from kubesched.embedded.apimachinery.failures import not_found
+from kubesched.embedded.apimachinery.objects import JsonObject, encode, timestamp
+from kubesched.embedded.apimachinery.selectors import compile_label_selector
+from kubesched.embedded.handlers.exchange import ApiResponse, Query
 from kubesched.embedded.handlers.routes import Target
-from kubesched.embedded.objects import JsonObject, encode, timestamp
 from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.embedded.selectors import compile_label_selector
 
 GROUP = "metrics.k8s.io"
 WINDOW = "15s"

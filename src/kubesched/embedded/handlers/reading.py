@@ -11,22 +11,22 @@ import msgspec
 
 from kubesched.api import field_errors
 from kubesched.api.field_errors import forbidden, not_supported
-from kubesched.embedded.exchange import Accepted, ApiResponse, Query
-from kubesched.embedded.failures import invalid_options
-from kubesched.embedded.handlers import metrics_api
-from kubesched.embedded.handlers.representation import encode_list, encoder_for
-from kubesched.embedded.handlers.routes import Target
-from kubesched.embedded.handlers.simulated import SIMULATED, simulated
-from kubesched.embedded.handlers.tables import table_of
-from kubesched.embedded.objects import JsonObject, decode, encode
-from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.embedded.registry.scale import scale_of
-from kubesched.embedded.selectors import (
+from kubesched.embedded.apimachinery.failures import invalid_options
+from kubesched.embedded.apimachinery.objects import JsonObject, decode, encode
+from kubesched.embedded.apimachinery.selectors import (
     Predicate,
     combine,
     compile_field_selector,
     compile_label_selector,
 )
+from kubesched.embedded.handlers import metrics_api
+from kubesched.embedded.handlers.exchange import Accepted, ApiResponse, Query
+from kubesched.embedded.handlers.routes import Target
+from kubesched.embedded.handlers.simulated import SIMULATED, simulated
+from kubesched.embedded.handlers.tables import table_of
+from kubesched.embedded.registry.representation import encode_list, encoder_for
+from kubesched.embedded.registry.rest_storage import RestStorage
+from kubesched.embedded.registry.scale import scale_of
 from kubesched.embedded.storage.store import Entry
 from kubesched.errors import BadRequest, Gone, ServerError
 

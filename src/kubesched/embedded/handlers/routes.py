@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kubesched.embedded.resources.catalog import ResourceCatalog, ResourceInfo
+from kubesched.embedded.apimachinery.catalog import ResourceCatalog, ResourceInfo
 from kubesched.errors import NotFound
 
 

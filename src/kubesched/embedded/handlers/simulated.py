@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.errors import BadRequest
 
 SIMULATED = {

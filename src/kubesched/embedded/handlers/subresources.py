@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from kubesched.api.field_errors import not_supported, required
-from kubesched.embedded.exchange import ApiRequest, ApiResponse, Query, decode_body
-from kubesched.embedded.failures import bad_request, invalid
+from kubesched.embedded.apimachinery.failures import bad_request, invalid
+from kubesched.embedded.apimachinery.objects import JsonObject, encode
+from kubesched.embedded.handlers.exchange import ApiRequest, ApiResponse, Query, decode_body
 from kubesched.embedded.handlers.routes import Target
 from kubesched.embedded.handlers.simulated import SIMULATED, simulated
 from kubesched.embedded.handlers.writing import parse_delete_options, write_options
-from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.registry import binding, eviction
 from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.errors import MethodNotAllowed

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kubesched.api.field_errors import invalid as invalid_field
+from kubesched.embedded.apimachinery.failures import invalid
+from kubesched.embedded.apimachinery.objects import JsonObject, encode, timestamp
 from kubesched.embedded.auth.tokens import DEFAULT_S, LONGEST_S, SHORTEST_S, ServiceAccountTokens
-from kubesched.embedded.exchange import ApiRequest, ApiResponse, decode_body
-from kubesched.embedded.failures import invalid
+from kubesched.embedded.handlers.exchange import ApiRequest, ApiResponse, decode_body
 from kubesched.embedded.handlers.routes import Target
-from kubesched.embedded.objects import JsonObject, encode, timestamp
 from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.errors import BadRequest
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.resources.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
 
 STORED_ONLY = "{kind}: stored, nothing acts on it here"
 

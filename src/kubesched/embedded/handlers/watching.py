@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 from kubesched.api.field_errors import forbidden
 from kubesched.clock import Clock
-from kubesched.embedded.exchange import Accepted, Query
-from kubesched.embedded.failures import invalid_options, status_of
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.failures import invalid_options, status_of
+from kubesched.embedded.apimachinery.objects import JsonObject, encode
+from kubesched.embedded.handlers.exchange import Accepted, Query
 from kubesched.embedded.handlers.reading import parse_resource_version, selection, too_large_version
-from kubesched.embedded.handlers.representation import encode_watch_event, encoder_for
 from kubesched.embedded.handlers.routes import Target
 from kubesched.embedded.handlers.tables import table_of
-from kubesched.embedded.objects import JsonObject, encode
+from kubesched.embedded.registry.representation import encode_watch_event, encoder_for
 from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.storage.store import Entry
 from kubesched.embedded.storage.watch import Watch, WatchEvent
 from kubesched.errors import ApiError, Gone

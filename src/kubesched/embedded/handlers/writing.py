@@ -6,26 +6,25 @@ from typing import cast, get_args
 
 from kubesched.api import field_errors
 from kubesched.api.field_errors import not_supported, required, too_long
-from kubesched.embedded.exchange import (
+from kubesched.embedded.apimachinery.failures import details_of, invalid_options, success_status
+from kubesched.embedded.apimachinery.objects import JsonObject, encode
+from kubesched.embedded.apimachinery.serialization import decode_raw_json, decode_yaml
+from kubesched.embedded.handlers.bodies import decode_object, field_validation
+from kubesched.embedded.handlers.exchange import (
     Accepted,
     ApiRequest,
     ApiResponse,
     Query,
     decode_body,
-    decode_raw_json,
-    decode_yaml,
 )
-from kubesched.embedded.failures import details_of, invalid_options, success_status
-from kubesched.embedded.handlers.bodies import decode_object, field_validation
 from kubesched.embedded.handlers.reading import Page, entry_response, list_page
-from kubesched.embedded.handlers.representation import encode_list, encoder_for
 from kubesched.embedded.handlers.routes import Target
 from kubesched.embedded.handlers.simulated import SIMULATED
 from kubesched.embedded.handlers.warnings import warnings_for
-from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.registry import scale
 from kubesched.embedded.registry.deletion import DeleteOptions
 from kubesched.embedded.registry.patching import PatchKind, apply_object, patch_object
+from kubesched.embedded.registry.representation import encode_list, encoder_for
 from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.embedded.registry.strategy import Propagation
 from kubesched.errors import BadRequest, Conflict, MethodNotAllowed, NotFound, UnsupportedMediaType

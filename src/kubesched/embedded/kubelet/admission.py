@@ -16,9 +16,8 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.host_ports import HostPort, any_conflict, pod_host_ports
 from kubesched.api.quantity import QuantityError
 from kubesched.api.resources import NodeAllocatable, PodRequests, filter_requests, node_allocatable
-from kubesched.embedded.controllers.metadata import labels_of, name_of, spec_of, uid_of
-from kubesched.embedded.controllers.placement import required_affinity
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject, labels_of, name_of, spec_of, uid_of
+from kubesched.embedded.apimachinery.placement import required_affinity
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import is_deleting, name_of, uid_of
+from kubesched.embedded.apimachinery.objects import JsonObject, is_deleting, name_of, uid_of
+from kubesched.embedded.client.controller import Controller, ControllerContext
 from kubesched.embedded.kubelet.devices import PoolDriver, build_slices
-from kubesched.embedded.objects import JsonObject
 from kubesched.errors import AlreadyExists
 
 SLICES = "resourceslices.resource.k8s.io"

@@ -13,7 +13,7 @@ import msgspec
 from kubesched.api.meta import Record
 from kubesched.api.quantity import QuantityError
 from kubesched.api.resource_v1 import CounterSet, Device
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.resources.defaults.devices import default_resource_slice
 from kubesched.embedded.resources.validation.resource_slices import (
     device_limit,

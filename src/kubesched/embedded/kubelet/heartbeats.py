@@ -11,18 +11,21 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from kubesched.api.resources import is_extended
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     annotations_of,
     condition,
     find_condition,
     is_deleting,
+    micro_timestamp,
     name_of,
     spec_of,
     status_of,
     uid_of,
 )
-from kubesched.embedded.controllers.node_lifecycle import LEASE_NAMESPACE
+from kubesched.embedded.apimachinery.selectors import compile_label_selector
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.heartbeat_clock import LEASE_NAMESPACE
 from kubesched.embedded.kubelet.node_templates import (
     PlannedNode,
     build_node,
@@ -30,8 +33,6 @@ from kubesched.embedded.kubelet.node_templates import (
     ready_conditions,
 )
 from kubesched.embedded.kubelet.options import STOPPED, KubeletOptions
-from kubesched.embedded.objects import JsonObject, micro_timestamp
-from kubesched.embedded.selectors import compile_label_selector
 from kubesched.errors import AlreadyExists
 
 LEASES = "leases.coordination.k8s.io"

@@ -17,8 +17,8 @@ from kubesched.api.meta import Record
 from kubesched.api.names import label_key_problems, label_value_problems
 from kubesched.config import field_problems
 from kubesched.config.schema import decode_file
+from kubesched.embedded.apimachinery.objects import JsonObject, timestamp
 from kubesched.embedded.kubelet.devices import PoolDriver, driver_problems
-from kubesched.embedded.objects import JsonObject, timestamp
 from kubesched.errors import FieldProblem
 
 API_VERSION = "kubesched.io/v1alpha1"

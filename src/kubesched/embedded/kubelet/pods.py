@@ -16,19 +16,21 @@ import ipaddress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     is_deleting,
     key_of,
     name_of,
     namespace_of,
+    parse_timestamp,
     spec_of,
     status_of,
+    timestamp,
     uid_of,
 )
-from kubesched.embedded.controllers.pod_gc import BY_NODE
-from kubesched.embedded.controllers.pods import index_by_node, is_finished, node_name_of
-from kubesched.embedded.controllers.status_writes import write_status
+from kubesched.embedded.apimachinery.pods import BY_NODE, index_by_node, is_finished, node_name_of
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.status_writes import write_status
 from kubesched.embedded.kubelet import transitions
 from kubesched.embedded.kubelet.admission import NodeLedger, Rejection
 from kubesched.embedded.kubelet.commands import with_effects
@@ -36,7 +38,6 @@ from kubesched.embedded.kubelet.heartbeats import COMPONENT, is_stopped, played_
 from kubesched.embedded.kubelet.node_templates import host_ip, pod_cidr
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.embedded.kubelet.stages import Stage, StageEvent, choose, first_match
-from kubesched.embedded.objects import JsonObject, parse_timestamp, timestamp
 from kubesched.errors import NotFound
 
 _FIRST_POD_ADDRESS = 2  # .0 names the network, .1 is the gateway

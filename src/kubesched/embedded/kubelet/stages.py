@@ -24,9 +24,8 @@ from kubesched.api import times
 from kubesched.api.meta import Record
 from kubesched.config import field_problems
 from kubesched.config.schema import Seconds, decode_file
-from kubesched.embedded.controllers.metadata import annotations_of, labels_of
+from kubesched.embedded.apimachinery.objects import JsonObject, annotations_of, labels_of
 from kubesched.embedded.kubelet.paths import Path, PathError
-from kubesched.embedded.objects import JsonObject
 from kubesched.errors import FieldProblem
 
 API_VERSION = "kubesched.io/v1alpha1"

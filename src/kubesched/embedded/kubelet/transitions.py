@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     find_condition,
     spec_of,
     status_of,
+    timestamp,
     uid_of,
     with_condition,
     without_condition,
 )
 from kubesched.embedded.kubelet.paths import Path
 from kubesched.embedded.kubelet.stages import ContainerChange, Transition
-from kubesched.embedded.objects import JsonObject, timestamp
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kubesched.embedded.failures import kind_conflict
-from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.failures import kind_conflict
+from kubesched.embedded.apimachinery.objects import (
+    FOREGROUND_FINALIZER,
+    ORPHAN_FINALIZER,
+    JsonObject,
+    timestamp,
+)
 from kubesched.embedded.registry.strategy import Propagation
-from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.storage.store import Entry
 
-FOREGROUND_FINALIZER = "foregroundDeletion"
-ORPHAN_FINALIZER = "orphan"
 DEFAULT_GRACE_S = 30
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.selectors import selector_matches
 from kubesched.embedded.registry.deletion import DeleteOptions
 from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.embedded.selectors import selector_matches
 from kubesched.errors import ServerError, TooManyRequests
 
 # A controller that has not accounted for this many disruptions is not keeping up; more would be guesses.

@@ -17,8 +17,9 @@ from kubesched.api import field_errors
 from kubesched.api.field_errors import FieldError, required
 from kubesched.api.quantity import QuantityError
 from kubesched.clock import Clock
-from kubesched.embedded.auth.users import User
-from kubesched.embedded.failures import (
+from kubesched.embedded.apimachinery.bodies import unreadable
+from kubesched.embedded.apimachinery.catalog import ResourceCatalog, ResourceInfo
+from kubesched.embedded.apimachinery.failures import (
     already_exists,
     bad_request,
     conflict,
@@ -27,8 +28,18 @@ from kubesched.embedded.failures import (
     not_found,
     stale,
 )
-from kubesched.embedded.handlers.bodies import unreadable
-from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.managed_fields.managers import (
+    Manager,
+    after_status_update,
+    after_update,
+    creator,
+    parse_managers,
+)
+from kubesched.embedded.apimachinery.managed_fields.paths import Layout, kind_layout
+from kubesched.embedded.apimachinery.object_meta import validate_metadata, validate_metadata_update
+from kubesched.embedded.apimachinery.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.schema.table import type_of_kind
+from kubesched.embedded.apimachinery.validation import IS_IMMUTABLE
 from kubesched.embedded.registry.deletion import (
     NO_DELETE_OPTIONS,
     DeleteOptions,
@@ -36,15 +47,6 @@ from kubesched.embedded.registry.deletion import (
     check_preconditions,
     is_ready_to_go,
 )
-from kubesched.embedded.registry.managed_fields.managers import (
-    Manager,
-    after_status_update,
-    after_update,
-    creator,
-    parse_managers,
-)
-from kubesched.embedded.registry.managed_fields.paths import Layout, kind_layout
-from kubesched.embedded.registry.metadata import validate_metadata, validate_metadata_update
 from kubesched.embedded.registry.strategy import (
     GENERIC,
     GENERIC_CUSTOM,
@@ -52,9 +54,7 @@ from kubesched.embedded.registry.strategy import (
     Defaulter,
     Strategy,
 )
-from kubesched.embedded.resources.catalog import ResourceCatalog, ResourceInfo
-from kubesched.embedded.resources.schema.table import type_of_kind
-from kubesched.embedded.resources.validation.common import IS_IMMUTABLE
+from kubesched.embedded.registry.users import User
 from kubesched.embedded.storage.store import Collection, Entry, Store
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kubesched.api.field_errors import FieldError
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.metadata import NameRule, subdomain_problems
+from kubesched.embedded.apimachinery.object_meta import NameRule, subdomain_problems
+from kubesched.embedded.apimachinery.objects import JsonObject
 
 if TYPE_CHECKING:
     from kubesched.embedded.registry.rest_storage import RestStorage

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kubesched.api.field_errors import ErrorType, FieldError, invalid, required
-from kubesched.embedded.objects import Json, JsonObject, timestamp
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import Json, JsonObject, timestamp
+from kubesched.embedded.apimachinery.schema.shape import shape_problems
+from kubesched.embedded.apimachinery.schema.structural import fill_defaults, problems_of, prune
+from kubesched.embedded.apimachinery.validation import one_of, unchanged
 from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.registry.strategy import GENERIC_CUSTOM, Strategy
-from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.resources.rules.definition import rule_problems
 from kubesched.embedded.resources.rules.evaluation import rules_of
-from kubesched.embedded.resources.schema_shape import shape_problems
-from kubesched.embedded.resources.structural_schema import fill_defaults, problems_of, prune
-from kubesched.embedded.resources.validation.common import one_of, unchanged
 from kubesched.embedded.storage.store import Change
 from kubesched.errors import Conflict, NotFound
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kubesched.embedded.registry.metadata import label_problems, path_segment_problems
+from kubesched.embedded.apimachinery.object_meta import label_problems, path_segment_problems
 from kubesched.embedded.registry.strategy import WRITABLE_METADATA, Strategy, SubresourceWrite
 from kubesched.embedded.resources import custom_resources
 from kubesched.embedded.resources.admission import cluster as cluster_admission

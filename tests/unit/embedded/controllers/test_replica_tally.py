@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubesched.embedded.controllers.informers import Informer
+from kubesched.embedded.client.informers import Informer
 from kubesched.embedded.controllers.pods import count_pods
 from kubesched.embedded.controllers.replica_tally import ReplicaTally
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.clock import ManualClock
-from kubesched.embedded.controllers.events import EventRecorder
-from kubesched.embedded.local import LocalApi
+from kubesched.embedded.client.events import EventRecorder
+from kubesched.embedded.client.local import LocalApi
 from kubesched.embedded.registry.repeated_creates import REMEMBERED_BODIES
 from kubesched.embedded.storage.store import Entry
 from kubesched.errors import Conflict, Forbidden

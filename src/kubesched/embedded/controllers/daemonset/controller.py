@@ -9,16 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.controllers.controller_revisions import RevisionHistory, hash_of
-from kubesched.embedded.controllers.daemonset.eligibility import (
-    Eligibility,
-    pinned_to,
-    target_node,
-    tolerations_for,
-)
-from kubesched.embedded.controllers.int_or_percent import scaled_value
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     is_deleting,
     key_of,
     labels_of,
@@ -27,6 +19,18 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
 )
+from kubesched.embedded.apimachinery.pods import FAILED, SUCCEEDED, is_ready, node_name_of, phase_of
+from kubesched.embedded.client.controller import Controller, ControllerContext, settling_s
+from kubesched.embedded.client.status_writes import without_zeros, write_status
+from kubesched.embedded.client.workqueue import BackOff
+from kubesched.embedded.controllers.controller_revisions import RevisionHistory, hash_of
+from kubesched.embedded.controllers.daemonset.eligibility import (
+    Eligibility,
+    pinned_to,
+    target_node,
+    tolerations_for,
+)
+from kubesched.embedded.controllers.int_or_percent import scaled_value
 from kubesched.embedded.controllers.ownership import (
     BY_NAMESPACE,
     Dependents,
@@ -36,19 +40,8 @@ from kubesched.embedded.controllers.ownership import (
     selector_of,
 )
 from kubesched.embedded.controllers.pod_control import PodControl, pod_from_template
-from kubesched.embedded.controllers.pods import (
-    FAILED,
-    SUCCEEDED,
-    is_available,
-    is_ready,
-    next_availability_s,
-    node_name_of,
-    phase_of,
-)
-from kubesched.embedded.controllers.status_writes import without_zeros, write_status
+from kubesched.embedded.controllers.pods import is_available, next_availability_s
 from kubesched.embedded.controllers.template_hash import CONTROLLER_REVISION_HASH, with_label
-from kubesched.embedded.controllers.workqueue import BackOff
-from kubesched.embedded.objects import JsonObject
 from kubesched.errors import ApiError
 
 RESOURCE = "daemonsets.apps"

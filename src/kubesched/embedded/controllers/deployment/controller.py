@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.deployment import progress, revisions, strategy
-from kubesched.embedded.controllers.deployment.strategy import Bounds, Size
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     annotations_of,
     find_condition,
     is_controlled_by,
@@ -25,6 +23,11 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
 )
+from kubesched.embedded.apimachinery.pods import is_finished
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.status_writes import write_status
+from kubesched.embedded.controllers.deployment import progress, revisions, strategy
+from kubesched.embedded.controllers.deployment.strategy import Bounds, Size
 from kubesched.embedded.controllers.ownership import (
     BY_NAMESPACE,
     Dependents,
@@ -33,10 +36,7 @@ from kubesched.embedded.controllers.ownership import (
     owner_key,
     selector_of,
 )
-from kubesched.embedded.controllers.pods import is_finished
-from kubesched.embedded.controllers.status_writes import write_status
 from kubesched.embedded.controllers.template_hash import same_template
-from kubesched.embedded.objects import JsonObject
 from kubesched.errors import AlreadyExists, ApiError, NotFound
 
 COMPONENT = "deployment-controller"

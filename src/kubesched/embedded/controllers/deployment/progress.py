@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubesched.embedded.controllers.deployment.strategy import Bounds
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     find_condition,
     name_of,
+    parse_timestamp,
     spec_of,
     status_of,
+    timestamp,
     without_condition,
 )
-from kubesched.embedded.controllers.status_writes import without_zeros
-from kubesched.embedded.objects import JsonObject, parse_timestamp, timestamp
+from kubesched.embedded.client.status_writes import without_zeros
+from kubesched.embedded.controllers.deployment.strategy import Bounds
 
 PROGRESSING = "Progressing"
 AVAILABLE = "Available"

@@ -13,7 +13,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
+    controller_of,
+    find_condition,
+    is_condition_true,
+    is_controlled_by,
+    is_deleting,
+    key_of,
+    name_of,
+    namespace_of,
+    parse_timestamp,
+    spec_of,
+    status_of,
+    timestamp,
+    uid_of,
+    with_condition,
+)
+from kubesched.embedded.apimachinery.pods import (
+    SUCCEEDED,
+    is_active,
+    is_ready,
+    is_terminating,
+    phase_of,
+)
+from kubesched.embedded.client.controller import Controller, ControllerContext, settling_s
+from kubesched.embedded.client.status_writes import without_zeros, write_status
+from kubesched.embedded.client.workqueue import BackOff
 from kubesched.embedded.controllers.job.indexes import (
     format_indexes,
     index_of,
@@ -40,20 +66,6 @@ from kubesched.embedded.controllers.job.tracking import (
     has_finalizer,
     remove_finalizer,
 )
-from kubesched.embedded.controllers.metadata import (
-    controller_of,
-    find_condition,
-    is_condition_true,
-    is_controlled_by,
-    is_deleting,
-    key_of,
-    name_of,
-    namespace_of,
-    spec_of,
-    status_of,
-    uid_of,
-    with_condition,
-)
 from kubesched.embedded.controllers.ownership import (
     BY_NAMESPACE,
     Dependents,
@@ -64,16 +76,6 @@ from kubesched.embedded.controllers.ownership import (
     selector_of,
 )
 from kubesched.embedded.controllers.pod_control import PodControl
-from kubesched.embedded.controllers.pods import (
-    SUCCEEDED,
-    is_active,
-    is_ready,
-    is_terminating,
-    phase_of,
-)
-from kubesched.embedded.controllers.status_writes import without_zeros, write_status
-from kubesched.embedded.controllers.workqueue import BackOff
-from kubesched.embedded.objects import JsonObject, parse_timestamp, timestamp
 from kubesched.errors import NotFound
 
 RESOURCE = "jobs.batch"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubesched.embedded.controllers.metadata import annotations_of
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject, annotations_of
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 

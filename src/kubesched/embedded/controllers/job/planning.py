@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
+    labels_of,
+    name_of,
+    spec_of,
+    status_of,
+)
+from kubesched.embedded.apimachinery.pods import is_ready, phase_of
 from kubesched.embedded.controllers.job.indexes import COMPLETION_INDEX, parse_indexes
 from kubesched.embedded.controllers.job.policies import (
     FAILURE_COUNT,
@@ -10,10 +18,7 @@ from kubesched.embedded.controllers.job.policies import (
     has_index_limit,
 )
 from kubesched.embedded.controllers.job.tracking import FINALIZER, Tally
-from kubesched.embedded.controllers.metadata import labels_of, name_of, spec_of, status_of
 from kubesched.embedded.controllers.pod_control import pod_from_template
-from kubesched.embedded.controllers.pods import is_ready, phase_of
-from kubesched.embedded.objects import JsonObject
 
 
 def is_indexed(job: JsonObject) -> bool:

@@ -9,17 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from kubesched.embedded.controllers.job.indexes import index_of, parse_indexes
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     annotations_of,
     find_condition,
     name_of,
     namespace_of,
+    parse_timestamp,
     spec_of,
     status_of,
 )
-from kubesched.embedded.controllers.pods import FAILED, phase_of
-from kubesched.embedded.objects import JsonObject, parse_timestamp
+from kubesched.embedded.apimachinery.pods import FAILED, phase_of
+from kubesched.embedded.controllers.job.indexes import index_of, parse_indexes
 
 FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
 IGNORED_FAILURE_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"

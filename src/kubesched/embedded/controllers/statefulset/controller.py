@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.controllers.controller_revisions import RevisionHistory, template_of
-from kubesched.embedded.controllers.int_or_percent import scaled_value
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     controller_of,
     is_deleting,
     key_of,
@@ -22,6 +20,11 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
 )
+from kubesched.embedded.apimachinery.pods import is_finished, is_ready, phase_of
+from kubesched.embedded.client.controller import Controller, ControllerContext, settling_s
+from kubesched.embedded.client.status_writes import without_zeros, write_status
+from kubesched.embedded.controllers.controller_revisions import RevisionHistory, template_of
+from kubesched.embedded.controllers.int_or_percent import scaled_value
 from kubesched.embedded.controllers.ownership import (
     BY_NAMESPACE,
     Dependents,
@@ -30,13 +33,7 @@ from kubesched.embedded.controllers.ownership import (
     index_by_namespace,
     selector_of,
 )
-from kubesched.embedded.controllers.pods import (
-    is_available,
-    is_finished,
-    is_ready,
-    next_availability_s,
-    phase_of,
-)
+from kubesched.embedded.controllers.pods import is_available, next_availability_s
 from kubesched.embedded.controllers.statefulset.claims import COMPONENT, ClaimControl
 from kubesched.embedded.controllers.statefulset.identity import (
     build_pod,
@@ -47,8 +44,6 @@ from kubesched.embedded.controllers.statefulset.identity import (
     ordinals,
     revision_name_of,
 )
-from kubesched.embedded.controllers.status_writes import without_zeros, write_status
-from kubesched.embedded.objects import JsonObject
 from kubesched.errors import ApiError, NotFound
 
 RESOURCE = "statefulsets.apps"

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     annotations_of,
     is_deleting,
     key_of,
@@ -24,7 +24,8 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
 )
-from kubesched.embedded.controllers.status_writes import write_status
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.status_writes import write_status
 from kubesched.embedded.controllers.volumes.selection import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
@@ -36,7 +37,6 @@ from kubesched.embedded.controllers.volumes.selection import (
     is_reserved_for,
     mismatch,
 )
-from kubesched.embedded.objects import JsonObject
 from kubesched.errors import NotFound
 
 COMPONENT = "persistentvolume-controller"

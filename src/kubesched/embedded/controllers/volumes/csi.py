@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kubesched.api import quantity
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     is_deleting,
     labels_of,
     name_of,
@@ -20,10 +20,10 @@ from kubesched.embedded.controllers.metadata import (
     spec_of,
     uid_of,
 )
+from kubesched.embedded.apimachinery.selectors import selector_matches
+from kubesched.embedded.client.controller import Controller, ControllerContext
 from kubesched.embedded.controllers.template_hash import compute_hash
 from kubesched.embedded.controllers.volumes.selection import DEFAULT_CLASS, capacity_bytes
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.selectors import selector_matches
 from kubesched.errors import AlreadyExists, NotFound
 
 CSI_NODES = "csinodes.storage.k8s.io"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     controller_reference,
+    copy_json,
     is_controlled_by,
     is_deleting,
     key_of,
@@ -15,8 +16,8 @@ from kubesched.embedded.controllers.metadata import (
     spec_of,
     uid_of,
 )
-from kubesched.embedded.controllers.pods import is_finished
-from kubesched.embedded.objects import JsonObject, copy_json
+from kubesched.embedded.apimachinery.pods import is_finished
+from kubesched.embedded.client.controller import Controller, ControllerContext
 
 COMPONENT = "ephemeral_volume"
 CLAIMS = "persistentvolumeclaims"

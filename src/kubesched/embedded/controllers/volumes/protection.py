@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     is_deleting,
     key_of,
     name_of,
@@ -17,8 +17,8 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
 )
-from kubesched.embedded.controllers.pods import is_finished, node_name_of
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.pods import is_finished, node_name_of
+from kubesched.embedded.client.controller import Controller, ControllerContext
 from kubesched.errors import NotFound
 
 CLAIM_FINALIZER = "kubernetes.io/pvc-protection"

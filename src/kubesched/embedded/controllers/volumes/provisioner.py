@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from kubesched.api import quantity
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     annotations_of,
     is_deleting,
     key_of,
@@ -23,6 +23,7 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
 )
+from kubesched.embedded.client.controller import Controller, ControllerContext
 from kubesched.embedded.controllers.volumes.binder import PROVISIONED_BY, PROVISIONER
 from kubesched.embedded.controllers.volumes.csi import (
     Segment,
@@ -35,7 +36,6 @@ from kubesched.embedded.controllers.volumes.selection import (
     class_of,
     requested_bytes,
 )
-from kubesched.embedded.objects import JsonObject
 from kubesched.errors import AlreadyExists, NotFound
 
 CLAIMS = "persistentvolumeclaims"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubesched.api import quantity
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     annotations_of,
     is_deleting,
     labels_of,
@@ -15,8 +16,7 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
 )
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.selectors import selector_matches
+from kubesched.embedded.apimachinery.selectors import selector_matches
 
 BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"

@@ -10,14 +10,14 @@ import hashlib
 from collections.abc import Callable
 from functools import partial
 
-from kubesched.embedded.exchange import ApiRequest, ApiResponse
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import JsonObject, encode
+from kubesched.embedded.handlers.exchange import ApiRequest, ApiResponse
 from kubesched.embedded.handlers.openapi import protobuf
 from kubesched.embedded.handlers.openapi.custom_schemas import published_schema
 from kubesched.embedded.handlers.openapi.schemas import collect, identity_of, model_name, top_level
 from kubesched.embedded.handlers.routes import unknown_path
-from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.errors import NotAcceptable
 
 _V2 = "#/definitions/"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.handlers.tables.table import AGE, NAME, Column, age
-from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.registry.scale import selector_text
 
 _NONE = "<none>"

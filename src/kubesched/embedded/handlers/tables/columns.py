@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
 from kubesched.embedded.handlers.tables import cluster, networking, workloads
 from kubesched.embedded.handlers.tables.custom import custom_columns
 from kubesched.embedded.handlers.tables.pods import POD_COLUMNS
 from kubesched.embedded.handlers.tables.table import AGE, NAME, Column
 from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.embedded.resources.catalog import ResourceInfo
 
 DEFAULT_COLUMNS = (NAME, AGE)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.handlers.tables.table import AGE, NAME, Column
-from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.registry.scale import selector_text
 
 _NONE = "<none>"

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from kubesched.embedded.handlers.representation import partial_metadata
-from kubesched.embedded.objects import JsonObject, parse_timestamp
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import JsonObject, parse_timestamp
+from kubesched.embedded.registry.representation import partial_metadata
 from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.storage.store import Entry
 
 Cell: TypeAlias = Callable[[JsonObject, float], Any]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kubesched.embedded.apimachinery.objects import JsonObject, parse_timestamp
 from kubesched.embedded.handlers.tables.table import AGE, NAME, Column, age, human_duration
-from kubesched.embedded.objects import JsonObject, parse_timestamp
 from kubesched.embedded.registry.scale import selector_text
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubesched.api import field_errors
-from kubesched.embedded.failures import invalid
-from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.failures import invalid
+from kubesched.embedded.apimachinery.objects import JsonObject, timestamp
 from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.resources.validation.resource_claims import allocated_devices, device_key
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from kubesched.api import quantity
 from kubesched.api.quantity import Quantity
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 
 Totals: TypeAlias = dict[str, Quantity]
 Side: TypeAlias = Literal["requests", "limits"]

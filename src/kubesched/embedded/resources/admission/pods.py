@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kubesched.api import field_errors
-from kubesched.embedded.failures import forbidden, invalid
-from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.failures import forbidden, invalid
+from kubesched.embedded.apimachinery.objects import JsonObject, timestamp
+from kubesched.embedded.registry.binding import add_topology_labels
 from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.resources.admission.limit_ranges import (
     apply_defaults as apply_limit_range_defaults,
@@ -15,9 +16,6 @@ from kubesched.embedded.storage.store import Collection
 
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
-
-TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
-"""What a pod is told about its node by labels of its own."""
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -45,15 +43,6 @@ def admit_pod_update(registry: RestStorage, pod: JsonObject, old: JsonObject) ->
     for field in ("priority", "preemptionPolicy"):
         if pod["spec"].get(field) is None and old["spec"].get(field) is not None:
             pod["spec"][field] = old["spec"][field]
-
-
-def add_topology_labels(registry: RestStorage, metadata: JsonObject, node_name: str) -> None:
-    """A pod gets the zone and region of its node, in place of what it says itself. A node may be missing."""
-    node = registry.store.get("nodes", "", node_name)
-    labels = node.obj["metadata"].get("labels") if node is not None else None
-    topology = {key: labels[key] for key in TOPOLOGY_LABELS if key in labels} if labels else {}
-    if topology:
-        metadata["labels"] = {**(metadata.get("labels") or {}), **topology}
 
 
 def _service_account(spec: JsonObject) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Container
 
 from kubesched.api import quantity
 from kubesched.api.quantity import Quantity
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.resources.admission.pod_totals import Totals, pod_total
 from kubesched.embedded.resources.admission.pods import qos_class
-from kubesched.embedded.resources.catalog import ResourceInfo
 
 _ONE = quantity.parse(1)
 _COUNTED = frozenset(

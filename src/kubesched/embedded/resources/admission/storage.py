@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.objects import JsonObject, timestamp
 from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.storage.store import Collection
 

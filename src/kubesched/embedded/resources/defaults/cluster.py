@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.resources.defaults.quantities import round_list
 
 

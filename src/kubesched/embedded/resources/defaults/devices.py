@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubesched.api import quantity
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 
 
 def default_resource_claim(obj: JsonObject) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.resources.defaults.quantities import round_list
 
 DEFAULT_SCHEDULER = "default-scheduler"

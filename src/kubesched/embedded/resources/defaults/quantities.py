@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from kubesched.api import quantity
-from kubesched.embedded.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.objects import Json, JsonObject
 
 _MILLI = -3
 

@@ -6,8 +6,8 @@ import re
 
 from kubesched.api import quantity
 from kubesched.api.field_errors import FieldError, forbidden, invalid, required, too_long
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.resources.validation.common import (
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.validation import (
     IS_IMMUTABLE,
     IS_NEGATIVE,
     one_of,

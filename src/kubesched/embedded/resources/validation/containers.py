@@ -13,9 +13,9 @@ from kubesched.api.field_errors import (
     not_found,
     required,
 )
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.metadata import label_problems
-from kubesched.embedded.resources.validation.common import not_negative, one_of, port_number
+from kubesched.embedded.apimachinery.object_meta import label_problems
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.validation import not_negative, one_of, port_number
 from kubesched.embedded.resources.validation.resources import container_resources
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")

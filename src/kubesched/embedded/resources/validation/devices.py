@@ -25,8 +25,8 @@ from kubesched.api.names import (
     label_value_problems,
 )
 from kubesched.api.resource_v1 import MAX_SELECTORS
-from kubesched.embedded.objects import Json, JsonObject
-from kubesched.embedded.resources.validation.common import one_of
+from kubesched.embedded.apimachinery.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.validation import one_of
 from kubesched.plugins.dynamic_resources.structured.selectors import (
     COST_LIMIT,
     compile_selector,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kubesched.api.field_errors import FieldError, invalid, not_supported, required
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.resources.validation.common import one_of
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.validation import one_of
 
 _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 _NEEDS_INDEXED = "requires indexed completion mode"

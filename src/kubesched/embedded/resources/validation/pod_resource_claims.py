@@ -12,7 +12,7 @@ from kubesched.api.field_errors import (
     required,
 )
 from kubesched.api.names import dns_1123_label_problems, dns_1123_subdomain_problems
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 
 _SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 

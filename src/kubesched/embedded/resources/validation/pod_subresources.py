@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubesched.api.field_errors import FieldError, forbidden, invalid, not_found
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.resources.admission.pods import qos_class
 from kubesched.embedded.resources.validation.containers import containers, volumes
 from kubesched.embedded.resources.validation.pods import pod_spec

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubesched.api.field_errors import FieldError, forbidden, invalid, required
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.metadata import label_problems, subdomain_problems
+from kubesched.embedded.apimachinery.object_meta import label_problems, subdomain_problems
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.validation import one_of
 from kubesched.embedded.resources.validation import scheduling
-from kubesched.embedded.resources.validation.common import one_of
 from kubesched.embedded.resources.validation.containers import containers, volumes
 from kubesched.embedded.resources.validation.pod_resource_claims import resource_claims
 from kubesched.embedded.resources.validation.resources import container_resources

@@ -15,9 +15,9 @@ from kubesched.api.resource_v1 import (
     MAX_FIRST_AVAILABLE,
     MAX_RESERVED_FOR,
 )
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.validation import one_of, unchanged
 from kubesched.embedded.resources.validation import devices
-from kubesched.embedded.resources.validation.common import one_of, unchanged
 from kubesched.embedded.resources.validation.scheduling import node_selector
 
 _MODES = ("All", "ExactCount")

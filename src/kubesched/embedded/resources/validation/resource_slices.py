@@ -9,9 +9,9 @@ from functools import partial
 from kubesched.api import quantity
 from kubesched.api.field_errors import FieldError, forbidden, invalid, required, too_long, too_many
 from kubesched.api.names import dns_1123_subdomain_problems
-from kubesched.embedded.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.validation import unchanged
 from kubesched.embedded.resources.validation import devices
-from kubesched.embedded.resources.validation.common import unchanged
 from kubesched.embedded.resources.validation.scheduling import node_selector
 
 _MAX_DEVICES = 128

@@ -7,8 +7,8 @@ from functools import lru_cache
 from kubesched.api import quantity
 from kubesched.api.field_errors import FieldError, invalid, required
 from kubesched.api.names import label_key_problems
-from kubesched.embedded.objects import Json, JsonObject
-from kubesched.embedded.resources.validation.common import IS_NEGATIVE
+from kubesched.embedded.apimachinery.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.validation import IS_NEGATIVE
 
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 _MUST_BE_INTEGER = "must be an integer"

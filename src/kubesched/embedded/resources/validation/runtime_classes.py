@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kubesched.api.field_errors import FieldError, invalid, required
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.metadata import label_problems, validate_labels
+from kubesched.embedded.apimachinery.object_meta import label_problems, validate_labels
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.validation import unchanged
 from kubesched.embedded.resources.validation import scheduling
-from kubesched.embedded.resources.validation.common import unchanged
 
 
 def validate_runtime_class(obj: JsonObject) -> list[FieldError]:

@@ -13,9 +13,9 @@ from kubesched.api.field_errors import (
     required,
 )
 from kubesched.api.names import label_key_problems, label_value_problems
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.metadata import label_problems, validate_labels
-from kubesched.embedded.resources.validation.common import label_selector, one_of
+from kubesched.embedded.apimachinery.object_meta import label_problems, validate_labels
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.validation import label_selector, one_of
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kubesched.api import quantity
 from kubesched.api.field_errors import FieldError, forbidden, required
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.resources.validation.common import (
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.validation import (
     label_selector,
     one_of,
     positive_quantity,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubesched.api.field_errors import FieldError, forbidden, invalid, not_supported, required
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.metadata import (
+from kubesched.embedded.apimachinery.object_meta import (
     label_problems,
     validate_annotations,
     validate_labels,
 )
-from kubesched.embedded.resources.cron_schedule import parse_schedule, parse_zone
-from kubesched.embedded.resources.validation.common import (
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.selectors import selector_matches
+from kubesched.embedded.apimachinery.validation import (
     at_most_hundred_percent,
     label_selector,
     not_negative,
@@ -20,9 +20,9 @@ from kubesched.embedded.resources.validation.common import (
     positive_int_or_percent,
     unchanged,
 )
+from kubesched.embedded.resources.cron_schedule import parse_schedule, parse_zone
 from kubesched.embedded.resources.validation.job_policies import job_policies
 from kubesched.embedded.resources.validation.pods import pod_spec
-from kubesched.embedded.selectors import selector_matches
 
 _ANY_RESTART = ("Always", "OnFailure", "Never")
 _MISMATCH = "`selector` does not match template `labels`"

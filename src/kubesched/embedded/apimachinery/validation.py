@@ -1,0 +1,89 @@
+"""Rules shared by kinds: label selectors, quantities, ports, immutability."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from kubesched.api import quantity
+from kubesched.api.field_errors import FieldError, forbidden, invalid, not_supported, required
+from kubesched.api.names import label_key_problems, label_value_problems
+from kubesched.embedded.apimachinery.objects import Json, JsonObject
+
+IS_NEGATIVE = "must be greater than or equal to 0"
+IS_IMMUTABLE = "field is immutable"
+_PORT_RANGE = "must be between 1 and 65535, inclusive"
+_PERCENT = re.compile(r"[0-9]+%")
+
+
+def one_of(value: str, supported: Iterable[str], path: str) -> list[FieldError]:
+    """Nothing when the value is one of the supported ones."""
+    choices = tuple(supported)
+    return [] if value in choices else [not_supported(path, value, choices)]
+
+
+def not_negative(value: int, path: str) -> list[FieldError]:
+    return [invalid(path, value, IS_NEGATIVE)] if value < 0 else []
+
+
+def port_number(value: int, path: str) -> list[FieldError]:
+    return [] if 1 <= value <= 65535 else [invalid(path, value, _PORT_RANGE)]
+
+
+def unchanged(new: Json, old: Json, path: str) -> list[FieldError]:
+    return [] if new == old else [invalid(path, new, IS_IMMUTABLE)]
+
+
+def label_selector(selector: JsonObject | None, path: str) -> list[FieldError]:
+    problems = []
+    if not selector:
+        return []
+    for key, value in (selector.get("matchLabels") or {}).items():
+        problems += [invalid(f"{path}.matchLabels", key, text) for text in label_key_problems(key)]
+        problems += [
+            invalid(f"{path}.matchLabels", value, text) for text in label_value_problems(value)
+        ]
+    for index, expression in enumerate(selector.get("matchExpressions") or ()):
+        here = f"{path}.matchExpressions[{index}]"
+        key, operator = expression.get("key", ""), expression.get("operator", "")
+        values = expression.get("values") or ()
+        if operator in ("In", "NotIn"):
+            if not values:
+                problems.append(
+                    required(
+                        f"{here}.values", "must be specified when `operator` is 'In' or 'NotIn'"
+                    )
+                )
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                problems.append(forbidden(f"{here}.values", detail))
+        else:
+            problems.append(invalid(f"{here}.operator", operator, "not a valid selector operator"))
+        problems += [invalid(f"{here}.key", key, text) for text in label_key_problems(key)]
+        for position, value in enumerate(values):
+            problems += [
+                invalid(f"{here}.values[{position}]", value, text)
+                for text in label_value_problems(value)
+            ]
+    return problems
+
+
+def positive_int_or_percent(value: Json, path: str) -> list[FieldError]:
+    """A count that is not negative, or a percentage."""
+    if isinstance(value, str):
+        if not _PERCENT.fullmatch(value):
+            detail = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+            return [invalid(path, value, detail)]
+        return []
+    return not_negative(value, path)
+
+
+def at_most_hundred_percent(value: Json, path: str) -> list[FieldError]:
+    if isinstance(value, str) and _PERCENT.fullmatch(value) and int(value[:-1]) > 100:
+        return [invalid(path, value, "must not be greater than 100%")]
+    return []
+
+
+def positive_quantity(raw: Json, path: str) -> list[FieldError]:
+    return [] if quantity.nanos(raw) > 0 else [invalid(path, raw, "must be greater than zero")]
