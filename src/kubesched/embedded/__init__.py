@@ -1,4 +1,6 @@
-"""A small, honest Kubernetes control plane in one process, in layers from top to bottom:
+"""A small, honest Kubernetes control plane in one process.
+
+Layers from top to bottom:
 
     cluster              all of it together, with certificates and a kubeconfig
     controller_manager   starts controllers and kubelets, and runs them

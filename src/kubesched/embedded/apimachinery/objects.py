@@ -215,3 +215,12 @@ def with_condition(
 
 def without_condition(conditions: list[JsonObject] | None, condition_type: str) -> list[JsonObject]:
     return [entry for entry in conditions or () if entry.get("type") != condition_type]
+
+
+def without_zeros(status: dict[str, Any], *keep: str) -> dict[str, Any]:
+    """The status as Go would write it: empty fields left out, except those it always writes."""
+    return {
+        key: value
+        for key, value in status.items()
+        if key in keep or value not in (0, None, [], {}, "")
+    }

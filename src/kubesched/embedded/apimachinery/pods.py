@@ -12,7 +12,6 @@ from kubesched.embedded.apimachinery.objects import (
 
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
-BY_NODE = "by-node"
 
 
 def phase_of(pod: JsonObject) -> str:
@@ -22,11 +21,6 @@ def phase_of(pod: JsonObject) -> str:
 
 def node_name_of(pod: JsonObject) -> str:
     return str(spec_of(pod).get("nodeName") or "")
-
-
-def index_by_node(pod: JsonObject) -> tuple[str, ...]:
-    """Index function: pods under the node they are bound to, unbound ones under ""."""
-    return (node_name_of(pod),)
 
 
 def is_finished(pod: JsonObject) -> bool:

@@ -20,13 +20,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar, cast
 
 from kubesched.clock import Clock
+from kubesched.embedded.apimachinery.objects import JsonObject, key_of
 from kubesched.embedded.client.events import EventRecorder
 from kubesched.embedded.client.heartbeat_clock import HeartbeatClock
-from kubesched.embedded.client.informers import InformerFactory
-from kubesched.embedded.client.local import LocalApi
+from kubesched.embedded.client.informers import Index, Informer, InformerFactory
+from kubesched.embedded.client.local import Listener, LocalApi
 from kubesched.embedded.client.workqueue import BackOff, WorkQueue
 from kubesched.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kubesched.logs import get_logger
@@ -92,6 +93,8 @@ class Controller(ABC, Generic[K]):
     """Base of all controllers; subclasses register handlers in `__init__` and implement `sync`."""
 
     name: ClassVar[str]
+    component: ClassVar[str] = ""
+    """Who its events are from."""
 
     def __init__(self, context: ControllerContext, back_off: BackOff | None = None) -> None:
         self.context = context
@@ -102,6 +105,27 @@ class Controller(ABC, Generic[K]):
         self.queue: WorkQueue[K] = WorkQueue(context.clock, back_off)
         self._sync_count = 0
         self._failure_count = 0
+
+    def watch(self, resource: str, handler: Listener | None = None, *indexes: Index) -> Informer:
+        """The shared view of a resource; `handler` is told of every change."""
+        informer = self.informers.informer(resource)
+        for index in indexes:
+            informer.add_index(index)
+        if handler is not None:
+            informer.add_handler(handler)
+        return informer
+
+    def add_key(self, kind: str, obj: JsonObject, old: JsonObject | None) -> None:
+        """A handler: every change of an object asks for a look at it."""
+        self.queue.add(cast("K", key_of(obj)))
+
+    def normal(self, about: JsonObject, reason: str, message: str) -> None:
+        """Record an event: something went as it should."""
+        self.events.normal(about, self.component, reason, message)
+
+    def warning(self, about: JsonObject, reason: str, message: str) -> None:
+        """Record an event: something needs attention."""
+        self.events.warning(about, self.component, reason, message)
 
     @abstractmethod
     def sync(self, key: K) -> float | None:

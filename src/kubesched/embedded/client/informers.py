@@ -12,18 +12,31 @@ Handlers only note keys. They must not write to the API: that would nest one wri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal, TypeVar, cast
 
-from kubesched.embedded.apimachinery.objects import ChangeType, JsonObject, key_of
+from kubesched.embedded.apimachinery.objects import ChangeType, JsonObject, key_of, namespace_of
+from kubesched.embedded.apimachinery.pods import node_name_of
 from kubesched.embedded.client.local import Listener, LocalApi
 
-IndexFunction = Callable[[JsonObject], Iterable[str]]
-"""The values under which an object is found in an index."""
-
 Part = Literal["spec", "ownership", ""]
-"""What of an object an index function reads: its spec, its labels and owners, or anything."""
+"""What of an object an index reads: its spec, its labels and owners, or anything."""
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """How objects are filed: under which values, and what of an object these depend on."""
+
+    values: Callable[[JsonObject], Iterable[str]]
+    reads: Part = ""
+    """Spares filing anew where that part of an object is the same after a change."""
+
+
+BY_NAMESPACE = Index(lambda obj: (namespace_of(obj),), "ownership")
+BY_NODE = Index(lambda pod: (node_name_of(pod),), "spec")
+"""Pods under the node they are bound to, unbound ones under ""."""
 
 
 class Informer:
@@ -32,9 +45,8 @@ class Informer:
     def __init__(self, resource: str) -> None:
         self.resource = resource
         self._objects: dict[str, JsonObject] = {}
-        self._functions: dict[str, tuple[IndexFunction, Part]] = {}
         self._derived: dict[type, object] = {}
-        self._indexes: dict[str, dict[str, dict[str, None]]] = {}
+        self._indexes: dict[Index, dict[str, dict[str, None]]] = {}
         self._handlers: list[Listener] = []
 
     def __len__(self) -> int:
@@ -47,28 +59,24 @@ class Informer:
         """The object called `namespace/name` (or `name`, without a namespace)."""
         return self._objects.get(key)
 
-    def find(self, index: str, value: str) -> list[JsonObject]:
+    def find(self, index: Index, value: str) -> list[JsonObject]:
         """The objects that an index files under a value."""
         return [self._objects[key] for key in self._indexes[index].get(value, ())]
 
-    def values(self, index: str) -> list[str]:
+    def values(self, index: Index) -> list[str]:
         """Every value that an index files something under."""
         return list(self._indexes[index])
 
-    def count(self, index: str, value: str) -> int:
+    def count(self, index: Index, value: str) -> int:
         return len(self._indexes[index].get(value, ()))
 
-    def add_index(self, name: str, function: IndexFunction, reads: Part = "") -> None:
-        """File objects under what `function` says; naming the same index again changes nothing.
-
-        `reads` spares the call where that part of an object is the same after a change.
-        """
-        if name in self._functions:
+    def add_index(self, index: Index) -> None:
+        """File objects by an index, too; asking for the same one again changes nothing."""
+        if index in self._indexes:
             return
-        self._functions[name] = function, reads
-        self._indexes[name] = {}
+        self._indexes[index] = {}
         for key, obj in self._objects.items():
-            self._file(name, key, function(obj))
+            self._file(index, key, index.values(obj))
 
     def add_handler(self, handler: Listener) -> None:
         self._handlers.append(handler)
@@ -95,26 +103,24 @@ class Informer:
 
     def _refile(self, key: str, before: JsonObject | None, after: JsonObject | None) -> None:
         same = _same_parts(before, after) if before is not None and after is not None else ()
-        for name, (function, reads) in self._functions.items():
-            if reads in same:
+        for index, filed in self._indexes.items():
+            if index.reads in same:
                 continue
-            old_values = tuple(function(before)) if before is not None else ()
-            new_values = tuple(function(after)) if after is not None else ()
+            old_values = tuple(index.values(before)) if before is not None else ()
+            new_values = tuple(index.values(after)) if after is not None else ()
             if old_values == new_values:
                 continue
-            index = self._indexes[name]
             for value in old_values:
-                keys = index.get(value)
+                keys = filed.get(value)
                 if keys is not None and value not in new_values:
                     keys.pop(key, None)
                     if not keys:
-                        del index[value]
-            self._file(name, key, new_values)
+                        del filed[value]
+            self._file(index, key, new_values)
 
-    def _file(self, name: str, key: str, values: Iterable[str]) -> None:
-        index = self._indexes[name]
+    def _file(self, index: Index, key: str, values: Iterable[str]) -> None:
         for value in values:
-            index.setdefault(value, {})[key] = None
+            self._indexes[index].setdefault(value, {})[key] = None
 
 
 def _same_parts(before: JsonObject, after: JsonObject) -> tuple[Part, ...]:

@@ -17,7 +17,15 @@ from kubesched.clock import Clock
 from kubesched.embedded.apimachinery.bodies import check_types, to_stored
 from kubesched.embedded.apimachinery.catalog import ResourceInfo
 from kubesched.embedded.apimachinery.managed_fields.managers import Manager
-from kubesched.embedded.apimachinery.objects import ChangeType, JsonObject, encode, timestamp
+from kubesched.embedded.apimachinery.objects import (
+    ChangeType,
+    JsonObject,
+    encode,
+    name_of,
+    namespace_of,
+    timestamp,
+    uid_of,
+)
 from kubesched.embedded.apimachinery.selectors import (
     combine,
     compile_field_selector,
@@ -31,8 +39,9 @@ from kubesched.embedded.registry.patching import PatchKind, patch_object
 from kubesched.embedded.registry.repeated_creates import RepeatedCreates
 from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.embedded.registry.strategy import Propagation
-from kubesched.embedded.storage.store import Change, Store
+from kubesched.embedded.storage.store import Change, Entry, Store
 from kubesched.embedded.storage.watch import Watch
+from kubesched.errors import NotFound
 
 Resource: TypeAlias = ResourceInfo | str
 Subresource: TypeAlias = Literal["", "status", "scale", "resize"]
@@ -114,23 +123,32 @@ class LocalApi:
         return self._update(resource, obj, "status")
 
     def write_status(self, resource: Resource, obj: JsonObject, status: JsonObject) -> JsonObject:
-        """Replace the status of an object that was read from here; `Conflict` if there is a newer version.
+        """Replace the status of an object that was read from here, if it says something new.
 
-        For statuses that this process computed: it is not checked or copied, and must not be changed afterwards.
+        `Conflict` if there is a newer version: the status was computed from an old reading. It is
+        not checked or copied, and must not be changed afterwards.
         """
-        info = self._resource(resource)
-        metadata = obj["metadata"]
-        old = self.registry.get(info, metadata.get("namespace", ""), metadata["name"])
-        self.registry.check_version(info, old, metadata)
+        if (obj.get("status") or {}) == status:
+            return obj
+        return self._replace_status(resource, obj, status)
+
+    def _replace_status(
+        self, resource: Resource, obj: JsonObject, status: JsonObject
+    ) -> JsonObject:
+        info, old = self._current(resource, obj)
         return self.registry.replace_status(info, old, status, self._options).obj
 
     def write_spec(self, resource: Resource, obj: JsonObject, spec: JsonObject) -> JsonObject:
         """The same for the spec of kinds without defaults and generation, such as Leases."""
-        info = self._resource(resource)
-        metadata = obj["metadata"]
-        old = self.registry.get(info, metadata.get("namespace", ""), metadata["name"])
-        self.registry.check_version(info, old, metadata)
+        info, old = self._current(resource, obj)
         return self.registry.replace_spec(info, old, spec, self._options).obj
+
+    def _current(self, resource: Resource, obj: JsonObject) -> tuple[ResourceInfo, Entry]:
+        """The present version of an object that was read from here; `Conflict` if it is newer."""
+        info = self._resource(resource)
+        old = self.registry.get(info, namespace_of(obj), name_of(obj))
+        self.registry.check_version(info, old, obj["metadata"])
+        return info, old
 
     def patch(
         self,
@@ -154,6 +172,38 @@ class LocalApi:
             subresource=subresource,
         )
         return entry.obj
+
+    def patch_object(
+        self,
+        resource: Resource,
+        obj: JsonObject,
+        patch: JsonObject,
+        subresource: Subresource = "",
+    ) -> JsonObject:
+        """Patch an object that was read from here."""
+        return self.patch(resource, namespace_of(obj), name_of(obj), patch, subresource=subresource)
+
+    def delete_object(
+        self,
+        resource: Resource,
+        obj: JsonObject,
+        *,
+        grace_period_s: int | None = None,
+        propagation: Propagation | None = None,
+    ) -> bool:
+        """Delete an object that was read from here, and no namesake; False if it is gone."""
+        try:
+            self.delete(
+                resource,
+                namespace_of(obj),
+                name_of(obj),
+                grace_period_s=grace_period_s,
+                uid=uid_of(obj),
+                propagation=propagation,
+            )
+        except NotFound:
+            return False
+        return True
 
     def delete(
         self,

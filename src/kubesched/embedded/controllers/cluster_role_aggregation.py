@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kubesched.embedded.apimachinery.objects import JsonObject, key_of, labels_of, name_of
 from kubesched.embedded.apimachinery.selectors import selector_matches
 from kubesched.embedded.client.controller import Controller, ControllerContext
@@ -14,12 +12,11 @@ RESOURCE = "clusterroles.rbac.authorization.k8s.io"
 class ClusterRoleAggregation(Controller[str]):
     """Keeps the rules of aggregated roles up to date."""
 
-    name: ClassVar[str] = "clusterrole-aggregation"
+    name = "clusterrole-aggregation"
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._roles = self.informers.informer(RESOURCE)
-        self._roles.add_handler(self._role_changed)
+        self._roles = self.watch(RESOURCE, self._role_changed)
 
     def sync(self, key: str) -> float | None:
         role = self._roles.get(key)

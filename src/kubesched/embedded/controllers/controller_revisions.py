@@ -55,9 +55,7 @@ class RevisionHistory:
             if normalized(revision.get("data")) == normalized(data):
                 if revision.get("revision", 0) == newest:
                     return revision
-                return self._api.patch(
-                    RESOURCE, namespace_of(revision), name_of(revision), {"revision": newest + 1}
-                )
+                return self._api.patch_object(RESOURCE, revision, {"revision": newest + 1})
         return self._create(owner, data, newest + 1)
 
     def truncate(
@@ -67,7 +65,7 @@ class RevisionHistory:
         unused = [revision for revision in revisions if name_of(revision) not in live]
         limit = int(spec_of(owner).get("revisionHistoryLimit", 10))
         for old in unused[: max(0, len(unused) - limit)]:
-            self._api.delete(RESOURCE, namespace_of(old), name_of(old), uid=uid_of(old))
+            self._api.delete_object(RESOURCE, old)
 
     def _create(self, owner: JsonObject, data: JsonObject, number: int) -> JsonObject:
         labels = ((spec_of(owner).get("template") or {}).get("metadata") or {}).get("labels") or {}

@@ -10,10 +10,9 @@ from kubesched.embedded.apimachinery.objects import (
     copy_json,
     name_of,
     namespace_of,
-    uid_of,
 )
 from kubesched.embedded.client.controller import ControllerContext
-from kubesched.errors import ApiError, NotFound
+from kubesched.errors import ApiError
 
 
 def pod_from_template(template: JsonObject, owner: JsonObject) -> JsonObject:
@@ -57,12 +56,11 @@ class PodControl:
 
     def delete(self, pod: JsonObject, owner: JsonObject) -> None:
         """Ask for the pod's graceful end; one that is gone already is fine."""
-        name = name_of(pod)
         try:
-            self._api.delete("pods", namespace_of(pod), name, uid=uid_of(pod))
-        except NotFound:
-            return
+            is_deleted = self._api.delete_object("pods", pod)
         except ApiError as error:
             self._events.warning(owner, self._component, "FailedDelete", f"Error deleting: {error}")
             raise
-        self._events.normal(owner, self._component, "SuccessfulDelete", f"Deleted pod: {name}")
+        if is_deleted:
+            message = f"Deleted pod: {name_of(pod)}"
+            self._events.normal(owner, self._component, "SuccessfulDelete", message)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from kubesched.embedded.apimachinery.objects import (
     JsonObject,
@@ -28,9 +27,9 @@ from kubesched.embedded.apimachinery.objects import (
     timestamp,
     uid_of,
 )
-from kubesched.embedded.apimachinery.pods import BY_NODE, index_by_node, is_finished, node_name_of
+from kubesched.embedded.apimachinery.pods import is_finished, node_name_of
 from kubesched.embedded.client.controller import Controller, ControllerContext
-from kubesched.embedded.client.status_writes import write_status
+from kubesched.embedded.client.informers import BY_NODE
 from kubesched.embedded.kubelet import transitions
 from kubesched.embedded.kubelet.admission import NodeLedger, Rejection
 from kubesched.embedded.kubelet.commands import with_effects
@@ -80,7 +79,7 @@ RESIZE_RETRY_S = 5.0
 class PodPlayer(Controller[str]):
     """Plays the life of every pod that is bound to a played node."""
 
-    name: ClassVar[str] = "kubelet-pods"
+    name = "kubelet-pods"
 
     def __init__(self, context: ControllerContext, options: KubeletOptions) -> None:
         super().__init__(context)
@@ -91,11 +90,8 @@ class PodPlayer(Controller[str]):
         self._hosts: dict[str, _Host] = {}
         self._host_count = 0
         self._written_key = ""  # the pod whose stage is being performed
-        self._nodes = self.informers.informer("nodes")
-        self._nodes.add_handler(self._node_changed)
-        self._pods = self.informers.informer("pods")
-        self._pods.add_index(BY_NODE, index_by_node, "spec")
-        self._pods.add_handler(self._pod_changed)
+        self._nodes = self.watch("nodes", self._node_changed)
+        self._pods = self.watch("pods", self._pod_changed, BY_NODE)
 
     def sync(self, key: str) -> float | None:
         pod = self._pods.get(key)
@@ -116,7 +112,7 @@ class PodPlayer(Controller[str]):
             return None
         status = transitions.refreshed(pod, self.clock.now())
         if status is not None:
-            pod = write_status(self.api, "pods", pod, status)
+            pod = self.api.write_status("pods", pod, status)
         if transitions.is_behind(pod):
             pod = self._follow_spec(pod, host)
         again_s = self._play(pod, node, host, plan)
@@ -194,7 +190,7 @@ class PodPlayer(Controller[str]):
             # The caller goes on with the new version: its own change need not wake it.
             self._written_key = key_of(pod)
             try:
-                after = write_status(self.api, "pods", pod, status)
+                after = self.api.write_status("pods", pod, status)
             finally:
                 self._written_key = ""
         if transition.delete:
@@ -242,7 +238,7 @@ class PodPlayer(Controller[str]):
         now = self.clock.now()
         rejection = host.ledger.resize(pod)
         status = transitions.followed(pod, now, lacks=rejection.message if rejection else "")
-        return write_status(self.api, "pods", pod, status)
+        return self.api.write_status("pods", pod, status)
 
     def _reject(self, pod: JsonObject, rejection: Rejection) -> None:
         self.events.warning(
@@ -255,7 +251,7 @@ class PodPlayer(Controller[str]):
             "message": f"Pod was rejected: {rejection.message}",
             "startTime": timestamp(self.clock.now()),
         }
-        write_status(self.api, "pods", pod, status)
+        self.api.write_status("pods", pod, status)
 
     def _release(self, host: _Host, uid: str) -> None:
         host.ledger.leave(uid)

@@ -13,7 +13,7 @@ from kubesched.clock import ManualClock, SystemClock
 from kubesched.embedded.client.controller import Controller, ControllerContext
 from kubesched.embedded.client.events import EventRecorder
 from kubesched.embedded.client.heartbeat_clock import HeartbeatClock
-from kubesched.embedded.client.informers import Informer, InformerFactory
+from kubesched.embedded.client.informers import Index, Informer, InformerFactory
 from kubesched.embedded.client.local import LocalApi
 from kubesched.embedded.control_plane import build_registry
 from kubesched.embedded.controller_manager import CONTROLLER_NAMES, ControllerOptions, start_all
@@ -125,27 +125,30 @@ def obj(name, **labels):
     return {"metadata": {"namespace": "n", "name": name, "labels": labels}}
 
 
+COLOUR = Index(lambda each: each["metadata"]["labels"].values())
+
+
 def test_an_index_follows_its_objects():
     informer = Informer("things")
-    informer.add_index("colour", lambda each: each["metadata"]["labels"].values())
+    informer.add_index(COLOUR)
     a, b = obj("a", x="red"), obj("b", x="red", y="blue")
     informer.apply("ADDED", a, None)
     informer.apply("ADDED", b, None)
-    assert informer.find("colour", "red") == [a, b]
+    assert informer.find(COLOUR, "red") == [a, b]
     changed = obj("a", x="green")
     informer.apply("MODIFIED", changed, a)
-    assert informer.find("colour", "red") == [b]
-    assert informer.find("colour", "green") == [changed]
+    assert informer.find(COLOUR, "red") == [b]
+    assert informer.find(COLOUR, "green") == [changed]
     informer.apply("DELETED", b, b)
-    assert informer.find("colour", "red") == []
-    assert informer.values("colour") == ["green"]
+    assert informer.find(COLOUR, "red") == []
+    assert informer.values(COLOUR) == ["green"]
 
 
 def test_an_index_asked_for_late_knows_what_is_there():
     informer = Informer("things")
     informer.apply("ADDED", obj("a", x="red"), None)
-    informer.add_index("colour", lambda each: each["metadata"]["labels"].values())
-    assert informer.count("colour", "red") == 1
+    informer.add_index(COLOUR)
+    assert informer.count(COLOUR, "red") == 1
 
 
 def test_handlers_see_the_view_already_changed_and_the_state_before():

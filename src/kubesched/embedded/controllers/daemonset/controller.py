@@ -7,7 +7,6 @@ node events therefore only wake the DaemonSets whose answer for that node change
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from kubesched.embedded.apimachinery.objects import (
     JsonObject,
@@ -18,10 +17,10 @@ from kubesched.embedded.apimachinery.objects import (
     spec_of,
     status_of,
     uid_of,
+    without_zeros,
 )
 from kubesched.embedded.apimachinery.pods import FAILED, SUCCEEDED, is_ready, node_name_of, phase_of
-from kubesched.embedded.client.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.client.status_writes import without_zeros, write_status
+from kubesched.embedded.client.controller import ControllerContext, settling_s
 from kubesched.embedded.client.workqueue import BackOff
 from kubesched.embedded.controllers.controller_revisions import RevisionHistory, hash_of
 from kubesched.embedded.controllers.daemonset.eligibility import (
@@ -32,11 +31,7 @@ from kubesched.embedded.controllers.daemonset.eligibility import (
 )
 from kubesched.embedded.controllers.int_or_percent import scaled_value
 from kubesched.embedded.controllers.ownership import (
-    BY_NAMESPACE,
-    Dependents,
-    OwnerRoutes,
-    concerned_owners,
-    index_by_namespace,
+    OwnerController,
     selector_of,
 )
 from kubesched.embedded.controllers.pod_control import PodControl, pod_from_template
@@ -44,8 +39,6 @@ from kubesched.embedded.controllers.pods import is_available, next_availability_
 from kubesched.embedded.controllers.template_hash import CONTROLLER_REVISION_HASH, with_label
 from kubesched.errors import ApiError
 
-RESOURCE = "daemonsets.apps"
-COMPONENT = "daemonset-controller"
 BURST_REPLICAS = 100
 """Pods created or deleted in one go, some 20 ms of work. The rest follows at once, but in turn."""
 
@@ -69,34 +62,30 @@ class _Plan:
         self.again_s = delay_s if self.again_s is None else min(self.again_s, delay_s)
 
 
-class DaemonSetController(Controller[str]):
+class DaemonSetController(OwnerController):
     """Keeps one pod of every DaemonSet on every node that qualifies."""
 
-    name: ClassVar[str] = "daemonset"
+    name = "daemonset"
+    resource = "daemonsets.apps"
+    kind = "DaemonSet"
+    component = "daemonset-controller"
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._sets = self.informers.informer(RESOURCE)
-        self._sets.add_index(BY_NAMESPACE, index_by_namespace)
-        self._sets.add_handler(self._daemon_set_changed)
-        pods = self.informers.informer("pods")
-        pods.derive(OwnerRoutes).add("DaemonSet", "apps", self._pod_changed)
-        self._pods = Dependents(self.api, pods)
-        self._nodes = self.informers.informer("nodes")
-        self._nodes.add_handler(self._node_changed)
-        self._pod_control = PodControl(context, COMPONENT)
+        self._nodes = self.watch("nodes", self._node_changed)
+        self._pod_control = PodControl(context, self.component)
         self._history = RevisionHistory(self.api, self.informers, CONTROLLER_REVISION_HASH)
         self._failed: dict[tuple[str, str], tuple[int, float]] = {}  # (uid, node): count, last time
 
     def sync(self, key: str) -> float | None:
-        daemon_set = self._sets.get(key)
+        daemon_set = self.owners.get(key)
         if daemon_set is None or is_deleting(daemon_set):
             return None
         if not spec_of(daemon_set).get("selector"):
             message = "This daemon set is selecting all pods. A non-empty selector is required."
-            self.events.warning(daemon_set, COMPONENT, "SelectingAll", message)
+            self.warning(daemon_set, "SelectingAll", message)
             return None
-        self._pods.claim(daemon_set, selector_of(daemon_set))
+        self.dependents.claim(daemon_set, selector_of(daemon_set))
         revisions = self._history.revisions_of(daemon_set)
         current = self._history.ensure_current(daemon_set, revisions)
         revision_hash = hash_of(current)
@@ -114,7 +103,7 @@ class DaemonSetController(Controller[str]):
         self._write_status(key, daemon_set, verdicts, revision_hash)
         if failure is not None:
             raise failure
-        pods = self._pods.of(daemon_set)
+        pods = self.dependents.of(daemon_set)
         hashes = {labels_of(pod).get(CONTROLLER_REVISION_HASH, "") for pod in pods}
         live = [name_of(revision) for revision in revisions if hash_of(revision) in hashes]
         self._history.truncate(daemon_set, revisions, [name_of(current), *live])
@@ -162,7 +151,7 @@ class DaemonSetController(Controller[str]):
                 self._replace_failed(daemon_set, node, pod, plan)
             elif phase_of(pod) == SUCCEEDED:
                 message = f"Found succeeded daemon pod {key_of(pod)} on node {node}, will try to delete it"
-                self.events.normal(daemon_set, COMPONENT, "SucceededDaemonPod", message)
+                self.normal(daemon_set, "SucceededDaemonPod", message)
                 plan.delete.append(pod)
             else:
                 running.append(pod)
@@ -192,14 +181,14 @@ class DaemonSetController(Controller[str]):
             return
         self._failed[key] = (count + 1, now)
         message = f"Found failed daemon pod {key_of(pod)} on node {node}, will try to kill it"
-        self.events.warning(daemon_set, COMPONENT, "FailedDaemonPod", message)
+        self.warning(daemon_set, "FailedDaemonPod", message)
         plan.delete.append(pod)
 
     # -- updating --------------------------------------------------------------------------------
 
     def _plan_update(self, daemon_set: JsonObject, verdicts: Verdicts, revision_hash: str) -> _Plan:
         """Replace pods of older templates within maxUnavailable, or beside them within maxSurge."""
-        pods = self._pods.of(daemon_set)
+        pods = self.dependents.of(daemon_set)
         if all(labels_of(pod).get(CONTROLLER_REVISION_HASH) == revision_hash for pod in pods):
             return _Plan()
         strategy = spec_of(daemon_set).get("updateStrategy") or {}
@@ -285,7 +274,7 @@ class DaemonSetController(Controller[str]):
     def _write_status(
         self, key: str, seen: JsonObject, verdicts: Verdicts, revision_hash: str
     ) -> None:
-        daemon_set = self._sets.get(key)
+        daemon_set = self.owners.get(key)
         if daemon_set is None or uid_of(daemon_set) != uid_of(seen):
             return
         by_node = self._pods_by_node(daemon_set)
@@ -320,29 +309,27 @@ class DaemonSetController(Controller[str]):
             "desiredNumberScheduled",
             "numberReady",
         )
-        write_status(self.api, RESOURCE, daemon_set, without_zeros(status, *always))
+        self.api.write_status(self.resource, daemon_set, without_zeros(status, *always))
 
     # -- reading ---------------------------------------------------------------------------------
 
     def _pods_by_node(self, daemon_set: JsonObject) -> dict[str, list[JsonObject]]:
         by_node: dict[str, list[JsonObject]] = {}
-        for pod in self._pods.of(daemon_set):
+        for pod in self.dependents.of(daemon_set):
             by_node.setdefault(target_node(pod), []).append(pod)
         return by_node
 
     def _is_available(self, daemon_set: JsonObject, pod: JsonObject) -> bool:
         return is_available(pod, min_ready_s(daemon_set), self.clock.now())
 
-    def _daemon_set_changed(self, kind: str, obj: JsonObject, old: JsonObject | None) -> None:
-        self.queue.add(key_of(obj))
+    def owner_changed(self, kind: str, owner: JsonObject, old: JsonObject | None) -> None:
+        super().owner_changed(kind, owner, old)
         if kind == "DELETED":
-            for known in [failure for failure in self._failed if failure[0] == uid_of(obj)]:
+            for known in [failure for failure in self._failed if failure[0] == uid_of(owner)]:
                 del self._failed[known]
 
-    def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
-        pause_s = settling_s(len(self._nodes))
-        for key in concerned_owners("DaemonSet", "apps", self._sets, pod, old):
-            self.queue.add_after(key, pause_s)
+    def pause_s(self, obj: JsonObject) -> float:
+        return settling_s(len(self._nodes))
 
     def _node_changed(self, kind: str, node: JsonObject, old: JsonObject | None) -> None:
         """Wake the DaemonSets whose verdict on this node changed; heartbeats change none."""
@@ -357,7 +344,7 @@ class DaemonSetController(Controller[str]):
         if kind == "DELETED":
             for known in [failure for failure in self._failed if failure[1] == name_of(node)]:
                 del self._failed[known]
-        for daemon_set in self._sets:
+        for daemon_set in self.owners:
             eligibility = Eligibility(daemon_set)
             before = eligibility.of(old) if old is not None else (False, False)
             after = eligibility.of(node) if kind != "DELETED" else (False, False)

@@ -17,8 +17,8 @@ from kubesched.embedded.apimachinery.objects import (
     status_of,
     timestamp,
     without_condition,
+    without_zeros,
 )
-from kubesched.embedded.client.status_writes import without_zeros
 from kubesched.embedded.controllers.deployment.strategy import Bounds
 
 PROGRESSING = "Progressing"

@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 from kubesched.embedded.apimachinery.objects import (
     JsonObject,
     is_deleting,
-    name_of,
-    namespace_of,
     status_of,
     uid_of,
 )
@@ -109,6 +107,6 @@ def remove_finalizer(api: LocalApi, pod: JsonObject) -> None:
     ]
     patch = {"metadata": {"uid": uid_of(pod), "finalizers": finalizers or None}}
     try:
-        api.patch("pods", namespace_of(pod), name_of(pod), patch)
+        api.patch_object("pods", pod, patch)
     except NotFound:
         return

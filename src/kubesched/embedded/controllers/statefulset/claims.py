@@ -60,7 +60,7 @@ class ClaimControl:
             if wanted != owners_of(claim):
                 patch = {"metadata": {"ownerReferences": wanted or None}}
                 try:
-                    self._api.patch(RESOURCE, namespace_of(claim), name_of(claim), patch)
+                    self._api.patch_object(RESOURCE, claim, patch)
                 except NotFound:
                     continue
 

@@ -7,30 +7,21 @@ a pod that is well, and leave ordinals below the partition alone.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kubesched.embedded.apimachinery.objects import (
     JsonObject,
-    controller_of,
     is_deleting,
-    key_of,
     name_of,
-    namespace_of,
     spec_of,
     status_of,
     uid_of,
+    without_zeros,
 )
 from kubesched.embedded.apimachinery.pods import is_finished, is_ready, phase_of
-from kubesched.embedded.client.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.client.status_writes import without_zeros, write_status
+from kubesched.embedded.client.controller import ControllerContext
 from kubesched.embedded.controllers.controller_revisions import RevisionHistory, template_of
 from kubesched.embedded.controllers.int_or_percent import scaled_value
 from kubesched.embedded.controllers.ownership import (
-    BY_NAMESPACE,
-    Dependents,
-    OwnerRoutes,
-    concerned_owners,
-    index_by_namespace,
+    OwnerController,
     selector_of,
 )
 from kubesched.embedded.controllers.pods import is_available, next_availability_s
@@ -44,32 +35,27 @@ from kubesched.embedded.controllers.statefulset.identity import (
     ordinals,
     revision_name_of,
 )
-from kubesched.errors import ApiError, NotFound
-
-RESOURCE = "statefulsets.apps"
+from kubesched.errors import ApiError
 
 
-class StatefulSetController(Controller[str]):
+class StatefulSetController(OwnerController):
     """Keeps every StatefulSet's pods in line."""
 
-    name: ClassVar[str] = "statefulset"
+    name = "statefulset"
+    resource = "statefulsets.apps"
+    kind = "StatefulSet"
+    component = COMPONENT
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._sets = self.informers.informer(RESOURCE)
-        self._sets.add_index(BY_NAMESPACE, index_by_namespace)
-        self._sets.add_handler(lambda kind, obj, old: self.queue.add(key_of(obj)))
-        pods = self.informers.informer("pods")
-        pods.derive(OwnerRoutes).add("StatefulSet", "apps", self._pod_changed)
-        self._pods = Dependents(self.api, pods)
         self._claims = ClaimControl(context)
         self._history = RevisionHistory(self.api, self.informers, "controller.kubernetes.io/hash")
 
     def sync(self, key: str) -> float | None:
-        stateful_set = self._sets.get(key)
+        stateful_set = self.owners.get(key)
         if stateful_set is None:
             return None
-        self._pods.claim(
+        self.dependents.claim(
             stateful_set, selector_of(stateful_set), lambda pod: is_member(stateful_set, pod)
         )
         revisions = self._history.revisions_of(stateful_set)
@@ -92,7 +78,7 @@ class StatefulSetController(Controller[str]):
 
     def pods_of(self, stateful_set: JsonObject) -> list[JsonObject]:
         """The set's pods, by ordinal."""
-        owned = self._pods.of(stateful_set)
+        owned = self.dependents.of(stateful_set)
         return sorted((pod for pod in owned if is_member(stateful_set, pod)), key=ordinal_of)
 
     def create(self, stateful_set: JsonObject, pod: JsonObject) -> bool:
@@ -104,34 +90,26 @@ class StatefulSetController(Controller[str]):
         try:
             self.api.create("pods", pod)
         except ApiError as error:
-            message = f"create {subject} failed error: {error}"
-            self.events.warning(stateful_set, COMPONENT, "FailedCreate", message)
+            self.warning(stateful_set, "FailedCreate", f"create {subject} failed error: {error}")
             raise
-        self.events.normal(
-            stateful_set, COMPONENT, "SuccessfulCreate", f"create {subject} successful"
-        )
+        self.normal(stateful_set, "SuccessfulCreate", f"create {subject} successful")
         return True
 
     def delete(self, stateful_set: JsonObject, pod: JsonObject) -> None:
         subject = f"Pod {name_of(pod)} in StatefulSet {name_of(stateful_set)}"
         try:
-            self.api.delete("pods", namespace_of(pod), name_of(pod), uid=uid_of(pod))
-        except NotFound:
-            return
+            is_deleted = self.api.delete_object("pods", pod)
         except ApiError as error:
-            message = f"delete {subject} failed error: {error}"
-            self.events.warning(stateful_set, COMPONENT, "FailedDelete", message)
+            self.warning(stateful_set, "FailedDelete", f"delete {subject} failed error: {error}")
             raise
-        self.events.normal(
-            stateful_set, COMPONENT, "SuccessfulDelete", f"delete {subject} successful"
-        )
+        if is_deleted:
+            self.normal(stateful_set, "SuccessfulDelete", f"delete {subject} successful")
 
     def restore_identity(self, stateful_set: JsonObject, pod: JsonObject) -> None:
         """Put back what makes the pod recognisable, and its claims' owners."""
         labels = identity_labels(stateful_set, pod)
         if labels is not None:
-            patch = {"metadata": {"labels": labels}}
-            self.api.patch("pods", namespace_of(pod), name_of(pod), patch)
+            self.api.patch_object("pods", pod, {"metadata": {"labels": labels}})
         if phase_of(pod) == "Pending":
             self._claims.ensure(stateful_set, name_of(pod))
         self._claims.keep_owners(stateful_set, pod)
@@ -142,7 +120,7 @@ class StatefulSetController(Controller[str]):
     def _write_status(
         self, key: str, seen: JsonObject, current: JsonObject, update: JsonObject
     ) -> None:
-        stateful_set = self._sets.get(key)
+        stateful_set = self.owners.get(key)
         if stateful_set is None or uid_of(stateful_set) != uid_of(seen):
             return
         now = self.clock.now()
@@ -168,13 +146,7 @@ class StatefulSetController(Controller[str]):
             status["currentRevision"] = status["updateRevision"]
         status = without_zeros(status, "replicas", "availableReplicas")
         status["collisionCount"] = int(status_of(stateful_set).get("collisionCount") or 0)
-        write_status(self.api, RESOURCE, stateful_set, status)
-
-    def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
-        owner = controller_of(pod)
-        pause_s = settling_s(self._pods.count(owner.get("uid", ""))) if owner is not None else 0.0
-        for key in concerned_owners("StatefulSet", "apps", self._sets, pod, old):
-            self.queue.add_after(key, pause_s)
+        self.api.write_status(self.resource, stateful_set, status)
 
 
 class _Round:
