@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from kubesched.api.field_errors import FieldError, forbidden, invalid, required, too_long
+from kubesched.api.field_errors import forbidden, invalid, required, too_long
 from kubesched.api.names import (
     dns_1123_label_problems,
     dns_1123_subdomain_problems,
@@ -15,6 +15,7 @@ from kubesched.api.names import (
 )
 from kubesched.embedded.apimachinery.catalog import ResourceInfo
 from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.validation import Problems, refused
 
 _PLAIN_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
@@ -24,91 +25,79 @@ NameRule: TypeAlias = Callable[[str], tuple[str, ...]]
 """What is wrong with a name; nothing if it is fine."""
 
 
-def validate_metadata(
-    resource: ResourceInfo, obj: JsonObject, name_rule: NameRule
-) -> list[FieldError]:
+def validate_metadata(resource: ResourceInfo, obj: JsonObject, name_rule: NameRule) -> Problems:
     metadata = obj["metadata"]
-    problems: list[FieldError] = []
     name = metadata.get("name", "")
     if not name:
-        problems.append(required("metadata.name", "name or generateName is required"))
+        yield required("metadata.name", "name or generateName is required")
     else:
-        problems += [invalid("metadata.name", name, text) for text in name_rule(name)]
+        yield from refused("metadata.name", name, name_rule(name))
     if resource.namespaced:
         namespace = metadata.get("namespace", "")
-        problems += [
-            invalid("metadata.namespace", namespace, text) for text in label_problems(namespace)
-        ]
+        yield from refused("metadata.namespace", namespace, label_problems(namespace))
     labels = metadata.get("labels")
     if labels:
-        problems += validate_labels(labels, "metadata.labels")
+        yield from validate_labels(labels, "metadata.labels")
     annotations = metadata.get("annotations")
     if annotations:
-        problems += validate_annotations(annotations, "metadata.annotations")
+        yield from validate_annotations(annotations, "metadata.annotations")
     owners = metadata.get("ownerReferences")
     if owners:
-        problems += _validate_owners(owners)
+        yield from _validate_owners(owners)
     finalizers = metadata.get("finalizers")
     if finalizers:
-        problems += _validate_finalizers(finalizers)
+        yield from _validate_finalizers(finalizers)
         if not resource.custom and resource.group != "apiextensions.k8s.io":
-            problems += _unqualified_finalizers(finalizers)
-    return problems
+            yield from _unqualified_finalizers(finalizers)
 
 
-def validate_labels(labels: dict[str, str], path: str) -> list[FieldError]:
-    problems = []
+def validate_labels(labels: dict[str, str], path: str) -> Problems:
     for key, value in labels.items():
-        problems += [invalid(path, key, text) for text in label_key_problems(key)]
-        problems += [invalid(path, value, text) for text in label_value_problems(value)]
-    return problems
+        yield from refused(path, key, label_key_problems(key))
+        yield from refused(path, value, label_value_problems(value))
 
 
-def validate_annotations(annotations: dict[str, str], path: str) -> list[FieldError]:
+def validate_annotations(annotations: dict[str, str], path: str) -> Problems:
     # Upstream: annotation keys are checked in lower case, so their prefix may be written in capitals.
-    problems = [
+    yield from (
         invalid(path, key, text) for key in annotations for text in label_key_problems(key.lower())
-    ]
+    )
     if sum(len(key) + len(value) for key, value in annotations.items()) > ANNOTATIONS_LIMIT_BYTES:
-        problems.append(too_long(path, ANNOTATIONS_LIMIT_BYTES))
-    return problems
+        yield too_long(path, ANNOTATIONS_LIMIT_BYTES)
 
 
-def _validate_owners(owners: list[JsonObject]) -> list[FieldError]:
+def _validate_owners(owners: list[JsonObject]) -> Problems:
     path = "metadata.ownerReferences"
-    problems = []
     controllers = []
     for owner in owners:
-        problems += [
+        yield from (
             # Upstream: the path has no index.
             invalid(f"{path}.{field}", "", "must not be empty")
             for field in ("apiVersion", "kind", "name", "uid")
             if not owner.get(field)
-        ]
+        )
         if owner.get("controller"):
             controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
     if len(controllers) > 1:
         detail = (
             'Only one reference can have Controller set to true. Found "true" in references for '
         )
-        problems.append(invalid(path, owners, detail + " and ".join(controllers[:2])))
-    return problems
+        yield invalid(path, owners, detail + " and ".join(controllers[:2]))
 
 
-def _validate_finalizers(finalizers: list[Any]) -> list[FieldError]:
+def _validate_finalizers(finalizers: list[Any]) -> Problems:
     path = "metadata.finalizers"
-    problems = [
+    yield from (
         invalid(path, finalizer, text)
         for finalizer in finalizers
         for text in label_key_problems(finalizer)
-    ]
+    )
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         detail = "finalizer orphan and foregroundDeletion cannot be both set"
-        problems.append(invalid(path, finalizers, detail))
-    return problems
+        yield invalid(path, finalizers, detail)
 
 
-def _unqualified_finalizers(finalizers: list[str]) -> list[FieldError]:
+def _unqualified_finalizers(finalizers: list[str]) -> Problems:
     """Built-in kinds take finalizers with a domain only, and the few that existed before that rule."""
     neither = "name is neither a standard finalizer name nor is it fully qualified"
     return [
@@ -118,7 +107,7 @@ def _unqualified_finalizers(finalizers: list[str]) -> list[FieldError]:
     ]
 
 
-def validate_metadata_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
+def validate_metadata_update(new: JsonObject, old: JsonObject) -> Problems:
     """An object on its way out takes no new finalizers."""
     if old["metadata"].get("deletionTimestamp") is None:
         return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from kubesched.api import quantity
 from kubesched.api.field_errors import FieldError, forbidden, invalid, not_supported, required
@@ -16,60 +17,60 @@ _PORT_RANGE = "must be between 1 and 65535, inclusive"
 _PERCENT = re.compile(r"[0-9]+%")
 
 
-def one_of(value: str, supported: Iterable[str], path: str) -> list[FieldError]:
+Problems: TypeAlias = Iterable[FieldError]
+"""What is wrong with a value, in the order in which clients are told."""
+
+
+def refused(path: str, value: Json, details: Iterable[str]) -> Problems:
+    """The same value refused for every reason given."""
+    return [invalid(path, value, detail) for detail in details]
+
+
+def one_of(value: str, supported: Iterable[str], path: str) -> Problems:
     """Nothing when the value is one of the supported ones."""
     choices = tuple(supported)
     return [] if value in choices else [not_supported(path, value, choices)]
 
 
-def not_negative(value: int, path: str) -> list[FieldError]:
+def not_negative(value: int, path: str) -> Problems:
     return [invalid(path, value, IS_NEGATIVE)] if value < 0 else []
 
 
-def port_number(value: int, path: str) -> list[FieldError]:
+def port_number(value: int, path: str) -> Problems:
     return [] if 1 <= value <= 65535 else [invalid(path, value, _PORT_RANGE)]
 
 
-def unchanged(new: Json, old: Json, path: str) -> list[FieldError]:
+def unchanged(new: Json, old: Json, path: str) -> Problems:
     return [] if new == old else [invalid(path, new, IS_IMMUTABLE)]
 
 
-def label_selector(selector: JsonObject | None, path: str) -> list[FieldError]:
-    problems = []
+def label_selector(selector: JsonObject | None, path: str) -> Problems:
     if not selector:
-        return []
+        return
     for key, value in (selector.get("matchLabels") or {}).items():
-        problems += [invalid(f"{path}.matchLabels", key, text) for text in label_key_problems(key)]
-        problems += [
-            invalid(f"{path}.matchLabels", value, text) for text in label_value_problems(value)
-        ]
+        yield from refused(f"{path}.matchLabels", key, label_key_problems(key))
+        yield from refused(f"{path}.matchLabels", value, label_value_problems(value))
     for index, expression in enumerate(selector.get("matchExpressions") or ()):
         here = f"{path}.matchExpressions[{index}]"
         key, operator = expression.get("key", ""), expression.get("operator", "")
         values = expression.get("values") or ()
         if operator in ("In", "NotIn"):
             if not values:
-                problems.append(
-                    required(
-                        f"{here}.values", "must be specified when `operator` is 'In' or 'NotIn'"
-                    )
+                yield required(
+                    f"{here}.values", "must be specified when `operator` is 'In' or 'NotIn'"
                 )
         elif operator in ("Exists", "DoesNotExist"):
             if values:
                 detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                problems.append(forbidden(f"{here}.values", detail))
+                yield forbidden(f"{here}.values", detail)
         else:
-            problems.append(invalid(f"{here}.operator", operator, "not a valid selector operator"))
-        problems += [invalid(f"{here}.key", key, text) for text in label_key_problems(key)]
+            yield invalid(f"{here}.operator", operator, "not a valid selector operator")
+        yield from refused(f"{here}.key", key, label_key_problems(key))
         for position, value in enumerate(values):
-            problems += [
-                invalid(f"{here}.values[{position}]", value, text)
-                for text in label_value_problems(value)
-            ]
-    return problems
+            yield from refused(f"{here}.values[{position}]", value, label_value_problems(value))
 
 
-def positive_int_or_percent(value: Json, path: str) -> list[FieldError]:
+def positive_int_or_percent(value: Json, path: str) -> Problems:
     """A count that is not negative, or a percentage."""
     if isinstance(value, str):
         if not _PERCENT.fullmatch(value):
@@ -79,11 +80,11 @@ def positive_int_or_percent(value: Json, path: str) -> list[FieldError]:
     return not_negative(value, path)
 
 
-def at_most_hundred_percent(value: Json, path: str) -> list[FieldError]:
+def at_most_hundred_percent(value: Json, path: str) -> Problems:
     if isinstance(value, str) and _PERCENT.fullmatch(value) and int(value[:-1]) > 100:
         return [invalid(path, value, "must not be greater than 100%")]
     return []
 
 
-def positive_quantity(raw: Json, path: str) -> list[FieldError]:
+def positive_quantity(raw: Json, path: str) -> Problems:
     return [] if quantity.nanos(raw) > 0 else [invalid(path, raw, "must be greater than zero")]

@@ -212,8 +212,7 @@ class RestStorage:
         self._require_live_namespace(resource, metadata)
         if managers is None:
             managers = self._creator(resource, obj, options)
-        if strategy.admit is not None:
-            strategy.admit(self, obj)
+        strategy.admit(self, obj)
         self._validate(resource, obj, strategy)
         if self._exists(resource, metadata):
             raise already_exists(resource, metadata["name"])
@@ -321,20 +320,15 @@ class RestStorage:
         if subresource == "status":
             self._default(resource, strategy.default_status, obj)
             obj = self._status_replacement(strategy, old.obj, obj)
-            if strategy.prepare_status_update is not None:
-                strategy.prepare_status_update(self, obj, old.obj)
-            causes = strategy.validate_status(obj) if strategy.validate_status is not None else []
-            if strategy.validate_status_update is not None:
-                causes += strategy.validate_status_update(obj, old.obj)
+            causes = self._status_problems(strategy, old.obj, obj)
             causes += validate_metadata(resource, obj, strategy.name_rule)
         elif subresource in strategy.subresources:
             write = strategy.subresources[subresource]
             obj = write.merge(obj, old.obj)
             self._default(resource, strategy.default, obj)
             self._count_generation(strategy, old.obj, obj)
-            causes = write.validate(obj, old.obj) + validate_metadata(
-                resource, obj, strategy.name_rule
-            )
+            causes = [*write.validate(obj, old.obj)]
+            causes += validate_metadata(resource, obj, strategy.name_rule)
         else:
             if strategy.spec_subresource not in ("", subresource):
                 obj["spec"] = old.obj.get("spec", {})
@@ -358,11 +352,7 @@ class RestStorage:
         strategy = self.strategy(resource)
         obj = {**old.obj, "metadata": dict(old.obj["metadata"]), "status": status}
         self._default(resource, strategy.default_status, obj)
-        if strategy.prepare_status_update is not None:
-            strategy.prepare_status_update(self, obj, old.obj)
-        causes = strategy.validate_status(obj) if strategy.validate_status is not None else []
-        if strategy.validate_status_update is not None:
-            causes += strategy.validate_status_update(obj, old.obj)
+        causes = self._status_problems(strategy, old.obj, obj)
         if causes:
             raise invalid(resource, obj["metadata"]["name"], causes)
         managers = old.managers
@@ -384,11 +374,17 @@ class RestStorage:
         """`replace` of the spec by this process's own components, for kinds without defaults and generation (Leases)."""
         strategy = self.strategy(resource)
         obj = {**old.obj, "metadata": dict(old.obj["metadata"]), "spec": spec}
-        causes = strategy.validate(obj) if strategy.validate is not None else []
+        causes = list(strategy.validate(obj))
         if causes:
             raise invalid(resource, obj["metadata"]["name"], causes)
         managers = self._after_update(resource, old.managers, old.obj, obj, options, "")
         return self._finish(resource, old, obj, options, managers)
+
+    def _status_problems(
+        self, strategy: Strategy, old: JsonObject, obj: JsonObject
+    ) -> list[FieldError]:
+        strategy.prepare_status_update(self, obj, old)
+        return [*strategy.validate_status(obj), *strategy.validate_status_update(obj, old)]
 
     def _carry_over_metadata(self, old: JsonObject, new: JsonObject) -> None:
         """What no client may change by leaving it out or inventing it."""
@@ -402,50 +398,34 @@ class RestStorage:
             "resourceVersion",
             "generateName",
         ):
-            if field in old:
-                new[field] = old[field]
-            else:
-                new.pop(field, None)
+            _take_over(old, new, field)
 
     def _status_replacement(
         self, strategy: Strategy, old: JsonObject, obj: JsonObject
     ) -> JsonObject:
         metadata = dict(old["metadata"])
         for field in WRITABLE_METADATA:
-            if field in strategy.status_keeps_metadata:
-                continue
-            if field in obj["metadata"]:
-                metadata[field] = obj["metadata"][field]
-            else:
-                metadata.pop(field, None)
+            if field not in strategy.status_keeps_metadata:
+                _take_over(obj["metadata"], metadata, field)
         replacement = {**old, "metadata": metadata}
-        if "status" in obj:
-            replacement["status"] = obj["status"]
-        else:
-            replacement.pop("status", None)
+        _take_over(obj, replacement, "status")
         return replacement
 
     def _prepare_replacement(
         self, resource: ResourceInfo, strategy: Strategy, old: JsonObject, obj: JsonObject
     ) -> list[FieldError]:
         if "status" in resource.subresources:
-            if "status" in old:
-                obj["status"] = old["status"]
-            else:
-                obj.pop("status", None)
+            _take_over(old, obj, "status")
         self._default(resource, strategy.default, obj)
-        if strategy.prepare_update is not None:
-            strategy.prepare_update(self, obj, old)
+        strategy.prepare_update(self, obj, old)
         self._count_generation(strategy, old, obj)
-        causes = validate_metadata(resource, obj, strategy.name_rule)
+        causes = [*validate_metadata(resource, obj, strategy.name_rule)]
         if strategy.has_immutable_spec:
             if obj.get("spec") != old.get("spec"):
                 causes.append(field_errors.invalid("spec", obj.get("spec"), IS_IMMUTABLE))
-        elif strategy.validate is not None and not strategy.validates_only_creation:
+        elif not strategy.validates_only_creation:
             causes += strategy.validate(obj)
-        if strategy.validate_update is not None:
-            causes += strategy.validate_update(obj, old)
-        return causes
+        return [*causes, *strategy.validate_update(obj, old)]
 
     @staticmethod
     def _count_generation(strategy: Strategy, old: JsonObject, obj: JsonObject) -> None:
@@ -565,19 +545,15 @@ class RestStorage:
         return "".join(self.rng.choices(_SUFFIX_ALPHABET, k=5))
 
     @staticmethod
-    def _default(resource: ResourceInfo, defaulter: Defaulter | None, obj: JsonObject) -> None:
+    def _default(resource: ResourceInfo, defaulter: Defaulter, obj: JsonObject) -> None:
         """Fill in defaults; a quantity that cannot be read refuses the object, as decoding it would."""
-        if defaulter is None:
-            return
         try:
             defaulter(obj)
         except QuantityError as error:
             raise bad_request(unreadable(resource, str(error))) from None
 
     def _validate(self, resource: ResourceInfo, obj: JsonObject, strategy: Strategy) -> None:
-        causes = validate_metadata(resource, obj, strategy.name_rule)
-        if strategy.validate is not None:
-            causes += strategy.validate(obj)
+        causes = [*validate_metadata(resource, obj, strategy.name_rule), *strategy.validate(obj)]
         if causes:
             raise invalid(resource, obj["metadata"].get("name", ""), causes)
 
@@ -602,6 +578,14 @@ class RestStorage:
         if options.dry_run:
             return Entry(obj, self.store.revision, managers)
         return self.store.put(resource.storage_key, obj, managers)
+
+
+def _take_over(source: JsonObject, target: JsonObject, field: str) -> None:
+    """Have the target say of a field what the source says, even if that is nothing."""
+    if field in source:
+        target[field] = source[field]
+    else:
+        target.pop(field, None)
 
 
 def _desired_state(obj: JsonObject) -> JsonObject:

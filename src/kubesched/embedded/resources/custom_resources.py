@@ -13,7 +13,7 @@ from kubesched.embedded.apimachinery.catalog import ResourceInfo
 from kubesched.embedded.apimachinery.objects import Json, JsonObject, timestamp
 from kubesched.embedded.apimachinery.schema.shape import shape_problems
 from kubesched.embedded.apimachinery.schema.structural import fill_defaults, problems_of, prune
-from kubesched.embedded.apimachinery.validation import one_of, unchanged
+from kubesched.embedded.apimachinery.validation import Problems, one_of, unchanged
 from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.registry.strategy import GENERIC_CUSTOM, Strategy
 from kubesched.embedded.resources.rules.definition import rule_problems
@@ -123,14 +123,12 @@ def _schemas(versions: list[JsonObject]) -> list[tuple[str, Json]]:
     return [(path, schema) for path, schema in zip(paths, schemas, strict=True) if schema]
 
 
-def validate_definition_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    problems: list[FieldError] = []
+def validate_definition_update(new: JsonObject, old: JsonObject) -> Problems:
     for field in ("group", "scope"):
-        problems += unchanged(new["spec"].get(field), old["spec"].get(field), f"spec.{field}")
+        yield from unchanged(new["spec"].get(field), old["spec"].get(field), f"spec.{field}")
     before, after = old["spec"]["names"], new["spec"]["names"]
     for field in ("plural", "kind"):
-        problems += unchanged(after.get(field), before.get(field), f"spec.names.{field}")
-    return problems
+        yield from unchanged(after.get(field), before.get(field), f"spec.names.{field}")
 
 
 def custom_strategy(resource: ResourceInfo) -> Strategy:

@@ -15,7 +15,13 @@ from kubesched.api.field_errors import (
 )
 from kubesched.embedded.apimachinery.object_meta import label_problems
 from kubesched.embedded.apimachinery.objects import JsonObject
-from kubesched.embedded.apimachinery.validation import not_negative, one_of, port_number
+from kubesched.embedded.apimachinery.validation import (
+    Problems,
+    not_negative,
+    one_of,
+    port_number,
+    refused,
+)
 from kubesched.embedded.resources.validation.resources import container_resources
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -47,7 +53,7 @@ def volumes(items: Sequence[JsonObject], path: str) -> tuple[list[FieldError], s
     return problems, names
 
 
-def _volume_source(volume: JsonObject, path: str) -> list[FieldError]:
+def _volume_source(volume: JsonObject, path: str) -> Problems:
     for source, field in (
         ("persistentVolumeClaim", "claimName"),
         ("secret", "secretName"),
@@ -67,71 +73,63 @@ def _volume_source(volume: JsonObject, path: str) -> list[FieldError]:
 
 def containers(
     items: Sequence[JsonObject], path: str, volume_names: set[str], taken_names: set[str]
-) -> list[FieldError]:
+) -> Problems:
     """Problems of one list of containers; names must differ across the lists of a pod."""
-    problems: list[FieldError] = []
     for index, container in enumerate(items):
         here = f"{path}[{index}]"
         name = container.get("name", "")
         if not name:
-            problems.append(required(f"{here}.name"))
+            yield required(f"{here}.name")
         else:
-            problems += [invalid(f"{here}.name", name, text) for text in label_problems(name)]
+            yield from refused(f"{here}.name", name, label_problems(name))
         if name in taken_names:
-            problems.append(duplicate(f"{here}.name", name))
+            yield duplicate(f"{here}.name", name)
         taken_names.add(name)
-        problems += _container(container, here, volume_names)
-    return problems
+        yield from _container(container, here, volume_names)
 
 
-def _container(container: JsonObject, path: str, volume_names: set[str]) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _container(container: JsonObject, path: str, volume_names: set[str]) -> Problems:
     image = container.get("image", "")
     if not image:
-        problems.append(required(f"{path}.image"))
+        yield required(f"{path}.image")
     elif image != image.strip():
-        problems.append(
-            invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
-        )
+        yield invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
     if container["imagePullPolicy"] not in _PULL_POLICIES:
-        problems += one_of(container["imagePullPolicy"], _PULL_POLICIES, f"{path}.imagePullPolicy")
+        yield from one_of(container["imagePullPolicy"], _PULL_POLICIES, f"{path}.imagePullPolicy")
     ports = container.get("ports")
     if ports:
-        problems += _ports(ports, f"{path}.ports")
+        yield from _ports(ports, f"{path}.ports")
     for index, variable in enumerate(container.get("env") or ()):
-        problems += _environment(variable, f"{path}.env[{index}]")
+        yield from _environment(variable, f"{path}.env[{index}]")
     mounts = container.get("volumeMounts")
     if mounts:
-        problems += _mounts(mounts, f"{path}.volumeMounts", volume_names)
+        yield from _mounts(mounts, f"{path}.volumeMounts", volume_names)
     resources = container["resources"]
     if resources:
-        problems += container_resources(resources, f"{path}.resources")
+        yield from container_resources(resources, f"{path}.resources")
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         probe = container.get(name)
         if probe is not None:
-            problems += _probe(probe, f"{path}.{name}", must_succeed_once=name != "readinessProbe")
-    return problems
+            yield from _probe(probe, f"{path}.{name}", must_succeed_once=name != "readinessProbe")
 
 
-def _ports(ports: Sequence[JsonObject], path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _ports(ports: Sequence[JsonObject], path: str) -> Problems:
     names: set[str] = set()
     for index, port in enumerate(ports):
         here = f"{path}[{index}]"
         name = port.get("name")
         if name:
-            problems += [invalid(f"{here}.name", name, text) for text in port_name_problems(name)]
+            yield from refused(f"{here}.name", name, port_name_problems(name))
             if name in names:
-                problems.append(duplicate(f"{here}.name", name))
+                yield duplicate(f"{here}.name", name)
             names.add(name)
         if not port.get("containerPort"):
-            problems.append(required(f"{here}.containerPort"))
+            yield required(f"{here}.containerPort")
         else:
-            problems += port_number(port["containerPort"], f"{here}.containerPort")
+            yield from port_number(port["containerPort"], f"{here}.containerPort")
         if port.get("hostPort"):
-            problems += port_number(port["hostPort"], f"{here}.hostPort")
-        problems += one_of(port.get("protocol", "TCP"), _PROTOCOLS, f"{here}.protocol")
-    return problems
+            yield from port_number(port["hostPort"], f"{here}.hostPort")
+        yield from one_of(port.get("protocol", "TCP"), _PROTOCOLS, f"{here}.protocol")
 
 
 def port_name_problems(name: str) -> list[str]:
@@ -150,14 +148,13 @@ def port_name_problems(name: str) -> list[str]:
     return problems
 
 
-def _environment(variable: JsonObject, path: str) -> list[FieldError]:
+def _environment(variable: JsonObject, path: str) -> Problems:
     name = variable.get("name", "")
-    problems: list[FieldError] = []
     if not name:
-        problems.append(required(f"{path}.name"))
+        yield required(f"{path}.name")
     elif not _ENV_NAME.fullmatch(name):
         detail = "a valid environment variable name must consist only of printable ASCII characters other than '='"
-        problems.append(invalid(f"{path}.name", name, detail))
+        yield invalid(f"{path}.name", name, detail)
     source = variable.get("valueFrom")
     if source is not None:
         detail = ""
@@ -168,37 +165,33 @@ def _environment(variable: JsonObject, path: str) -> list[FieldError]:
         elif len(source) > 1:
             detail = "may not have more than one field specified at a time"
         if detail:
-            problems.append(invalid(f"{path}.valueFrom", "", detail))
-    return problems
+            yield invalid(f"{path}.valueFrom", "", detail)
 
 
-def _mounts(mounts: Sequence[JsonObject], path: str, volume_names: set[str]) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _mounts(mounts: Sequence[JsonObject], path: str, volume_names: set[str]) -> Problems:
     paths: set[str] = set()
     for index, mount in enumerate(mounts):
         here = f"{path}[{index}]"
         name, mount_path = mount.get("name", ""), mount.get("mountPath", "")
         if not name:
-            problems.append(required(f"{here}.name"))
+            yield required(f"{here}.name")
         elif name not in volume_names:
-            problems.append(not_found(f"{here}.name", name))
+            yield not_found(f"{here}.name", name)
         if not mount_path:
-            problems.append(required(f"{here}.mountPath"))
+            yield required(f"{here}.mountPath")
         elif mount_path in paths:
-            problems.append(invalid(f"{here}.mountPath", mount_path, "must be unique"))
+            yield invalid(f"{here}.mountPath", mount_path, "must be unique")
         paths.add(mount_path)
-    return problems
 
 
-def _probe(probe: JsonObject, path: str, *, must_succeed_once: bool) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _probe(probe: JsonObject, path: str, *, must_succeed_once: bool) -> Problems:
     handlers = [item for item in ("exec", "httpGet", "tcpSocket", "grpc") if item in probe]
     if not handlers:
-        problems.append(required(path, "must specify a handler type"))
-    problems += [
+        yield required(path, "must specify a handler type")
+    yield from (
         forbidden(f"{path}.{extra}", "may not specify more than 1 handler type")
         for extra in handlers[1:]
-    ]
+    )
     for field in (
         "initialDelaySeconds",
         "timeoutSeconds",
@@ -206,7 +199,6 @@ def _probe(probe: JsonObject, path: str, *, must_succeed_once: bool) -> list[Fie
         "successThreshold",
         "failureThreshold",
     ):
-        problems += not_negative(probe.get(field, 0), f"{path}.{field}")
+        yield from not_negative(probe.get(field, 0), f"{path}.{field}")
     if must_succeed_once and probe.get("successThreshold", 1) != 1:
-        problems.append(invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1"))
-    return problems
+        yield invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1")

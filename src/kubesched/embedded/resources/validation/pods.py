@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubesched.api.field_errors import FieldError, forbidden, invalid, required
+from kubesched.api.field_errors import forbidden, invalid, required
 from kubesched.embedded.apimachinery.object_meta import label_problems, subdomain_problems
 from kubesched.embedded.apimachinery.objects import JsonObject
-from kubesched.embedded.apimachinery.validation import one_of
+from kubesched.embedded.apimachinery.validation import Problems, one_of, refused
 from kubesched.embedded.resources.validation import scheduling
 from kubesched.embedded.resources.validation.containers import containers, volumes
 from kubesched.embedded.resources.validation.pod_resource_claims import resource_claims
@@ -25,16 +25,15 @@ _ONLY_THESE = (
 )
 
 
-def validate_pod(pod: JsonObject) -> list[FieldError]:
+def validate_pod(pod: JsonObject) -> Problems:
     spec = pod.get("spec") or {}
-    problems = pod_spec(spec, "spec")
+    yield from pod_spec(spec, "spec")
     if spec.get("nodeName") and spec.get("schedulingGates"):
         detail = "cannot be set until all schedulingGates have been cleared"
-        problems.append(forbidden("spec.nodeName", detail))
-    return problems
+        yield forbidden("spec.nodeName", detail)
 
 
-def pod_spec(spec: JsonObject, path: str, claim_templates: Iterable[str] = ()) -> list[FieldError]:
+def pod_spec(spec: JsonObject, path: str, claim_templates: Iterable[str] = ()) -> Problems:
     """Problems of a pod's spec, or of a template's; `claim_templates` name volumes that a StatefulSet adds."""
     problems, volume_names = volumes(spec.get("volumes") or (), f"{path}.volumes")
     volume_names.update(claim_templates)
@@ -60,8 +59,7 @@ def pod_spec(spec: JsonObject, path: str, claim_templates: Iterable[str] = ()) -
     return problems
 
 
-def _host_ports(spec: JsonObject, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _host_ports(spec: JsonObject, path: str) -> Problems:
     taken: set[tuple[str, str, int]] = set()
     uses_host_network = spec.get("hostNetwork", False)
     for index, container in enumerate(spec.get("containers") or ()):
@@ -73,30 +71,24 @@ def _host_ports(spec: JsonObject, path: str) -> list[FieldError]:
             claim = (port.get("protocol", "TCP"), port.get("hostIP", ""), host_port)
             if claim in taken:
                 text = "/".join(str(part) for part in claim)
-                problems.append(invalid(f"{here}.hostPort", text, "is claimed twice by this pod"))
+                yield invalid(f"{here}.hostPort", text, "is claimed twice by this pod")
             taken.add(claim)
             if uses_host_network and host_port != port.get("containerPort"):
-                problems.append(
-                    invalid(
-                        f"{here}.containerPort",
-                        port.get("containerPort"),
-                        "must match `hostPort` when `hostNetwork` is true",
-                    )
+                yield invalid(
+                    f"{here}.containerPort",
+                    port.get("containerPort"),
+                    "must match `hostPort` when `hostNetwork` is true",
                 )
-    return problems
 
 
-def _numbers(spec: JsonObject, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _numbers(spec: JsonObject, path: str) -> Problems:
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= _MAX_INT32:
         detail = f"must be between 1 and {_MAX_INT32}, inclusive"
-        problems.append(invalid(f"{path}.activeDeadlineSeconds", deadline, detail))
-    return problems
+        yield invalid(f"{path}.activeDeadlineSeconds", deadline, detail)
 
 
-def _names(spec: JsonObject, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _names(spec: JsonObject, path: str) -> Problems:
     for field, rule in (
         ("nodeName", subdomain_problems),
         ("serviceAccountName", subdomain_problems),
@@ -106,37 +98,36 @@ def _names(spec: JsonObject, path: str) -> list[FieldError]:
     ):
         value = spec.get(field)
         if value:
-            problems += [invalid(f"{path}.{field}", value, text) for text in rule(value)]
+            yield from refused(f"{path}.{field}", value, rule(value))
     policy = spec.get("preemptionPolicy")
     if policy is not None:
-        problems += one_of(policy, _PREEMPTION_POLICIES, f"{path}.preemptionPolicy")
-    return problems
+        yield from one_of(policy, _PREEMPTION_POLICIES, f"{path}.preemptionPolicy")
 
 
-def _scheduling(spec: JsonObject, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _scheduling(spec: JsonObject, path: str) -> Problems:
     if spec.get("nodeSelector"):
-        problems += scheduling.node_selector_map(spec["nodeSelector"], f"{path}.nodeSelector")
+        yield from scheduling.node_selector_map(spec["nodeSelector"], f"{path}.nodeSelector")
     if spec.get("tolerations"):
-        problems += scheduling.tolerations(spec["tolerations"], f"{path}.tolerations")
+        yield from scheduling.tolerations(spec["tolerations"], f"{path}.tolerations")
     if spec.get("affinity"):
-        problems += scheduling.affinity(spec["affinity"], f"{path}.affinity")
+        yield from scheduling.affinity(spec["affinity"], f"{path}.affinity")
     if spec.get("topologySpreadConstraints"):
         here = f"{path}.topologySpreadConstraints"
-        problems += scheduling.topology_spread(spec["topologySpreadConstraints"], here)
+        yield from scheduling.topology_spread(spec["topologySpreadConstraints"], here)
     if spec.get("schedulingGates"):
-        problems += scheduling.scheduling_gates(spec["schedulingGates"], f"{path}.schedulingGates")
-    return problems
+        yield from scheduling.scheduling_gates(spec["schedulingGates"], f"{path}.schedulingGates")
 
 
-def validate_pod_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
+def validate_pod_update(new: JsonObject, old: JsonObject) -> Problems:
     """A pod's spec is fixed but for images, deadlines, added tolerations and removed gates."""
     before, after = old["spec"], new["spec"]
     if before == after:
         return []
-    problems = _deadline_update(before, after)
-    problems += _toleration_update(before, after)
-    problems += _gate_update(before, after)
+    problems = [
+        *_deadline_update(before, after),
+        *_toleration_update(before, after),
+        *_gate_update(before, after),
+    ]
     is_gated = bool(before.get("schedulingGates"))
     if is_gated:
         problems += _gated_update(before, after)
@@ -147,7 +138,7 @@ def validate_pod_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
     return problems
 
 
-def _deadline_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
+def _deadline_update(before: JsonObject, after: JsonObject) -> Problems:
     path = "spec.activeDeadlineSeconds"
     old, new = before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds")
     if old is None or old == new:
@@ -159,7 +150,7 @@ def _deadline_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
     return []
 
 
-def _toleration_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
+def _toleration_update(before: JsonObject, after: JsonObject) -> Problems:
     """Tolerations may be added, and the seconds of existing ones changed."""
 
     def identity(toleration: JsonObject) -> JsonObject:
@@ -172,7 +163,7 @@ def _toleration_update(before: JsonObject, after: JsonObject) -> list[FieldError
     return [forbidden("spec.tolerations", detail)]
 
 
-def _gate_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
+def _gate_update(before: JsonObject, after: JsonObject) -> Problems:
     known = {scheduling_gate.get("name") for scheduling_gate in before.get("schedulingGates") or ()}
     return [
         forbidden(
@@ -184,39 +175,33 @@ def _gate_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
     ]
 
 
-def _gated_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
+def _gated_update(before: JsonObject, after: JsonObject) -> Problems:
     """While a pod is gated its node selection may become stricter, not looser."""
-    problems: list[FieldError] = []
     selector = after.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in (before.get("nodeSelector") or {}).items()):
-        problems.append(
-            invalid(
-                "spec.nodeSelector",
-                selector,
-                "only additions are allowed (no mutations or deletions)",
-            )
+        yield invalid(
+            "spec.nodeSelector",
+            selector,
+            "only additions are allowed (no mutations or deletions)",
         )
     old_terms, new_terms = _required_terms(before), _required_terms(after)
     if old_terms is None or old_terms == new_terms:
-        return problems
+        return
     path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
     if new_terms is None or len(new_terms) != len(old_terms):
-        problems.append(
-            invalid(
-                path,
-                new_terms,
-                "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
-            )
+        yield invalid(
+            path,
+            new_terms,
+            "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
         )
-        return problems
+        return
     for index, (old, new) in enumerate(zip(old_terms, new_terms, strict=True)):
         for field in ("matchExpressions", "matchFields"):
             kept = new.get(field) or []
             if any(item not in kept for item in old.get(field) or ()):
                 detail = "only additions are allowed (no mutations or deletions)"
-                problems.append(invalid(f"{path}[{index}]", new, detail))
+                yield invalid(f"{path}[{index}]", new, detail)
                 break
-    return problems
 
 
 def _required_terms(spec: JsonObject) -> list[JsonObject] | None:

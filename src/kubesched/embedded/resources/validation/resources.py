@@ -5,45 +5,40 @@ from __future__ import annotations
 from functools import lru_cache
 
 from kubesched.api import quantity
-from kubesched.api.field_errors import FieldError, invalid, required
+from kubesched.api.field_errors import invalid, required
 from kubesched.api.names import label_key_problems
 from kubesched.embedded.apimachinery.objects import Json, JsonObject
-from kubesched.embedded.apimachinery.validation import IS_NEGATIVE
+from kubesched.embedded.apimachinery.validation import IS_NEGATIVE, Problems, refused
 
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 _MUST_BE_INTEGER = "must be an integer"
 _NOT_STANDARD = "must be a standard resource for containers"
 
 
-def container_resources(resources: JsonObject, path: str) -> list[FieldError]:
+def container_resources(resources: JsonObject, path: str) -> Problems:
     limits = resources.get("limits") or {}
     requests = resources.get("requests") or {}
-    problems: list[FieldError] = []
     for name, amount in limits.items():
-        problems += _amount(name, amount, f"{path}.limits[{name}]")
+        yield from _amount(name, amount, f"{path}.limits[{name}]")
     for name, amount in requests.items():
-        problems += _amount(name, amount, f"{path}.requests[{name}]")
+        yield from _amount(name, amount, f"{path}.requests[{name}]")
         limit = limits.get(name)
         if limit is not None:
-            problems += _within_limit(name, amount, limit, f"{path}.requests")
+            yield from _within_limit(name, amount, limit, f"{path}.requests")
         elif not _may_overcommit(name):
-            problems.append(
-                required(f"{path}.limits", "Limit must be set for non overcommitable resources")
-            )
-    return problems
+            yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
 
 
-def _amount(name: str, amount: Json, path: str) -> list[FieldError]:
-    problems = [invalid(path, name, text) for text in _name_problems(name)]
+def _amount(name: str, amount: Json, path: str) -> Problems:
+    yield from refused(path, name, _name_problems(name))
     nanos = quantity.nanos(amount)
     if nanos < 0:
-        problems.append(invalid(path, amount, IS_NEGATIVE))
+        yield invalid(path, amount, IS_NEGATIVE)
     elif nanos % 1_000_000_000 and is_integer_resource(name):
-        problems.append(invalid(path, amount, _MUST_BE_INTEGER))
-    return problems
+        yield invalid(path, amount, _MUST_BE_INTEGER)
 
 
-def _within_limit(name: str, amount: Json, limit: Json, path: str) -> list[FieldError]:
+def _within_limit(name: str, amount: Json, limit: Json, path: str) -> Problems:
     asked, allowed = quantity.nanos(amount), quantity.nanos(limit)
     if asked != allowed and not _may_overcommit(name):
         return [
