@@ -63,11 +63,9 @@ def taints(items: Sequence[JsonObject], path: str) -> Problems:
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(items):
         here = f"{path}[{index}]"
-        key, effect = taint.get("key", ""), taint.get("effect", "")
+        key, value, effect = (taint.get(field, "") for field in ("key", "value", "effect"))
         yield from refused(f"{here}.key", key, label_key_problems(key))
-        yield from refused(
-            f"{here}.value", taint["value"], label_value_problems(taint.get("value", ""))
-        )
+        yield from refused(f"{here}.value", value, label_value_problems(value))
         if not effect:
             yield required(f"{here}.effect")
         else:
