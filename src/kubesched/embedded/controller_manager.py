@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubesched.clock import Clock
-from kubesched.embedded.client.controller import Controller, ControllerContext, ControllerStatistics
+from kubesched.embedded.client.controller import (
+    Controller,
+    ControllerContext,
+    ControllerStatistics,
+    HeartbeatClock,
+)
 from kubesched.embedded.client.events import EventRecorder, EventStatistics
-from kubesched.embedded.client.every_resource import EveryResource
-from kubesched.embedded.client.heartbeat_clock import HeartbeatClock
-from kubesched.embedded.client.informers import InformerFactory
+from kubesched.embedded.client.informers import EveryResource, InformerFactory
 from kubesched.embedded.client.local import LocalApi
 from kubesched.embedded.controllers.cluster_role_aggregation import ClusterRoleAggregation
 from kubesched.embedded.controllers.cronjob import CronJobController
@@ -43,7 +46,7 @@ from kubesched.embedded.controllers.volumes import (
     VolumeProtection,
 )
 from kubesched.embedded.controllers.volumes.provisioner import Provisioner
-from kubesched.embedded.kubelet.device_publisher import DevicePublisher
+from kubesched.embedded.kubelet.devices import DevicePublisher
 from kubesched.embedded.kubelet.heartbeats import NodeKeeper
 from kubesched.embedded.kubelet.node_templates import plan_nodes
 from kubesched.embedded.kubelet.options import KubeletOptions

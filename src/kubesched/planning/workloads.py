@@ -25,7 +25,7 @@ from kubesched.embedded.controller_manager import CONTROLLER_NAMES, ControllerOp
 from kubesched.embedded.controllers.daemonset import DaemonSetController
 from kubesched.embedded.controllers.deployment import DeploymentController
 from kubesched.embedded.controllers.job import JobController
-from kubesched.embedded.controllers.pod_control import pod_from_template
+from kubesched.embedded.controllers.pods import pod_from_template
 from kubesched.embedded.controllers.replicaset import (
     ReplicaSetController,
     ReplicationControllerController,

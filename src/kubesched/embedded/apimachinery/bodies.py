@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from kubesched.embedded.apimachinery.catalog import ResourceInfo
-from kubesched.embedded.apimachinery.conversion import event_from_events_v1, event_to_events_v1
 from kubesched.embedded.apimachinery.objects import Json, JsonObject, encode
 from kubesched.embedded.apimachinery.schema.decoding import (
     ShapeError,
@@ -18,6 +17,16 @@ from kubesched.embedded.apimachinery.serialization import strip_nulls
 from kubesched.errors import BadRequest
 
 FieldValidation: TypeAlias = Literal["Strict", "Warn", "Ignore"]
+_TO_EVENTS_V1 = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+_TO_CORE = {there: here for here, there in _TO_EVENTS_V1.items()}
 
 
 def check_kind(obj: Json, resource: ResourceInfo) -> JsonObject:
@@ -112,3 +121,17 @@ def unreadable(resource: ResourceInfo, detail: str) -> str:
     """The message for a body that cannot be read as its kind."""
     kind, version = resource.kind, resource.version
     return f'{kind} in version "{version}" cannot be handled as a {kind}: {detail}'
+
+
+def event_to_events_v1(event: JsonObject) -> JsonObject:
+    """A stored event as `events.k8s.io/v1` shows it."""
+    renamed = {_TO_EVENTS_V1.get(key, key): value for key, value in event.items()}
+    renamed["apiVersion"] = "events.k8s.io/v1"
+    return renamed
+
+
+def event_from_events_v1(event: JsonObject) -> JsonObject:
+    """An `events.k8s.io/v1` event in the form that is stored."""
+    renamed = {_TO_CORE.get(key, key): value for key, value in event.items()}
+    renamed["apiVersion"] = "v1"
+    return renamed

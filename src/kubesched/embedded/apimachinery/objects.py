@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from kubesched.errors import BadRequest
+
 JsonObject: TypeAlias = dict[str, Any]
 Json: TypeAlias = Any
 """Any JSON value: what a client sent may be anything."""
@@ -224,3 +226,18 @@ def without_zeros(status: dict[str, Any], *keep: str) -> dict[str, Any]:
         for key, value in status.items()
         if key in keep or value not in (0, None, [], {}, "")
     }
+
+
+def scaled_value(value: int | str, total: int, *, round_up: bool) -> int:
+    """The number meant by `value`: itself, or that share of `total`."""
+    if isinstance(value, int):
+        return value
+    digits = value.removesuffix("%")
+    if digits == value or not digits.isdecimal():
+        raise BadRequest(f'expected a number or a percentage, found "{value}"')
+    share = int(digits) * total
+    return -(-share // 100) if round_up else share // 100
+
+
+def is_percent(value: int | str | None) -> bool:
+    return isinstance(value, str)

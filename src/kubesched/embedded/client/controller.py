@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Generic, TypeVar, cast
@@ -25,7 +25,6 @@ from typing import ClassVar, Generic, TypeVar, cast
 from kubesched.clock import Clock
 from kubesched.embedded.apimachinery.objects import JsonObject, key_of
 from kubesched.embedded.client.events import EventRecorder
-from kubesched.embedded.client.heartbeat_clock import HeartbeatClock
 from kubesched.embedded.client.informers import Index, Informer, InformerFactory
 from kubesched.embedded.client.local import Listener, LocalApi
 from kubesched.embedded.client.workqueue import BackOff, WorkQueue
@@ -45,6 +44,7 @@ SMALL = 200
 
 _SETTLING_S_PER_OBJECT = 100e-6
 _LONGEST_SETTLING_S = 1.0
+LEASE_NAMESPACE = "kube-node-lease"
 
 
 def settling_s(objects: int) -> float:
@@ -180,3 +180,23 @@ class Controller(ABC, Generic[K]):
             self.queue.forget(key)
             if again_s is not None:
                 self.queue.add_after(key, again_s)
+
+
+class HeartbeatClock:
+    """Monotonic time, less the lag of this process's own kubelets: heartbeats are judged by it.
+
+    The kubelets of simulated nodes run in the process that judges them. On a loaded host they fall
+    behind with their heartbeats, which says nothing about the nodes. This clock is late by as much
+    as they are: a node is silent only if its kubelet had its turn and did not use it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lag_s: Callable[[], float] = float
+
+    def follow(self, lag_s: Callable[[], float]) -> None:
+        """Be late by what `lag_s` says: how long the oldest heartbeat has been due."""
+        self._lag_s = lag_s
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic() - self._lag_s()

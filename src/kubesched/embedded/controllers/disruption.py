@@ -6,15 +6,19 @@ gone until it is, or until two minutes have passed without it going.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kubesched.embedded.apimachinery.objects import (
     JsonObject,
     controller_of,
     is_deleting,
+    is_percent,
     key_of,
     labels_of,
     name_of,
     namespace_of,
     parse_timestamp,
+    scaled_value,
     spec_of,
     status_of,
     uid_of,
@@ -24,10 +28,6 @@ from kubesched.embedded.apimachinery.pods import is_ready
 from kubesched.embedded.apimachinery.selectors import selector_matches
 from kubesched.embedded.client.controller import Controller, ControllerContext, settling_s
 from kubesched.embedded.client.informers import BY_NAMESPACE
-from kubesched.embedded.controllers.disruption_arithmetic import (
-    disruptions_allowed,
-    expectations,
-)
 from kubesched.errors import ApiError, NotFound
 
 RESOURCE = "poddisruptionbudgets.policy"
@@ -40,6 +40,7 @@ _SCALED_KINDS = {
     ("apps", "StatefulSet"): "statefulsets.apps",
     ("", "ReplicationController"): "replicationcontrollers",
 }
+IntOrPercent = int | str
 
 
 class DisruptionController(Controller[str]):
@@ -213,3 +214,28 @@ class DisruptionController(Controller[str]):
         for budget in self._budgets.find(BY_NAMESPACE, namespace_of(owner)):
             if selector_matches(spec_of(budget).get("selector"), labels):
                 self.queue.add(key_of(budget))
+
+
+def expectations(
+    min_available: IntOrPercent | None,
+    max_unavailable: IntOrPercent | None,
+    pods: int,
+    scale: Callable[[], int],
+) -> tuple[int, int]:
+    """Pods that there should be, and how many of them healthy.
+
+    `pods` are those the budget selects; `scale` says how many their owners want, and is asked only where that counts.
+    """
+    if max_unavailable is not None:
+        expected = scale()
+        return expected, max(0, expected - scaled_value(max_unavailable, expected, round_up=True))
+    minimum = 1 if min_available is None else min_available
+    if is_percent(minimum):
+        expected = scale()
+        return expected, scaled_value(minimum, expected, round_up=True)
+    return pods, int(minimum)
+
+
+def disruptions_allowed(expected: int, desired: int, healthy: int) -> int:
+    """A budget that selects nothing spares nothing."""
+    return max(0, healthy - desired) if expected > 0 else 0

@@ -26,7 +26,7 @@ from kubesched.embedded.apimachinery.objects import (
     uid_of,
 )
 from kubesched.embedded.client.controller import Controller, ControllerContext
-from kubesched.embedded.client.every_resource import EveryResource
+from kubesched.embedded.client.informers import EveryResource
 from kubesched.errors import NotFound
 
 

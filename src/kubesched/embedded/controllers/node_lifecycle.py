@@ -25,8 +25,7 @@ from kubesched.embedded.apimachinery.objects import (
     with_condition,
 )
 from kubesched.embedded.apimachinery.pods import is_finished, is_ready
-from kubesched.embedded.client.controller import Controller, ControllerContext
-from kubesched.embedded.client.heartbeat_clock import LEASE_NAMESPACE
+from kubesched.embedded.client.controller import LEASE_NAMESPACE, Controller, ControllerContext
 from kubesched.embedded.client.informers import BY_NODE
 
 MONITOR_S = 5.0

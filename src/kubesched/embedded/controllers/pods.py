@@ -1,4 +1,4 @@
-"""What controllers ask about pods: alive, ready, available, and which one to give up first."""
+"""Pods of controllers: made and removed, available or not, and which one to give up first."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kubesched.embedded.apimachinery.objects import (
     JsonObject,
     annotations_of,
+    controller_reference,
+    copy_json,
+    name_of,
+    namespace_of,
     parse_timestamp,
     spec_of,
     status_of,
@@ -23,6 +28,8 @@ from kubesched.embedded.apimachinery.pods import (
     phase_of,
     ready_since,
 )
+from kubesched.embedded.client.controller import ControllerContext
+from kubesched.errors import ApiError
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
@@ -176,3 +183,54 @@ def _deletion_cost(pod: JsonObject) -> int:
         return int(text)
     except ValueError:
         return 0  # Upstream: a cost that is not a number counts as none.
+
+
+def pod_from_template(template: JsonObject, owner: JsonObject) -> JsonObject:
+    """A pod as the template says, owned by `owner`, to be named by the server."""
+    template_metadata = template.get("metadata") or {}
+    metadata: dict[str, Any] = {
+        "generateName": f"{name_of(owner)}-",
+        "namespace": namespace_of(owner),
+        "ownerReferences": [controller_reference(owner)],
+    }
+    for field in ("labels", "annotations", "finalizers"):
+        if template_metadata.get(field):
+            metadata[field] = copy_json(template_metadata[field])
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": copy_json(template.get("spec") or {}),
+    }
+
+
+class PodControl:
+    """Creates and deletes pods for one kind of owner."""
+
+    def __init__(self, context: ControllerContext, component: str) -> None:
+        self._api = context.api
+        self._events = context.events
+        self._component = component
+
+    def create(self, pod: JsonObject, owner: JsonObject) -> JsonObject:
+        """Create the pod; failure is told as an event on the owner and raised."""
+        try:
+            created = self._api.create("pods", pod, namespace_of(owner))
+        except ApiError as error:
+            self._events.warning(owner, self._component, "FailedCreate", f"Error creating: {error}")
+            raise
+        self._events.normal(
+            owner, self._component, "SuccessfulCreate", f"Created pod: {name_of(created)}"
+        )
+        return created
+
+    def delete(self, pod: JsonObject, owner: JsonObject) -> None:
+        """Ask for the pod's graceful end; one that is gone already is fine."""
+        try:
+            is_deleted = self._api.delete_object("pods", pod)
+        except ApiError as error:
+            self._events.warning(owner, self._component, "FailedDelete", f"Error deleting: {error}")
+            raise
+        if is_deleted:
+            message = f"Deleted pod: {name_of(pod)}"
+            self._events.normal(owner, self._component, "SuccessfulDelete", message)

@@ -32,8 +32,13 @@ from kubesched.embedded.controllers.ownership import (
     Dependents,
     OwnerController,
 )
-from kubesched.embedded.controllers.pod_control import PodControl, pod_from_template
-from kubesched.embedded.controllers.pods import PodCounts, count_pods, deletion_order
+from kubesched.embedded.controllers.pods import (
+    PodControl,
+    PodCounts,
+    count_pods,
+    deletion_order,
+    pod_from_template,
+)
 from kubesched.embedded.controllers.replica_tally import ReplicaTally
 from kubesched.errors import ApiError
 

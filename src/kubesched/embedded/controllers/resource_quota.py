@@ -17,8 +17,7 @@ from kubesched.embedded.apimachinery.objects import (
 )
 from kubesched.embedded.apimachinery.pods import is_finished
 from kubesched.embedded.client.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.client.every_resource import EveryResource
-from kubesched.embedded.client.informers import BY_NAMESPACE
+from kubesched.embedded.client.informers import BY_NAMESPACE, EveryResource
 from kubesched.embedded.resources.admission.quota_usage import add, matches_scopes, usage_of
 
 RESOURCE = "resourcequotas"

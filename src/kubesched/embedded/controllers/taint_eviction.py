@@ -18,8 +18,12 @@ from kubesched.embedded.apimachinery.objects import (
     uid_of,
     with_condition,
 )
-from kubesched.embedded.apimachinery.placement import taints_of, tolerations_of
-from kubesched.embedded.apimachinery.pods import is_finished, node_name_of
+from kubesched.embedded.apimachinery.pods import (
+    is_finished,
+    node_name_of,
+    taints_of,
+    tolerations_of,
+)
 from kubesched.embedded.client.controller import Controller, ControllerContext
 from kubesched.embedded.client.informers import BY_NODE
 from kubesched.errors import NotFound

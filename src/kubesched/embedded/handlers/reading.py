@@ -21,8 +21,7 @@ from kubesched.embedded.apimachinery.selectors import (
 )
 from kubesched.embedded.handlers import metrics_api
 from kubesched.embedded.handlers.exchange import Accepted, ApiResponse, Query
-from kubesched.embedded.handlers.routes import Target
-from kubesched.embedded.handlers.simulated import SIMULATED, simulated
+from kubesched.embedded.handlers.routes import SIMULATED, Target, simulated
 from kubesched.embedded.handlers.tables import table_of
 from kubesched.embedded.registry.representation import encode_list, encoder_for
 from kubesched.embedded.registry.rest_storage import RestStorage

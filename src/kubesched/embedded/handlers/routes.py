@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kubesched.embedded.apimachinery.catalog import ResourceCatalog, ResourceInfo
-from kubesched.errors import NotFound
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.errors import BadRequest, NotFound
+
+SIMULATED = {
+    "attach": "there is nothing to attach to",
+    "exec": "no command can run in it",
+    "portforward": "it listens on no port",
+}
+"""Subresources that need a real container, and why they fail."""
 
 
 @dataclass(slots=True)
@@ -51,3 +59,9 @@ def parse_target(path: str, catalog: ResourceCatalog) -> Target:
     if name and resource.namespaced and namespace is None:
         raise unknown_path()
     return Target(resource, namespace, name, subresource, is_watch_path)
+
+
+def simulated(pod: JsonObject, subresource: str) -> BadRequest:
+    metadata = pod["metadata"]
+    name = f"{metadata['namespace']}/{metadata['name']}"
+    return BadRequest(f"pod {name} is simulated: {SIMULATED[subresource]}")

@@ -6,21 +6,21 @@ from typing import cast, get_args
 
 from kubesched.api import field_errors
 from kubesched.api.field_errors import not_supported, required, too_long
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
 from kubesched.embedded.apimachinery.failures import details_of, invalid_options, success_status
 from kubesched.embedded.apimachinery.objects import JsonObject, encode
 from kubesched.embedded.apimachinery.serialization import decode_raw_json, decode_yaml
-from kubesched.embedded.handlers.bodies import decode_object, field_validation
 from kubesched.embedded.handlers.exchange import (
     Accepted,
     ApiRequest,
     ApiResponse,
     Query,
     decode_body,
+    decode_object,
+    field_validation,
 )
 from kubesched.embedded.handlers.reading import Page, entry_response, list_page
-from kubesched.embedded.handlers.routes import Target
-from kubesched.embedded.handlers.simulated import SIMULATED
-from kubesched.embedded.handlers.warnings import warnings_for
+from kubesched.embedded.handlers.routes import SIMULATED, Target
 from kubesched.embedded.registry import scale
 from kubesched.embedded.registry.deletion import DeleteOptions
 from kubesched.embedded.registry.patching import PatchKind, apply_object, patch_object
@@ -37,6 +37,7 @@ _PATCH_KINDS: dict[str, PatchKind] = {
 _PATCH_TYPES = ", ".join([*_PATCH_KINDS, "application/apply-patch+yaml"])
 _APPLY_TYPE = "application/apply-patch+yaml"
 _MAX_MANAGER_LENGTH = 128
+STORED_ONLY = "{kind}: stored, nothing acts on it here"
 
 
 def write_options(request: ApiRequest, query: Query) -> WriteOptions:
@@ -247,3 +248,10 @@ def _propagation(body: JsonObject, query: Query) -> Propagation | None:
         choices = ("Foreground", "Background", "Orphan", "nil")
         raise invalid_options("DeleteOptions", not_supported("propagationPolicy", policy, choices))
     return cast("Propagation", policy)
+
+
+def warnings_for(resource: ResourceInfo) -> list[str]:
+    """What the client should know about the object it wrote."""
+    if resource.is_stored_only:
+        return [STORED_ONLY.format(kind=resource.kind)]
+    return []

@@ -17,7 +17,7 @@ from kubesched.api.host_ports import HostPort, any_conflict, pod_host_ports
 from kubesched.api.quantity import QuantityError
 from kubesched.api.resources import NodeAllocatable, PodRequests, filter_requests, node_allocatable
 from kubesched.embedded.apimachinery.objects import JsonObject, labels_of, name_of, spec_of, uid_of
-from kubesched.embedded.apimachinery.placement import required_affinity
+from kubesched.embedded.apimachinery.pods import required_affinity
 
 
 @dataclass(frozen=True, slots=True)

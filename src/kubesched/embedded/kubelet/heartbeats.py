@@ -24,8 +24,7 @@ from kubesched.embedded.apimachinery.objects import (
     uid_of,
 )
 from kubesched.embedded.apimachinery.selectors import compile_label_selector
-from kubesched.embedded.client.controller import Controller, ControllerContext
-from kubesched.embedded.client.heartbeat_clock import LEASE_NAMESPACE
+from kubesched.embedded.client.controller import LEASE_NAMESPACE, Controller, ControllerContext
 from kubesched.embedded.kubelet.node_templates import (
     PlannedNode,
     build_node,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
+from kubesched.embedded.apimachinery.bodies import event_to_events_v1
 from kubesched.embedded.apimachinery.catalog import ResourceInfo
-from kubesched.embedded.apimachinery.conversion import event_to_events_v1
 from kubesched.embedded.apimachinery.objects import JsonObject, encode
 from kubesched.embedded.storage.store import Entry
 

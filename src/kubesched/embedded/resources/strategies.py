@@ -9,13 +9,9 @@ from kubesched.embedded.registry.strategy import WRITABLE_METADATA, Strategy, Su
 from kubesched.embedded.resources import custom_resources
 from kubesched.embedded.resources.admission import cluster as cluster_admission
 from kubesched.embedded.resources.admission import devices as device_admission
-from kubesched.embedded.resources.admission import storage as storage_admission
-from kubesched.embedded.resources.admission import workloads as workload_admission
 from kubesched.embedded.resources.admission.pods import admit_pod, admit_pod_update
 from kubesched.embedded.resources.admission.runtime_classes import RUNTIME_CLASSES
 from kubesched.embedded.resources.defaults import cluster as cluster_defaults
-from kubesched.embedded.resources.defaults import devices as device_defaults
-from kubesched.embedded.resources.defaults import storage as storage_defaults
 from kubesched.embedded.resources.defaults import workloads as workload_defaults
 from kubesched.embedded.resources.defaults.pods import default_pod, default_pod_status
 from kubesched.embedded.resources.validation import (
@@ -24,14 +20,13 @@ from kubesched.embedded.resources.validation import (
     pods,
     resource_claims,
     resource_slices,
-    runtime_classes,
     storage,
     workloads,
 )
 
 _WORKLOAD = Strategy(
     tracks_generation=True,
-    admit=workload_admission.admit_workload,
+    admit=cluster_admission.admit_workload,
     validate_update=workloads.validate_selector_update,
 )
 _RETURNED = Strategy(returns_deleted_object=True)
@@ -44,11 +39,11 @@ STRATEGIES: dict[str, Strategy] = {
     "cronjobs.batch": Strategy(
         tracks_generation=True,
         default=workload_defaults.default_cron_job,
-        admit=workload_admission.admit_workload,
+        admit=cluster_admission.admit_workload,
         validate=workloads.validate_cron_job,
     ),
     "csidrivers.storage.k8s.io": Strategy(
-        allows_unconditional_update=False, default=storage_defaults.default_csi_driver
+        allows_unconditional_update=False, default=cluster_defaults.default_csi_driver
     ),
     "csinodes.storage.k8s.io": Strategy(
         allows_unconditional_update=False, validate=storage.validate_csi_node
@@ -88,7 +83,7 @@ STRATEGIES: dict[str, Strategy] = {
         # Upstream: jobs and replication controllers leave their pods behind unless told otherwise.
         default_propagation="Orphan",
         default=workload_defaults.default_job,
-        admit=workload_admission.admit_job,
+        admit=cluster_admission.admit_job,
         validate=workloads.validate_job,
         validate_update=workloads.validate_job_update,
     ),
@@ -112,22 +107,22 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "persistentvolumeclaims": Strategy(
         returns_deleted_object=True,
-        default=storage_defaults.default_persistent_volume_claim,
-        admit=storage_admission.admit_persistent_volume_claim,
+        default=cluster_defaults.default_persistent_volume_claim,
+        admit=cluster_admission.admit_persistent_volume_claim,
         validate=storage.validate_persistent_volume_claim,
         validate_update=storage.validate_persistent_volume_claim_update,
     ),
     "persistentvolumes": Strategy(
         returns_deleted_object=True,
-        default=storage_defaults.default_persistent_volume,
-        admit=storage_admission.admit_persistent_volume,
+        default=cluster_defaults.default_persistent_volume,
+        admit=cluster_admission.admit_persistent_volume,
         validate=storage.validate_persistent_volume,
         validate_update=storage.validate_persistent_volume_update,
     ),
     "poddisruptionbudgets.policy": Strategy(
         allows_unconditional_update=False,
         tracks_generation=True,
-        admit=workload_admission.admit_pod_disruption_budget,
+        admit=cluster_admission.admit_pod_disruption_budget,
         validate=workloads.validate_pod_disruption_budget,
     ),
     "pods": Strategy(
@@ -173,15 +168,15 @@ STRATEGIES: dict[str, Strategy] = {
     "replicationcontrollers": Strategy(
         tracks_generation=True,
         default_propagation="Orphan",
-        admit=workload_admission.admit_workload,
+        admit=cluster_admission.admit_workload,
         default=workload_defaults.default_replication_controller,
         validate=workloads.validate_replication_controller,
     ),
     "resourceclaims.resource.k8s.io": Strategy(
         status_keeps_metadata=WRITABLE_METADATA,
         has_immutable_spec=True,
-        default=device_defaults.default_resource_claim,
-        default_status=device_defaults.default_claim_status,
+        default=cluster_defaults.default_resource_claim,
+        default_status=cluster_defaults.default_claim_status,
         admit=device_admission.admit_resource_claim,
         prepare_status_update=device_admission.admit_claim_status,
         validate=resource_claims.validate_resource_claim,
@@ -189,13 +184,13 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "resourceclaimtemplates.resource.k8s.io": Strategy(
         has_immutable_spec=True,
-        default=device_defaults.default_resource_claim_template,
+        default=cluster_defaults.default_resource_claim_template,
         admit=device_admission.admit_resource_claim_template,
         validate=resource_claims.validate_resource_claim_template,
     ),
     "resourceslices.resource.k8s.io": Strategy(
         tracks_generation=True,
-        default=device_defaults.default_resource_slice,
+        default=cluster_defaults.default_resource_slice,
         admit=device_admission.admit_resource_slice,
         prepare_update=device_admission.admit_resource_slice_update,
         validate=resource_slices.validate_resource_slice,
@@ -227,7 +222,7 @@ STRATEGIES: dict[str, Strategy] = {
         validate_update=workloads.validate_stateful_set_update,
     ),
     "storageclasses.storage.k8s.io": Strategy(
-        default=storage_defaults.default_storage_class,
+        default=cluster_defaults.default_storage_class,
         validate=storage.validate_storage_class,
         validate_update=storage.validate_storage_class_update,
     ),
@@ -238,8 +233,8 @@ STRATEGIES: dict[str, Strategy] = {
     "networkpolicies.networking.k8s.io": Strategy(tracks_generation=True),
     RUNTIME_CLASSES: Strategy(
         allows_unconditional_update=False,
-        validate=runtime_classes.validate_runtime_class,
-        validate_update=runtime_classes.validate_runtime_class_update,
+        validate=cluster.validate_runtime_class,
+        validate_update=cluster.validate_runtime_class_update,
     ),
     **{
         f"{plural}.admissionregistration.k8s.io": Strategy(

@@ -23,7 +23,7 @@ from kubesched.embedded.handlers.exchange import ApiRequest, ApiResponse, Query,
 from kubesched.embedded.handlers.openapi import OpenApi
 from kubesched.embedded.handlers.reviews import review
 from kubesched.embedded.handlers.routes import Target, parse_target, unknown_path
-from kubesched.embedded.handlers.tokens import issue_token
+from kubesched.embedded.handlers.subresources import issue_token
 from kubesched.embedded.handlers.watching import WatchStream, parse_watch_request
 from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.errors import ApiError, MethodNotAllowed, ServerError

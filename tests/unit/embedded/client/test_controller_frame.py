@@ -10,9 +10,8 @@ from typing import ClassVar
 import pytest
 
 from kubesched.clock import ManualClock, SystemClock
-from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.controller import Controller, ControllerContext, HeartbeatClock
 from kubesched.embedded.client.events import EventRecorder
-from kubesched.embedded.client.heartbeat_clock import HeartbeatClock
 from kubesched.embedded.client.informers import Index, Informer, InformerFactory
 from kubesched.embedded.client.local import LocalApi
 from kubesched.embedded.control_plane import build_registry

@@ -14,6 +14,7 @@ from kubesched.embedded.apimachinery.objects import (
     key_of,
     labels_of,
     name_of,
+    scaled_value,
     spec_of,
     status_of,
     uid_of,
@@ -22,21 +23,28 @@ from kubesched.embedded.apimachinery.objects import (
 from kubesched.embedded.apimachinery.pods import FAILED, SUCCEEDED, is_ready, node_name_of, phase_of
 from kubesched.embedded.client.controller import ControllerContext, settling_s
 from kubesched.embedded.client.workqueue import BackOff
-from kubesched.embedded.controllers.controller_revisions import RevisionHistory, hash_of
+from kubesched.embedded.controllers.controller_revisions import (
+    CONTROLLER_REVISION_HASH,
+    RevisionHistory,
+    hash_of,
+    with_label,
+)
 from kubesched.embedded.controllers.daemonset.eligibility import (
     Eligibility,
     pinned_to,
     target_node,
     tolerations_for,
 )
-from kubesched.embedded.controllers.int_or_percent import scaled_value
 from kubesched.embedded.controllers.ownership import (
     OwnerController,
     selector_of,
 )
-from kubesched.embedded.controllers.pod_control import PodControl, pod_from_template
-from kubesched.embedded.controllers.pods import is_available, next_availability_s
-from kubesched.embedded.controllers.template_hash import CONTROLLER_REVISION_HASH, with_label
+from kubesched.embedded.controllers.pods import (
+    PodControl,
+    is_available,
+    next_availability_s,
+    pod_from_template,
+)
 from kubesched.errors import ApiError
 
 BURST_REPLICAS = 100

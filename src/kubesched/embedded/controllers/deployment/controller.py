@@ -24,6 +24,7 @@ from kubesched.embedded.apimachinery.objects import (
 )
 from kubesched.embedded.apimachinery.pods import is_finished
 from kubesched.embedded.client.controller import ControllerContext
+from kubesched.embedded.controllers.controller_revisions import same_template
 from kubesched.embedded.controllers.deployment import progress, revisions, strategy
 from kubesched.embedded.controllers.deployment.strategy import Bounds, Size
 from kubesched.embedded.controllers.ownership import (
@@ -32,7 +33,6 @@ from kubesched.embedded.controllers.ownership import (
     owner_key,
     selector_of,
 )
-from kubesched.embedded.controllers.template_hash import same_template
 from kubesched.errors import AlreadyExists, ApiError
 
 REPLICA_SETS = "replicasets.apps"

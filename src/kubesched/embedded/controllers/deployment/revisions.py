@@ -19,13 +19,13 @@ from kubesched.embedded.apimachinery.objects import (
     spec_of,
     status_of,
 )
-from kubesched.embedded.controllers.deployment.strategy import Bounds, Size
-from kubesched.embedded.controllers.template_hash import (
+from kubesched.embedded.controllers.controller_revisions import (
     POD_TEMPLATE_HASH,
     compute_hash,
     same_template,
     with_label,
 )
+from kubesched.embedded.controllers.deployment.strategy import Bounds, Size
 
 REVISION = "deployment.kubernetes.io/revision"
 REVISION_HISTORY = "deployment.kubernetes.io/revision-history"

@@ -36,11 +36,6 @@ from kubesched.embedded.apimachinery.pods import (
 )
 from kubesched.embedded.client.controller import ControllerContext
 from kubesched.embedded.client.workqueue import BackOff
-from kubesched.embedded.controllers.job.indexes import (
-    format_indexes,
-    index_of,
-    parse_indexes,
-)
 from kubesched.embedded.controllers.job.planning import (
     build_pod,
     is_indexed,
@@ -52,9 +47,12 @@ from kubesched.embedded.controllers.job.planning import (
 from kubesched.embedded.controllers.job.policies import (
     fail_job_message,
     failed_indexes,
+    format_indexes,
     has_index_limit,
     index_failures,
+    index_of,
     judge_failure,
+    parse_indexes,
     success_policy_message,
 )
 from kubesched.embedded.controllers.job.tracking import (
@@ -67,7 +65,7 @@ from kubesched.embedded.controllers.ownership import (
     owner_key,
     selector_of,
 )
-from kubesched.embedded.controllers.pod_control import PodControl
+from kubesched.embedded.controllers.pods import PodControl
 from kubesched.errors import NotFound
 
 MAX_PODS_PER_LOOK = 100

@@ -11,6 +11,7 @@ from kubesched.embedded.apimachinery.objects import (
     JsonObject,
     is_deleting,
     name_of,
+    scaled_value,
     spec_of,
     status_of,
     uid_of,
@@ -19,7 +20,6 @@ from kubesched.embedded.apimachinery.objects import (
 from kubesched.embedded.apimachinery.pods import is_finished, is_ready, phase_of
 from kubesched.embedded.client.controller import ControllerContext
 from kubesched.embedded.controllers.controller_revisions import RevisionHistory, template_of
-from kubesched.embedded.controllers.int_or_percent import scaled_value
 from kubesched.embedded.controllers.ownership import (
     OwnerController,
     selector_of,

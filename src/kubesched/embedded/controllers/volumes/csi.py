@@ -19,7 +19,7 @@ from kubesched.embedded.apimachinery.objects import (
     uid_of,
 )
 from kubesched.embedded.client.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.template_hash import compute_hash
+from kubesched.embedded.controllers.controller_revisions import compute_hash
 from kubesched.embedded.controllers.volumes.selection import DEFAULT_CLASS, capacity_bytes
 from kubesched.errors import AlreadyExists
 

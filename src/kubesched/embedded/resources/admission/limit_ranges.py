@@ -12,7 +12,7 @@ from kubesched.api.quantity import Quantity
 from kubesched.embedded.apimachinery.failures import forbidden
 from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.registry.rest_storage import AdmissionRequest, RestStorage
-from kubesched.embedded.resources.admission.pod_totals import Totals, pod_total
+from kubesched.embedded.resources.admission.quota_usage import Totals, pod_total
 
 RESOURCE = "limitranges"
 ANNOTATION = "kubernetes.io/limit-ranger"

@@ -10,6 +10,7 @@ from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.resources.admission.limit_ranges import (
     apply_defaults as apply_limit_range_defaults,
 )
+from kubesched.embedded.resources.admission.quota_usage import qos_class
 from kubesched.embedded.resources.admission.runtime_classes import apply_runtime_class
 from kubesched.embedded.resources.validation.scheduling import DEFAULT_TOLERATIONS
 from kubesched.embedded.storage.store import Collection
@@ -153,29 +154,3 @@ def initial_status(spec: JsonObject, now: str) -> JsonObject:
             }
         ]
     return status
-
-
-def qos_class(spec: JsonObject) -> str:
-    """Guaranteed, Burstable or BestEffort, from the cpu and memory of all containers (or of the pod as a whole)."""
-    pod_level = spec.get("resources") or {}
-    if pod_level.get("requests") or pod_level.get("limits"):
-        bodies = [pod_level]
-    else:
-        containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-        bodies = [container.get("resources") or {} for container in containers]
-    is_best_effort, is_guaranteed = True, True
-    for resources in bodies:
-        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-        for name in ("cpu", "memory"):
-            asked, limit = requests.get(name), limits.get(name)
-            if _is_positive(asked) or _is_positive(limit):
-                is_best_effort = False
-            if not _is_positive(limit) or (asked is not None and asked != limit):
-                is_guaranteed = False
-    if is_best_effort:
-        return "BestEffort"
-    return "Guaranteed" if is_guaranteed else "Burstable"
-
-
-def _is_positive(amount: object) -> bool:
-    return amount is not None and amount not in ("0", 0)

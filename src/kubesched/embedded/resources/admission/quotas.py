@@ -11,8 +11,8 @@ from kubesched.embedded.apimachinery.catalog import ResourceInfo
 from kubesched.embedded.apimachinery.failures import forbidden
 from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.registry.rest_storage import AdmissionRequest, RestStorage
-from kubesched.embedded.resources.admission.pod_totals import Totals
 from kubesched.embedded.resources.admission.quota_usage import (
+    Totals,
     add,
     difference,
     matches_scopes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubesched.embedded.apimachinery.objects import JsonObject
-from kubesched.embedded.resources.defaults.quantities import round_list
+from kubesched.embedded.resources.defaults.cluster import round_list
 
 DEFAULT_SCHEDULER = "default-scheduler"
 DEFAULT_GRACE_S = 30

@@ -1,4 +1,4 @@
-"""Rules for nodes, services, priority classes, configuration, leases and events."""
+"""Rules for nodes, services, priority and runtime classes, configuration, leases and events."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 
 from kubesched.api import quantity
 from kubesched.api.field_errors import forbidden, invalid, required, too_long
+from kubesched.embedded.apimachinery.object_meta import label_problems, validate_labels
 from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.apimachinery.validation import (
     IS_IMMUTABLE,
@@ -13,8 +14,10 @@ from kubesched.embedded.apimachinery.validation import (
     Problems,
     one_of,
     port_number,
+    refused,
     unchanged,
 )
+from kubesched.embedded.resources.validation import scheduling
 from kubesched.embedded.resources.validation.scheduling import taints
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
@@ -132,3 +135,18 @@ def validate_runtime_immutable(new: JsonObject, old: JsonObject) -> Problems:
     if new.get("data") == old.get("data"):
         return []
     return [invalid("data", new.get("data"), IS_IMMUTABLE)]
+
+
+def validate_runtime_class(obj: JsonObject) -> Problems:
+    handler = obj.get("handler") or ""
+    if not handler:
+        yield required("handler")
+    else:
+        yield from refused("handler", handler, label_problems(handler))
+    placement = obj.get("scheduling") or {}
+    yield from validate_labels(placement.get("nodeSelector") or {}, "scheduling.nodeSelector")
+    yield from scheduling.tolerations(placement.get("tolerations") or (), "scheduling.tolerations")
+
+
+def validate_runtime_class_update(new: JsonObject, old: JsonObject) -> Problems:
+    return unchanged(new.get("handler"), old.get("handler"), "handler")

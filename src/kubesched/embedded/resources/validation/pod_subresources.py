@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubesched.api.field_errors import forbidden, invalid, not_found
 from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.apimachinery.validation import Problems
-from kubesched.embedded.resources.admission.pods import qos_class
+from kubesched.embedded.resources.admission.quota_usage import qos_class
 from kubesched.embedded.resources.validation.containers import containers, volumes
 from kubesched.embedded.resources.validation.pods import pod_spec
 

@@ -1,17 +1,27 @@
-"""Rules for pods: what a new one must look like and what may still change later."""
+"""Rules for pods: what a new one must look like, what may still change later, and their claims."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from kubesched.api.field_errors import forbidden, invalid, required
+from kubesched.api.field_errors import (
+    ErrorType,
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+)
+from kubesched.api.names import dns_1123_label_problems, dns_1123_subdomain_problems
 from kubesched.embedded.apimachinery.object_meta import label_problems, subdomain_problems
 from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.apimachinery.validation import Problems, one_of, refused
 from kubesched.embedded.resources.validation import scheduling
-from kubesched.embedded.resources.validation.containers import containers, volumes
-from kubesched.embedded.resources.validation.pod_resource_claims import resource_claims
-from kubesched.embedded.resources.validation.resources import container_resources
+from kubesched.embedded.resources.validation.containers import (
+    container_resources,
+    containers,
+    volumes,
+)
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -23,6 +33,7 @@ _ONLY_THESE = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
+_SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 
 
 def validate_pod(pod: JsonObject) -> Problems:
@@ -233,3 +244,65 @@ def _fixed_part(spec: JsonObject, *, is_gated: bool) -> JsonObject:
                 for item in fixed[name]
             ]
     return fixed
+
+
+def resource_claims(spec: JsonObject, path: str) -> Problems:
+    """Problems of a pod's claims, and of what its containers use of them."""
+    entries = spec.get("resourceClaims") or ()
+    names: set[str] = set()
+    for index, entry in enumerate(entries):
+        yield from _pod_claim(entry, names, f"{path}.resourceClaims[{index}]")
+    known = {entry["name"] for entry in entries if entry.get("name")}
+    for field in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            used = (container.get("resources") or {}).get("claims")
+            if used:
+                here = f"{path}.{field}[{index}].resources.claims"
+                yield from _container_claims(used, known, here)
+
+
+def _pod_claim(entry: JsonObject, names: set[str], path: str) -> Problems:
+    name = entry.get("name", "")
+    if not name:
+        yield required(f"{path}.name")
+    elif name in names:
+        yield duplicate(f"{path}.name", name)
+    else:
+        yield from refused(f"{path}.name", name, dns_1123_label_problems(name))
+        names.add(name)
+    given = [field for field in _SOURCES if entry.get(field) is not None]
+    if len(given) == len(_SOURCES):
+        detail = (
+            "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+        )
+        yield invalid(path, entry, detail)
+    elif not given:
+        detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+        yield invalid(path, entry, detail)
+    for field in given:
+        value = entry[field]
+        yield from refused(f"{path}.{field}", value, dns_1123_subdomain_problems(value))
+
+
+def _container_claims(entries: Sequence[JsonObject], pod_claims: set[str], path: str) -> Problems:
+    """A container uses all of a claim or some of its requests, each once."""
+    used: set[str] = set()
+    for index, entry in enumerate(entries):
+        here = f"{path}[{index}]"
+        name, request = entry.get("name", ""), entry.get("request", "")
+        if not name:
+            yield required(here)
+            continue
+        if name in used:
+            yield duplicate(here, name)
+        else:
+            key = f"{name}/{request}" if request else name
+            if request:
+                yield from refused(f"{here}.request", request, dns_1123_label_problems(request))
+            if key in used or any(other.partition("/")[0] == key for other in used):
+                yield duplicate(here, key)
+            used.add(key)
+        if name not in pod_claims:
+            listed = f": {', '.join(sorted(pod_claims))}" if pod_claims else " which is empty"
+            detail = f"must be one of the names in pod.spec.resourceClaims{listed}"
+            yield FieldError(ErrorType.NOT_FOUND, here, name, detail)
