@@ -18,9 +18,6 @@ from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 
-NORMAL = "Normal"
-WARNING = "Warning"
-
 REMEMBERED_EVENTS = 4096
 """How many recent events can still be repeated by count; client-go's correlator remembers as many."""
 
@@ -69,32 +66,16 @@ class EventRecorder:
         self._dropped = 0
 
     def normal(
-        self,
-        obj: JsonObject,
-        component: str,
-        reason: str,
-        message: str,
-        *,
-        host: str = "",
-        field_path: str = "",
+        self, obj: JsonObject, component: str, reason: str, message: str, **where: str
     ) -> None:
-        """Record that something went as it should."""
-        if self._enabled:
-            self._record(obj, NORMAL, component, reason, message, host, field_path)
+        """Record that something went as it should; `where` is a `host` and a `field_path`."""
+        self._record(obj, "Normal", component, reason, message, **where)
 
     def warning(
-        self,
-        obj: JsonObject,
-        component: str,
-        reason: str,
-        message: str,
-        *,
-        host: str = "",
-        field_path: str = "",
+        self, obj: JsonObject, component: str, reason: str, message: str, **where: str
     ) -> None:
-        """Record that something needs attention."""
-        if self._enabled:
-            self._record(obj, WARNING, component, reason, message, host, field_path)
+        """Record that something needs attention; `where` is a `host` and a `field_path`."""
+        self._record(obj, "Warning", component, reason, message, **where)
 
     def is_exhausted(self) -> bool:
         """Whether an event recorded now would be dropped; then it counts as dropped already."""
@@ -116,9 +97,11 @@ class EventRecorder:
         component: str,
         reason: str,
         message: str,
-        host: str,
-        field_path: str,
+        host: str = "",
+        field_path: str = "",
     ) -> None:
+        if not self._enabled:
+            return
         if not self._take_token():
             self._dropped += 1
             return
@@ -188,7 +171,7 @@ class EventRecorder:
         source = {"component": component}
         if host:
             source["host"] = host
-        self._api.create_composed(
+        self._api.create(
             "events",
             {
                 "apiVersion": "v1",
@@ -206,7 +189,6 @@ class EventRecorder:
                 "reportingInstance": host,
             },
             namespace,
-            (tuple(reference), bool(host)),
         )
         self._written += 1
         return _Remembered(namespace, name, 1)

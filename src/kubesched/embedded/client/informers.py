@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeVar, cast
+from typing import Literal
 
 from kubesched.embedded.apimachinery.catalog import ResourceInfo
 from kubesched.embedded.apimachinery.objects import ChangeType, JsonObject, key_of, namespace_of
@@ -23,7 +23,6 @@ from kubesched.embedded.client.local import Listener, LocalApi
 Part = Literal["spec", "ownership", ""]
 """What of an object an index reads: its spec, its labels and owners, or anything."""
 
-T = TypeVar("T")
 Follower = Callable[[ResourceInfo, str, JsonObject, JsonObject | None], None]
 """Called with the resource, the kind of change, the object and its state before."""
 
@@ -50,7 +49,6 @@ class Informer:
     def __init__(self, resource: str) -> None:
         self.resource = resource
         self._objects: dict[str, JsonObject] = {}
-        self._derived: dict[type, object] = {}
         self._indexes: dict[Index, dict[str, dict[str, None]]] = {}
         self._handlers: list[Listener] = []
 
@@ -85,13 +83,6 @@ class Informer:
 
     def add_handler(self, handler: Listener) -> None:
         self._handlers.append(handler)
-
-    def derive(self, make: Callable[[Informer], T]) -> T:
-        """Something that follows this view, made once however many ask: `make` is its class."""
-        key = cast("type", make)
-        if key not in self._derived:
-            self._derived[key] = make(self)
-        return cast("T", self._derived[key])
 
     def apply(self, kind: ChangeType, obj: JsonObject, old: JsonObject | None) -> None:
         """Take one change from the server, then tell the handlers."""

@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import builtins
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from kubesched.clock import Clock
 from kubesched.embedded.apimachinery.bodies import check_types, to_stored
 from kubesched.embedded.apimachinery.catalog import ResourceInfo
-from kubesched.embedded.apimachinery.managed_fields.managers import Manager
 from kubesched.embedded.apimachinery.objects import (
     ChangeType,
     JsonObject,
     encode,
     name_of,
     namespace_of,
-    timestamp,
     uid_of,
 )
 from kubesched.embedded.apimachinery.selectors import (
@@ -40,15 +38,11 @@ from kubesched.embedded.registry.repeated_creates import RepeatedCreates
 from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.embedded.registry.strategy import Propagation
 from kubesched.embedded.storage.store import Change, Entry, Store
-from kubesched.embedded.storage.watch import Watch
 from kubesched.errors import NotFound
 
 Resource: TypeAlias = ResourceInfo | str
 Subresource: TypeAlias = Literal["", "status", "scale", "resize"]
 Listener: TypeAlias = Callable[[ChangeType, JsonObject, JsonObject | None], None]
-
-
-_REMEMBERED_SHAPES = 256
 
 
 class LocalApi:
@@ -58,7 +52,6 @@ class LocalApi:
         self.registry = registry
         self._options = WriteOptions(manager=manager)
         self._creates = RepeatedCreates(registry)
-        self._managers: dict[tuple[object, ...], tuple[Manager, ...]] = {}  # of composed objects
 
     @classmethod
     def in_memory(cls, *, clock: Clock, rng: random.Random) -> LocalApi:
@@ -96,24 +89,6 @@ class LocalApi:
         info = self._resource(resource)
         return self._creates.create(info, namespace or "", _encode(info, obj), self._options).obj
 
-    def create_composed(
-        self, resource: Resource, obj: JsonObject, namespace: str, shape: tuple[object, ...]
-    ) -> JsonObject:
-        """Create an object that this process composed from values of the right types.
-
-        It is not checked for types or copied, must not hold nulls, and must not be changed afterwards. Objects of one
-        `shape` have the same fields.
-        """
-        info = self._resource(resource)
-        key = (info.key, shape, timestamp(self.registry.clock.now()))
-        known = self._managers.get(key)
-        entry = self.registry.create(info, namespace, obj, self._options, managers=known)
-        if known is None:
-            if len(self._managers) >= _REMEMBERED_SHAPES:
-                self._managers.clear()
-            self._managers[key] = entry.managers
-        return entry.obj
-
     def update(self, resource: Resource, obj: JsonObject) -> JsonObject:
         """Replace everything but the status. A `resourceVersion` in the object must be current, else `Conflict`."""
         return self._update(resource, obj, "")
@@ -137,11 +112,6 @@ class LocalApi:
     ) -> JsonObject:
         info, old = self._current(resource, obj)
         return self.registry.replace_status(info, old, status, self._options).obj
-
-    def write_spec(self, resource: Resource, obj: JsonObject, spec: JsonObject) -> JsonObject:
-        """The same for the spec of kinds without defaults and generation, such as Leases."""
-        info, old = self._current(resource, obj)
-        return self.registry.replace_spec(info, old, spec, self._options).obj
 
     def _current(self, resource: Resource, obj: JsonObject) -> tuple[ResourceInfo, Entry]:
         """The present version of an object that was read from here; `Conflict` if it is newer."""
@@ -272,32 +242,6 @@ class LocalApi:
         for entry in present:
             listener("ADDED", entry.obj, None)
         return unsubscribe
-
-    async def watch(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        since: int | None = None,
-        label_selector: str = "",
-        field_selector: str = "",
-    ) -> AsyncIterator[tuple[ChangeType, JsonObject]]:
-        """Changes after revision `since` (default: now) as they happen; `Gone` when the history is lost."""
-        info = self._resource(resource)
-        matches = combine(
-            compile_label_selector(label_selector), compile_field_selector(info, field_selector)
-        )
-        store = self.registry.store
-        with Watch(
-            store,
-            info.storage_key,
-            store.revision if since is None else since,
-            namespace=namespace,
-            matches=matches,
-        ) as watch:
-            while True:
-                for event_type, entry, _revision in await watch.next_batch():
-                    yield event_type, entry.obj
 
     def _update(self, resource: Resource, obj: JsonObject, subresource: str) -> JsonObject:
         info = self._resource(resource)

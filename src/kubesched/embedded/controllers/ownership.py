@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from kubesched.embedded.apimachinery.objects import (
-    ChangeType,
     JsonObject,
     controller_of,
     controller_reference,
@@ -26,7 +25,7 @@ from kubesched.embedded.apimachinery.objects import (
 from kubesched.embedded.apimachinery.selectors import selector_matches
 from kubesched.embedded.client.controller import Controller, ControllerContext, settling_s
 from kubesched.embedded.client.informers import BY_NAMESPACE, Index, Informer
-from kubesched.embedded.client.local import Listener, LocalApi
+from kubesched.embedded.client.local import LocalApi
 from kubesched.errors import NotFound
 
 
@@ -78,10 +77,6 @@ class Dependents:
                     claimed.append(adopted)
         return claimed
 
-    def has_orphans(self, namespace: str, selector: JsonObject | None) -> bool:
-        """Whether there is something to adopt."""
-        return bool(self._orphans(namespace, selector))
-
     def _orphans(self, namespace: str, selector: JsonObject | None) -> list[JsonObject]:
         """Objects without a controller that match; one label narrows the search down."""
         pairs = (selector or {}).get("matchLabels") or {}
@@ -111,39 +106,6 @@ class Dependents:
             return None
 
 
-class OwnerRoutes:
-    """Tells controllers about the pods (or other dependents) of their kind, and about those without a controller."""
-
-    def __init__(self, informer: Informer) -> None:
-        self._routes: dict[tuple[str, str], list[Listener]] = {}
-        informer.add_handler(self._changed)
-
-    def add(self, kind: str, group: str, handler: Listener) -> None:
-        """Have `handler` called for changes of objects that a controller of this kind has, had or might adopt."""
-        self._routes.setdefault((kind, group), []).append(handler)
-
-    def _changed(self, change: ChangeType, obj: JsonObject, old: JsonObject | None) -> None:
-        owner = controller_of(obj)
-        if owner is None:
-            for handlers in self._routes.values():
-                for handler in handlers:
-                    handler(change, obj, old)
-            return
-        kinds = {_kind_of(owner)}
-        if old is not None and owners_of(old) is not owners_of(obj):
-            former = controller_of(old)
-            if former is not None:
-                kinds.add(_kind_of(former))
-        for route, handlers in self._routes.items():
-            if route in kinds:
-                for handler in handlers:
-                    handler(change, obj, old)
-
-
-def _kind_of(reference: JsonObject) -> tuple[str, str]:
-    return reference.get("kind", ""), reference.get("apiVersion", "").rpartition("/")[0]
-
-
 def owner_key(obj: JsonObject, kind: str, group: str) -> str | None:
     """Key of the managing controller when it is of this kind and group."""
     reference = controller_of(obj)
@@ -164,9 +126,7 @@ class OwnerController(Controller[Any]):
     def __init__(self, context: ControllerContext, dependents: str = "pods") -> None:
         super().__init__(context)
         self.owners = self.watch(self.resource, self.owner_changed, BY_NAMESPACE)
-        informer = self.informers.informer(dependents)
-        informer.derive(OwnerRoutes).add(self.kind, self.group, self._dependent_changed)
-        self.dependents = Dependents(self.api, informer)
+        self.dependents = Dependents(self.api, self.watch(dependents, self._dependent_changed))
 
     def look_at(self, owner: str, pause_s: float = 0.0) -> None:
         """Queue an owner, by its key."""
@@ -184,9 +144,8 @@ class OwnerController(Controller[Any]):
         self.look_at(key_of(owner))
 
     def _dependent_changed(self, kind: str, obj: JsonObject, old: JsonObject | None) -> None:
-        pause_s = self.pause_s(obj)
         for key in self._concerned(obj, old):
-            self.look_at(key, pause_s)
+            self.look_at(key, self.pause_s(obj))
 
     def _concerned(self, obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
         """Keys of the owners that a change concerns: its controllers, or who might adopt it."""

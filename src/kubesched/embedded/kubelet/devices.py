@@ -7,7 +7,6 @@ as many slices as they need.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
 
 import msgspec
 
@@ -118,15 +117,14 @@ class DevicePublisher(Controller[str]):
     They are not corrected afterwards, so that they may be edited or deleted by hand.
     """
 
-    name: ClassVar[str] = "device-publisher"
+    name = "device-publisher"
 
     def __init__(
         self, context: ControllerContext, drivers: Iterable[tuple[str, tuple[PoolDriver, ...]]]
     ) -> None:
         super().__init__(context)
         self._drivers = dict(drivers)
-        self._nodes = self.informers.informer("nodes")
-        self._nodes.add_handler(self._node_changed)
+        self._nodes = self.watch("nodes", self._node_changed)
 
     def sync(self, key: str) -> float | None:
         node = self._nodes.get(key)

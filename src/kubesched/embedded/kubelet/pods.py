@@ -11,7 +11,6 @@ counted in its ledger from the moment a pod is admitted until it has ended.
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 from dataclasses import dataclass, field
 
@@ -20,7 +19,6 @@ from kubesched.embedded.apimachinery.objects import (
     is_deleting,
     key_of,
     name_of,
-    namespace_of,
     parse_timestamp,
     spec_of,
     status_of,
@@ -37,7 +35,6 @@ from kubesched.embedded.kubelet.heartbeats import COMPONENT, is_stopped, played_
 from kubesched.embedded.kubelet.node_templates import host_ip, pod_cidr
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.embedded.kubelet.stages import Stage, StageEvent, choose, first_match
-from kubesched.errors import NotFound
 
 _FIRST_POD_ADDRESS = 2  # .0 names the network, .1 is the gateway
 _LAST_ORDINAL = 0xFFFF  # nodes without addresses of their own take them from the end of the range
@@ -196,10 +193,7 @@ class PodPlayer(Controller[str]):
         if transition.delete:
             plan.is_removed = True
             self._release(host, uid_of(pod))
-            with contextlib.suppress(NotFound):
-                self.api.delete(
-                    "pods", namespace_of(pod), name_of(pod), grace_period_s=0, uid=uid_of(pod)
-                )
+            self.api.delete_object("pods", pod, grace_period_s=0)
             return None
         return after if after is not pod else None
 

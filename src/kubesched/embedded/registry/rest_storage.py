@@ -30,7 +30,6 @@ from kubesched.embedded.apimachinery.failures import (
 )
 from kubesched.embedded.apimachinery.managed_fields.managers import (
     Manager,
-    after_status_update,
     after_update,
     creator,
     parse_managers,
@@ -355,29 +354,7 @@ class RestStorage:
         causes = self._status_problems(strategy, old.obj, obj)
         if causes:
             raise invalid(resource, obj["metadata"]["name"], causes)
-        managers = old.managers
-        if options.manager:
-            managers = after_status_update(
-                managers,
-                self.layout(resource),
-                old.obj,
-                obj,
-                manager=options.manager,
-                api_version=resource.api_version,
-                now=self.clock.now(),
-            )
-        return self._finish(resource, old, obj, options, managers)
-
-    def replace_spec(
-        self, resource: ResourceInfo, old: Entry, spec: JsonObject, options: WriteOptions
-    ) -> Entry:
-        """`replace` of the spec by this process's own components, for kinds without defaults and generation (Leases)."""
-        strategy = self.strategy(resource)
-        obj = {**old.obj, "metadata": dict(old.obj["metadata"]), "spec": spec}
-        causes = list(strategy.validate(obj))
-        if causes:
-            raise invalid(resource, obj["metadata"]["name"], causes)
-        managers = self._after_update(resource, old.managers, old.obj, obj, options, "")
+        managers = self._after_update(resource, old.managers, old.obj, obj, options, "status")
         return self._finish(resource, old, obj, options, managers)
 
     def _status_problems(

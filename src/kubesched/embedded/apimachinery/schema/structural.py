@@ -171,7 +171,7 @@ def _problems(
         problems += _list(schema, value, path, old)
     elif isinstance(value, dict):
         problems += _object(schema, value, path, old)
-    return problems + _combinations(schema, value, path)
+    return [*problems, *_combinations(schema, value, path)]
 
 
 def _type_of(value: Json) -> str:
@@ -216,21 +216,19 @@ def _equal(first: Json, second: Json) -> bool:
     return isinstance(first, bool) is isinstance(second, bool) and bool(first == second)
 
 
-def _text(schema: JsonObject, value: str, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _text(schema: JsonObject, value: str, path: str) -> Iterator[FieldError]:
     if "maxLength" in schema and len(value) > schema["maxLength"]:
-        problems.append(too_long(path, schema["maxLength"]))
+        yield too_long(path, schema["maxLength"])
     if "minLength" in schema and len(value) < schema["minLength"]:
         detail = f"{path} in body should be at least {schema['minLength']} chars long"
-        problems.append(invalid(path, value, detail))
+        yield invalid(path, value, detail)
     pattern = schema.get("pattern")
     if pattern and not _matches(pattern, value):
-        problems.append(invalid(path, value, f"{path} in body should match '{pattern}'"))
+        yield invalid(path, value, f"{path} in body should match '{pattern}'")
     check = _FORMATS.get(schema.get("format", ""))
     if check is not None and not check(value):
         detail = f'{path} in body must be of type {schema["format"]}: "{value}"'
-        problems.append(type_invalid(path, value, detail))
-    return problems
+        yield type_invalid(path, value, detail)
 
 
 @lru_cache(maxsize=512)
@@ -246,37 +244,34 @@ def _matches(pattern: str, value: str) -> bool:
     return compiled is None or compiled.search(value) is not None
 
 
-def _number(schema: JsonObject, value: float, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _number(schema: JsonObject, value: float, path: str) -> Iterator[FieldError]:
     factor = schema.get("multipleOf")
     if factor:
         ratio = value / factor
         if abs(ratio - round(ratio)) > 1e-9:
             detail = f"{path} in body should be a multiple of {factor}"
-            problems.append(invalid(path, value, detail))
+            yield invalid(path, value, detail)
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and (value <= low if schema.get("exclusiveMinimum") else value < low):
         words = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
-        problems.append(invalid(path, value, f"{path} in body should be {words} {low}"))
+        yield invalid(path, value, f"{path} in body should be {words} {low}")
     if high is not None and (value >= high if schema.get("exclusiveMaximum") else value > high):
         words = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
-        problems.append(invalid(path, value, f"{path} in body should be {words} {high}"))
-    return problems
+        yield invalid(path, value, f"{path} in body should be {words} {high}")
 
 
-def _list(schema: JsonObject, value: list[Any], path: str, old: object) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _list(schema: JsonObject, value: list[Any], path: str, old: object) -> Iterator[FieldError]:
     if "maxItems" in schema and len(value) > schema["maxItems"]:
-        problems.append(too_many(path, len(value), schema["maxItems"]))
+        yield too_many(path, len(value), schema["maxItems"])
     if "minItems" in schema and len(value) < schema["minItems"]:
         detail = f"{path} in body should have at least {schema['minItems']} items"
-        problems.append(invalid(path, len(value), detail))
+        yield invalid(path, len(value), detail)
     items = schema.get("items")
     if isinstance(items, dict):
         for index, item in enumerate(value):
             before = predecessor_of_item(schema, item, old)
-            problems += _problems(items, item, f"{path}[{index}]", before)
-    return problems + list(_duplicates(schema, value, path))
+            yield from _problems(items, item, f"{path}[{index}]", before)
+    yield from list(_duplicates(schema, value, path))
 
 
 def _duplicates(schema: JsonObject, value: list[Any], path: str) -> Iterator[FieldError]:
@@ -294,43 +289,39 @@ def _duplicates(schema: JsonObject, value: list[Any], path: str) -> Iterator[Fie
         seen.add(identity)
 
 
-def _object(schema: JsonObject, value: JsonObject, path: str, old: object) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _object(schema: JsonObject, value: JsonObject, path: str, old: object) -> Iterator[FieldError]:
     if "maxProperties" in schema and len(value) > schema["maxProperties"]:
-        problems.append(too_many(path, len(value), schema["maxProperties"]))
+        yield too_many(path, len(value), schema["maxProperties"])
     if "minProperties" in schema and len(value) < schema["minProperties"]:
         detail = f"{path} in body should have at least {schema['minProperties']} properties"
-        problems.append(invalid(path, len(value), detail))
-    problems += [
+        yield invalid(path, len(value), detail)
+    yield from (
         required(f"{path}.{name}") for name in schema.get("required") or () if name not in value
-    ]
+    )
     properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
     for name, member in value.items():
         known = properties.get(name, additional)
         if isinstance(known, dict):
-            problems += _problems(known, member, f"{path}.{name}", predecessor_of(name, old))
-    return problems
+            yield from _problems(known, member, f"{path}.{name}", predecessor_of(name, old))
 
 
-def _combinations(schema: JsonObject, value: Json, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _combinations(schema: JsonObject, value: Json, path: str) -> Iterator[FieldError]:
     for part in schema.get("allOf") or ():
-        problems += _problems(part, value, path)
+        yield from _problems(part, value, path)
     choices = schema.get("anyOf")
     if choices and not any(not _problems(choice, value, path) for choice in choices):
         detail = f'"{path}" must validate at least one schema (anyOf)'
-        problems.append(invalid("<nil>", "", detail))
+        yield invalid("<nil>", "", detail)
     choices = schema.get("oneOf")
     if choices:
         count = sum(not _problems(choice, value, path) for choice in choices)
         if count != 1:
             verdict = f"Found {count} valid alternatives" if count else "Found none valid"
             detail = f'"{path}" must validate one and only one schema (oneOf). {verdict}'
-            problems.append(invalid("<nil>", "", detail))
+            yield invalid("<nil>", "", detail)
     forbidden = schema.get("not")
     if forbidden is not None and not _problems(forbidden, value, path):
-        problems.append(invalid("<nil>", "", f'"{path}" must not validate the schema (not)'))
-    return problems
+        yield invalid("<nil>", "", f'"{path}" must not validate the schema (not)')
 
 
 def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:

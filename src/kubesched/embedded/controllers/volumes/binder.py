@@ -17,7 +17,6 @@ from kubesched.embedded.apimachinery.objects import (
     is_deleting,
     key_of,
     name_of,
-    object_reference,
     spec_of,
     status_of,
     uid_of,
@@ -34,6 +33,7 @@ from kubesched.embedded.controllers.volumes.selection import (
     has_class,
     is_reserved_for,
     mismatch,
+    reference_to,
 )
 from kubesched.errors import NotFound
 
@@ -201,7 +201,7 @@ class VolumeBinder(Controller[Key]):
         reference = spec_of(volume).get("claimRef") or {}
         if reference.get("uid") == uid_of(claim):
             return
-        patch: JsonObject = {"spec": {"claimRef": object_reference(claim)}}
+        patch: JsonObject = {"spec": {"claimRef": reference_to(claim)}}
         if not reference:
             patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
         self.api.patch_object(VOLUMES, volume, patch)

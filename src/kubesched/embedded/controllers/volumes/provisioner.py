@@ -17,7 +17,6 @@ from kubesched.embedded.apimachinery.objects import (
     is_deleting,
     key_of,
     name_of,
-    object_reference,
     spec_of,
     status_of,
     uid_of,
@@ -33,6 +32,7 @@ from kubesched.embedded.controllers.volumes.csi import (
 from kubesched.embedded.controllers.volumes.selection import (
     SELECTED_NODE,
     class_of,
+    reference_to,
     requested_bytes,
 )
 from kubesched.errors import AlreadyExists
@@ -184,7 +184,7 @@ def build_volume(
     spec: JsonObject = {
         "capacity": {"storage": requests.get("storage", "0")},
         "accessModes": list(spec_of(claim).get("accessModes") or ()),
-        "claimRef": object_reference(claim),
+        "claimRef": reference_to(claim),
         "csi": {"driver": driver.name, "volumeHandle": volume_name(claim)},
         "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy", "Delete"),
         "storageClassName": name_of(storage_class),

@@ -48,6 +48,18 @@ def capacity_bytes(volume: JsonObject) -> int:
     return quantity.value((spec_of(volume).get("capacity") or {}).get("storage", 0))
 
 
+def reference_to(claim: JsonObject) -> JsonObject:
+    """The `claimRef` of a volume that is the claim's."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": namespace_of(claim),
+        "name": name_of(claim),
+        "uid": uid_of(claim),
+        "resourceVersion": claim["metadata"].get("resourceVersion", ""),
+    }
+
+
 def is_reserved_for(volume: JsonObject, claim: JsonObject) -> bool:
     """Whether the volume names this claim; one that names it without uid is reserved by hand."""
     reference = spec_of(volume).get("claimRef") or {}
