@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,42 +46,44 @@ from kubesched.embedded.controllers.volumes import (
     VolumeProtection,
 )
 from kubesched.embedded.controllers.volumes.provisioner import Provisioner
-from kubesched.embedded.kubelet.devices import DevicePublisher
+from kubesched.embedded.kubelet.devices import DevicePublisher, PoolDriver
 from kubesched.embedded.kubelet.heartbeats import NodeKeeper
 from kubesched.embedded.kubelet.node_templates import plan_nodes
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.embedded.kubelet.pods import PodPlayer
 
-CONTROLLER_NAMES = (
-    DeploymentController.name,
-    ReplicaSetController.name,
-    ReplicationControllerController.name,
-    StatefulSetController.name,
-    DaemonSetController.name,
-    JobController.name,
-    CronJobController.name,
-    GarbageCollector.name,
-    NamespaceController.name,
-    ClusterRoleAggregation.name,
-    ResourceQuotaController.name,
-    EndpointController.name,
-    DisruptionController.name,
-    PodGcController.name,
-    NodeLifecycleController.name,
-    TaintEvictionController.name,
-    VolumeBinder.name,
-    VolumeProtection.name,
-    EphemeralVolumes.name,
-    ResourceClaimController.name,
-    CsiPublisher.name,
-    Provisioner.name,
-    EventExpiry.name,
-    NodeKeeper.name,
-    DevicePublisher.name,
-    PodPlayer.name,
+CONTROLLERS: tuple[type[Controller[Any]], ...] = (
+    DeploymentController,
+    ReplicaSetController,
+    ReplicationControllerController,
+    StatefulSetController,
+    DaemonSetController,
+    JobController,
+    CronJobController,
+    GarbageCollector,
+    NamespaceController,
+    ClusterRoleAggregation,
+    ResourceQuotaController,
+    EndpointController,
+    DisruptionController,
+    PodGcController,
+    NodeLifecycleController,
+    TaintEvictionController,
+    VolumeBinder,
+    VolumeProtection,
+    EphemeralVolumes,
+    ResourceClaimController,
+    CsiPublisher,
+    Provisioner,
+    EventExpiry,
+    NodeKeeper,
+    DevicePublisher,
+    PodPlayer,
 )
-"""Every controller by name, in the order in which they take turns."""
+"""Every controller, in the order in which they take turns."""
+CONTROLLER_NAMES = tuple([controller.name for controller in CONTROLLERS])
 
+KUBELETS = (NodeKeeper, DevicePublisher, PodPlayer)
 _SETTLE_LIMIT = 1_000_000
 
 
@@ -217,50 +219,33 @@ def start_all(
     kubelet_context = ControllerContext(
         kubelet_api, clock, seed, informers, kubelet_recorder, heartbeats
     )
-    makers: dict[str, Callable[[], Controller[Any]]] = {
-        DeploymentController.name: lambda: DeploymentController(context),
-        ReplicaSetController.name: lambda: ReplicaSetController(context),
-        ReplicationControllerController.name: lambda: ReplicationControllerController(context),
-        StatefulSetController.name: lambda: StatefulSetController(context),
-        DaemonSetController.name: lambda: DaemonSetController(context),
-        JobController.name: lambda: JobController(context),
-        CronJobController.name: lambda: CronJobController(context),
-        GarbageCollector.name: lambda: GarbageCollector(context, everything),
-        NamespaceController.name: lambda: NamespaceController(context, everything),
-        ClusterRoleAggregation.name: lambda: ClusterRoleAggregation(context),
-        ResourceQuotaController.name: lambda: ResourceQuotaController(context, everything),
-        EndpointController.name: lambda: EndpointController(context),
-        DisruptionController.name: lambda: DisruptionController(context),
-        PodGcController.name: lambda: PodGcController(
-            context, finished_limit=options.finished_pod_limit
-        ),
-        NodeLifecycleController.name: lambda: NodeLifecycleController(
-            context, grace_s=options.node_monitor_grace_s
-        ),
-        TaintEvictionController.name: lambda: TaintEvictionController(context),
-        VolumeBinder.name: lambda: VolumeBinder(context),
-        VolumeProtection.name: lambda: VolumeProtection(context),
-        EphemeralVolumes.name: lambda: EphemeralVolumes(context),
-        ResourceClaimController.name: lambda: ResourceClaimController(context),
-        EventExpiry.name: lambda: EventExpiry(context),
+    given: dict[type[Controller[Any]], tuple[Any, ...]] = {
+        GarbageCollector: (everything,),
+        NamespaceController: (everything,),
+        ResourceQuotaController: (everything,),
+        PodGcController: (options.finished_pod_limit,),
+        NodeLifecycleController: (options.node_monitor_grace_s,),
     }
+    left_out = {controller for controller in CONTROLLERS if controller.name in options.disabled}
     if options.storage:
-        makers[CsiPublisher.name] = lambda: CsiPublisher(context, options.storage)
-        makers[Provisioner.name] = lambda: Provisioner(context, options.storage)
+        given |= {CsiPublisher: (options.storage,), Provisioner: (options.storage,)}
+    else:
+        left_out |= {CsiPublisher, Provisioner}
     kubelet = options.kubelet
+    drivers: dict[str, tuple[PoolDriver, ...]] = {}
     if kubelet is not None:
-        makers[NodeKeeper.name] = lambda: NodeKeeper(kubelet_context, kubelet)
-        makers[PodPlayer.name] = lambda: PodPlayer(kubelet_context, kubelet)
-        drivers = [
-            (planned.name, planned.pool.drivers)
-            for planned in plan_nodes(kubelet.pools, kubelet.nodes)
-            if planned.pool.drivers
-        ]
-        if drivers:
-            makers[DevicePublisher.name] = lambda: DevicePublisher(kubelet_context, drivers)
+        planned = plan_nodes(kubelet.pools, kubelet.nodes)
+        drivers = {node.name: node.pool.drivers for node in planned if node.pool.drivers}
+        given |= {NodeKeeper: (kubelet,), PodPlayer: (kubelet,), DevicePublisher: (drivers,)}
+    else:
+        left_out |= {NodeKeeper, PodPlayer}
+    if not drivers:
+        left_out.add(DevicePublisher)
     controllers = [
-        makers[name]()
-        for name in CONTROLLER_NAMES
-        if name in makers and name not in options.disabled
+        controller(
+            kubelet_context if controller in KUBELETS else context, *given.get(controller, ())
+        )
+        for controller in CONTROLLERS
+        if controller not in left_out
     ]
     return ControllerSet(controllers, informers, everything, (recorder, kubelet_recorder))

@@ -10,7 +10,6 @@ from kubesched.embedded.apimachinery.objects import Json, JsonObject
 from kubesched.errors import (
     AlreadyExists,
     ApiError,
-    BadRequest,
     Conflict,
     Forbidden,
     Invalid,
@@ -84,10 +83,6 @@ def invalid_options(kind: str, problem: FieldError) -> Invalid:
     cause = {"reason": problem.kind.reason, "message": problem.body(), "field": problem.path}
     details = {"group": "meta.k8s.io", "kind": kind, "causes": [cause]}
     return Invalid(f'{kind}.meta.k8s.io "" is invalid: {problem}', details=details)
-
-
-def bad_request(message: str) -> BadRequest:
-    return BadRequest(message)
 
 
 def status_of(error: ApiError) -> JsonObject:

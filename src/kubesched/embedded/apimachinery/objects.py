@@ -7,6 +7,7 @@ and must be treated as frozen; `copy_json` is how a caller gets one of its own.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
@@ -85,6 +86,13 @@ def labels_of(obj: JsonObject) -> dict[str, str]:
 
 def full_name(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
+
+
+def value_at(obj: Json, path: Sequence[str]) -> Json:
+    """What stands at a path of fields; None if something on the way is missing."""
+    for key in path:
+        obj = obj.get(key) if isinstance(obj, dict) else None
+    return obj
 
 
 def split_key(key: str) -> tuple[str, str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from kubesched.api import quantity
 from kubesched.api.field_errors import FieldError, forbidden, invalid, not_supported, required
 from kubesched.api.names import label_key_problems, label_value_problems
-from kubesched.embedded.apimachinery.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.objects import Json, JsonObject, value_at
 
 IS_NEGATIVE = "must be greater than or equal to 0"
 IS_IMMUTABLE = "field is immutable"
@@ -42,6 +42,17 @@ def port_number(value: int, path: str) -> Problems:
 
 def unchanged(new: Json, old: Json, path: str) -> Problems:
     return [] if new == old else [invalid(path, new, IS_IMMUTABLE)]
+
+
+def never_changes(*paths: str) -> Callable[[JsonObject, JsonObject], Problems]:
+    """The rule of updates that these fields stay as they were."""
+
+    def validate(new: JsonObject, old: JsonObject) -> Problems:
+        for path in paths:
+            after, before = (value_at(obj, path.split(".")) for obj in (new, old))
+            yield from unchanged(after, before, path)
+
+    return validate
 
 
 def label_selector(selector: JsonObject | None, path: str) -> Problems:

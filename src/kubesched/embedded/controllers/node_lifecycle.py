@@ -55,7 +55,7 @@ class NodeLifecycleController(Controller[str]):
     name = "nodelifecycle"
     component = "node-controller"
 
-    def __init__(self, context: ControllerContext, *, grace_s: float = DEFAULT_GRACE_S) -> None:
+    def __init__(self, context: ControllerContext, grace_s: float = DEFAULT_GRACE_S) -> None:
         super().__init__(context)
         self._grace_s = grace_s
         self._heard_at: dict[str, float] = {}

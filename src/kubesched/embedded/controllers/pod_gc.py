@@ -28,7 +28,7 @@ class PodGcController(Controller[str]):
 
     name = "podgc"
 
-    def __init__(self, context: ControllerContext, *, finished_limit: int = 12_500) -> None:
+    def __init__(self, context: ControllerContext, finished_limit: int = 12_500) -> None:
         super().__init__(context)
         self._finished_limit = finished_limit
         self._missing_since: dict[str, float] = {}

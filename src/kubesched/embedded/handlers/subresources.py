@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubesched.api.field_errors import invalid as invalid_field
 from kubesched.api.field_errors import not_supported, required
-from kubesched.embedded.apimachinery.failures import bad_request, invalid
+from kubesched.embedded.apimachinery.failures import invalid
 from kubesched.embedded.apimachinery.objects import JsonObject, encode, timestamp
 from kubesched.embedded.auth.tokens import DEFAULT_S, LONGEST_S, SHORTEST_S, ServiceAccountTokens
 from kubesched.embedded.handlers.exchange import ApiRequest, ApiResponse, Query, decode_body
@@ -33,19 +33,19 @@ def post(registry: RestStorage, request: ApiRequest, target: Target, query: Quer
 def _decode(request: ApiRequest, kind: str) -> JsonObject:
     body = decode_body(request)
     if not isinstance(body, dict) or not isinstance(body.get("metadata", {}), dict):
-        raise bad_request(f"the body must be a {kind} object")
+        raise BadRequest(f"the body must be a {kind} object")
     if body.get("kind", kind) != kind:
-        raise bad_request(f"{body['kind']} cannot be handled as a {kind}")
+        raise BadRequest(f"{body['kind']} cannot be handled as a {kind}")
     return body
 
 
 def _named(target: Target, metadata: JsonObject) -> str:
     stated = str(metadata.get("name", ""))
     if target.name and stated and stated != target.name:
-        raise bad_request("name in URL does not match name in Binding object")
+        raise BadRequest("name in URL does not match name in Binding object")
     namespace = metadata.get("namespace")
     if namespace and namespace != target.namespace:
-        raise bad_request(
+        raise BadRequest(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     return target.name or stated

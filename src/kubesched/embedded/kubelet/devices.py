@@ -6,7 +6,7 @@ as many slices as they need.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -120,10 +120,10 @@ class DevicePublisher(Controller[str]):
     name = "device-publisher"
 
     def __init__(
-        self, context: ControllerContext, drivers: Iterable[tuple[str, tuple[PoolDriver, ...]]]
+        self, context: ControllerContext, drivers: dict[str, tuple[PoolDriver, ...]]
     ) -> None:
         super().__init__(context)
-        self._drivers = dict(drivers)
+        self._drivers = drivers
         self._nodes = self.watch("nodes", self._node_changed)
 
     def sync(self, key: str) -> float | None:

@@ -155,35 +155,26 @@ def build_node(planned: PlannedNode, now: float) -> JsonObject:
     }
 
 
+_WELL = (
+    ("MemoryPressure", "False", "HasSufficientMemory", "has sufficient memory available"),
+    ("DiskPressure", "False", "HasNoDiskPressure", "has no disk pressure"),
+    ("PIDPressure", "False", "HasSufficientPID", "has sufficient PID available"),
+    ("Ready", "True", "Ready", "is posting ready status"),
+)
+
+
 def ready_conditions(now: float) -> list[JsonObject]:
     """What a kubelet that is well reports."""
-    moment = timestamp(now)
-
-    def entry(condition_type: str, status: str, reason: str, message: str) -> JsonObject:
-        return {
+    return [
+        {
             "type": condition_type,
             "status": status,
-            "lastHeartbeatTime": moment,
-            "lastTransitionTime": moment,
-            "reason": reason,
-            "message": message,
+            "lastHeartbeatTime": timestamp(now),
+            "lastTransitionTime": timestamp(now),
+            "reason": f"Kubelet{reason}",
+            "message": f"kubelet {message}",
         }
-
-    return [
-        entry(
-            "MemoryPressure",
-            "False",
-            "KubeletHasSufficientMemory",
-            "kubelet has sufficient memory available",
-        ),
-        entry("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        entry(
-            "PIDPressure",
-            "False",
-            "KubeletHasSufficientPID",
-            "kubelet has sufficient PID available",
-        ),
-        entry("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+        for condition_type, status, reason, message in _WELL
     ]
 
 

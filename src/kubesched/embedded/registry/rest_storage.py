@@ -21,7 +21,6 @@ from kubesched.embedded.apimachinery.bodies import unreadable
 from kubesched.embedded.apimachinery.catalog import ResourceCatalog, ResourceInfo
 from kubesched.embedded.apimachinery.failures import (
     already_exists,
-    bad_request,
     conflict,
     forbidden,
     invalid,
@@ -55,6 +54,7 @@ from kubesched.embedded.registry.strategy import (
 )
 from kubesched.embedded.registry.users import User
 from kubesched.embedded.storage.store import Collection, Entry, Store
+from kubesched.errors import BadRequest
 
 T = TypeVar("T")
 
@@ -156,7 +156,7 @@ class RestStorage:
         """Create an object; `managers` is given by an apply, else the writer owns what it wrote."""
         metadata = self._own_metadata(resource, namespace, obj)
         if metadata.get("resourceVersion"):
-            raise bad_request("resourceVersion should not be set on objects to be created")
+            raise BadRequest("resourceVersion should not be set on objects to be created")
         if metadata.get("name"):
             return self._create_named(resource, obj, options, managers)
         prefix = metadata.get("generateName")
@@ -236,7 +236,7 @@ class RestStorage:
         if not stated:
             metadata["namespace"] = namespace
         elif stated != namespace:
-            raise bad_request(
+            raise BadRequest(
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
         return metadata
@@ -275,7 +275,7 @@ class RestStorage:
         if not stated:
             metadata["name"] = name
         elif stated != name:
-            raise bad_request(
+            raise BadRequest(
                 f"the name of the object ({stated}) does not match the name on the URL ({name})"
             )
         old = self.get(resource, namespace, name)
@@ -527,7 +527,7 @@ class RestStorage:
         try:
             defaulter(obj)
         except QuantityError as error:
-            raise bad_request(unreadable(resource, str(error))) from None
+            raise BadRequest(unreadable(resource, str(error))) from None
 
     def _validate(self, resource: ResourceInfo, obj: JsonObject, strategy: Strategy) -> None:
         causes = [*validate_metadata(resource, obj, strategy.name_rule), *strategy.validate(obj)]

@@ -13,7 +13,7 @@ from kubesched.embedded.apimachinery.catalog import ResourceInfo
 from kubesched.embedded.apimachinery.objects import Json, JsonObject, timestamp
 from kubesched.embedded.apimachinery.schema.shape import shape_problems
 from kubesched.embedded.apimachinery.schema.structural import fill_defaults, problems_of, prune
-from kubesched.embedded.apimachinery.validation import Problems, one_of, unchanged
+from kubesched.embedded.apimachinery.validation import one_of
 from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.registry.strategy import GENERIC_CUSTOM, Strategy
 from kubesched.embedded.resources.rules.definition import rule_problems
@@ -121,14 +121,6 @@ def _schemas(versions: list[JsonObject]) -> list[tuple[str, Json]]:
         return [("spec.validation.openAPIV3Schema", schemas[0])] if schemas[0] else []
     paths = (f"spec.versions[{index}].schema.openAPIV3Schema" for index in range(len(schemas)))
     return [(path, schema) for path, schema in zip(paths, schemas, strict=True) if schema]
-
-
-def validate_definition_update(new: JsonObject, old: JsonObject) -> Problems:
-    for field in ("group", "scope"):
-        yield from unchanged(new["spec"].get(field), old["spec"].get(field), f"spec.{field}")
-    before, after = old["spec"]["names"], new["spec"]["names"]
-    for field in ("plural", "kind"):
-        yield from unchanged(after.get(field), before.get(field), f"spec.names.{field}")
 
 
 def custom_strategy(resource: ResourceInfo) -> Strategy:

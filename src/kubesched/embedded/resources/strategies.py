@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kubesched.embedded.apimachinery.object_meta import label_problems, path_segment_problems
+from kubesched.embedded.apimachinery.validation import never_changes
 from kubesched.embedded.registry.strategy import WRITABLE_METADATA, Strategy, SubresourceWrite
 from kubesched.embedded.resources import custom_resources
 from kubesched.embedded.resources.admission import cluster as cluster_admission
@@ -27,7 +28,7 @@ from kubesched.embedded.resources.validation import (
 _WORKLOAD = Strategy(
     tracks_generation=True,
     admit=cluster_admission.admit_workload,
-    validate_update=workloads.validate_selector_update,
+    validate_update=never_changes("spec.selector"),
 )
 _RETURNED = Strategy(returns_deleted_object=True)
 
@@ -35,7 +36,7 @@ STRATEGIES: dict[str, Strategy] = {
     "configmaps": Strategy(
         validate=cluster.validate_config_data, validate_update=cluster.validate_config_data_update
     ),
-    "controllerrevisions.apps": Strategy(validate_update=cluster.validate_runtime_immutable),
+    "controllerrevisions.apps": Strategy(validate_update=never_changes("data")),
     "cronjobs.batch": Strategy(
         tracks_generation=True,
         default=workload_defaults.default_cron_job,
@@ -55,7 +56,9 @@ STRATEGIES: dict[str, Strategy] = {
         default=custom_resources.default_definition,
         admit=custom_resources.admit_definition,
         validate=custom_resources.validate_definition,
-        validate_update=custom_resources.validate_definition_update,
+        validate_update=never_changes(
+            "spec.group", "spec.scope", "spec.names.plural", "spec.names.kind"
+        ),
     ),
     "daemonsets.apps": replace(
         _WORKLOAD,
@@ -191,10 +194,10 @@ STRATEGIES: dict[str, Strategy] = {
     "resourceslices.resource.k8s.io": Strategy(
         tracks_generation=True,
         default=cluster_defaults.default_resource_slice,
-        admit=device_admission.admit_resource_slice,
-        prepare_update=device_admission.admit_resource_slice_update,
+        admit=device_admission.set_taint_times,
+        prepare_update=device_admission.set_taint_times,
         validate=resource_slices.validate_resource_slice,
-        validate_update=resource_slices.validate_resource_slice_update,
+        validate_update=never_changes("spec.pool.name", "spec.driver", "spec.nodeName"),
     ),
     "resourcequotas": replace(_RETURNED, default=cluster_defaults.default_resource_quota),
     "roles.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
@@ -224,7 +227,9 @@ STRATEGIES: dict[str, Strategy] = {
     "storageclasses.storage.k8s.io": Strategy(
         default=cluster_defaults.default_storage_class,
         validate=storage.validate_storage_class,
-        validate_update=storage.validate_storage_class_update,
+        validate_update=never_changes(
+            "parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"
+        ),
     ),
     "volumeattachments.storage.k8s.io": Strategy(
         status_keeps_metadata=WRITABLE_METADATA, allows_unconditional_update=False
@@ -234,7 +239,7 @@ STRATEGIES: dict[str, Strategy] = {
     RUNTIME_CLASSES: Strategy(
         allows_unconditional_update=False,
         validate=cluster.validate_runtime_class,
-        validate_update=cluster.validate_runtime_class_update,
+        validate_update=never_changes("handler"),
     ),
     **{
         f"{plural}.admissionregistration.k8s.io": Strategy(

@@ -12,6 +12,7 @@ from kubesched.api import quantity
 from kubesched.api.quantity import Quantity
 from kubesched.embedded.apimachinery.catalog import ResourceInfo
 from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.pods import is_finished
 
 _ONE = quantity.parse(1)
 _COUNTED = frozenset(
@@ -48,7 +49,7 @@ def usage_of(resource: ResourceInfo, obj: JsonObject) -> Totals:
 
 
 def _pod_usage(pod: JsonObject) -> Totals:
-    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if is_finished(pod):
         return {}
     usage: Totals = {"pods": _ONE}
     for name, amount in pod_total(pod["spec"], "requests").items():

@@ -10,9 +10,30 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from kubesched.api import quantity
-from kubesched.embedded.apimachinery.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.objects import Json, JsonObject, copy_json
 
 _MILLI = -3
+_SERVICE = {"type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster"}
+_VOLUME = {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}
+_CSI_DRIVER: JsonObject = {
+    "attachRequired": True,
+    "podInfoOnMount": False,
+    "storageCapacity": False,
+    "fsGroupPolicy": "ReadWriteOnceWithFSType",
+    "requiresRepublish": False,
+    "seLinuxMount": False,
+    "volumeLifecycleModes": ["Persistent"],
+}
+
+
+def fill(obj: JsonObject, defaults: JsonObject) -> JsonObject:
+    """Set what the object leaves out, in nested objects as well; returns the object."""
+    for field, value in defaults.items():
+        if isinstance(value, dict):
+            fill(obj.setdefault(field, {}), value)
+        elif field not in obj:
+            obj[field] = copy_json(value)
+    return obj
 
 
 def default_namespace(obj: JsonObject) -> None:
@@ -35,10 +56,8 @@ def default_node(obj: JsonObject) -> None:
 
 
 def default_service(obj: JsonObject) -> None:
-    spec = obj.setdefault("spec", {})
-    kind = spec.setdefault("type", "ClusterIP")
-    spec.setdefault("sessionAffinity", "None")
-    spec.setdefault("internalTrafficPolicy", "Cluster")
+    spec = fill(obj.setdefault("spec", {}), _SERVICE)
+    kind = spec["type"]
     if kind in ("NodePort", "LoadBalancer"):
         spec.setdefault("externalTrafficPolicy", "Cluster")
     if kind == "LoadBalancer":
@@ -65,8 +84,7 @@ def default_resource_quota(obj: JsonObject) -> None:
 
 
 def default_priority_class(obj: JsonObject) -> None:
-    obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    obj.setdefault("value", 0)
+    fill(obj, {"preemptionPolicy": "PreemptLowerPriority", "value": 0})
 
 
 def default_secret(obj: JsonObject) -> None:
@@ -78,9 +96,7 @@ def default_secret(obj: JsonObject) -> None:
 
 
 def default_event(obj: JsonObject) -> None:
-    obj.setdefault("source", {})
-    obj.setdefault("reportingComponent", "")
-    obj.setdefault("reportingInstance", "")
+    fill(obj, {"source": {}, "reportingComponent": "", "reportingInstance": ""})
 
 
 @lru_cache(maxsize=16384)
@@ -97,10 +113,8 @@ def round_list(amounts: JsonObject | None) -> None:
 
 
 def default_persistent_volume(obj: JsonObject) -> None:
-    spec = obj.setdefault("spec", {})
+    spec = fill(obj.setdefault("spec", {}), _VOLUME)
     round_list(spec.get("capacity"))
-    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
-    spec.setdefault("volumeMode", "Filesystem")
     host_path = spec.get("hostPath")
     if host_path is not None:
         host_path.setdefault("type", "")
@@ -115,19 +129,11 @@ def default_persistent_volume_claim(obj: JsonObject) -> None:
 
 
 def default_storage_class(obj: JsonObject) -> None:
-    obj.setdefault("reclaimPolicy", "Delete")
-    obj.setdefault("volumeBindingMode", "Immediate")
+    fill(obj, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
 
 
 def default_csi_driver(obj: JsonObject) -> None:
-    spec = obj.setdefault("spec", {})
-    spec.setdefault("attachRequired", True)
-    spec.setdefault("podInfoOnMount", False)
-    spec.setdefault("storageCapacity", False)
-    spec.setdefault("fsGroupPolicy", "ReadWriteOnceWithFSType")
-    spec.setdefault("requiresRepublish", False)
-    spec.setdefault("seLinuxMount", False)
-    spec.setdefault("volumeLifecycleModes", ["Persistent"])
+    fill(obj.setdefault("spec", {}), _CSI_DRIVER)
 
 
 def default_resource_claim(obj: JsonObject) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from kubesched.embedded.apimachinery.objects import JsonObject
-from kubesched.embedded.resources.defaults.cluster import round_list
+from kubesched.embedded.resources.defaults.cluster import fill, round_list
 
 DEFAULT_SCHEDULER = "default-scheduler"
 DEFAULT_GRACE_S = 30
 
+_PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _MODE_0644 = 0o644
 _TOKEN_LIFETIME_S = 3600
 
@@ -50,12 +51,9 @@ def default_pod_spec(spec: JsonObject) -> None:
         spec["schedulerName"] = DEFAULT_SCHEDULER
     _mirror_service_account(spec)
     uses_host_network = spec.get("hostNetwork", False)
-    for container in spec.get("containers") or ():
-        _default_container(container, uses_host_network)
-    for container in spec.get("initContainers") or ():
-        _default_container(container, uses_host_network)
-    for container in spec.get("ephemeralContainers") or ():
-        _default_container(container, uses_host_network)
+    for field in ("containers", "initContainers", "ephemeralContainers"):
+        for container in spec.get(field) or ():
+            _default_container(container, uses_host_network)
     for volume in spec.get("volumes") or ():
         _default_volume(volume)
     round_list(spec.get("overhead"))
@@ -113,10 +111,7 @@ def _pull_policy(image: str) -> str:
 
 
 def _default_probe(probe: JsonObject) -> None:
-    probe.setdefault("timeoutSeconds", 1)
-    probe.setdefault("periodSeconds", 10)
-    probe.setdefault("successThreshold", 1)
-    probe.setdefault("failureThreshold", 3)
+    fill(probe, _PROBE)
     _default_http_get(probe)
     grpc = probe.get("grpc")
     if grpc is not None:
@@ -126,8 +121,7 @@ def _default_probe(probe: JsonObject) -> None:
 def _default_http_get(handler: JsonObject) -> None:
     action = handler.get("httpGet")
     if action is not None:
-        action.setdefault("path", "/")
-        action.setdefault("scheme", "HTTP")
+        fill(action, {"path": "/", "scheme": "HTTP"})
 
 
 def _requests_from_limits(container: JsonObject) -> None:

@@ -9,7 +9,6 @@ from kubesched.api.field_errors import forbidden, invalid, required, too_long
 from kubesched.embedded.apimachinery.object_meta import label_problems, validate_labels
 from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.apimachinery.validation import (
-    IS_IMMUTABLE,
     IS_NEGATIVE,
     Problems,
     one_of,
@@ -130,13 +129,6 @@ def validate_event(obj: JsonObject) -> Problems:
     return [invalid("involvedObject.namespace", about, "does not match event.namespace")]
 
 
-def validate_runtime_immutable(new: JsonObject, old: JsonObject) -> Problems:
-    """Controller revisions record history: their data never changes."""
-    if new.get("data") == old.get("data"):
-        return []
-    return [invalid("data", new.get("data"), IS_IMMUTABLE)]
-
-
 def validate_runtime_class(obj: JsonObject) -> Problems:
     handler = obj.get("handler") or ""
     if not handler:
@@ -146,7 +138,3 @@ def validate_runtime_class(obj: JsonObject) -> Problems:
     placement = obj.get("scheduling") or {}
     yield from validate_labels(placement.get("nodeSelector") or {}, "scheduling.nodeSelector")
     yield from scheduling.tolerations(placement.get("tolerations") or (), "scheduling.tolerations")
-
-
-def validate_runtime_class_update(new: JsonObject, old: JsonObject) -> Problems:
-    return unchanged(new.get("handler"), old.get("handler"), "handler")

@@ -13,7 +13,11 @@ from kubesched.api.field_errors import (
     required,
 )
 from kubesched.api.names import dns_1123_label_problems, dns_1123_subdomain_problems
-from kubesched.embedded.apimachinery.object_meta import label_problems, subdomain_problems
+from kubesched.embedded.apimachinery.object_meta import (
+    label_problems,
+    subdomain_problems,
+    validate_labels,
+)
 from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.apimachinery.validation import Problems, one_of, refused
 from kubesched.embedded.resources.validation import scheduling
@@ -117,7 +121,7 @@ def _names(spec: JsonObject, path: str) -> Problems:
 
 def _scheduling(spec: JsonObject, path: str) -> Problems:
     if spec.get("nodeSelector"):
-        yield from scheduling.node_selector_map(spec["nodeSelector"], f"{path}.nodeSelector")
+        yield from validate_labels(spec["nodeSelector"], f"{path}.nodeSelector")
     if spec.get("tolerations"):
         yield from scheduling.tolerations(spec["tolerations"], f"{path}.tolerations")
     if spec.get("affinity"):

@@ -10,7 +10,7 @@ from kubesched.api import quantity
 from kubesched.api.field_errors import forbidden, invalid, required, too_long, too_many
 from kubesched.api.names import dns_1123_subdomain_problems
 from kubesched.embedded.apimachinery.objects import Json, JsonObject
-from kubesched.embedded.apimachinery.validation import Problems, unchanged
+from kubesched.embedded.apimachinery.validation import Problems
 from kubesched.embedded.resources.validation import devices
 from kubesched.embedded.resources.validation.scheduling import node_selector
 
@@ -89,13 +89,6 @@ def validate_device_taint_rule(obj: JsonObject) -> Problems:
         for problem in rule(selector[name], f"{path}.{name}")
     )
     yield from devices.device_taint(spec.get("taint") or {}, "spec.taint")
-
-
-def validate_resource_slice_update(new: JsonObject, old: JsonObject) -> Problems:
-    after, before = new["spec"], old["spec"]
-    yield from unchanged(after["pool"].get("name"), before["pool"].get("name"), "spec.pool.name")
-    for field in ("driver", "nodeName"):
-        yield from unchanged(after.get(field), before.get(field), f"spec.{field}")
 
 
 def _pool(pool: JsonObject, path: str) -> Problems:

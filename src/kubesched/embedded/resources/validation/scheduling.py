@@ -13,7 +13,7 @@ from kubesched.api.field_errors import (
     required,
 )
 from kubesched.api.names import label_key_problems, label_value_problems
-from kubesched.embedded.apimachinery.object_meta import label_problems, validate_labels
+from kubesched.embedded.apimachinery.object_meta import label_problems
 from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.apimachinery.validation import Problems, label_selector, one_of, refused
 
@@ -236,7 +236,3 @@ def scheduling_gates(items: Sequence[JsonObject], path: str) -> Problems:
         if name in seen:
             yield duplicate(f"{path}[{index}]", name)
         seen.add(name)
-
-
-def node_selector_map(labels: dict[str, str], path: str) -> Problems:
-    return validate_labels(labels, path)

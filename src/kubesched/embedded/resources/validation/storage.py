@@ -10,7 +10,6 @@ from kubesched.embedded.apimachinery.validation import (
     label_selector,
     one_of,
     positive_quantity,
-    unchanged,
 )
 from kubesched.embedded.resources.validation.scheduling import node_selector
 
@@ -135,11 +134,6 @@ def validate_storage_class(obj: JsonObject) -> Problems:
     yield from one_of(obj["reclaimPolicy"], ("Delete", "Retain"), "reclaimPolicy")
     modes = ("Immediate", "WaitForFirstConsumer")
     yield from one_of(obj["volumeBindingMode"], modes, "volumeBindingMode")
-
-
-def validate_storage_class_update(new: JsonObject, old: JsonObject) -> Problems:
-    for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
-        yield from unchanged(new.get(field), old.get(field), field)
 
 
 def validate_csi_node(obj: JsonObject) -> Problems:

@@ -182,11 +182,6 @@ def validate_daemon_set(obj: JsonObject) -> Problems:
     yield from _template(spec, ("Always",))
 
 
-def validate_selector_update(new: JsonObject, old: JsonObject) -> Problems:
-    """A workload's selector decides which pods are its own; it never changes."""
-    return unchanged(new["spec"].get("selector"), old["spec"].get("selector"), "spec.selector")
-
-
 def validate_job(obj: JsonObject) -> Problems:
     spec = obj["spec"]
     yield from _counts(
