@@ -14,8 +14,8 @@ from kubesched.embedded.apimachinery.failures import not_found
 from kubesched.embedded.apimachinery.objects import JsonObject, encode, timestamp
 from kubesched.embedded.apimachinery.pods import phase_of
 from kubesched.embedded.apimachinery.selectors import compile_label_selector
-from kubesched.embedded.handlers.exchange import ApiResponse, Query
-from kubesched.embedded.handlers.routes import Target
+from kubesched.embedded.handlers.exchange import ApiResponse
+from kubesched.embedded.handlers.routes import Call, Target
 from kubesched.embedded.registry.rest_storage import RestStorage
 
 GROUP = "metrics.k8s.io"
@@ -27,14 +27,15 @@ _USAGE = {
 _ZERO = quantity.parse(0)
 
 
-def read_metrics(registry: RestStorage, target: Target, query: Query) -> ApiResponse:
+def read_metrics(call: Call) -> ApiResponse:
     """One NodeMetrics or PodMetrics, or the list of them."""
+    registry, target = call.registry, call.target
     is_node = target.resource.plural == "nodes"
     namespace = None if is_node else target.namespace
     subjects: Iterable[JsonObject] = (
         entry.obj for entry in registry.store.collection(target.resource.plural).entries(namespace)
     )
-    selector = compile_label_selector(query.get("labelSelector") or "")
+    selector = compile_label_selector(call.query.get("labelSelector") or "")
     if target.name:
         subjects = (obj for obj in subjects if obj["metadata"]["name"] == target.name)
     elif selector is not None:

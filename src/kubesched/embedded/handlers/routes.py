@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from kubesched.embedded.apimachinery.catalog import ResourceCatalog, ResourceInfo
 from kubesched.embedded.apimachinery.objects import JsonObject
-from kubesched.errors import BadRequest, NotFound
+from kubesched.embedded.handlers.exchange import PLAIN, Accepted, ApiRequest, Query
+from kubesched.embedded.registry.rest_storage import RestStorage
+from kubesched.errors import BadRequest, MethodNotAllowed, NotFound
 
 SIMULATED = {
     "attach": "there is nothing to attach to",
@@ -26,6 +28,29 @@ class Target:
     name: str = ""
     subresource: str = ""
     is_watch_path: bool = False
+
+
+@dataclass(slots=True)
+class Call:
+    """A request for a resource, taken apart."""
+
+    registry: RestStorage
+    request: ApiRequest
+    target: Target
+    query: Query
+    accepted: Accepted = PLAIN
+
+    @property
+    def namespace(self) -> str:
+        return self.target.namespace or ""
+
+    @property
+    def is_watch(self) -> bool:
+        return self.target.is_watch_path or self.query.flag("watch")
+
+
+def not_allowed() -> MethodNotAllowed:
+    return MethodNotAllowed("the server does not allow this method on the requested resource")
 
 
 def unknown_path() -> NotFound:

@@ -7,27 +7,27 @@ from kubesched.api.field_errors import not_supported, required
 from kubesched.embedded.apimachinery.failures import invalid
 from kubesched.embedded.apimachinery.objects import JsonObject, encode, timestamp
 from kubesched.embedded.auth.tokens import DEFAULT_S, LONGEST_S, SHORTEST_S, ServiceAccountTokens
-from kubesched.embedded.handlers.exchange import ApiRequest, ApiResponse, Query, decode_body
-from kubesched.embedded.handlers.routes import SIMULATED, Target, simulated
+from kubesched.embedded.handlers.exchange import ApiRequest, ApiResponse, decode_body
+from kubesched.embedded.handlers.routes import SIMULATED, Call, Target, not_allowed, simulated
 from kubesched.embedded.handlers.writing import parse_delete_options, write_options
 from kubesched.embedded.registry import binding, eviction
-from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.errors import BadRequest, MethodNotAllowed
+from kubesched.errors import BadRequest
 
 _SUCCESS = encode(
     {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 )
 
 
-def post(registry: RestStorage, request: ApiRequest, target: Target, query: Query) -> ApiResponse:
+def post(call: Call) -> ApiResponse:
+    target = call.target
     if target.resource.plural == "bindings" or target.subresource == "binding":
-        return _bind(registry, request, target, query)
+        return _bind(call)
     if target.subresource == "eviction":
-        return _evict(registry, request, target, query)
+        return _evict(call)
     if target.subresource in SIMULATED:
-        entry = registry.get(target.resource, target.namespace or "", target.name)
+        entry = call.registry.get(target.resource, call.namespace, target.name)
         raise simulated(entry.obj, target.subresource)
-    raise MethodNotAllowed("the server does not allow this method on the requested resource")
+    raise not_allowed()
 
 
 def _decode(request: ApiRequest, kind: str) -> JsonObject:
@@ -51,10 +51,10 @@ def _named(target: Target, metadata: JsonObject) -> str:
     return target.name or stated
 
 
-def _bind(registry: RestStorage, request: ApiRequest, target: Target, query: Query) -> ApiResponse:
-    body = _decode(request, "Binding")
+def _bind(call: Call) -> ApiResponse:
+    body = _decode(call.request, "Binding")
     metadata = body.get("metadata", {})
-    name = _named(target, metadata)
+    name = _named(call.target, metadata)
     goal = body.get("target")
     goal = goal if isinstance(goal, dict) else {}
     causes = []
@@ -66,40 +66,35 @@ def _bind(registry: RestStorage, request: ApiRequest, target: Target, query: Que
     if not name:
         causes.append(required("metadata.name"))
     if causes:
-        raise invalid(registry.catalog.get("bindings"), name, causes)
+        raise invalid(call.registry.catalog.get("bindings"), name, causes)
     binding.bind(
-        registry,
-        target.namespace or "",
+        call.registry,
+        call.namespace,
         name,
         node_name,
         uid=metadata.get("uid"),
         resource_version=metadata.get("resourceVersion"),
         annotations=metadata.get("annotations"),
         labels=metadata.get("labels"),
-        dry_run=write_options(request, query).dry_run,
+        dry_run=write_options(call).dry_run,
     )
     return ApiResponse(201, _SUCCESS)
 
 
-def _evict(registry: RestStorage, request: ApiRequest, target: Target, query: Query) -> ApiResponse:
-    body = _decode(request, "Eviction")
-    name = _named(target, body.get("metadata", {}))
-    options = body.get("deleteOptions")
-    eviction.evict(
-        registry,
-        target.namespace or "",
-        name,
-        parse_delete_options(options if isinstance(options, dict) else {}, query),
-    )
+def _evict(call: Call) -> ApiResponse:
+    body = _decode(call.request, "Eviction")
+    name = _named(call.target, body.get("metadata", {}))
+    stated = body.get("deleteOptions")
+    options = parse_delete_options(stated if isinstance(stated, dict) else {}, call.query)
+    eviction.evict(call.registry, call.namespace, name, options)
     return ApiResponse(201, _SUCCESS)
 
 
-def issue_token(
-    registry: RestStorage, request: ApiRequest, target: Target, tokens: ServiceAccountTokens
-) -> ApiResponse:
+def issue_token(call: Call, tokens: ServiceAccountTokens) -> ApiResponse:
     """Answer a TokenRequest."""
-    account = registry.get(target.resource, target.namespace or "", target.name).obj
-    body = decode_body(request)
+    registry, target = call.registry, call.target
+    account = registry.get(target.resource, call.namespace, target.name).obj
+    body = decode_body(call.request)
     spec = body.get("spec") or {} if isinstance(body, dict) else None
     if not isinstance(spec, dict) or body.get("kind", "TokenRequest") != "TokenRequest":
         raise BadRequest("the body must be a TokenRequest object")

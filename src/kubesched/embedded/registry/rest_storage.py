@@ -159,8 +159,7 @@ class RestStorage:
             raise BadRequest("resourceVersion should not be set on objects to be created")
         if metadata.get("name"):
             return self._create_named(resource, obj, options, managers)
-        prefix = metadata.get("generateName")
-        if not prefix:
+        if not metadata.get("generateName"):
             name_required = required("metadata.name", "name or generateName is required")
             raise invalid(resource, "", [name_required])
         self._generate_name(resource, metadata)
@@ -210,7 +209,8 @@ class RestStorage:
         self._default(resource, strategy.default, obj)
         self._require_live_namespace(resource, metadata)
         if managers is None:
-            managers = self._creator(resource, obj, options)
+            mine = self._writer(resource, options)
+            managers = creator(self.layout(resource), obj, mine) if options.manager else ()
         strategy.admit(self, obj)
         self._validate(resource, obj, strategy)
         if self._exists(resource, metadata):
@@ -219,10 +219,8 @@ class RestStorage:
         return self._put(resource, obj, managers, options)
 
     def _exists(self, resource: ResourceInfo, metadata: JsonObject) -> bool:
-        existing = self.store.get(
-            resource.storage_key, metadata.get("namespace", ""), metadata["name"]
-        )
-        return existing is not None
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        return self.store.get(resource.storage_key, namespace, name) is not None
 
     def _own_metadata(self, resource: ResourceInfo, namespace: str, obj: JsonObject) -> JsonObject:
         """The object's metadata with the request's namespace in it."""
@@ -473,17 +471,16 @@ class RestStorage:
         stored = self.catalog.get(resource.storage_key)
         return kind_layout(type_of_kind(stored.group, stored.kind) if not stored.custom else None)
 
-    def _creator(
-        self, resource: ResourceInfo, obj: JsonObject, options: WriteOptions
-    ) -> tuple[Manager, ...]:
-        if not options.manager:
-            return ()
-        return creator(
-            self.layout(resource),
-            obj,
-            manager=options.manager,
+    def _writer(
+        self, resource: ResourceInfo, options: WriteOptions, subresource: str = ""
+    ) -> Manager:
+        """The entry of who writes, still without fields."""
+        return Manager(
+            name=options.manager,
+            operation="Update",
             api_version=resource.api_version,
-            now=self.clock.now(),
+            time=timestamp(self.clock.now()),
+            subresource=subresource,
         )
 
     def _after_update(
@@ -497,16 +494,8 @@ class RestStorage:
     ) -> tuple[Manager, ...]:
         if not options.manager:
             return managers
-        return after_update(
-            managers,
-            self.layout(resource),
-            old,
-            new,
-            manager=options.manager,
-            api_version=resource.api_version,
-            now=self.clock.now(),
-            subresource=subresource,
-        )
+        mine = self._writer(resource, options, subresource)
+        return after_update(managers, self.layout(resource), old, new, mine)
 
     # -- bookkeeping --------------------------------------------------------------------------------------------------
 

@@ -22,11 +22,11 @@ from kubesched.embedded.handlers.discovery import Discovery
 from kubesched.embedded.handlers.exchange import ApiRequest, ApiResponse, Query, negotiate
 from kubesched.embedded.handlers.openapi import OpenApi
 from kubesched.embedded.handlers.reviews import review
-from kubesched.embedded.handlers.routes import Target, parse_target, unknown_path
+from kubesched.embedded.handlers.routes import Call, Target, not_allowed, parse_target, unknown_path
 from kubesched.embedded.handlers.subresources import issue_token
 from kubesched.embedded.handlers.watching import WatchStream, parse_watch_request
 from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.errors import ApiError, MethodNotAllowed, ServerError
+from kubesched.errors import ApiError, ServerError
 from kubesched.logs import get_logger
 
 log = get_logger(__name__)
@@ -118,9 +118,7 @@ class ApiServer:
             return self._discovery.answer(request)
         self._authorize_path(request)
         if request.method not in ("GET", "HEAD"):
-            raise MethodNotAllowed(
-                "the server does not allow this method on the requested resource"
-            )
+            raise not_allowed()
         if path in ("/healthz", "/livez", "/readyz") or path.startswith(
             ("/healthz/", "/livez/", "/readyz/")
         ):
@@ -133,69 +131,59 @@ class ApiServer:
 
     def _dispatch_resource(self, request: ApiRequest) -> ApiResponse:
         target = parse_target(request.path, self.registry.catalog)
-        query = Query(request.query)
+        call = Call(self.registry, request, target, Query(request.query))
         method = request.method
         if self.access.rbac is not None:
-            is_watch = target.is_watch_path or query.flag("watch")
-            self.access.require(request.user, attributes_of(method, target, is_watch=is_watch))
+            self.access.require(request.user, attributes_of(call))
         if method in ("GET", "HEAD"):
-            return self._read(request, target, query)
-        accepted = negotiate(request.headers.get("accept", ""))
+            return self._read(call)
+        call.accepted = negotiate(request.headers.get("accept", ""))
         if method == "POST":
-            return self._post(request, target, query)
+            return self._post(call)
         if method == "DELETE" and not target.subresource:
             self._require(target, "delete" if target.name else "deletecollection")
-            if target.name:
-                return writing.delete(self.registry, request, target, query, accepted)
-            return writing.delete_collection(self.registry, request, target, query)
+            return writing.delete(call) if target.name else writing.delete_collection(call)
         if not target.name or target.subresource in ("binding", "eviction", "log", "token"):
             raise not_allowed()
         if method == "PUT":
             self._require(target, "update")
-            return writing.update(self.registry, request, target, query, accepted)
+            return writing.update(call)
         if method == "PATCH":
             self._require(target, "patch")
-            return writing.patch(self.registry, request, target, query, accepted)
+            return writing.patch(call)
         raise not_allowed()
 
-    def _read(self, request: ApiRequest, target: Target, query: Query) -> ApiResponse:
+    def _read(self, call: Call) -> ApiResponse:
+        target, request = call.target, call.request
         self._require(target, "get")
         if target.subresource in ("binding", "eviction", "finalize", "token"):
             raise not_allowed()
-        accepted = negotiate(request.headers.get("accept", ""))
-        is_watch = target.is_watch_path or query.flag("watch")
-        if is_watch and not target.subresource:
+        call.accepted = negotiate(request.headers.get("accept", ""))
+        if call.is_watch and not target.subresource:
             self._require(target, "watch")
-            watch_request = parse_watch_request(self.registry, query, self._rng)
             stream = WatchStream(
-                self.registry,
-                target,
-                query,
-                accepted,
-                watch_request,
+                call,
+                parse_watch_request(self.registry, call.query, self._rng),
                 clock=self._clock,
                 settled=self._journal.durable if self._journal is not None else None,
-                omits_managed_fields=request.omits_managed_fields,
             )
             return ApiResponse(200, stream=stream)
-        if target.name:
-            return reading.get(self.registry, target, query, accepted)
-        return reading.list_(self.registry, target, query, accepted)
+        return reading.get(call) if target.name else reading.list_(call)
 
-    def _post(self, request: ApiRequest, target: Target, query: Query) -> ApiResponse:
+    def _post(self, call: Call) -> ApiResponse:
+        target = call.target
         resource = target.resource
         if not resource.is_stored and resource.plural != "bindings":
             self._require(target, "create")
-            return review(request, target, self.access)
+            return review(call.request, target, self.access)
         if target.subresource == "token":
-            return issue_token(self.registry, request, target, self.access.tokens)
+            return issue_token(call, self.access.tokens)
         if target.subresource or resource.plural == "bindings":
-            return subresources.post(self.registry, request, target, query)
+            return subresources.post(call)
         if target.name:
             raise not_allowed()
         self._require(target, "create")
-        accepted = negotiate(request.headers.get("accept", ""))
-        return writing.create(self.registry, request, target, query, accepted)
+        return writing.create(call)
 
     def _authorize_path(self, request: ApiRequest) -> None:
         if self.access.rbac is not None:
@@ -211,10 +199,11 @@ class ApiServer:
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
-def attributes_of(method: str, target: Target, *, is_watch: bool) -> Attributes:
+def attributes_of(call: Call) -> Attributes:
     """What a request for a resource wants, in the words of authorization."""
+    method, target = call.request.method, call.target
     if method in ("GET", "HEAD"):
-        verb = "watch" if is_watch else "get" if target.name else "list"
+        verb = "watch" if call.is_watch else "get" if target.name else "list"
     elif method == "DELETE":
         verb = "delete" if target.name else "deletecollection"
     else:
@@ -225,12 +214,8 @@ def attributes_of(method: str, target: Target, *, is_watch: bool) -> Attributes:
         resource=target.resource.plural,
         subresource=target.subresource,
         name=target.name,
-        namespace=target.namespace or "",
+        namespace=call.namespace,
     )
-
-
-def not_allowed() -> MethodNotAllowed:
-    return MethodNotAllowed("the server does not allow this method on the requested resource")
 
 
 def failure(error: ApiError) -> ApiResponse:

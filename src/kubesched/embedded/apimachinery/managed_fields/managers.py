@@ -21,7 +21,7 @@ from kubesched.embedded.apimachinery.managed_fields.paths import (
     from_fields_v1,
     to_fields_v1,
 )
-from kubesched.embedded.apimachinery.objects import JsonObject, decode, encode, timestamp
+from kubesched.embedded.apimachinery.objects import JsonObject, decode, encode
 
 _SERVER_METADATA = frozenset(
     f"f:{name}"
@@ -136,9 +136,7 @@ def ownable(paths: Paths | set[Path]) -> set[Path]:
     return {path for path in paths if path and is_ownable(path)}
 
 
-def creator(
-    layout: Layout, obj: JsonObject, *, manager: str, api_version: str, now: float
-) -> tuple[Manager, ...]:
+def creator(layout: Layout, obj: JsonObject, mine: Manager) -> tuple[Manager, ...]:
     """The managers of a new object: its creator owns every field."""
     fields = fields_v1_of(layout, obj)
     for step in _TYPE_META:
@@ -148,41 +146,20 @@ def creator(
         metadata.pop(step, None)
     if metadata:
         fields["f:metadata"] = metadata
-    return _sole_manager(manager, api_version, timestamp(now), _intern(fields))
+    return _sole_manager(mine, _intern(fields))
 
 
 @lru_cache(maxsize=1024)
-def _sole_manager(name: str, api_version: str, time: str, fields: bytes) -> tuple[Manager, ...]:
-    return (
-        Manager(name=name, operation="Update", api_version=api_version, time=time, fields=fields),
-    )
+def _sole_manager(mine: Manager, fields: bytes) -> tuple[Manager, ...]:
+    return (replace(mine, fields=fields),)
 
 
 def after_update(
-    managers: tuple[Manager, ...],
-    layout: Layout,
-    old: JsonObject,
-    new: JsonObject,
-    *,
-    manager: str,
-    api_version: str,
-    now: float,
-    subresource: str = "",
+    managers: tuple[Manager, ...], layout: Layout, old: JsonObject, new: JsonObject, mine: Manager
 ) -> tuple[Manager, ...]:
-    """The managers after a write that was not an apply."""
+    """The managers after a write that was not an apply; `mine` is the writer, without fields."""
     difference = compare(layout, old, new)
-    changed, removed = ownable(difference.changed), ownable(difference.removed)
-    return _taken_over(managers, changed, removed, _updater(manager, api_version, now, subresource))
-
-
-def _updater(manager: str, api_version: str, now: float, subresource: str) -> Manager:
-    return Manager(
-        name=manager,
-        operation="Update",
-        api_version=api_version,
-        time=timestamp(now),
-        subresource=subresource,
-    )
+    return _taken_over(managers, ownable(difference.changed), ownable(difference.removed), mine)
 
 
 def _taken_over(

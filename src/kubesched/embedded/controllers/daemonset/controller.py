@@ -45,7 +45,6 @@ from kubesched.embedded.controllers.pods import (
     next_availability_s,
     pod_from_template,
 )
-from kubesched.errors import ApiError
 
 BURST_REPLICAS = 100
 """Pods created or deleted in one go, some 20 ms of work. The rest follows at once, but in turn."""
@@ -97,7 +96,6 @@ class DaemonSetController(OwnerController):
         revisions = self._history.revisions_of(daemon_set)
         current = self._history.ensure_current(daemon_set, revisions)
         revision_hash = hash_of(current)
-        failure: ApiError | None = None
         eligibility = Eligibility(daemon_set)
         verdicts = {name_of(node): eligibility.of(node) for node in self._nodes}
         plan = self._plan_placement(daemon_set, verdicts, revision_hash)
@@ -106,11 +104,8 @@ class DaemonSetController(OwnerController):
             plan.create_on, plan.delete = update.create_on, update.delete
         try:
             self._carry_out(daemon_set, plan, revision_hash)
-        except ApiError as error:
-            failure = error
-        self._write_status(key, daemon_set, verdicts, revision_hash)
-        if failure is not None:
-            raise failure
+        finally:
+            self._write_status(key, daemon_set, verdicts, revision_hash)
         pods = self.dependents.of(daemon_set)
         hashes = {labels_of(pod).get(CONTROLLER_REVISION_HASH, "") for pod in pods}
         live = [name_of(revision) for revision in revisions if hash_of(revision) in hashes]

@@ -48,7 +48,7 @@ class StatefulSetController(OwnerController):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._claims = ClaimControl(context)
+        self.claims = ClaimControl(context)
         self._history = RevisionHistory(self.api, self.informers, "controller.kubernetes.io/hash")
 
     def sync(self, key: str) -> float | None:
@@ -62,15 +62,11 @@ class StatefulSetController(OwnerController):
         update = self._history.ensure_current(stateful_set, revisions)
         known = status_of(stateful_set).get("currentRevision")
         current = next((revision for revision in revisions if name_of(revision) == known), update)
-        failure: ApiError | None = None
-        if not is_deleting(stateful_set):
-            try:
+        try:
+            if not is_deleting(stateful_set):
                 _Round(self, stateful_set, current, update).play()
-            except ApiError as error:
-                failure = error
-        self._write_status(key, stateful_set, current, update)
-        if failure is not None:
-            raise failure
+        finally:
+            self._write_status(key, stateful_set, current, update)
         pods = self.pods_of(stateful_set)
         live = {name_of(current), name_of(update), *(revision_name_of(pod) for pod in pods)}
         self._history.truncate(stateful_set, revisions, live)
@@ -84,7 +80,7 @@ class StatefulSetController(OwnerController):
     def create(self, stateful_set: JsonObject, pod: JsonObject) -> bool:
         """Create a pod and, before it, its claims; False when it has to wait for an old claim."""
         name = pod["metadata"]["name"]
-        if not self._claims.ensure(stateful_set, name):
+        if not self.claims.ensure(stateful_set, name):
             return False
         subject = f"Pod {name} in StatefulSet {name_of(stateful_set)}"
         try:
@@ -111,11 +107,8 @@ class StatefulSetController(OwnerController):
         if labels is not None:
             self.api.patch_object("pods", pod, {"metadata": {"labels": labels}})
         if phase_of(pod) == "Pending":
-            self._claims.ensure(stateful_set, name_of(pod))
-        self._claims.keep_owners(stateful_set, pod)
-
-    def keep_claim_owners(self, stateful_set: JsonObject, pod: JsonObject) -> None:
-        self._claims.keep_owners(stateful_set, pod)
+            self.claims.ensure(stateful_set, name_of(pod))
+        self.claims.keep_owners(stateful_set, pod)
 
     def _write_status(
         self, key: str, seen: JsonObject, current: JsonObject, update: JsonObject
@@ -204,7 +197,7 @@ class _Round:
     def _shrink(self) -> bool:
         """Remove the pods beyond the wanted ordinals, the highest first; True when none is left."""
         for pod in self._condemned:
-            self._controller.keep_claim_owners(self._set, pod)
+            self._controller.claims.keep_owners(self._set, pod)
         first_unwell = self._first_unavailable()
         for pod in self._condemned:
             if is_deleting(pod):
