@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias, TypeVar
 
 from kubesched.api import quantity
 from kubesched.api.field_errors import FieldError, forbidden, invalid, not_supported, required
@@ -17,6 +17,7 @@ _PORT_RANGE = "must be between 1 and 65535, inclusive"
 _PERCENT = re.compile(r"[0-9]+%")
 
 
+T = TypeVar("T")
 Problems: TypeAlias = Iterable[FieldError]
 """What is wrong with a value, in the order in which clients are told."""
 
@@ -24,6 +25,11 @@ Problems: TypeAlias = Iterable[FieldError]
 def refused(path: str, value: Json, details: Iterable[str]) -> Problems:
     """The same value refused for every reason given."""
     return [invalid(path, value, detail) for detail in details]
+
+
+def numbered(items: Iterable[T] | None, path: str) -> Iterator[tuple[str, T]]:
+    """Items of a list, each behind its own path."""
+    return ((f"{path}[{index}]", item) for index, item in enumerate(items or ()))
 
 
 def one_of(value: str, supported: Iterable[str], path: str) -> Problems:
@@ -55,27 +61,29 @@ def never_changes(*paths: str) -> Callable[[JsonObject, JsonObject], Problems]:
     return validate
 
 
+def selector_operator(requirement: JsonObject, path: str) -> Problems:
+    """Problems of an operator and of the number of its values."""
+    operator, values = requirement.get("operator", ""), requirement.get("values") or ()
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield forbidden(f"{path}.values", detail)
+    else:
+        yield invalid(f"{path}.operator", operator, "not a valid selector operator")
+
+
 def label_selector(selector: JsonObject | None, path: str) -> Problems:
     if not selector:
         return
     for key, value in (selector.get("matchLabels") or {}).items():
         yield from refused(f"{path}.matchLabels", key, label_key_problems(key))
         yield from refused(f"{path}.matchLabels", value, label_value_problems(value))
-    for index, expression in enumerate(selector.get("matchExpressions") or ()):
-        here = f"{path}.matchExpressions[{index}]"
-        key, operator = expression.get("key", ""), expression.get("operator", "")
-        values = expression.get("values") or ()
-        if operator in ("In", "NotIn"):
-            if not values:
-                yield required(
-                    f"{here}.values", "must be specified when `operator` is 'In' or 'NotIn'"
-                )
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                yield forbidden(f"{here}.values", detail)
-        else:
-            yield invalid(f"{here}.operator", operator, "not a valid selector operator")
+    for here, expression in numbered(selector.get("matchExpressions"), f"{path}.matchExpressions"):
+        key, values = expression.get("key", ""), expression.get("values") or ()
+        yield from selector_operator(expression, here)
         yield from refused(f"{here}.key", key, label_key_problems(key))
         for position, value in enumerate(values):
             yield from refused(f"{here}.values[{position}]", value, label_value_problems(value))

@@ -227,11 +227,16 @@ def _status(planned: PlannedNode, now: float) -> JsonObject:
 # -- validation -----------------------------------------------------------------------------------
 
 
+def header_problems(api_version: str, kind: str, wanted: str) -> Iterator[FieldProblem]:
+    """What is wrong with the version and kind that a file states."""
+    if api_version != API_VERSION:
+        yield field_problems.not_supported("apiVersion", api_version, [API_VERSION])
+    if kind != wanted:
+        yield field_problems.not_supported("kind", kind, [wanted])
+
+
 def _problems(file: NodePoolFile) -> Iterator[FieldProblem]:
-    if file.api_version != API_VERSION:
-        yield field_problems.not_supported("apiVersion", file.api_version, [API_VERSION])
-    if file.kind != KIND:
-        yield field_problems.not_supported("kind", file.kind, [KIND])
+    yield from header_problems(file.api_version, file.kind, KIND)
     if not file.pools:
         yield field_problems.required("pools", "at least one pool is needed")
     names: set[str] = set()

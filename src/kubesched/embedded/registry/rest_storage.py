@@ -180,7 +180,7 @@ class RestStorage:
     def _generate_name(self, resource: ResourceInfo, metadata: JsonObject) -> None:
         prefix = metadata["generateName"][:_MAX_GENERATED_BASE]
         for _attempt in range(_GENERATE_ATTEMPTS):
-            metadata["name"] = prefix + self._suffix()
+            metadata["name"] = prefix + "".join(self.rng.choices(_SUFFIX_ALPHABET, k=5))
             if not self._exists(resource, metadata):
                 return
 
@@ -506,9 +506,6 @@ class RestStorage:
         return (
             f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
         )
-
-    def _suffix(self) -> str:
-        return "".join(self.rng.choices(_SUFFIX_ALPHABET, k=5))
 
     @staticmethod
     def _default(resource: ResourceInfo, defaulter: Defaulter, obj: JsonObject) -> None:

@@ -10,6 +10,8 @@ from functools import cache
 from importlib import resources
 from typing import Literal, TypeAlias
 
+from kubesched.api.kinds import KINDS
+
 SCALARS = (
     "bytes",
     "string",
@@ -25,27 +27,7 @@ SCALARS = (
 )
 
 # The API groups by the short names the table uses for them.
-GROUPS = {
-    "core": "",
-    "admissionregistration": "admissionregistration.k8s.io",
-    "apiextensions": "apiextensions.k8s.io",
-    "apps": "apps",
-    "authentication": "authentication.k8s.io",
-    "authorization": "authorization.k8s.io",
-    "autoscaling": "autoscaling",
-    "batch": "batch",
-    "coordination": "coordination.k8s.io",
-    "discovery": "discovery.k8s.io",
-    "events": "events.k8s.io",
-    "metrics": "metrics.k8s.io",
-    "networking": "networking.k8s.io",
-    "node": "node.k8s.io",
-    "policy": "policy",
-    "rbac": "rbac.authorization.k8s.io",
-    "resource": "resource.k8s.io",
-    "scheduling": "scheduling.k8s.io",
-    "storage": "storage.k8s.io",
-}
+GROUPS = {"core": "", **{kind.group.partition(".")[0]: kind.group for kind in KINDS if kind.group}}
 _SHORT = {group: short for short, group in GROUPS.items()}
 
 Shape: TypeAlias = Literal["scalar", "object", "list", "map"]

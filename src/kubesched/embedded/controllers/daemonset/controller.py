@@ -200,7 +200,8 @@ class DaemonSetController(OwnerController):
         eligible = [node for node, (starts, _) in verdicts.items() if starts]
         by_node = self._pods_by_node(daemon_set)
         surge = _surge(daemon_set, len(eligible))
-        unavailable = _unavailable(daemon_set, len(eligible))
+        value = _rolling(daemon_set).get("maxUnavailable", 1)
+        unavailable = scaled_value(value, len(eligible), round_up=True)
         if surge == 0 and unavailable == 0:
             unavailable = 1
         pairs = [(node, *_new_and_old(by_node.get(node, []), revision_hash)) for node in eligible]
@@ -365,10 +366,6 @@ def _rolling(daemon_set: JsonObject) -> JsonObject:
 
 def _surge(daemon_set: JsonObject, desired: int) -> int:
     return scaled_value(_rolling(daemon_set).get("maxSurge", 0), desired, round_up=True)
-
-
-def _unavailable(daemon_set: JsonObject, desired: int) -> int:
-    return scaled_value(_rolling(daemon_set).get("maxUnavailable", 1), desired, round_up=True)
 
 
 def _new_and_old(

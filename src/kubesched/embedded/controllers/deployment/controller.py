@@ -102,18 +102,13 @@ class DeploymentController(OwnerController):
         if steps:
             self._resize(deployment, old, steps, bounds)
             return
-        if self._has_pods_left(old):
+        if any(not is_finished(pod) for each in old for pod in self._pods.of(each)):
             return
         new = self._ensure_new(deployment, new, old, bounds)
         if revisions.replicas_of(new) != bounds.wanted:
             self._resize(deployment, [new], {name_of(new): bounds.wanted}, bounds)
         elif progress.is_complete(deployment, status_of(deployment)):
             self._clean_up(deployment, old)
-
-    def _has_pods_left(self, old: list[JsonObject]) -> bool:
-        return any(
-            not is_finished(pod) for replica_set in old for pod in self._pods.of(replica_set)
-        )
 
     def _ensure_new(
         self, deployment: JsonObject, new: JsonObject | None, old: list[JsonObject], bounds: Bounds
@@ -132,7 +127,10 @@ class DeploymentController(OwnerController):
                 f'Found new replica set "{name_of(new)}"',
                 only_if_unset=True,
             )
-        self._set_revision(deployment, annotations_of(new).get(revisions.REVISION, ""))
+        number = annotations_of(new).get(revisions.REVISION, "")
+        if annotations_of(deployment).get(revisions.REVISION) != number:
+            patch = {"metadata": {"annotations": {revisions.REVISION: number}}}
+            self.api.patch_object(self.resource, deployment, patch)
         return new
 
     def _create_new(
@@ -288,11 +286,6 @@ class DeploymentController(OwnerController):
         )
         renewed = {**status_of(current), "conditions": conditions}
         return self.api.write_status(self.resource, current, renewed)
-
-    def _set_revision(self, deployment: JsonObject, revision: str) -> None:
-        if annotations_of(deployment).get(revisions.REVISION) != revision:
-            patch = {"metadata": {"annotations": {revisions.REVISION: revision}}}
-            self.api.patch_object(self.resource, deployment, patch)
 
     def _finish(
         self, deployment: JsonObject, owned: list[JsonObject], bounds: Bounds, *, is_rollout: bool

@@ -194,7 +194,8 @@ class JobController(OwnerController):
         again_s: float | None = None
         if spec_of(job).get("suspend"):
             self._delete_all(job, active)
-        elif not self._is_suspension_pending(job):
+        # Pods wait until a resumption is on record, so that startTime precedes them.
+        elif not is_condition_true(job, "Suspended"):
             again_s = self._scale(job, tally, active)
         self._write_progress(key_of(job), None)
         return _sooner(again_s, self._deadline_in_s(job))
@@ -395,11 +396,6 @@ class JobController(OwnerController):
         else:
             status["startTime"] = timestamp(self.clock.now())
         return status
-
-    @staticmethod
-    def _is_suspension_pending(job: JsonObject) -> bool:
-        """Pods wait until the resumption is on record, so that startTime precedes them."""
-        return is_condition_true(job, "Suspended") and not spec_of(job).get("suspend")
 
     def _write(self, job: JsonObject, status: JsonObject) -> JsonObject:
         current = self.owners.get(key_of(job))

@@ -223,7 +223,9 @@ class _Round:
         strategy = spec_of(self._set).get("updateStrategy") or {}
         if strategy.get("type", "RollingUpdate") != "RollingUpdate":
             return
-        budget = self._max_unavailable() - self._unavailable_count()
+        missing = sum(ordinal not in self._replicas for ordinal in ordinals(self._set))
+        unavailable = missing + sum(map(self._is_unavailable, self._replicas.values()))
+        budget = self._max_unavailable() - unavailable
         for ordinal in reversed(ordinals(self._set)):
             pod = self._replicas.get(ordinal)
             if pod is None or self._is_below_partition(ordinal) or is_deleting(pod):
@@ -238,10 +240,6 @@ class _Round:
                 continue
             budget -= costs
             self._controller.delete(self._set, pod)
-
-    def _unavailable_count(self) -> int:
-        missing = sum(ordinal not in self._replicas for ordinal in ordinals(self._set))
-        return missing + sum(self._is_unavailable(pod) for pod in self._replicas.values())
 
     def _max_unavailable(self) -> int:
         rolling = (spec_of(self._set).get("updateStrategy") or {}).get("rollingUpdate") or {}

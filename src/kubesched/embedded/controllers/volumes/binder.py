@@ -94,7 +94,8 @@ class VolumeBinder(Controller[Key]):
         storage_class = self._classes.get(class_of(claim))
         # Where the consumer decides, only what the scheduler reserved may be taken, even once a node
         # is selected: another free volume of the class may be out of that node's reach.
-        waits = _waits_for_consumer(storage_class)
+        mode = storage_class.get("volumeBindingMode") if storage_class is not None else ""
+        waits = mode == "WaitForFirstConsumer"
         # Upstream: a volume that names the claim is taken whatever its class.
         reserved = self._volumes.find(BY_CLAIM_REF, key_of(claim))
         candidates = self._volumes.find(BY_CLASS, class_of(claim))
@@ -107,7 +108,8 @@ class VolumeBinder(Controller[Key]):
             self._set_phase(claim, "Pending")
         elif class_of(claim):
             self._request_provisioning(claim, storage_class)
-            self._set_phase_of(key_of(claim), "Pending")
+            claim = self._claims.get(key_of(claim)) or claim
+            self._set_phase(claim, "Pending")
         else:
             message = "no persistent volumes available for this claim and no storage class is set"
             self.normal(claim, "FailedBinding", message)
@@ -227,11 +229,6 @@ class VolumeBinder(Controller[Key]):
     def _set_phase(self, claim: JsonObject, phase: str) -> None:
         self.api.write_status(CLAIMS, claim, {**status_of(claim), "phase": phase})
 
-    def _set_phase_of(self, key: str, phase: str) -> None:
-        claim = self._claims.get(key)
-        if claim is not None:
-            self._set_phase(claim, phase)
-
     # -- volumes ---------------------------------------------------------------------------------
 
     def _sync_volume(self, volume: JsonObject) -> None:
@@ -315,10 +312,3 @@ def _referenced_key(reference: JsonObject) -> str:
 
 BY_CLASS = Index(lambda obj: (class_of(obj),))
 BY_CLAIM_REF = Index(_claim_ref)
-
-
-def _waits_for_consumer(storage_class: JsonObject | None) -> bool:
-    return (
-        storage_class is not None
-        and storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
-    )

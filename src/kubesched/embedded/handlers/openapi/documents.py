@@ -136,7 +136,8 @@ class OpenApi:
             collect(identity, prefix, schemas)
             name = model_name(identity)
         else:
-            name = _custom_name(resource)
+            reverse = ".".join(reversed(resource.group.split(".")))
+            name = f"{reverse}.{resource.version}.{resource.kind}"
             collect("meta.ObjectMeta", prefix, schemas)
             schemas[name] = self._custom_schema(resource, prefix)
         if identity is None and "properties" not in schemas[name]:
@@ -162,10 +163,6 @@ class OpenApi:
 
 def _document_name(group: str, version: str) -> str:
     return f"apis/{group}/{version}" if group else f"api/{version}"
-
-
-def _custom_name(resource: ResourceInfo) -> str:
-    return f"{'.'.join(reversed(resource.group.split('.')))}.{resource.version}.{resource.kind}"
 
 
 def _paths(resource: ResourceInfo, gvk: JsonObject, reference: str, *, is_v3: bool) -> JsonObject:

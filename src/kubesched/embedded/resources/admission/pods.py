@@ -28,7 +28,8 @@ def admit_pod(registry: RestStorage, pod: JsonObject) -> None:
         problem = field_errors.forbidden("spec.ephemeralContainers", "cannot be set on create")
         raise invalid(registry.catalog.get("pods"), pod["metadata"].get("name", ""), [problem])
     apply_limit_range_defaults(registry, pod)
-    _service_account(spec)
+    if not spec.get("serviceAccountName"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = "default"
     _priority(registry, pod, spec)
     _default_tolerations(spec)
     apply_runtime_class(registry, pod, spec)
@@ -44,11 +45,6 @@ def admit_pod_update(registry: RestStorage, pod: JsonObject, old: JsonObject) ->
     for field in ("priority", "preemptionPolicy"):
         if pod["spec"].get(field) is None and old["spec"].get(field) is not None:
             pod["spec"][field] = old["spec"][field]
-
-
-def _service_account(spec: JsonObject) -> None:
-    if not spec.get("serviceAccountName"):
-        spec["serviceAccountName"] = spec["serviceAccount"] = "default"
 
 
 def _priority(registry: RestStorage, pod: JsonObject, spec: JsonObject) -> None:

@@ -18,7 +18,7 @@ def default_pod(pod: JsonObject) -> None:
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
     # Upstream: a pod's own missing requests come from its limits; in a template they stay as written.
-    for container in _all_containers(spec):
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         _requests_from_limits(container)
     _pod_level_requests(spec)
 
@@ -49,7 +49,10 @@ def default_pod_spec(spec: JsonObject) -> None:
     spec.setdefault("securityContext", {})
     if not spec.get("schedulerName"):
         spec["schedulerName"] = DEFAULT_SCHEDULER
-    _mirror_service_account(spec)
+    # `serviceAccount` is the old name of `serviceAccountName`; both always say the same.
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
     uses_host_network = spec.get("hostNetwork", False)
     for field in ("containers", "initContainers", "ephemeralContainers"):
         for container in spec.get(field) or ():
@@ -61,17 +64,6 @@ def default_pod_spec(spec: JsonObject) -> None:
     if resources:
         round_list(resources.get("limits"))
         round_list(resources.get("requests"))
-
-
-def _all_containers(spec: JsonObject) -> list[JsonObject]:
-    return [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-
-
-def _mirror_service_account(spec: JsonObject) -> None:
-    """`serviceAccount` is the old name of `serviceAccountName`; both always say the same."""
-    name = spec.get("serviceAccountName") or spec.get("serviceAccount")
-    if name:
-        spec["serviceAccountName"] = spec["serviceAccount"] = name
 
 
 def _default_container(container: JsonObject, uses_host_network: bool) -> None:

@@ -11,6 +11,7 @@ from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.apimachinery.validation import (
     IS_NEGATIVE,
     Problems,
+    numbered,
     one_of,
     port_number,
     refused,
@@ -52,8 +53,7 @@ def validate_service(obj: JsonObject) -> Problems:
         yield required("spec.ports")
     if spec["type"] == "ExternalName" and not spec.get("externalName"):
         yield required("spec.externalName")
-    for index, port in enumerate(ports):
-        here = f"spec.ports[{index}]"
+    for here, port in numbered(ports, "spec.ports"):
         yield from port_number(port.get("port", 0), f"{here}.port")
         target = port.get("targetPort")
         if isinstance(target, int):

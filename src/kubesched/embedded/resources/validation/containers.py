@@ -8,7 +8,6 @@ from functools import lru_cache
 
 from kubesched.api import quantity
 from kubesched.api.field_errors import (
-    FieldError,
     duplicate,
     forbidden,
     invalid,
@@ -22,6 +21,7 @@ from kubesched.embedded.apimachinery.validation import (
     IS_NEGATIVE,
     Problems,
     not_negative,
+    numbered,
     one_of,
     port_number,
     refused,
@@ -30,50 +30,46 @@ from kubesched.embedded.apimachinery.validation import (
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _ENV_SOURCES = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+_SOURCES = {
+    "persistentVolumeClaim": "claimName",
+    "secret": "secretName",
+    "hostPath": "path",
+    "configMap": "name",
+    "csi": "driver",
+}
+"""Sources of volumes, and the field that each needs."""
 _ENV_NAME = re.compile(r"[ -<>-~]+")
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 _MUST_BE_INTEGER = "must be an integer"
 _NOT_STANDARD = "must be a standard resource for containers"
 
 
-def volumes(items: Sequence[JsonObject], path: str) -> tuple[list[FieldError], set[str]]:
-    """Problems of volumes, and the names that containers may mount."""
-    problems: list[FieldError] = []
+def volumes(items: Sequence[JsonObject], path: str) -> Problems:
+    """Problems of volumes."""
     names: set[str] = set()
-    for index, volume in enumerate(items):
-        here = f"{path}[{index}]"
-        name = volume.get("name", "")
-        if not name:
-            problems.append(required(f"{here}.name"))
-        else:
-            problems += [invalid(f"{here}.name", name, text) for text in label_problems(name)]
-        if name in names:
-            problems.append(duplicate(f"{here}.name", name))
-        names.add(name)
-        sources = [key for key in volume if key != "name"]
-        problems += [
-            forbidden(f"{here}.{extra}", "may not specify more than 1 volume type")
-            for extra in sources[1:]
-        ]
-        problems += _volume_source(volume, here)
-    return problems, names
+    for here, volume in numbered(items, path):
+        yield from _own_name(volume, here, names)
+        for extra in [key for key in volume if key != "name"][1:]:
+            yield forbidden(f"{here}.{extra}", "may not specify more than 1 volume type")
+        yield from _volume_source(volume, here)
+
+
+def _own_name(item: JsonObject, path: str, taken: set[str]) -> Problems:
+    """Problems of a name that no other item has; it counts as taken afterwards."""
+    name = item.get("name", "")
+    if not name:
+        yield required(f"{path}.name")
+    else:
+        yield from refused(f"{path}.name", name, label_problems(name))
+    if name in taken:
+        yield duplicate(f"{path}.name", name)
+    taken.add(name)
 
 
 def _volume_source(volume: JsonObject, path: str) -> Problems:
-    for source, field in (
-        ("persistentVolumeClaim", "claimName"),
-        ("secret", "secretName"),
-        ("hostPath", "path"),
-    ):
-        body = volume.get(source)
-        if body is not None and not body.get(field):
+    for source, field in _SOURCES.items():
+        if volume.get(source) is not None and not volume[source].get(field):
             return [required(f"{path}.{source}.{field}")]
-    config_map = volume.get("configMap")
-    if config_map is not None and not config_map.get("name"):
-        return [required(f"{path}.configMap.name")]
-    csi = volume.get("csi")
-    if csi is not None and not csi.get("driver"):
-        return [required(f"{path}.csi.driver")]
     return []
 
 
@@ -81,16 +77,8 @@ def containers(
     items: Sequence[JsonObject], path: str, volume_names: set[str], taken_names: set[str]
 ) -> Problems:
     """Problems of one list of containers; names must differ across the lists of a pod."""
-    for index, container in enumerate(items):
-        here = f"{path}[{index}]"
-        name = container.get("name", "")
-        if not name:
-            yield required(f"{here}.name")
-        else:
-            yield from refused(f"{here}.name", name, label_problems(name))
-        if name in taken_names:
-            yield duplicate(f"{here}.name", name)
-        taken_names.add(name)
+    for here, container in numbered(items, path):
+        yield from _own_name(container, here, taken_names)
         yield from _container(container, here, volume_names)
 
 
@@ -121,8 +109,7 @@ def _container(container: JsonObject, path: str, volume_names: set[str]) -> Prob
 
 def _ports(ports: Sequence[JsonObject], path: str) -> Problems:
     names: set[str] = set()
-    for index, port in enumerate(ports):
-        here = f"{path}[{index}]"
+    for here, port in numbered(ports, path):
         name = port.get("name")
         if name:
             yield from refused(f"{here}.name", name, port_name_problems(name))
@@ -176,8 +163,7 @@ def _environment(variable: JsonObject, path: str) -> Problems:
 
 def _mounts(mounts: Sequence[JsonObject], path: str, volume_names: set[str]) -> Problems:
     paths: set[str] = set()
-    for index, mount in enumerate(mounts):
-        here = f"{path}[{index}]"
+    for here, mount in numbered(mounts, path):
         name, mount_path = mount.get("name", ""), mount.get("mountPath", "")
         if not name:
             yield required(f"{here}.name")

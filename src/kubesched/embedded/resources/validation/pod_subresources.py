@@ -6,7 +6,7 @@ from kubesched.api.field_errors import forbidden, invalid, not_found
 from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.apimachinery.validation import Problems
 from kubesched.embedded.resources.admission.quota_usage import qos_class
-from kubesched.embedded.resources.validation.containers import containers, volumes
+from kubesched.embedded.resources.validation.containers import containers
 from kubesched.embedded.resources.validation.pods import pod_spec
 
 _RESIZABLE = ("cpu", "memory")
@@ -34,7 +34,7 @@ def with_ephemeral_containers(new: JsonObject, old: JsonObject) -> JsonObject:
 def validate_ephemeral_containers(new: JsonObject, old: JsonObject) -> Problems:
     path = "spec.ephemeralContainers"
     spec = new["spec"]
-    _ignored, volume_names = volumes(spec.get("volumes") or (), "spec.volumes")
+    volume_names = {volume.get("name", "") for volume in spec.get("volumes") or ()}
     names = {
         container["name"]
         for field in ("containers", "initContainers")

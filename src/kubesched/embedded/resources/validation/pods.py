@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from kubesched.api.field_errors import (
     ErrorType,
@@ -19,7 +20,7 @@ from kubesched.embedded.apimachinery.object_meta import (
     validate_labels,
 )
 from kubesched.embedded.apimachinery.objects import JsonObject
-from kubesched.embedded.apimachinery.validation import Problems, one_of, refused
+from kubesched.embedded.apimachinery.validation import Problems, numbered, one_of, refused
 from kubesched.embedded.resources.validation import scheduling
 from kubesched.embedded.resources.validation.containers import (
     container_resources,
@@ -31,6 +32,13 @@ _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _MAX_INT32 = 2**31 - 1
+_SCHEDULING: dict[str, Callable[[Any, str], Problems]] = {
+    "nodeSelector": validate_labels,
+    "tolerations": scheduling.tolerations,
+    "affinity": scheduling.affinity,
+    "topologySpreadConstraints": scheduling.topology_spread,
+    "schedulingGates": scheduling.scheduling_gates,
+}
 
 _ONLY_THESE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -50,28 +58,28 @@ def validate_pod(pod: JsonObject) -> Problems:
 
 def pod_spec(spec: JsonObject, path: str, claim_templates: Iterable[str] = ()) -> Problems:
     """Problems of a pod's spec, or of a template's; `claim_templates` name volumes that a StatefulSet adds."""
-    problems, volume_names = volumes(spec.get("volumes") or (), f"{path}.volumes")
-    volume_names.update(claim_templates)
-    main = spec.get("containers") or ()
-    if not main:
-        problems.append(required(f"{path}.containers"))
+    items = spec.get("volumes") or ()
+    yield from volumes(items, f"{path}.volumes")
+    volume_names = {*claim_templates, *(volume.get("name", "") for volume in items)}
+    if not spec.get("containers"):
+        yield required(f"{path}.containers")
     names: set[str] = set()
-    problems += containers(main, f"{path}.containers", volume_names, names)
-    init = spec.get("initContainers")
-    if init:
-        problems += containers(init, f"{path}.initContainers", volume_names, names)
-    problems += _host_ports(spec, path)
-    if spec["restartPolicy"] not in _RESTART_POLICIES:
-        problems += one_of(spec["restartPolicy"], _RESTART_POLICIES, f"{path}.restartPolicy")
-    if spec["dnsPolicy"] not in _DNS_POLICIES:
-        problems += one_of(spec["dnsPolicy"], _DNS_POLICIES, f"{path}.dnsPolicy")
+    for field in ("containers", "initContainers"):
+        yield from containers(spec.get(field) or (), f"{path}.{field}", volume_names, names)
+    yield from _host_ports(spec, path)
+    yield from one_of(spec["restartPolicy"], _RESTART_POLICIES, f"{path}.restartPolicy")
+    yield from one_of(spec["dnsPolicy"], _DNS_POLICIES, f"{path}.dnsPolicy")
     if spec.get("resources"):
-        problems += container_resources(spec["resources"], f"{path}.resources")
-    problems += _numbers(spec, path)
-    problems += _names(spec, path)
-    problems += _scheduling(spec, path)
-    problems += resource_claims(spec, path)
-    return problems
+        yield from container_resources(spec["resources"], f"{path}.resources")
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= _MAX_INT32:
+        detail = f"must be between 1 and {_MAX_INT32}, inclusive"
+        yield invalid(f"{path}.activeDeadlineSeconds", deadline, detail)
+    yield from _names(spec, path)
+    for field, rule in _SCHEDULING.items():
+        if spec.get(field):
+            yield from rule(spec[field], f"{path}.{field}")
+    yield from resource_claims(spec, path)
 
 
 def _host_ports(spec: JsonObject, path: str) -> Problems:
@@ -96,13 +104,6 @@ def _host_ports(spec: JsonObject, path: str) -> Problems:
                 )
 
 
-def _numbers(spec: JsonObject, path: str) -> Problems:
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= _MAX_INT32:
-        detail = f"must be between 1 and {_MAX_INT32}, inclusive"
-        yield invalid(f"{path}.activeDeadlineSeconds", deadline, detail)
-
-
 def _names(spec: JsonObject, path: str) -> Problems:
     for field, rule in (
         ("nodeName", subdomain_problems),
@@ -117,20 +118,6 @@ def _names(spec: JsonObject, path: str) -> Problems:
     policy = spec.get("preemptionPolicy")
     if policy is not None:
         yield from one_of(policy, _PREEMPTION_POLICIES, f"{path}.preemptionPolicy")
-
-
-def _scheduling(spec: JsonObject, path: str) -> Problems:
-    if spec.get("nodeSelector"):
-        yield from validate_labels(spec["nodeSelector"], f"{path}.nodeSelector")
-    if spec.get("tolerations"):
-        yield from scheduling.tolerations(spec["tolerations"], f"{path}.tolerations")
-    if spec.get("affinity"):
-        yield from scheduling.affinity(spec["affinity"], f"{path}.affinity")
-    if spec.get("topologySpreadConstraints"):
-        here = f"{path}.topologySpreadConstraints"
-        yield from scheduling.topology_spread(spec["topologySpreadConstraints"], here)
-    if spec.get("schedulingGates"):
-        yield from scheduling.scheduling_gates(spec["schedulingGates"], f"{path}.schedulingGates")
 
 
 def validate_pod_update(new: JsonObject, old: JsonObject) -> Problems:
@@ -291,8 +278,7 @@ def _pod_claim(entry: JsonObject, names: set[str], path: str) -> Problems:
 def _container_claims(entries: Sequence[JsonObject], pod_claims: set[str], path: str) -> Problems:
     """A container uses all of a claim or some of its requests, each once."""
     used: set[str] = set()
-    for index, entry in enumerate(entries):
-        here = f"{path}[{index}]"
+    for here, entry in numbered(entries, path):
         name, request = entry.get("name", ""), entry.get("request", "")
         if not name:
             yield required(here)

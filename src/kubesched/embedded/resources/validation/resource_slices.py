@@ -10,7 +10,7 @@ from kubesched.api import quantity
 from kubesched.api.field_errors import forbidden, invalid, required, too_long, too_many
 from kubesched.api.names import dns_1123_subdomain_problems
 from kubesched.embedded.apimachinery.objects import Json, JsonObject
-from kubesched.embedded.apimachinery.validation import Problems
+from kubesched.embedded.apimachinery.validation import Problems, refused
 from kubesched.embedded.resources.validation import devices
 from kubesched.embedded.resources.validation.scheduling import node_selector
 
@@ -103,25 +103,14 @@ def _pool(pool: JsonObject, path: str) -> Problems:
 
 def _node_selection(spec: JsonObject, path: str) -> Problems:
     given: list[str] = []
-    name, selector = spec.get("nodeName"), spec.get("nodeSelector")
-    if name:
-        given.append("`nodeName`")
-        yield from _node_name(name, f"{path}.nodeName")
-    elif name is not None:
-        detail = "must be either unset or set to a non-empty string"
-        yield invalid(f"{path}.nodeName", name, detail)
-    if selector is not None:
-        given.append("`nodeSelector`")
-        yield from node_selector(selector, f"{path}.nodeSelector")
-        terms = selector.get("nodeSelectorTerms")
-        if len(terms or ()) != 1:
-            detail = "must have exactly one node selector term"
-            yield invalid(f"{path}.nodeSelector.nodeSelectorTerms", terms, detail)
-    for field in ("allNodes", "perDeviceNodeSelection"):
-        if spec.get(field):
-            given.append(f"`{field}`")
-        elif spec.get(field) is not None:
-            yield invalid(f"{path}.{field}", False, "must be either unset or set to true")
+    unset = "must be either unset or set to a non-empty string"
+    yield from _chosen_nodes(spec, path, given, unset)
+    selector = spec.get("nodeSelector")
+    terms = (selector or {}).get("nodeSelectorTerms")
+    if selector is not None and len(terms or ()) != 1:
+        detail = "must have exactly one node selector term"
+        yield invalid(f"{path}.nodeSelector.nodeSelectorTerms", terms, detail)
+    yield from _flags(spec, path, given, "allNodes", "perDeviceNodeSelection")
     if not given:
         yield required(path, _ONE_NODE_SELECTION)
     elif len(given) > 1:
@@ -129,8 +118,25 @@ def _node_selection(spec: JsonObject, path: str) -> Problems:
         yield invalid(path, f"{{{', '.join(given)}}}", detail)
 
 
-def _node_name(name: str, path: str) -> Problems:
-    return [invalid(path, name, text) for text in dns_1123_subdomain_problems(name)]
+def _chosen_nodes(entry: JsonObject, path: str, given: list[str], unset: str) -> Problems:
+    """Problems of a node's name and of a selector; `given` takes those that are there."""
+    name, selector = entry.get("nodeName"), entry.get("nodeSelector")
+    if name:
+        given.append("`nodeName`")
+        yield from refused(f"{path}.nodeName", name, dns_1123_subdomain_problems(name))
+    elif name is not None:
+        yield invalid(f"{path}.nodeName", name, unset)
+    if selector is not None:
+        given.append("`nodeSelector`")
+        yield from node_selector(selector, f"{path}.nodeSelector")
+
+
+def _flags(entry: JsonObject, path: str, given: list[str], *fields: str) -> Problems:
+    for field in fields:
+        if entry.get(field):
+            given.append(f"`{field}`")
+        elif entry.get(field) is not None:
+            yield invalid(f"{path}.{field}", False, "must be either unset or set to true")
 
 
 def device_limit(spec: JsonObject) -> int:
@@ -195,22 +201,10 @@ def _device_node_selection(per_device: bool, device: JsonObject, path: str) -> P
     if not per_device:
         if any(device.get(field) is not None for field in fields):
             yield invalid(path, None, _NO_DEVICE_SELECTION)
-            return
         return
-    given = []
-    name = device.get("nodeName")
-    if name:
-        given.append("`nodeName`")
-        yield from _node_name(name, f"{path}.nodeName")
-    elif name is not None:
-        yield invalid(f"{path}.nodeName", name, "must not be empty")
-    if device.get("nodeSelector") is not None:
-        given.append("`nodeSelector`")
-        yield from node_selector(device["nodeSelector"], f"{path}.nodeSelector")
-    if device.get("allNodes"):
-        given.append("`allNodes`")
-    elif device.get("allNodes") is not None:
-        yield invalid(f"{path}.allNodes", False, "must be either unset or set to true")
+    given: list[str] = []
+    yield from _chosen_nodes(device, path, given, "must not be empty")
+    yield from _flags(device, path, given, "allNodes")
     if not given:
         yield required(path, _ONE_DEVICE_SELECTION)
     elif len(given) > 1:

@@ -15,7 +15,14 @@ from kubesched.api.field_errors import (
 from kubesched.api.names import label_key_problems, label_value_problems
 from kubesched.embedded.apimachinery.object_meta import label_problems
 from kubesched.embedded.apimachinery.objects import JsonObject
-from kubesched.embedded.apimachinery.validation import Problems, label_selector, one_of, refused
+from kubesched.embedded.apimachinery.validation import (
+    Problems,
+    label_selector,
+    numbered,
+    one_of,
+    refused,
+    selector_operator,
+)
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -61,8 +68,7 @@ def tolerations(items: Sequence[JsonObject], path: str) -> Problems:
 
 def taints(items: Sequence[JsonObject], path: str) -> Problems:
     seen: set[tuple[str, str]] = set()
-    for index, taint in enumerate(items):
-        here = f"{path}[{index}]"
+    for here, taint in numbered(items, path):
         key, value, effect = (taint.get(field, "") for field in ("key", "value", "effect"))
         yield from refused(f"{here}.key", key, label_key_problems(key))
         yield from refused(f"{here}.value", value, label_value_problems(value))
@@ -84,8 +90,7 @@ def affinity(spec: JsonObject, path: str) -> Problems:
         here = f"{path}.{name}"
         for index, term in enumerate(group.get(_REQUIRED) or ()):
             yield from _pod_affinity_term(term, f"{here}.{_REQUIRED}[{index}]")
-        for index, weighted in enumerate(group.get(_PREFERRED) or ()):
-            where = f"{here}.{_PREFERRED}[{index}]"
+        for where, weighted in numbered(group.get(_PREFERRED), f"{here}.{_PREFERRED}"):
             yield from _weight(weighted, where)
             yield from _pod_affinity_term(
                 weighted.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm"
@@ -105,8 +110,7 @@ def node_affinity(spec: JsonObject, path: str) -> Problems:
     wanted = spec.get(_REQUIRED)
     if wanted is not None:
         yield from node_selector(wanted, f"{path}.{_REQUIRED}")
-    for index, term in enumerate(spec.get(_PREFERRED) or ()):
-        here = f"{path}.{_PREFERRED}[{index}]"
+    for here, term in numbered(spec.get(_PREFERRED), f"{path}.{_PREFERRED}"):
         yield from _weight(term, here)
         yield from _node_selector_term(term.get("preference") or {}, f"{here}.preference")
 
@@ -121,13 +125,11 @@ def node_selector(selector: JsonObject, path: str) -> Problems:
 
 
 def _node_selector_term(term: JsonObject, path: str) -> Problems:
-    for index, requirement in enumerate(term.get("matchExpressions") or ()):
-        here = f"{path}.matchExpressions[{index}]"
+    for here, requirement in numbered(term.get("matchExpressions"), f"{path}.matchExpressions"):
         yield from _node_requirement(requirement, here)
         key = requirement.get("key", "")
         yield from refused(f"{here}.key", key, label_key_problems(key))
-    for index, requirement in enumerate(term.get("matchFields") or ()):
-        here = f"{path}.matchFields[{index}]"
+    for here, requirement in numbered(term.get("matchFields"), f"{path}.matchFields"):
         operator, values = requirement.get("operator", ""), requirement.get("values") or ()
         if operator not in ("In", "NotIn"):
             yield invalid(f"{here}.operator", operator, "not a valid selector operator")
@@ -143,27 +145,12 @@ def _node_selector_term(term: JsonObject, path: str) -> Problems:
 
 
 def _node_requirement(requirement: JsonObject, path: str) -> Problems:
-    operator, values = requirement.get("operator", ""), requirement.get("values") or ()
-    if operator in ("In", "NotIn"):
-        if not values:
-            return [
-                required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-            ]
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            return [forbidden(f"{path}.values", detail)]
-    elif operator in ("Gt", "Lt"):
-        if len(values) != 1:
-            return [
-                required(
-                    f"{path}.values",
-                    "must be specified single value when `operator` is 'Lt' or 'Gt'",
-                )
-            ]
-    else:
-        return [invalid(f"{path}.operator", operator, "not a valid selector operator")]
-    return []
+    if requirement.get("operator") not in ("Gt", "Lt"):
+        return selector_operator(requirement, path)
+    if len(requirement.get("values") or ()) == 1:
+        return ()
+    detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+    return [required(f"{path}.values", detail)]
 
 
 def _pod_affinity_term(term: JsonObject, path: str) -> Problems:
