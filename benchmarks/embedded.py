@@ -180,7 +180,7 @@ async def fanout(load: Load) -> None:
 def memory() -> None:
     """5,000 nodes and 50,000 pods, created and bound in this process."""
     from kubesched.clock import SystemClock
-    from kubesched.embedded.local import LocalApi
+    from kubesched.embedded.client.local import LocalApi
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     api = LocalApi.in_memory(clock=SystemClock(), rng=random.Random(1))

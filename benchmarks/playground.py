@@ -26,8 +26,8 @@ from typing import Any
 
 from kubesched.app.event_loop import run
 from kubesched.app.playground import Playground, PlaygroundSettings, playground
-from kubesched.embedded.auth.users import ADMINISTRATOR
-from kubesched.embedded.exchange import ApiRequest
+from kubesched.embedded.handlers.exchange import ApiRequest
+from kubesched.embedded.registry.users import ADMINISTRATOR
 
 FEWEST_PODS = 1000  # below, starting and ending weigh more than the pods
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -78,13 +78,13 @@ class Stages:
 
     def install(self) -> None:
         """Probe the synchronous steps a pod passes through."""
-        from kubesched.embedded.controllers.controller import Controller
-        from kubesched.embedded.controllers.informers import Informer
+        from kubesched.embedded.client.controller import Controller
+        from kubesched.embedded.client.informers import Informer
+        from kubesched.embedded.client.local import LocalApi
         from kubesched.embedded.handlers import subresources
         from kubesched.embedded.handlers.watching import WatchStream
         from kubesched.embedded.kubelet.pods import PodPlayer
-        from kubesched.embedded.local import LocalApi
-        from kubesched.embedded.server import ApiServer
+        from kubesched.embedded.server.api_server import ApiServer
         from kubesched.informers.reflector import Reflector
         from kubesched.scheduler.scheduler import Scheduler
 

@@ -17,9 +17,9 @@ import pytest
 from custom_resource_cases import CASES, play
 
 from kubesched.clock import ManualClock
-from kubesched.embedded.exchange import ApiRequest
-from kubesched.embedded.local import LocalApi
-from kubesched.embedded.server import ApiServer
+from kubesched.embedded.client.local import LocalApi
+from kubesched.embedded.handlers.exchange import ApiRequest
+from kubesched.embedded.server.api_server import ApiServer
 from kubesched.testing.control_plane import ASSETS_VARIABLE, control_plane, find_assets
 
 RECORDED = Path(__file__).parent / "data" / "custom_resources.json"

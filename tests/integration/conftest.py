@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.controllers import ControllerOptions
+from kubesched.embedded.controller_manager import ControllerOptions
 from kubesched.embedded.kubelet.options import KubeletOptions
 
 DEADLINE_S = 60.0

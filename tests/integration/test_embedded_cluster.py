@@ -11,7 +11,7 @@ import pytest
 from kubesched.client.transport import Request
 from kubesched.embedded import pki
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.controllers import ControllerSet
+from kubesched.embedded.controller_manager import ControllerSet
 from kubesched.errors import KubeschedError, NotFound
 
 

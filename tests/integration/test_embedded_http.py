@@ -16,7 +16,7 @@ from kubesched.client.pool import HttpTransport
 from kubesched.client.transport import HeaderBlock, Request
 from kubesched.embedded import cluster as embedded_cluster
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.web import LIMITS, WebServer
+from kubesched.embedded.server.web import LIMITS, WebServer
 
 JSON = HeaderBlock({"Content-Type": "application/json", "Accept": "application/json"})
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -16,7 +16,7 @@ from kubesched.clock import SystemClock
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import load
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.controllers import ControllerOptions
+from kubesched.embedded.controller_manager import ControllerOptions
 from kubesched.embedded.kubelet.node_templates import NodePool
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.framework import (

@@ -12,8 +12,7 @@ from random import Random
 import pytest
 
 from kubesched.app.simulated import SimulatedProcess
-from kubesched.embedded.controllers import ControllerOptions, start_all
-from kubesched.embedded.controllers.manager import CONTROLLER_NAMES
+from kubesched.embedded.controller_manager import CONTROLLER_NAMES, ControllerOptions, start_all
 from kubesched.embedded.controllers.volumes import StorageDriver
 from kubesched.simulation.faults import CallFault
 from kubesched.simulation.run import simulate

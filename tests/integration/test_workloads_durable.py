@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.controllers import ControllerOptions
+from kubesched.embedded.controller_manager import ControllerOptions
 from kubesched.embedded.kubelet.options import KubeletOptions
 
 LABELS = {"app": "web"}

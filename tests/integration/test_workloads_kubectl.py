@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.controllers import ControllerOptions
+from kubesched.embedded.controller_manager import ControllerOptions
 from kubesched.embedded.controllers.volumes import StorageDriver
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.errors import ApiError, NotFound

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kubesched.clock import ManualClock
+from kubesched.embedded.client.local import LocalApi
 from kubesched.embedded.control_plane import build_registry
-from kubesched.embedded.controllers import ControllerOptions, start_all
-from kubesched.embedded.local import LocalApi
+from kubesched.embedded.controller_manager import ControllerOptions, start_all
 from kubesched.embedded.storage.store import Store
 from kubesched.errors import NotFound, ServerError
 
@@ -190,7 +190,7 @@ class LostWrite:
         self.happened = False
         self._number = number
         self._calls = 0
-        for name in ("create", "patch", "update_status", "write_status", "delete"):
+        for name in ("create", "patch", "update_status", "_replace_status", "delete"):
             patched.setattr(LocalApi, name, self._failing(getattr(LocalApi, name)))
 
     def _failing(self, method: Any) -> Any:

@@ -10,8 +10,8 @@ from typing import Any
 
 from kubesched.app import demo
 from kubesched.app.playground import PlaygroundSettings, playground
+from kubesched.embedded.client.local import LocalApi
 from kubesched.embedded.kubelet.node_templates import load_node_pools
-from kubesched.embedded.local import LocalApi
 from kubesched.errors import ApiError
 
 POOLS = b"""

@@ -31,7 +31,7 @@ from kubesched.client.rest import RestClient
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.controllers import ControllerOptions
+from kubesched.embedded.controller_manager import ControllerOptions
 from kubesched.embedded.controllers.volumes import StorageDriver
 from kubesched.embedded.kubelet.node_templates import NodePool
 from kubesched.embedded.kubelet.options import KubeletOptions

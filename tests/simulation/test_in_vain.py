@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.simulation import extenders, workloads
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.in_vain import EvictionsInVain

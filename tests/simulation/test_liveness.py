@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.simulation import storage, workloads
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.liveness import Late, WithVictims, what_can_be_placed

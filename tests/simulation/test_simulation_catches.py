@@ -43,7 +43,7 @@ from broken_schedulers import (
 )
 
 from kubesched.app.simulated import SimulatedProcess
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.simulation import devices, storage, workloads
 from kubesched.simulation import run as simulation_run
 from kubesched.simulation.cluster import SimulatedCluster

@@ -6,7 +6,7 @@ import asyncio
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.client.transport import Request
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.simulation.faults import CallFault
 from kubesched.simulation.options import NO_FAULTS, Options
 from kubesched.simulation.run import simulate

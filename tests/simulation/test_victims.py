@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.simulation.rules import State
 from kubesched.simulation.victims import Budget, fits_without_victims, spareable, violations
 

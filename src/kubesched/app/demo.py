@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from kubesched.embedded.local import LocalApi
+from kubesched.embedded.client.local import LocalApi
 
 NAMESPACE = "demo"
 ZONE = "topology.kubernetes.io/zone"

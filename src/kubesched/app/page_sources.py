@@ -24,8 +24,8 @@ from kubesched.config.defaults import with_extender_resources
 from kubesched.config.features import FeatureGates
 from kubesched.config.load import default_config, load
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.embedded.client.local import LocalApi
 from kubesched.embedded.kubelet.node_templates import PlannedNode, build_node
-from kubesched.embedded.local import LocalApi
 from kubesched.explain.explainer import Explainer
 from kubesched.explain.model import Explanation
 from kubesched.explain.selection import Selection

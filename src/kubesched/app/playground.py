@@ -23,7 +23,7 @@ from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.embedded.auth.access import Authorization
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.controllers import ControllerOptions
+from kubesched.embedded.controller_manager import ControllerOptions
 from kubesched.embedded.controllers.volumes import StorageDriver
 from kubesched.embedded.kubelet.node_templates import DEFAULT_POOLS, NodePool
 from kubesched.embedded.kubelet.options import KubeletOptions

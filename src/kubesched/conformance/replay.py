@@ -29,9 +29,9 @@ from kubesched.conformance.sequences import (
     Step,
     running,
 )
+from kubesched.embedded.apimachinery.schema.table import type_of_kind
 from kubesched.embedded.registry.patching.merge_patch import apply_merge_patch
 from kubesched.embedded.registry.patching.strategic import apply_strategic_patch
-from kubesched.embedded.resources.schema.table import type_of_kind
 from kubesched.errors import ConfigError
 from kubesched.testing.claim_controller import (
     claim_statuses,

@@ -24,18 +24,19 @@ from typing import Self
 
 from kubesched.clock import Clock, SystemClock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
-from kubesched.embedded import bootstrap, pki
+from kubesched.embedded import control_plane as bootstrap
+from kubesched.embedded import pki
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.auth.access import Authorization
+from kubesched.embedded.client.local import LocalApi
 from kubesched.embedded.control_plane import build_registry
-from kubesched.embedded.controllers import ControllerOptions, ControllerSet, start_all
+from kubesched.embedded.controller_manager import ControllerOptions, ControllerSet, start_all
 from kubesched.embedded.kubelet.options import KubeletOptions
-from kubesched.embedded.local import LocalApi
-from kubesched.embedded.memory_transport import MemoryTransport
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.server import ApiServer
+from kubesched.embedded.server.api_server import ApiServer
+from kubesched.embedded.server.memory_transport import MemoryTransport
+from kubesched.embedded.server.web import WebServer
 from kubesched.embedded.storage.journal import SqliteJournal
 from kubesched.embedded.storage.store import DEFAULT_HISTORY_LIMIT, Store
-from kubesched.embedded.web import WebServer
 from kubesched.errors import KubeschedError
 
 LOOPBACK = "127.0.0.1"

@@ -18,6 +18,11 @@ _CA_LIFETIME = datetime.timedelta(days=3650)
 _LEAF_LIFETIME = datetime.timedelta(days=365)
 _BACKDATE = datetime.timedelta(minutes=5)  # clocks of client and server may differ a little
 
+_KEY_USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+    *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
+
 SERVER_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 SERVER_ADDRESSES = ("127.0.0.1", "::1")
 
@@ -126,39 +131,13 @@ def make(now: float, address: str = "127.0.0.1") -> Certificates:
 
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_name = subject("kubesched-ca")
-    ca = (
-        x509.CertificateBuilder()
-        .subject_name(ca_name)
-        .issuer_name(ca_name)
-        .public_key(ca_key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(start + _CA_LIFETIME)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(
-            x509.KeyUsage(
-                digital_signature=True,
-                content_commitment=False,
-                key_encipherment=False,
-                data_encipherment=False,
-                key_agreement=False,
-                key_cert_sign=True,
-                crl_sign=True,
-                encipher_only=False,
-                decipher_only=False,
-            ),
-            critical=True,
-        )
-        .add_extension(
-            x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False
-        )
-        .sign(ca_key, hashes.SHA256())
-    )
 
-    def leaf(
-        name: x509.Name, usage: x509.ObjectIdentifier, alternatives: list[x509.GeneralName]
-    ) -> tuple[bytes, bytes]:
-        key = ec.generate_private_key(ec.SECP256R1())
+    def signed(
+        name: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        lifetime: datetime.timedelta,
+        extensions: list[tuple[x509.ExtensionType, bool]],
+    ) -> bytes:
         builder = (
             x509.CertificateBuilder()
             .subject_name(name)
@@ -166,20 +145,34 @@ def make(now: float, address: str = "127.0.0.1") -> Certificates:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(start)
-            .not_valid_after(start + _LEAF_LIFETIME)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()),
-                critical=False,
-            )
+            .not_valid_after(start + lifetime)
         )
-        if alternatives:
-            builder = builder.add_extension(
-                x509.SubjectAlternativeName(alternatives), critical=False
-            )
+        for extension, is_critical in extensions:
+            builder = builder.add_extension(extension, critical=is_critical)
         certificate = builder.sign(ca_key, hashes.SHA256())
-        return certificate.public_bytes(serialization.Encoding.PEM), pem(key)
+        return certificate.public_bytes(serialization.Encoding.PEM)
+
+    usage = dict.fromkeys(_KEY_USAGES, False)
+    usage |= {"digital_signature": True, "key_cert_sign": True, "crl_sign": True}
+    ca_extensions: list[tuple[x509.ExtensionType, bool]] = [
+        (x509.BasicConstraints(ca=True, path_length=0), True),
+        (x509.KeyUsage(**usage), True),
+        (x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), False),
+    ]
+
+    def leaf(
+        name: x509.Name, usage: x509.ObjectIdentifier, alternatives: list[x509.GeneralName]
+    ) -> tuple[bytes, bytes]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
+        extensions: list[tuple[x509.ExtensionType, bool]] = [
+            (x509.BasicConstraints(ca=False, path_length=None), True),
+            (x509.ExtendedKeyUsage([usage]), False),
+            (issuer, False),
+        ]
+        if alternatives:
+            extensions.append((x509.SubjectAlternativeName(alternatives), False))
+        return signed(name, key, _LEAF_LIFETIME, extensions), pem(key)
 
     addresses = [*SERVER_ADDRESSES]
     if address not in addresses and not ipaddress.ip_address(address).is_unspecified:
@@ -193,7 +186,7 @@ def make(now: float, address: str = "127.0.0.1") -> Certificates:
         subject("kubernetes-admin", "system:masters"), ExtendedKeyUsageOID.CLIENT_AUTH, []
     )
     return Certificates(
-        ca_certificate=ca.public_bytes(serialization.Encoding.PEM),
+        ca_certificate=signed(ca_name, ca_key, _CA_LIFETIME, ca_extensions),
         server_certificate=server_certificate,
         server_key=server_key,
         client_certificate=client_certificate,

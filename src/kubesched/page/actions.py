@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import yaml
 
-from kubesched.embedded.local import LocalApi
+from kubesched.embedded.client.local import LocalApi
 from kubesched.errors import KubeschedError
 from kubesched.planning.manifests import parse_manifests
 

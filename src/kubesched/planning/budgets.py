@@ -17,7 +17,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import OwnerReference
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.selectors import from_label_selector
-from kubesched.embedded.controllers.disruption_arithmetic import (
+from kubesched.embedded.controllers.disruption import (
     disruptions_allowed,
     expectations,
 )

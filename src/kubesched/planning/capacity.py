@@ -18,8 +18,8 @@ from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod
 from kubesched.api.names import key_of
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.embedded.apimachinery.objects import ChangeType
 from kubesched.embedded.controllers.statefulset.identity import POD_INDEX_LABEL, POD_NAME_LABEL
-from kubesched.embedded.storage.store import ChangeType
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.registry import Registry

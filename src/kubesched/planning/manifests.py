@@ -12,7 +12,7 @@ import msgspec
 import yaml
 
 from kubesched.api.kubernetes_yaml import Json, load
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.planning.world import PlanError
 
 STDIN = "-"

@@ -17,7 +17,7 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.names import key_of
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.embedded.storage.store import ChangeType
+from kubesched.embedded.apimachinery.objects import ChangeType
 from kubesched.framework.registry import Registry
 from kubesched.planning.budgets import Budgets
 from kubesched.planning.deletion import doomed_pods

@@ -18,26 +18,21 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.scheduling_v1 import PriorityClass
 from kubesched.api.storage_v1 import StorageClass
 from kubesched.clock import Clock
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import ChangeType, JsonObject, copy_json
+from kubesched.embedded.client.local import LocalApi
+from kubesched.embedded.controller_manager import CONTROLLER_NAMES, ControllerOptions, start_all
 from kubesched.embedded.controllers.daemonset import DaemonSetController
 from kubesched.embedded.controllers.deployment import DeploymentController
 from kubesched.embedded.controllers.job import JobController
-from kubesched.embedded.controllers.manager import (
-    CONTROLLER_NAMES,
-    ControllerOptions,
-    start_all,
-)
-from kubesched.embedded.controllers.pod_control import pod_from_template
+from kubesched.embedded.controllers.pods import pod_from_template
 from kubesched.embedded.controllers.replicaset import (
     ReplicaSetController,
     ReplicationControllerController,
 )
 from kubesched.embedded.controllers.statefulset import StatefulSetController
 from kubesched.embedded.controllers.volumes import EphemeralVolumes
-from kubesched.embedded.local import LocalApi
-from kubesched.embedded.objects import JsonObject, copy_json
 from kubesched.embedded.registry.rest_storage import WriteOptions
-from kubesched.embedded.resources.catalog import ResourceInfo
-from kubesched.embedded.storage.store import ChangeType
 from kubesched.errors import AlreadyExists, ApiError
 from kubesched.planning.manifests import Manifest
 from kubesched.planning.world import PlanError

@@ -32,7 +32,7 @@ from kubesched.clock import ManualClock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.types import Extender as ExtenderConfig
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.embedded.resources.admission.pods import TOPOLOGY_LABELS
+from kubesched.embedded.registry.binding import TOPOLOGY_LABELS
 from kubesched.errors import Conflict, KubeschedError, NotFound
 from kubesched.explain.extenders import KeptObjects
 from kubesched.framework.events import Action

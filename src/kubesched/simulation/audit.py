@@ -16,7 +16,7 @@ from kubesched.api.host_ports import HostPort
 from kubesched.api.names import key_of
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.storage_v1 import CSINode
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle, Lister
 from kubesched.framework.interfaces import Plugin, PostFilterAnswer, ReservePlugin

@@ -9,7 +9,7 @@ from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim,
 from kubesched.api.names import key_of_manifest
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.resource_v1 import ResourceClaim, ResourceSlice
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.storage.store import Change
 from kubesched.queue.scheduling_queue import LEFTOVER_PERIOD_S
 from kubesched.simulation import storage

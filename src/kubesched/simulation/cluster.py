@@ -13,10 +13,10 @@ import msgspec
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.kinds import kind_of
 from kubesched.api.meta import Record
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.client.local import LocalApi
 from kubesched.embedded.control_plane import build_registry
-from kubesched.embedded.local import LocalApi
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.server import ApiServer
+from kubesched.embedded.server.api_server import ApiServer
 from kubesched.embedded.storage.store import Change, Store
 from kubesched.errors import NotFound
 from kubesched.simulation import devices, storage, workloads

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
-from kubesched.embedded.controllers.manager import CONTROLLER_NAMES, ControllerOptions, start_all
+from kubesched.embedded.client.local import LocalApi
+from kubesched.embedded.controller_manager import CONTROLLER_NAMES, ControllerOptions, start_all
 from kubesched.embedded.controllers.volumes import StorageDriver
-from kubesched.embedded.local import LocalApi
 from kubesched.embedded.storage.store import Change, Store
 from kubesched.simulation.virtual_loop import LoopClock, VirtualLoop
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from kubesched.api.names import key_of_manifest
 from kubesched.api.resource_v1 import EXTENDED_RESOURCE_CLAIM_ANNOTATION
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.storage.store import Change
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from kubesched.simulation import devices

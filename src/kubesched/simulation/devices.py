@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.client.local import LocalApi
 from kubesched.embedded.controllers.garbage_collector import GarbageCollector
 from kubesched.embedded.controllers.resource_claims import CLAIMS as CLAIMS
 from kubesched.embedded.controllers.resource_claims import TEMPLATES
 from kubesched.embedded.controllers.resource_claims import ResourceClaimController as Controller
-from kubesched.embedded.local import LocalApi
-from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.storage.store import Store
 from kubesched.simulation.controllers import SlowControllers
 from kubesched.simulation.virtual_loop import LoopClock, VirtualLoop

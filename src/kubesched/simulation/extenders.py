@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kubesched.client.exchange import BufferedResponse
 from kubesched.client.transport import Request, Response
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.errors import ApiError, ConnectFailed, DeadlineExceeded, StreamEnded
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.rules import extender_objection

@@ -23,7 +23,7 @@ from kubesched.client.transport import (
     StartedRequest,
     Transport,
 )
-from kubesched.embedded.objects import encode
+from kubesched.embedded.apimachinery.objects import encode
 from kubesched.errors import ConnectFailed, DeadlineExceeded, StreamEnded, TransportError
 from kubesched.simulation.census import CODES, LOST, UNUSUAL_CODES
 from kubesched.simulation.options import NO_FAULTS, Rates

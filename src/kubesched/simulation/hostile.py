@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import KeptEnd
 from kubesched.framework.runtime.framework import Framework

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.storage.store import Change
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.rules import extender_objection

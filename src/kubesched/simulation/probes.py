@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.simulation import workloads
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.trace import Trace

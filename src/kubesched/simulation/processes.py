@@ -15,7 +15,7 @@ from kubesched.clock import Clock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import load
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.embedded.memory_transport import MemoryTransport
+from kubesched.embedded.server.memory_transport import MemoryTransport
 from kubesched.framework.registry import Registry
 from kubesched.informers.factory import InformerFactory
 from kubesched.recording.reader import Run

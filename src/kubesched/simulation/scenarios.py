@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.simulation import devices, storage
 from kubesched.simulation.workloads import HOSTNAME, ZONE
 from kubesched.simulation.world import Scenario

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from kubesched.client.transport import Request
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.simulation import devices, hostile, storage, workloads
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.extenders import SimulatedExtender

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from random import Random
 
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.client.local import LocalApi
 from kubesched.embedded.controllers.volumes import StorageDriver, VolumeBinder, VolumeProtection
 from kubesched.embedded.controllers.volumes.csi import CsiPublisher
 from kubesched.embedded.controllers.volumes.provisioner import Provisioner
-from kubesched.embedded.local import LocalApi
-from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.storage.store import Change, Store
 from kubesched.simulation.controllers import SlowControllers
 from kubesched.simulation.virtual_loop import LoopClock, VirtualLoop

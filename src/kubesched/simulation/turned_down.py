@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubesched.api.core_v1 import Pod
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.storage.store import Change
 from kubesched.scheduler.factory import Assembly
 from kubesched.simulation.cluster import SimulatedCluster

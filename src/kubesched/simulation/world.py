@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.framework.interfaces import Plugin
 from kubesched.framework.registry import Registry
 from kubesched.plugins.default_preemption import DefaultPreemption

@@ -30,7 +30,7 @@ from kubesched.api.names import key_of
 from kubesched.api.resource_v1 import ResourceClaim, ResourceClaimStatus
 from kubesched.config.features import from_map
 from kubesched.config.load import load
-from kubesched.embedded.resources.admission.pods import TOPOLOGY_LABELS
+from kubesched.embedded.registry.binding import TOPOLOGY_LABELS
 from kubesched.recording.reader import Objects, RecordingReader, Run
 from kubesched.recording.recorded_dependencies import EXTENDER_VERBS
 from kubesched.recording.records import (

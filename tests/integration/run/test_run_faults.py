@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.server import failure
+from kubesched.embedded.server.api_server import failure
 from kubesched.errors import ServerError
 
 ALONE = {"leaderElection": {"leaderElect": False}}

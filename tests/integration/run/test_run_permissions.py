@@ -23,7 +23,7 @@ from kubesched.api.meta import DeleteOptions
 from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.client.patch import strategic_merge_patch
 from kubesched.embedded.handlers.routes import parse_target
-from kubesched.embedded.server import failure
+from kubesched.embedded.server.api_server import failure
 from kubesched.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound
 
 MANIFESTS = Path(__file__).parents[3] / "deploy" / "manifests"

@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from serving_requests import context, get
 
-from kubesched.embedded.server import failure
+from kubesched.embedded.server.api_server import failure
 from kubesched.errors import ServerError
 from kubesched.server import self_signed
 

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from kubesched.embedded.server import failure
+from kubesched.embedded.server.api_server import failure
 from kubesched.errors import ServerError
 
 pytestmark = pytest.mark.parametrize("cluster", ["embedded"], indirect=True)

@@ -11,11 +11,11 @@ import pytest
 from controller_world import LostWrite, World
 
 from kubesched.clock import ManualClock
-from kubesched.embedded.controllers import ControllerOptions
-from kubesched.embedded.exchange import ApiRequest, ApiResponse
+from kubesched.embedded.client.local import LocalApi
+from kubesched.embedded.controller_manager import ControllerOptions
+from kubesched.embedded.handlers.exchange import ApiRequest, ApiResponse
 from kubesched.embedded.kubelet.options import KubeletOptions
-from kubesched.embedded.local import LocalApi
-from kubesched.embedded.server import ApiServer
+from kubesched.embedded.server.api_server import ApiServer
 
 
 class Http:

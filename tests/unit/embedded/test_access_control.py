@@ -8,9 +8,9 @@ import random
 import pytest
 
 from kubesched.embedded.auth.rbac import Attributes, RbacAuthorizer
-from kubesched.embedded.auth.users import ADMINISTRATOR, User
-from kubesched.embedded.exchange import ApiRequest
-from kubesched.embedded.server import ApiServer
+from kubesched.embedded.handlers.exchange import ApiRequest
+from kubesched.embedded.registry.users import ADMINISTRATOR, User
+from kubesched.embedded.server.api_server import ApiServer
 
 RBAC = "rbac.authorization.k8s.io"
 BOB = User("bob")

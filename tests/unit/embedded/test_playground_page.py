@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kubesched.embedded.resources.catalog import STORED_ONLY
+from kubesched.embedded.apimachinery.catalog import STORED_ONLY
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "playground.md"
 NOT_LISTED = {"finalize", "scale", "status"}

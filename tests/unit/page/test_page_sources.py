@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from kubesched.clock import ManualClock
-from kubesched.embedded.local import LocalApi
+from kubesched.embedded.client.local import LocalApi
 from kubesched.errors import NotFound
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.page import attempts, pending

@@ -13,9 +13,9 @@ from kubesched.client.rest import RestClient
 from kubesched.client.retry import RetryPolicy
 from kubesched.client.transport import Request
 from kubesched.clock import ManualClock
-from kubesched.embedded.local import LocalApi
-from kubesched.embedded.memory_transport import MemoryTransport
-from kubesched.embedded.server import ApiServer
+from kubesched.embedded.client.local import LocalApi
+from kubesched.embedded.server.api_server import ApiServer
+from kubesched.embedded.server.memory_transport import MemoryTransport
 from kubesched.errors import Forbidden, Gone, NotFound
 from kubesched.state import live
 from kubesched.state.live import Progress, list_state

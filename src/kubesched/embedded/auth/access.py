@@ -13,8 +13,8 @@ from kubesched.embedded.auth.claim_status import ClaimStatusCheck
 from kubesched.embedded.auth.escalation import EscalationCheck
 from kubesched.embedded.auth.rbac import Attributes, RbacAuthorizer
 from kubesched.embedded.auth.tokens import ServiceAccountTokens
-from kubesched.embedded.auth.users import ADMINISTRATOR, AUTHENTICATED, User
 from kubesched.embedded.registry.rest_storage import RestStorage
+from kubesched.embedded.registry.users import ADMINISTRATOR, AUTHENTICATED, User
 from kubesched.errors import Forbidden
 
 Authorization: TypeAlias = Literal["allow", "rbac"]

@@ -6,10 +6,10 @@ can be added to them; they cover the kinds served here.
 
 from __future__ import annotations
 
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
-from kubesched.embedded.auth.users import AUTHENTICATED, MASTERS
-from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
+from kubesched.embedded.registry.users import AUTHENTICATED, MASTERS
 
 _API = "rbac.authorization.k8s.io/v1"
 _READ = ["get", "list", "watch"]

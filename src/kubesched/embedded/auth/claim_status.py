@@ -13,12 +13,12 @@ checked. Tokens here are bound to no node, so that `associated-node:` verbs help
 from __future__ import annotations
 
 from kubesched.api.field_errors import FieldError, forbidden
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.failures import invalid
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.auth.rbac import Attributes, RbacAuthorizer
-from kubesched.embedded.auth.users import User
-from kubesched.embedded.failures import invalid
-from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.registry.rest_storage import AdmissionRequest
-from kubesched.embedded.resources.catalog import ResourceInfo
+from kubesched.embedded.registry.users import User
 
 CLAIMS = "resourceclaims.resource.k8s.io"
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import product
 
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.failures import forbidden, not_found
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.auth.rbac import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -18,12 +21,11 @@ from kubesched.embedded.auth.rbac import (
     ROLES,
     Attributes,
     RbacAuthorizer,
+    includes,
+    path_matches,
 )
-from kubesched.embedded.auth.users import MASTERS, User
-from kubesched.embedded.failures import forbidden, not_found
-from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.registry.rest_storage import AdmissionRequest, RestStorage
-from kubesched.embedded.resources.catalog import ResourceInfo
+from kubesched.embedded.registry.users import MASTERS, User
 
 _EVERYTHING: list[JsonObject] = [
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
@@ -137,28 +139,20 @@ def _simple_rules(rule: JsonObject) -> Iterator[JsonObject]:
 
 def _is_covered(simple: JsonObject, own: JsonObject) -> bool:
     """Whether a rule that is held allows what a simple rule does."""
-    if not _includes(own.get("verbs"), simple["verbs"][0]):
+    if not includes(own.get("verbs"), simple["verbs"][0]):
         return False
     if "nonResourceURLs" in simple:
         [path] = simple["nonResourceURLs"]
-        return any(_covers_path(held, path) for held in own.get("nonResourceURLs") or ())
+        return any(path_matches(held, path) for held in own.get("nonResourceURLs") or ())
     [group], [resource] = simple["apiGroups"], simple["resources"]
     resources = own.get("resources") or ()
-    is_resource_held = _includes(resources, resource) or (
+    is_resource_held = includes(resources, resource) or (
         "/" in resource and f"*/{resource.partition('/')[2]}" in resources
     )
-    if not is_resource_held or not _includes(own.get("apiGroups"), group):
+    if not is_resource_held or not includes(own.get("apiGroups"), group):
         return False
     names = own.get("resourceNames")
     return not names or ("resourceNames" in simple and simple["resourceNames"][0] in names)
-
-
-def _includes(held: list[str] | tuple[str, ...] | None, wanted: str) -> bool:
-    return held is not None and ("*" in held or wanted in held)
-
-
-def _covers_path(held: str, path: str) -> bool:
-    return held == path or (held.endswith("*") and path.startswith(held.rstrip("*")))
 
 
 def _compacted(rules: Iterable[JsonObject]) -> Iterator[JsonObject]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from kubesched.embedded.auth.users import MASTERS, User
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.registry.rest_storage import RestStorage
+from kubesched.embedded.registry.users import MASTERS, User
 
 GROUP = "rbac.authorization.k8s.io"
 CLUSTER_ROLES = f"clusterroles.{GROUP}"
@@ -121,25 +121,25 @@ def _subject_name(subject: JsonObject) -> str:
 
 
 def _covers(rule: JsonObject, attributes: Attributes) -> bool:
-    if not _has(rule.get("verbs"), attributes.verb):
+    if not includes(rule.get("verbs"), attributes.verb):
         return False
     if attributes.path:
         return any(
-            _path_matches(path, attributes.path) for path in rule.get("nonResourceURLs") or ()
+            path_matches(path, attributes.path) for path in rule.get("nonResourceURLs") or ()
         )
-    if not _has(rule.get("apiGroups"), attributes.group):
+    if not includes(rule.get("apiGroups"), attributes.group):
         return False
     resources = rule.get("resources") or ()
-    is_named = _has(resources, attributes.what) or (
+    is_named = includes(resources, attributes.what) or (
         bool(attributes.subresource) and f"*/{attributes.subresource}" in resources
     )
     names = rule.get("resourceNames")
     return is_named and (not names or attributes.name in names)
 
 
-def _has(values: Collection[str] | None, value: str) -> bool:
+def includes(values: Collection[str] | None, value: str) -> bool:
     return values is not None and ("*" in values or value in values)
 
 
-def _path_matches(pattern: str, path: str) -> bool:
-    return pattern == path or (pattern.endswith("*") and path.startswith(pattern[:-1]))
+def path_matches(pattern: str, path: str) -> bool:
+    return pattern == path or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))

@@ -11,9 +11,9 @@ import hashlib
 import hmac
 
 from kubesched.clock import Clock
-from kubesched.embedded.auth.users import User
-from kubesched.embedded.objects import JsonObject, decode, encode
+from kubesched.embedded.apimachinery.objects import JsonObject, decode, encode
 from kubesched.embedded.registry.rest_storage import RestStorage
+from kubesched.embedded.registry.users import User
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 SHORTEST_S = 600

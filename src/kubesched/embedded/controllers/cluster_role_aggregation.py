@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import key_of, labels_of, name_of
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.selectors import selector_matches
+from kubesched.embedded.apimachinery.objects import JsonObject, key_of, labels_of, name_of
+from kubesched.embedded.apimachinery.selectors import selector_matches
+from kubesched.embedded.client.controller import Controller, ControllerContext
 
 RESOURCE = "clusterroles.rbac.authorization.k8s.io"
 
@@ -15,12 +12,11 @@ RESOURCE = "clusterroles.rbac.authorization.k8s.io"
 class ClusterRoleAggregation(Controller[str]):
     """Keeps the rules of aggregated roles up to date."""
 
-    name: ClassVar[str] = "clusterrole-aggregation"
+    name = "clusterrole-aggregation"
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._roles = self.informers.informer(RESOURCE)
-        self._roles.add_handler(self._role_changed)
+        self._roles = self.watch(RESOURCE, self._role_changed)
 
     def sync(self, key: str) -> float | None:
         role = self._roles.get(key)

@@ -7,30 +7,38 @@ old template re-uses its revision under a new number, which is how `kubectl roll
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
+from typing import Any
 
-from kubesched.embedded.controllers.informers import InformerFactory
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     controller_reference,
     is_controlled_by,
     name_of,
     namespace_of,
+    sorted_json,
     spec_of,
     status_of,
     uid_of,
 )
+from kubesched.embedded.client.informers import InformerFactory
+from kubesched.embedded.client.local import LocalApi
 from kubesched.embedded.controllers.ownership import (
     Dependents,
     selector_of,
 )
-from kubesched.embedded.controllers.template_hash import compute_hash, normalized
-from kubesched.embedded.local import LocalApi
-from kubesched.embedded.objects import JsonObject, sorted_json
 from kubesched.errors import AlreadyExists
 
 RESOURCE = "controllerrevisions.apps"
 MAX_COLLISIONS = 16
 """Tries to find a free name; a template whose salted hashes collide this often is not an accident."""
+POD_TEMPLATE_HASH = "pod-template-hash"
+CONTROLLER_REVISION_HASH = "controller-revision-hash"
+
+_SAFE_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_FNV_OFFSET = 0x811C9DC5
+_FNV_PRIME = 0x01000193
 
 
 class RevisionHistory:
@@ -54,9 +62,7 @@ class RevisionHistory:
             if normalized(revision.get("data")) == normalized(data):
                 if revision.get("revision", 0) == newest:
                     return revision
-                return self._api.patch(
-                    RESOURCE, namespace_of(revision), name_of(revision), {"revision": newest + 1}
-                )
+                return self._api.patch_object(RESOURCE, revision, {"revision": newest + 1})
         return self._create(owner, data, newest + 1)
 
     def truncate(
@@ -66,7 +72,7 @@ class RevisionHistory:
         unused = [revision for revision in revisions if name_of(revision) not in live]
         limit = int(spec_of(owner).get("revisionHistoryLimit", 10))
         for old in unused[: max(0, len(unused) - limit)]:
-            self._api.delete(RESOURCE, namespace_of(old), name_of(old), uid=uid_of(old))
+            self._api.delete_object(RESOURCE, old)
 
     def _create(self, owner: JsonObject, data: JsonObject, number: int) -> JsonObject:
         labels = ((spec_of(owner).get("template") or {}).get("metadata") or {}).get("labels") or {}
@@ -111,3 +117,54 @@ def template_of(revision: JsonObject) -> JsonObject:
 def hash_of(revision: JsonObject) -> str:
     """The hash in the revision's name."""
     return name_of(revision).rpartition("-")[2]
+
+
+def safe_encode(text: str) -> str:
+    """The text in letters that spell nothing offensive, as Kubernetes puts hashes into names."""
+    return "".join(_SAFE_LETTERS[ord(letter) % len(_SAFE_LETTERS)] for letter in text)
+
+
+def compute_hash(value: Any, collision_count: int = 0) -> str:  # noqa: ANN401 (any JSON value)
+    """A short, stable name for a JSON value.
+
+    It has the look of Kubernetes' (FNV-1a over 32 bits, in letters that form no words) but not its
+    value: that depends on how Go prints its types in memory, which cannot be reproduced here.
+    """
+    text = json.dumps(normalized(value), sort_keys=True, separators=(",", ":"))
+    digest = _FNV_OFFSET
+    for byte in f"{text}{collision_count or ''}".encode():
+        digest = ((digest ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
+    return safe_encode(str(digest))
+
+
+def normalized(value: Any) -> Any:  # noqa: ANN401 (any JSON value)
+    """The value without nulls and empty members: absent, null and empty mean the same in a template."""
+    if isinstance(value, dict):
+        members = ((key, normalized(member)) for key, member in value.items())
+        return {key: member for key, member in members if member not in (None, {}, [])}
+    if isinstance(value, list):
+        return [normalized(member) for member in value]
+    return value
+
+
+def without_label(template: JsonObject, label: str) -> JsonObject:
+    """The template with one of its labels taken off."""
+    metadata = template.get("metadata") or {}
+    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != label}
+    return {**template, "metadata": {**metadata, "labels": labels}}
+
+
+def with_label(template: JsonObject, label: str, value: str) -> JsonObject:
+    metadata = template.get("metadata") or {}
+    return {
+        **template,
+        "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), label: value}},
+    }
+
+
+def same_template(first: JsonObject, second: JsonObject) -> bool:
+    """Whether two pod templates are equal, ignoring the hash label."""
+    return bool(
+        normalized(without_label(first, POD_TEMPLATE_HASH))
+        == normalized(without_label(second, POD_TEMPLATE_HASH))
+    )

@@ -6,68 +6,64 @@ Only the latest of several missed moments is made up for, and only within `start
 from __future__ import annotations
 
 import datetime
-from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.job.controller import is_finished
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     controller_reference,
+    copy_json,
     is_condition_true,
     is_deleting,
-    key_of,
     name_of,
     namespace_of,
     object_reference,
+    parse_timestamp,
     spec_of,
     status_of,
+    timestamp,
     uid_of,
 )
+from kubesched.embedded.client.controller import ControllerContext
+from kubesched.embedded.controllers.job.controller import is_finished
 from kubesched.embedded.controllers.ownership import (
-    BY_NAMESPACE,
-    Dependents,
-    concerned_owners,
-    index_by_namespace,
+    OwnerController,
 )
-from kubesched.embedded.controllers.status_writes import write_status
-from kubesched.embedded.objects import JsonObject, copy_json, parse_timestamp, timestamp
 from kubesched.embedded.resources.cron_schedule import Schedule, parse_schedule, parse_zone
-from kubesched.errors import AlreadyExists, NotFound
+from kubesched.errors import AlreadyExists
 
-RESOURCE = "cronjobs.batch"
 JOBS = "jobs.batch"
-COMPONENT = "cronjob-controller"
 SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 MANY_MISSED = 100
 """Missed moments above which the controller warns and skips ahead instead of stepping through them."""
 
 
-class CronJobController(Controller[str]):
+class CronJobController(OwnerController):
     """Starts the Jobs of every CronJob when they are due, and removes old ones."""
 
-    name: ClassVar[str] = "cronjob"
+    name = "cronjob"
+    resource = "cronjobs.batch"
+    kind = "CronJob"
+    group = "batch"
+    component = "cronjob-controller"
 
     def __init__(self, context: ControllerContext) -> None:
-        super().__init__(context)
-        self._cron_jobs = self.informers.informer(RESOURCE)
-        self._cron_jobs.add_index(BY_NAMESPACE, index_by_namespace)
-        self._cron_jobs.add_handler(self._cron_job_changed)
-        self._all_jobs = self.informers.informer(JOBS)
-        self._all_jobs.add_handler(self._job_changed)
-        self._jobs = Dependents(self.api, self._all_jobs)
+        super().__init__(context, JOBS)
+
+    def pause_s(self, obj: JsonObject) -> float:
+        return 0.0
 
     def sync(self, key: str) -> float | None:
-        cron_job = self._cron_jobs.get(key)
+        cron_job = self.owners.get(key)
         if cron_job is None:
             return None
-        jobs = self._jobs.of(cron_job)
+        jobs = self.dependents.of(cron_job)
         status = self._account(cron_job, jobs)
         self._remove_old(cron_job, jobs)
         again_s: float | None = None
         if not is_deleting(cron_job) and not spec_of(cron_job).get("suspend"):
             status, again_s = self._start_due(cron_job, status)
-        current = self._cron_jobs.get(key)
+        current = self.owners.get(key)
         if current is not None:
-            write_status(self.api, RESOURCE, current, status)
+            self.api.write_status(self.resource, current, status)
         return again_s
 
     # -- accounting ------------------------------------------------------------------------------
@@ -83,7 +79,7 @@ class CronJobController(Controller[str]):
             elif uid_of(job) in was_active:
                 ended = "Complete" if is_condition_true(job, "Complete") else "Failed"
                 message = f"Saw completed job: {name_of(job)}, condition: {ended}"
-                self.events.normal(cron_job, COMPONENT, "SawCompletedJob", message)
+                self.normal(cron_job, "SawCompletedJob", message)
             ended_at = status_of(job).get("completionTime", "")
             if is_condition_true(job, "Complete") and ended_at > status.get("lastSuccessfulTime", ""):  # fmt: skip
                 status["lastSuccessfulTime"] = ended_at
@@ -91,7 +87,7 @@ class CronJobController(Controller[str]):
         for gone in was_active - known - {uid_of(job) for job in jobs}:
             name = next(entry["name"] for entry in status["active"] if entry.get("uid") == gone)
             message = f"Active job went missing: {name}"
-            self.events.normal(cron_job, COMPONENT, "MissingJob", message)
+            self.normal(cron_job, "MissingJob", message)
         if active:
             status["active"] = active
         else:
@@ -114,13 +110,8 @@ class CronJobController(Controller[str]):
                 self._delete(cron_job, job)
 
     def _delete(self, cron_job: JsonObject, job: JsonObject) -> None:
-        try:
-            self.api.delete(
-                JOBS, namespace_of(job), name_of(job), uid=uid_of(job), propagation="Background"
-            )
-        except NotFound:
-            return
-        self.events.normal(cron_job, COMPONENT, "SuccessfulDelete", f"Deleted job {name_of(job)}")
+        if self.api.delete_object(JOBS, job, propagation="Background"):
+            self.normal(cron_job, "SuccessfulDelete", f"Deleted job {name_of(job)}")
 
     # -- starting --------------------------------------------------------------------------------
 
@@ -134,7 +125,7 @@ class CronJobController(Controller[str]):
             schedule = parse_schedule(spec.get("schedule", ""), zone)
         except ValueError as error:
             message = f"unparseable schedule: {spec.get('schedule')!r} : {error}"
-            self.events.warning(cron_job, COMPONENT, "UnparseableSchedule", message)
+            self.warning(cron_job, "UnparseableSchedule", message)
             return status, None
         now = self.clock.now()
         due = self._latest_due(cron_job, status, schedule, now)
@@ -157,7 +148,7 @@ class CronJobController(Controller[str]):
         missed = int((now - moment) // (following - moment)) + 1
         if missed > MANY_MISSED:
             message = f"too many missed start times: {missed}. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
-            self.events.warning(cron_job, COMPONENT, "TooManyMissedTimes", message)
+            self.warning(cron_job, "TooManyMissedTimes", message)
             moment += (missed - 2) * (following - moment)
         while (following := schedule.next_after(moment)) is not None and following <= now:
             moment = following
@@ -169,15 +160,15 @@ class CronJobController(Controller[str]):
         if deadline_s is not None and due + float(deadline_s) < now:
             moment = datetime.datetime.fromtimestamp(due, datetime.UTC)
             message = f"Missed scheduled time to start a job: {moment:%a, %d %b %Y %H:%M:%S +0000}"
-            self.events.warning(cron_job, COMPONENT, "MissSchedule", message)
+            self.warning(cron_job, "MissSchedule", message)
             return False
         active = status.get("active") or []
         if active and spec.get("concurrencyPolicy") == "Forbid":
             message = "Not starting job because prior execution is running and concurrency policy is Forbid"
-            self.events.normal(cron_job, COMPONENT, "JobAlreadyActive", message)
+            self.normal(cron_job, "JobAlreadyActive", message)
             return False
         if active and spec.get("concurrencyPolicy") == "Replace":
-            for job in self._jobs.of(cron_job):
+            for job in self.dependents.of(cron_job):
                 if not is_finished(job):
                     self._delete(cron_job, job)
             status.pop("active", None)
@@ -194,22 +185,13 @@ class CronJobController(Controller[str]):
             created = self.api.get(JOBS, namespace_of(cron_job), job["metadata"]["name"])
         else:
             message = f"Created job {name_of(created)}"
-            self.events.normal(cron_job, COMPONENT, "SuccessfulCreate", message)
+            self.normal(cron_job, "SuccessfulCreate", message)
         active = [entry for entry in status.get("active") or () if entry["uid"] != uid_of(created)]
         return {
             **status,
             "active": [*active, object_reference(created)],
             "lastScheduleTime": timestamp(due),
         }
-
-    # -- events ----------------------------------------------------------------------------------
-
-    def _cron_job_changed(self, kind: str, cron_job: JsonObject, old: JsonObject | None) -> None:
-        self.queue.add(key_of(cron_job))
-
-    def _job_changed(self, kind: str, job: JsonObject, old: JsonObject | None) -> None:
-        for key in concerned_owners("CronJob", "batch", self._cron_jobs, job, old):
-            self.queue.add(key)
 
 
 def _build_job(cron_job: JsonObject, due: float, zone: datetime.tzinfo) -> JsonObject:

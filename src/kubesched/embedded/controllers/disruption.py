@@ -6,34 +6,31 @@ gone until it is, or until two minutes have passed without it going.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.controllers.disruption_arithmetic import (
-    disruptions_allowed,
-    expectations,
-)
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     controller_of,
     is_deleting,
+    is_percent,
     key_of,
     labels_of,
     name_of,
     namespace_of,
+    parse_timestamp,
+    scaled_value,
     spec_of,
     status_of,
     uid_of,
     with_condition,
 )
-from kubesched.embedded.controllers.ownership import BY_NAMESPACE, index_by_namespace
-from kubesched.embedded.controllers.pods import is_ready
-from kubesched.embedded.controllers.status_writes import write_status
-from kubesched.embedded.objects import JsonObject, parse_timestamp
-from kubesched.embedded.selectors import selector_matches
+from kubesched.embedded.apimachinery.pods import is_ready
+from kubesched.embedded.apimachinery.selectors import selector_matches
+from kubesched.embedded.client.controller import Controller, ControllerContext, settling_s
+from kubesched.embedded.client.informers import BY_NAMESPACE
 from kubesched.errors import ApiError, NotFound
 
 RESOURCE = "poddisruptionbudgets.policy"
-COMPONENT = "controllermanager"
 DELETION_TIMEOUT_S = 120.0
 """How long an evicted pod may stay before the budget gets its allowance back."""
 
@@ -43,23 +40,21 @@ _SCALED_KINDS = {
     ("apps", "StatefulSet"): "statefulsets.apps",
     ("", "ReplicationController"): "replicationcontrollers",
 }
+IntOrPercent = int | str
 
 
 class DisruptionController(Controller[str]):
     """Keeps every budget's status."""
 
-    name: ClassVar[str] = "disruption"
+    name = "disruption"
+    component = "controllermanager"
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._budgets = self.informers.informer(RESOURCE)
-        self._budgets.add_index(BY_NAMESPACE, index_by_namespace)
-        self._budgets.add_handler(lambda kind, obj, old: self.queue.add(key_of(obj)))
-        self._pods = self.informers.informer("pods")
-        self._pods.add_index(BY_NAMESPACE, index_by_namespace, "ownership")
-        self._pods.add_handler(self._pod_changed)
+        self._budgets = self.watch(RESOURCE, self.add_key, BY_NAMESPACE)
+        self._pods = self.watch("pods", self._pod_changed, BY_NAMESPACE)
         for resource in _SCALED_KINDS.values():
-            self.informers.informer(resource).add_handler(self._owner_changed)
+            self.watch(resource, self._owner_changed)
 
     def sync(self, key: str) -> float | None:
         budget = self._budgets.get(key)
@@ -69,16 +64,12 @@ class DisruptionController(Controller[str]):
         namespace_pods = self._pods.find(BY_NAMESPACE, namespace_of(budget))
         pods = [pod for pod in namespace_pods if selector_matches(selector, labels_of(pod))]
         if not pods:
-            self.events.normal(budget, COMPONENT, "NoPods", "No matching pods found")
+            self.normal(budget, "NoPods", "No matching pods found")
         try:
             expected, desired = self._expectations(budget, pods)
         except ApiError as error:
-            self.events.warning(
-                budget,
-                COMPONENT,
-                "CalculateExpectedPodCountFailed",
-                f"Failed to calculate the number of expected pods: {error}",
-            )
+            message = f"Failed to calculate the number of expected pods: {error}"
+            self.warning(budget, "CalculateExpectedPodCountFailed", message)
             self._fail_safe(budget, error)
             raise
         disrupted, recheck_s = self._still_disrupted(budget, pods)
@@ -111,9 +102,8 @@ class DisruptionController(Controller[str]):
                 scales[reference["uid"]] = 0
                 scales[uid_of(owner)] = int(spec_of(owner).get("replicas", 1))
         if unmanaged:
-            self.events.warning(
+            self.warning(
                 budget,
-                COMPONENT,
                 "UnmanagedPods",
                 f"Pods selected by this PodDisruptionBudget (selector: {spec_of(budget).get('selector')})"
                 " were found to be unmanaged. As a result, the status of the PDB cannot be calculated"
@@ -151,7 +141,7 @@ class DisruptionController(Controller[str]):
             left_s = parse_timestamp(since) + DELETION_TIMEOUT_S - self.clock.now()
             if left_s < 0:
                 message = f"Pod was expected by PDB {key_of(budget)} to be deleted but it wasn't"
-                self.events.warning(pod, COMPONENT, "NotDeleted", message)
+                self.warning(pod, "NotDeleted", message)
                 continue
             kept[name] = since
             recheck_s = left_s if recheck_s is None else min(recheck_s, left_s)
@@ -185,7 +175,7 @@ class DisruptionController(Controller[str]):
         }
         if disrupted:
             status["disruptedPods"] = disrupted
-        write_status(self.api, RESOURCE, budget, status)
+        self.api.write_status(RESOURCE, budget, status)
 
     def _fail_safe(self, budget: JsonObject, error: ApiError) -> None:
         """What cannot be calculated allows nothing."""
@@ -203,7 +193,7 @@ class DisruptionController(Controller[str]):
             message=str(error),
             extra={"observedGeneration": generation},
         )
-        write_status(self.api, RESOURCE, budget, status)
+        self.api.write_status(RESOURCE, budget, status)
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
         if not self._budgets.count(BY_NAMESPACE, namespace_of(pod)):
@@ -224,3 +214,28 @@ class DisruptionController(Controller[str]):
         for budget in self._budgets.find(BY_NAMESPACE, namespace_of(owner)):
             if selector_matches(spec_of(budget).get("selector"), labels):
                 self.queue.add(key_of(budget))
+
+
+def expectations(
+    min_available: IntOrPercent | None,
+    max_unavailable: IntOrPercent | None,
+    pods: int,
+    scale: Callable[[], int],
+) -> tuple[int, int]:
+    """Pods that there should be, and how many of them healthy.
+
+    `pods` are those the budget selects; `scale` says how many their owners want, and is asked only where that counts.
+    """
+    if max_unavailable is not None:
+        expected = scale()
+        return expected, max(0, expected - scaled_value(max_unavailable, expected, round_up=True))
+    minimum = 1 if min_available is None else min_available
+    if is_percent(minimum):
+        expected = scale()
+        return expected, scaled_value(minimum, expected, round_up=True)
+    return pods, int(minimum)
+
+
+def disruptions_allowed(expected: int, desired: int, healthy: int) -> int:
+    """A budget that selects nothing spares nothing."""
+    return max(0, healthy - desired) if expected > 0 else 0

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     controller_reference,
+    encode,
     is_deleting,
     key_of,
     labels_of,
@@ -22,12 +22,11 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
 )
-from kubesched.embedded.controllers.ownership import BY_NAMESPACE, Dependents, index_by_namespace
-from kubesched.embedded.controllers.pods import is_finished, is_ready, node_name_of
-from kubesched.embedded.objects import JsonObject, encode
-from kubesched.errors import NotFound
+from kubesched.embedded.apimachinery.pods import is_finished, is_ready, node_name_of
+from kubesched.embedded.client.controller import Controller, ControllerContext, settling_s
+from kubesched.embedded.client.informers import BY_NAMESPACE
+from kubesched.embedded.controllers.ownership import Dependents
 
-SERVICES = "services"
 SLICES = "endpointslices.discovery.k8s.io"
 ENDPOINTS = "endpoints"
 MAX_ENDPOINTS = 100
@@ -56,21 +55,15 @@ class _Backend:
 class EndpointController(Controller[str]):
     """Keeps the endpoints of every service with a selector."""
 
-    name: ClassVar[str] = "endpoints"
+    name = "endpoints"
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._services = self.informers.informer(SERVICES)
-        self._services.add_index(BY_NAMESPACE, index_by_namespace)
-        self._services.add_handler(self._service_changed)
-        self._pods = self.informers.informer("pods")
-        self._pods.add_index(BY_NAMESPACE, index_by_namespace, "ownership")
-        self._pods.add_handler(self._pod_changed)
-        self._nodes = self.informers.informer("nodes")
-        self._all_slices = self.informers.informer(SLICES)
-        self._all_slices.add_handler(self._slice_changed)
-        self._slices = Dependents(self.api, self._all_slices)
-        self._endpoints = self.informers.informer(ENDPOINTS)
+        self._services = self.watch("services", self._service_changed, BY_NAMESPACE)
+        self._pods = self.watch("pods", self._pod_changed, BY_NAMESPACE)
+        self._nodes = self.watch("nodes")
+        self._slices = Dependents(self.api, self.watch(SLICES, self._slice_changed))
+        self._endpoints = self.watch(ENDPOINTS)
 
     def sync(self, key: str) -> float | None:
         service = self._services.get(key)
@@ -122,7 +115,7 @@ class EndpointController(Controller[str]):
             else:
                 self._create_slice(service, body, labels)
         for surplus in present[len(wanted) :]:
-            self._delete(SLICES, surplus)
+            self.api.delete_object(SLICES, surplus)
 
     def _endpoint(self, backend: _Backend) -> JsonObject:
         pod = backend.pod
@@ -163,7 +156,7 @@ class EndpointController(Controller[str]):
             return
         gone = {key: None for key in labels_of(present) if key not in labels}
         patch = {"metadata": {"labels": {**gone, **labels}}, **body}
-        self.api.patch(SLICES, namespace_of(present), name_of(present), patch)
+        self.api.patch_object(SLICES, present, patch)
 
     # -- endpoints -------------------------------------------------------------------------------
 
@@ -185,19 +178,13 @@ class EndpointController(Controller[str]):
         elif (present.get("subsets") or []) != subsets or labels_of(present) != labels:
             gone = {key: None for key in labels_of(present) if key not in labels}
             patch = {"metadata": {"labels": {**gone, **labels}}, "subsets": subsets or None}
-            self.api.patch(ENDPOINTS, namespace_of(service), name_of(service), patch)
+            self.api.patch_object(ENDPOINTS, present, patch)
 
     def _forget(self, key: str) -> None:
         """Remove the Endpoints of a service that is gone; its slices go with their owner."""
         present = self._endpoints.get(key)
         if present is not None and "endpoints.kubernetes.io/managed-by" in labels_of(present):
-            self._delete(ENDPOINTS, present)
-
-    def _delete(self, resource: str, obj: JsonObject) -> None:
-        try:
-            self.api.delete(resource, namespace_of(obj), name_of(obj), uid=uid_of(obj))
-        except NotFound:
-            return
+            self.api.delete_object(ENDPOINTS, present)
 
     # -- events ----------------------------------------------------------------------------------
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import key_of, split_key
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject, key_of, split_key
+from kubesched.embedded.client.controller import Controller, ControllerContext
 from kubesched.errors import NotFound
 
 SWEEP = "sweep"
@@ -18,7 +16,7 @@ BURST = 500
 class EventExpiry(Controller[str]):
     """Deletes old events, the oldest first."""
 
-    name: ClassVar[str] = "event-ttl"
+    name = "event-ttl"
 
     def __init__(
         self, context: ControllerContext, *, ttl_s: float = 3600.0, limit: int = 50_000
@@ -28,7 +26,7 @@ class EventExpiry(Controller[str]):
         self._limit = limit
         self._arrivals: deque[tuple[float, str]] = deque()
         self._last_change: dict[str, float] = {}
-        self.informers.informer("events").add_handler(self._event_changed)
+        self.watch("events", self._event_changed)
         self.queue.add_after(SWEEP, SWEEP_S)
 
     def sync(self, key: str) -> float | None:

@@ -12,21 +12,21 @@ namesake created later never inherits anything.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.every_resource import EveryResource
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import (
     FOREGROUND_FINALIZER,
     ORPHAN_FINALIZER,
+    JsonObject,
     is_deleting,
     name_of,
     namespace_of,
     owners_of,
     uid_of,
 )
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.resources.catalog import ResourceInfo
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.informers import EveryResource
 from kubesched.errors import NotFound
 
 
@@ -45,7 +45,7 @@ Task = tuple[Literal["owner", "dependent"], ObjectId]
 class GarbageCollector(Controller[Task]):
     """Deletes, orphans and unblocks by owner references."""
 
-    name: ClassVar[str] = "garbagecollector"
+    name = "garbagecollector"
 
     def __init__(self, context: ControllerContext, everything: EveryResource) -> None:
         super().__init__(context)
@@ -119,11 +119,11 @@ class GarbageCollector(Controller[Task]):
             if gone or waiting:
                 self._drop_owners(where, gone | waiting)
         elif waiting and self._dependents.get(uid_of(obj)):
-            self._delete(where, obj, "Foreground")
+            self.api.delete_object(where.resource, obj, propagation="Foreground")
         elif ORPHAN_FINALIZER in finalizers:
-            self._delete(where, obj, "Orphan")
+            self.api.delete_object(where.resource, obj, propagation="Orphan")
         else:
-            self._delete(where, obj, "Background")
+            self.api.delete_object(where.resource, obj, propagation="Background")
 
     @staticmethod
     def _is_waiting_for(owner: JsonObject, reference: JsonObject) -> bool:
@@ -153,23 +153,6 @@ class GarbageCollector(Controller[Task]):
         return owner if uid_of(owner) == reference.get("uid") else None
 
     # -- writes ----------------------------------------------------------------------------------
-
-    def _delete(
-        self,
-        where: ObjectId,
-        obj: JsonObject,
-        propagation: Literal["Background", "Foreground", "Orphan"],
-    ) -> None:
-        try:
-            self.api.delete(
-                where.resource,
-                where.namespace,
-                where.name,
-                uid=uid_of(obj),
-                propagation=propagation,
-            )
-        except NotFound:
-            return
 
     def _drop_owners(self, where: ObjectId, uids: set[str]) -> None:
         obj = self._get(where)

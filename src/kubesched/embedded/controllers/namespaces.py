@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.every_resource import EveryResource
-from kubesched.embedded.controllers.metadata import is_deleting, name_of, namespace_of, uid_of
-from kubesched.embedded.objects import JsonObject, copy_json
-from kubesched.embedded.resources.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
+    copy_json,
+    is_deleting,
+    name_of,
+    namespace_of,
+)
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.informers import EveryResource
 from kubesched.errors import NotFound
 
 FINALIZER = "kubernetes"
@@ -19,7 +22,7 @@ RECHECK_S = 5.0
 class NamespaceController(Controller[str]):
     """Empties namespaces on their way out."""
 
-    name: ClassVar[str] = "namespace"
+    name = "namespace"
 
     def __init__(self, context: ControllerContext, everything: EveryResource) -> None:
         super().__init__(context)
@@ -48,10 +51,7 @@ class NamespaceController(Controller[str]):
         """Delete everything of one resource; returns how much is still there."""
         for obj in self.api.list(resource, namespace)[0]:
             if not is_deleting(obj):
-                try:
-                    self.api.delete(resource, namespace, name_of(obj), uid=uid_of(obj))
-                except NotFound:
-                    continue
+                self.api.delete_object(resource, obj)
         return len(self.api.list(resource, namespace)[0])
 
     def _finalize(self, namespace: JsonObject) -> None:

@@ -11,25 +11,23 @@ that a slow host does not make nodes look silent.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
 
 from kubesched.api.tolerations import NO_EXECUTE, NO_SCHEDULE
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     condition,
     find_condition,
     name_of,
     namespace_of,
     spec_of,
     status_of,
+    timestamp,
     with_condition,
 )
-from kubesched.embedded.controllers.pod_gc import BY_NODE
-from kubesched.embedded.controllers.pods import index_by_node, is_finished, is_ready
-from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.pods import is_finished, is_ready
+from kubesched.embedded.client.controller import LEASE_NAMESPACE, Controller, ControllerContext
+from kubesched.embedded.client.informers import BY_NODE
 
-COMPONENT = "node-controller"
-LEASE_NAMESPACE = "kube-node-lease"
 MONITOR_S = 5.0
 DEFAULT_GRACE_S = 50.0
 SWEEP = ""
@@ -54,19 +52,18 @@ _REPORTED_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure"
 class NodeLifecycleController(Controller[str]):
     """Marks silent nodes and keeps taints in line with conditions."""
 
-    name: ClassVar[str] = "nodelifecycle"
+    name = "nodelifecycle"
+    component = "node-controller"
 
-    def __init__(self, context: ControllerContext, *, grace_s: float = DEFAULT_GRACE_S) -> None:
+    def __init__(self, context: ControllerContext, grace_s: float = DEFAULT_GRACE_S) -> None:
         super().__init__(context)
         self._grace_s = grace_s
         self._heard_at: dict[str, float] = {}
         self._lease_s: dict[str, float] = {}
         self._swept_at = self.clock.monotonic()
-        self._nodes = self.informers.informer("nodes")
-        self._nodes.add_handler(self._node_changed)
-        self.informers.informer("leases.coordination.k8s.io").add_handler(self._lease_changed)
-        self._pods = self.informers.informer("pods")
-        self._pods.add_index(BY_NODE, index_by_node, "spec")
+        self._nodes = self.watch("nodes", self._node_changed)
+        self.watch("leases.coordination.k8s.io", self._lease_changed)
+        self._pods = self.watch("pods", None, BY_NODE)
         self.queue.add_after(SWEEP, MONITOR_S)
 
     def sync(self, key: str) -> float | None:
@@ -134,12 +131,9 @@ class NodeLifecycleController(Controller[str]):
             )
         if updated == conditions:
             return node
-        self.events.normal(
-            node, COMPONENT, "NodeNotReady", f"Node {name} status is now: NodeNotReady"
-        )
-        return self.api.patch(
-            "nodes", None, name, {"status": {"conditions": updated}}, subresource="status"
-        )
+        self.normal(node, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+        patch = {"status": {"conditions": updated}}
+        return self.api.patch_object("nodes", node, patch, "status")
 
     def _keep_taints(self, node: JsonObject) -> None:
         taints: list[JsonObject] = spec_of(node).get("taints") or []
@@ -152,9 +146,8 @@ class NodeLifecycleController(Controller[str]):
             if (key, effect) not in known
         ]
         if added or len(kept) != len(taints):
-            self.api.patch(
-                "nodes", None, name_of(node), {"spec": {"taints": [*kept, *added] or None}}
-            )
+            patch = {"spec": {"taints": [*kept, *added] or None}}
+            self.api.patch_object("nodes", node, patch)
 
     def _mark_pods_not_ready(self, node_name: str) -> None:
         """Mark the pods of a silent node not ready, so that services stop sending traffic to them."""
@@ -164,14 +157,8 @@ class NodeLifecycleController(Controller[str]):
             conditions = with_condition(
                 status_of(pod).get("conditions"), "Ready", "False", self.clock.now()
             )
-            self.api.patch(
-                "pods",
-                namespace_of(pod),
-                name_of(pod),
-                {"status": {"conditions": conditions}},
-                subresource="status",
-            )
-            self.events.warning(pod, COMPONENT, "NodeNotReady", "Node is not ready")
+            self.api.patch_object("pods", pod, {"status": {"conditions": conditions}}, "status")
+            self.warning(pod, "NodeNotReady", "Node is not ready")
 
     def _node_changed(self, kind: str, node: JsonObject, old: JsonObject | None) -> None:
         name = name_of(node)

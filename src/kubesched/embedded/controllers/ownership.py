@@ -8,32 +8,25 @@ is being deleted it does neither.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
-from kubesched.embedded.controllers.informers import Informer
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     controller_of,
     controller_reference,
     is_deleting,
     key_of,
     labels_of,
-    name_of,
     namespace_of,
     owners_of,
     spec_of,
     uid_of,
 )
-from kubesched.embedded.local import Listener, LocalApi
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.selectors import selector_matches
-from kubesched.embedded.storage.store import ChangeType
+from kubesched.embedded.apimachinery.selectors import selector_matches
+from kubesched.embedded.client.controller import Controller, ControllerContext, settling_s
+from kubesched.embedded.client.informers import BY_NAMESPACE, Index, Informer
+from kubesched.embedded.client.local import LocalApi
 from kubesched.errors import NotFound
-
-BY_CONTROLLER = "by-controller"
-BY_NAMESPACE = "by-namespace"
-ORPHANS = "orphans"
-
-SelectorOf = Callable[[JsonObject], JsonObject | None]
-"""The LabelSelector of an owner."""
 
 
 def selector_of(owner: JsonObject) -> JsonObject | None:
@@ -48,8 +41,8 @@ class Dependents:
     def __init__(self, api: LocalApi, informer: Informer) -> None:
         self._api = api
         self._informer = informer
-        informer.add_index(BY_CONTROLLER, _index_by_controller, "ownership")
-        informer.add_index(ORPHANS, _index_orphans, "ownership")
+        informer.add_index(BY_CONTROLLER)
+        informer.add_index(ORPHANS)
 
     def of(self, owner: JsonObject) -> list[JsonObject]:
         """What an owner manages, in order of appearance."""
@@ -84,10 +77,6 @@ class Dependents:
                     claimed.append(adopted)
         return claimed
 
-    def has_orphans(self, namespace: str, selector: JsonObject | None) -> bool:
-        """Whether there is something to adopt."""
-        return bool(self._orphans(namespace, selector))
-
     def _orphans(self, namespace: str, selector: JsonObject | None) -> list[JsonObject]:
         """Objects without a controller that match; one label narrows the search down."""
         pairs = (selector or {}).get("matchLabels") or {}
@@ -112,44 +101,9 @@ class Dependents:
 
     def _patch(self, obj: JsonObject, metadata: JsonObject) -> JsonObject | None:
         try:
-            return self._api.patch(
-                self._informer.resource, namespace_of(obj), name_of(obj), {"metadata": metadata}
-            )
+            return self._api.patch_object(self._informer.resource, obj, {"metadata": metadata})
         except NotFound:
             return None
-
-
-class OwnerRoutes:
-    """Tells controllers about the pods (or other dependents) of their kind, and about those without a controller."""
-
-    def __init__(self, informer: Informer) -> None:
-        self._routes: dict[tuple[str, str], list[Listener]] = {}
-        informer.add_handler(self._changed)
-
-    def add(self, kind: str, group: str, handler: Listener) -> None:
-        """Have `handler` called for changes of objects that a controller of this kind has, had or might adopt."""
-        self._routes.setdefault((kind, group), []).append(handler)
-
-    def _changed(self, change: ChangeType, obj: JsonObject, old: JsonObject | None) -> None:
-        owner = controller_of(obj)
-        if owner is None:
-            for handlers in self._routes.values():
-                for handler in handlers:
-                    handler(change, obj, old)
-            return
-        kinds = {_kind_of(owner)}
-        if old is not None and owners_of(old) is not owners_of(obj):
-            former = controller_of(old)
-            if former is not None:
-                kinds.add(_kind_of(former))
-        for route, handlers in self._routes.items():
-            if route in kinds:
-                for handler in handlers:
-                    handler(change, obj, old)
-
-
-def _kind_of(reference: JsonObject) -> tuple[str, str]:
-    return reference.get("kind", ""), reference.get("apiVersion", "").rpartition("/")[0]
 
 
 def owner_key(obj: JsonObject, kind: str, group: str) -> str | None:
@@ -162,31 +116,51 @@ def owner_key(obj: JsonObject, kind: str, group: str) -> str | None:
     return f"{namespace_of(obj)}/{reference.get('name', '')}"
 
 
-def concerned_owners(
-    kind: str,
-    group: str,
-    owners: Informer,
-    obj: JsonObject,
-    old: JsonObject | None,
-    selector: SelectorOf = selector_of,
-) -> Iterator[str]:
-    """Keys of the owners that a change of `obj` concerns: its controllers, or who might adopt it."""
-    owner = owner_key(obj, kind, group)
-    if old is not None and owners_of(old) is not owners_of(obj):
-        former = owner_key(old, kind, group)
-        if former is not None and former != owner:
-            yield former
-    if owner is not None:
-        yield owner
-        return
-    if controller_of(obj) is None and not is_deleting(obj):
-        for candidate in owners.find(BY_NAMESPACE, namespace_of(obj)):
-            if selector_matches(selector(candidate), labels_of(obj)):
-                yield key_of(candidate)
+class OwnerController(Controller[Any]):
+    """A controller of objects that own others, and are looked at when one of these changes."""
 
+    resource: ClassVar[str]
+    kind: ClassVar[str]
+    group: ClassVar[str] = "apps"
 
-def index_by_namespace(obj: JsonObject) -> tuple[str, ...]:
-    return (namespace_of(obj),)
+    def __init__(self, context: ControllerContext, dependents: str = "pods") -> None:
+        super().__init__(context)
+        self.owners = self.watch(self.resource, self.owner_changed, BY_NAMESPACE)
+        self.dependents = Dependents(self.api, self.watch(dependents, self._dependent_changed))
+
+    def look_at(self, owner: str, pause_s: float = 0.0) -> None:
+        """Queue an owner, by its key."""
+        self.queue.add_after(owner, pause_s)
+
+    def selector(self, owner: JsonObject) -> JsonObject | None:
+        return selector_of(owner)
+
+    def pause_s(self, obj: JsonObject) -> float:
+        """How long to gather changes before the look that a change of this dependent asks for."""
+        owner = controller_of(obj)
+        return settling_s(self.dependents.count(owner.get("uid", ""))) if owner else 0.0
+
+    def owner_changed(self, kind: str, owner: JsonObject, old: JsonObject | None) -> None:
+        self.look_at(key_of(owner))
+
+    def _dependent_changed(self, kind: str, obj: JsonObject, old: JsonObject | None) -> None:
+        for key in self._concerned(obj, old):
+            self.look_at(key, self.pause_s(obj))
+
+    def _concerned(self, obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
+        """Keys of the owners that a change concerns: its controllers, or who might adopt it."""
+        owner = owner_key(obj, self.kind, self.group)
+        if old is not None and owners_of(old) is not owners_of(obj):
+            former = owner_key(old, self.kind, self.group)
+            if former is not None and former != owner:
+                yield former
+        if owner is not None:
+            yield owner
+            return
+        if controller_of(obj) is None and not is_deleting(obj):
+            for candidate in self.owners.find(BY_NAMESPACE, namespace_of(obj)):
+                if selector_matches(self.selector(candidate), labels_of(obj)):
+                    yield key_of(candidate)
 
 
 def _index_by_controller(obj: JsonObject) -> tuple[str, ...]:
@@ -204,3 +178,7 @@ def _index_orphans(obj: JsonObject) -> tuple[str, ...]:
 
 def _orphan_label(namespace: str, key: str, value: str) -> str:
     return f"{namespace}/{key}={value}"
+
+
+BY_CONTROLLER = Index(_index_by_controller, "ownership")
+ORPHANS = Index(_index_orphans, "ownership")

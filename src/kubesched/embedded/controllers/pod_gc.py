@@ -6,43 +6,34 @@ are deleted: re-registering a node deletes and creates it.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     is_deleting,
     name_of,
-    namespace_of,
     status_of,
-    uid_of,
     with_condition,
 )
-from kubesched.embedded.controllers.pods import FAILED, index_by_node, is_finished
-from kubesched.embedded.objects import JsonObject
-from kubesched.errors import NotFound
+from kubesched.embedded.apimachinery.pods import FAILED, is_finished
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.informers import BY_NODE, Index
 
 SWEEP_S = 20.0
 QUARANTINE_S = 40.0
-BY_NODE = "by-node"
-BY_END = "by-end"
-COMPONENT = "pod-garbage-collector"
 SWEEP = "sweep"
+FINISHED = Index(lambda pod: ("finished",) if is_finished(pod) else ())
 
 
 class PodGcController(Controller[str]):
     """Deletes pods that no other controller removes."""
 
-    name: ClassVar[str] = "podgc"
+    name = "podgc"
 
-    def __init__(self, context: ControllerContext, *, finished_limit: int = 12_500) -> None:
+    def __init__(self, context: ControllerContext, finished_limit: int = 12_500) -> None:
         super().__init__(context)
         self._finished_limit = finished_limit
         self._missing_since: dict[str, float] = {}
-        self._nodes = self.informers.informer("nodes")
-        self._nodes.add_handler(self._node_changed)
-        self._pods = self.informers.informer("pods")
-        self._pods.add_index(BY_NODE, index_by_node, "spec")
-        self._pods.add_index(BY_END, lambda pod: ("finished",) if is_finished(pod) else ())
+        self._nodes = self.watch("nodes", self._node_changed)
+        self._pods = self.watch("pods", None, BY_NODE, FINISHED)
         self.queue.add_after(SWEEP, SWEEP_S)
 
     def sync(self, key: str) -> float | None:
@@ -50,7 +41,7 @@ class PodGcController(Controller[str]):
         self._collect_finished()
         for pod in self._pods.find(BY_NODE, ""):
             if is_deleting(pod):
-                self._delete(pod)
+                self.api.delete_object("pods", pod, grace_period_s=0)
         return SWEEP_S
 
     def _collect_orphans(self) -> None:
@@ -62,19 +53,19 @@ class PodGcController(Controller[str]):
                 if now - since >= QUARANTINE_S:
                     for pod in self._pods.find(BY_NODE, node):
                         self._fail(pod)
-                        self._delete(pod)
+                        self.api.delete_object("pods", pod, grace_period_s=0)
         self._missing_since = missing
 
     def _collect_finished(self) -> None:
-        surplus = self._pods.count(BY_END, "finished") - self._finished_limit
+        surplus = self._pods.count(FINISHED, "finished") - self._finished_limit
         if self._finished_limit <= 0 or surplus <= 0:
             return
         oldest_first = sorted(
-            self._pods.find(BY_END, "finished"),
+            self._pods.find(FINISHED, "finished"),
             key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), name_of(pod)),
         )
         for pod in oldest_first[:surplus]:
-            self._delete(pod)
+            self.api.delete_object("pods", pod, grace_period_s=0)
 
     def _fail(self, pod: JsonObject) -> None:
         """Record in the status why the pod ends."""
@@ -92,17 +83,7 @@ class PodGcController(Controller[str]):
                 message="PodGC: node no longer exists",
             ),
         }
-        self.api.patch(
-            "pods", namespace_of(pod), name_of(pod), {"status": status}, subresource="status"
-        )
-
-    def _delete(self, pod: JsonObject) -> None:
-        try:
-            self.api.delete(
-                "pods", namespace_of(pod), name_of(pod), grace_period_s=0, uid=uid_of(pod)
-            )
-        except NotFound:
-            return
+        self.api.patch_object("pods", pod, {"status": status}, "status")
 
     def _node_changed(self, kind: str, node: JsonObject, old: JsonObject | None) -> None:
         if kind == "DELETED":

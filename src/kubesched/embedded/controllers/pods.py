@@ -1,4 +1,4 @@
-"""What controllers ask about pods: alive, ready, available, and which one to give up first."""
+"""Pods of controllers: made and removed, available or not, and which one to give up first."""
 
 from __future__ import annotations
 
@@ -6,67 +6,34 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     annotations_of,
-    condition,
-    is_deleting,
+    controller_reference,
+    copy_json,
+    name_of,
+    namespace_of,
+    parse_timestamp,
     spec_of,
     status_of,
     uid_of,
 )
-from kubesched.embedded.objects import JsonObject, parse_timestamp
+from kubesched.embedded.apimachinery.pods import (
+    is_active,
+    is_finished,
+    is_ready,
+    node_name_of,
+    phase_of,
+    ready_since,
+)
+from kubesched.embedded.client.controller import ControllerContext
+from kubesched.errors import ApiError
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-SUCCEEDED = "Succeeded"
-FAILED = "Failed"
 
 _PHASE_ORDER = {"Pending": 0, "Unknown": 1, "Running": 2}
-
-
-def phase_of(pod: JsonObject) -> str:
-    status = pod.get("status")
-    return str(status.get("phase", "")) if status else ""
-
-
-def node_name_of(pod: JsonObject) -> str:
-    return str(spec_of(pod).get("nodeName") or "")
-
-
-def index_by_node(pod: JsonObject) -> tuple[str, ...]:
-    """Index function: pods under the node they are bound to, unbound ones under ""."""
-    return (node_name_of(pod),)
-
-
-def is_finished(pod: JsonObject) -> bool:
-    """Whether all containers have ended for good."""
-    return phase_of(pod) in (SUCCEEDED, FAILED)
-
-
-def is_active(pod: JsonObject) -> bool:
-    """Whether the pod counts as a replica: neither finished nor on its way out."""
-    return not is_finished(pod) and not is_deleting(pod)
-
-
-def is_terminating(pod: JsonObject) -> bool:
-    return is_deleting(pod) and not is_finished(pod)
-
-
-def ready_since(pod: JsonObject) -> float | None:
-    """When the pod last became ready; None when it is not."""
-    entry = condition(pod, "Ready")
-    if entry is None or entry.get("status") != "True":
-        return None
-    since = entry.get("lastTransitionTime")
-    return parse_timestamp(since) if since else 0.0
-
-
-def is_ready(pod: JsonObject) -> bool:
-    status = pod.get("status")
-    for entry in (status.get("conditions") or ()) if status else ():
-        if entry.get("type") == "Ready":
-            return bool(entry.get("status") == "True")
-    return False
 
 
 def available_in_s(pod: JsonObject, min_ready_s: int, now: float) -> float | None:
@@ -216,3 +183,54 @@ def _deletion_cost(pod: JsonObject) -> int:
         return int(text)
     except ValueError:
         return 0  # Upstream: a cost that is not a number counts as none.
+
+
+def pod_from_template(template: JsonObject, owner: JsonObject) -> JsonObject:
+    """A pod as the template says, owned by `owner`, to be named by the server."""
+    template_metadata = template.get("metadata") or {}
+    metadata: dict[str, Any] = {
+        "generateName": f"{name_of(owner)}-",
+        "namespace": namespace_of(owner),
+        "ownerReferences": [controller_reference(owner)],
+    }
+    for field in ("labels", "annotations", "finalizers"):
+        if template_metadata.get(field):
+            metadata[field] = copy_json(template_metadata[field])
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": copy_json(template.get("spec") or {}),
+    }
+
+
+class PodControl:
+    """Creates and deletes pods for one kind of owner."""
+
+    def __init__(self, context: ControllerContext, component: str) -> None:
+        self._api = context.api
+        self._events = context.events
+        self._component = component
+
+    def create(self, pod: JsonObject, owner: JsonObject) -> JsonObject:
+        """Create the pod; failure is told as an event on the owner and raised."""
+        try:
+            created = self._api.create("pods", pod, namespace_of(owner))
+        except ApiError as error:
+            self._events.warning(owner, self._component, "FailedCreate", f"Error creating: {error}")
+            raise
+        self._events.normal(
+            owner, self._component, "SuccessfulCreate", f"Created pod: {name_of(created)}"
+        )
+        return created
+
+    def delete(self, pod: JsonObject, owner: JsonObject) -> None:
+        """Ask for the pod's graceful end; one that is gone already is fine."""
+        try:
+            is_deleted = self._api.delete_object("pods", pod)
+        except ApiError as error:
+            self._events.warning(owner, self._component, "FailedDelete", f"Error deleting: {error}")
+            raise
+        if is_deleted:
+            message = f"Deleted pod: {name_of(pod)}"
+            self._events.normal(owner, self._component, "SuccessfulDelete", message)

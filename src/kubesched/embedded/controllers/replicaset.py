@@ -1,149 +1,89 @@
 """ReplicaSets and ReplicationControllers: as many pods as asked for.
 
-Both kinds work alike; `ReplicaKind` holds what differs. Pods that match and have no controller are
+Both kinds work alike. Pods that match and have no controller are
 adopted, own pods that stopped matching are released, then the difference between wanted and active
-pods is created or deleted, at most `BURST_REPLICAS` at a time. Numbers come from the `ReplicaTally`;
-single pods are visited only to adopt, release, delete or time them.
+pods is created or deleted, at most `BURST_REPLICAS` at a time.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     controller_of,
     find_condition,
     is_deleting,
     key_of,
     labels_of,
-    namespace_of,
     spec_of,
     status_of,
-    uid_of,
     with_condition,
     without_condition,
+    without_zeros,
 )
+from kubesched.embedded.apimachinery.pods import is_active
+from kubesched.embedded.apimachinery.selectors import selector_matches
+from kubesched.embedded.client.controller import ControllerContext
 from kubesched.embedded.controllers.ownership import (
-    BY_NAMESPACE,
     Dependents,
-    OwnerRoutes,
-    SelectorOf,
-    concerned_owners,
-    index_by_namespace,
-    selector_of,
+    OwnerController,
 )
-from kubesched.embedded.controllers.pod_control import PodControl, pod_from_template
 from kubesched.embedded.controllers.pods import (
+    PodControl,
     PodCounts,
     count_pods,
     deletion_order,
-    is_active,
+    pod_from_template,
 )
-from kubesched.embedded.controllers.replica_tally import ReplicaTally
-from kubesched.embedded.controllers.status_writes import without_zeros, write_status
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.selectors import selector_matches
 from kubesched.errors import ApiError
 
 BURST_REPLICAS = 50
 """Pods created or deleted in one go, some 20 ms of work. The rest follows at once, but in turn."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaKind:
-    """What tells the two kinds apart."""
-
-    kind: str
-    group: str
-    resource: str
-    component: str
-    selector: SelectorOf
-    counts_terminating: bool
-
-
-def _plain_selector(controller: JsonObject) -> JsonObject | None:
-    """A ReplicationController's label map; an empty one selects nothing."""
-    labels = spec_of(controller).get("selector")
-    return {"matchLabels": labels} if labels else None
-
-
-REPLICA_SET = ReplicaKind(
-    kind="ReplicaSet",
-    group="apps",
-    resource="replicasets.apps",
-    component="replicaset-controller",
-    selector=selector_of,
-    counts_terminating=True,
-)
-REPLICATION_CONTROLLER = ReplicaKind(
-    kind="ReplicationController",
-    group="",
-    resource="replicationcontrollers",
-    component="replication-controller",
-    selector=_plain_selector,
-    counts_terminating=False,
-)
-
-
-class ReplicaSetController(Controller[str]):
+class ReplicaSetController(OwnerController):
     """Keeps the pods of every ReplicaSet at the wanted number."""
 
-    name: ClassVar[str] = "replicaset"
-    flavour: ClassVar[ReplicaKind] = REPLICA_SET
+    name = "replicaset"
+    resource = "replicasets.apps"
+    kind = "ReplicaSet"
+    component = "replicaset-controller"
+    counts_terminating: ClassVar[bool] = True
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._sets = self.informers.informer(self.flavour.resource)
-        self._sets.add_index(BY_NAMESPACE, index_by_namespace)
-        self._sets.add_handler(self._set_changed)
-        self._siblings = Dependents(self.api, self._sets)
-        pods = self.informers.informer("pods")
-        self._tally = pods.derive(ReplicaTally)
-        pods.derive(OwnerRoutes).add(self.flavour.kind, self.flavour.group, self._pod_changed)
-        self._pods = Dependents(self.api, pods)
-        self._pod_control = PodControl(context, self.flavour.component)
+        self._siblings = Dependents(self.api, self.owners)
+        self._pod_control = PodControl(context, self.component)
         self._reported: dict[str, JsonObject] = {}  # the last status written, by key
 
     def sync(self, key: str) -> float | None:
-        replica_set = self._sets.get(key)
+        replica_set = self.owners.get(key)
         if replica_set is None:
             self._reported.pop(key, None)
             return None
-        if self._may_claim(replica_set):
-            self._pods.claim(replica_set, self.flavour.selector(replica_set))
-        counts = self._count(replica_set)
+        pods = self.dependents.claim(replica_set, self.selector(replica_set))
+        counts = self._count(replica_set, pods)
         failure: ApiError | None = None
         surplus = counts.active - int(spec_of(replica_set).get("replicas", 1))
         if surplus and not is_deleting(replica_set):
             try:
-                self._manage(surplus, replica_set)
+                self._manage(surplus, replica_set, pods)
             except ApiError as error:
                 failure = error
             else:
                 if abs(surplus) > BURST_REPLICAS:
                     return 0.0  # in the middle of it: the last turn reports
-            counts = self._count(replica_set)
-        current = self._sets.get(key)
+            counts = self._count(replica_set, self._selected(replica_set))
+        current = self.owners.get(key)
         if current is not None:
             status = self._reported[key] = self._status(current, counts, failure)
-            write_status(self.api, self.flavour.resource, current, status)
+            self.api.write_status(self.resource, current, status)
         if failure is not None:
             raise failure
         return counts.next_available_s
 
-    def _may_claim(self, replica_set: JsonObject) -> bool:
-        """Whether there are pods to adopt or to release."""
-        if is_deleting(replica_set):
-            return False
-        selector = self.flavour.selector(replica_set)
-        return self._pods.has_orphans(namespace_of(replica_set), selector) or not all(
-            selector_matches(selector, dict(labels))
-            for labels in self._tally.label_sets(uid_of(replica_set))
-        )
-
-    def _manage(self, surplus: int, replica_set: JsonObject) -> None:
+    def _manage(self, surplus: int, replica_set: JsonObject, pods: list[JsonObject]) -> None:
         """Create or delete the difference, or as much of it as one turn may take."""
         if surplus < 0:
             # Stopping at the first failure keeps a refused template from being tried again and again.
@@ -151,37 +91,31 @@ class ReplicaSetController(Controller[str]):
             for _ in range(min(-surplus, BURST_REPLICAS)):
                 self._pod_control.create(pod, replica_set)
             return
-        active = [pod for pod in self._selected(replica_set) if is_active(pod)]
+        active = [pod for pod in pods if is_active(pod)]
         ordered = deletion_order(active, self._related_pods(replica_set), self.clock.now())
         for pod in ordered[: min(surplus, BURST_REPLICAS)]:
             self._pod_control.delete(pod, replica_set)
 
     def _selected(self, replica_set: JsonObject) -> list[JsonObject]:
         """The set's own pods that match its selector."""
-        selector = self.flavour.selector(replica_set)
+        selector = self.selector(replica_set)
         return [
-            pod for pod in self._pods.of(replica_set) if selector_matches(selector, labels_of(pod))
+            pod
+            for pod in self.dependents.of(replica_set)
+            if selector_matches(selector, labels_of(pod))
         ]
 
-    def _count(self, replica_set: JsonObject) -> PodCounts:
+    def _count(self, replica_set: JsonObject, pods: list[JsonObject]) -> PodCounts:
         template = spec_of(replica_set).get("template") or {}
-        template_labels = (template.get("metadata") or {}).get("labels") or {}
+        labels = (template.get("metadata") or {}).get("labels") or {}
         min_ready_s = int(spec_of(replica_set).get("minReadySeconds") or 0)
-        if min_ready_s:  # availability is a matter of every pod's time
-            pods = self._selected(replica_set)
-            return count_pods(pods, template_labels, min_ready_s, self.clock.now())
-        selector = self.flavour.selector(replica_set)
-        return self._tally.count(
-            uid_of(replica_set),
-            template_labels,
-            lambda labels: selector_matches(selector, dict(labels)),
-        )
+        return count_pods(pods, labels, min_ready_s, self.clock.now())
 
     def _related_pods(self, replica_set: JsonObject) -> list[JsonObject]:
         """Pods of all ReplicaSets under the same Deployment: they make a node crowded together."""
         owner = controller_of(replica_set)
         siblings = self._siblings.of_uid(owner["uid"]) if owner else [replica_set]
-        return [pod for sibling in siblings for pod in self._pods.of(sibling)]
+        return [pod for sibling in siblings for pod in self.dependents.of(sibling)]
 
     def _status(
         self, replica_set: JsonObject, counts: PodCounts, failure: ApiError | None
@@ -195,7 +129,7 @@ class ReplicaSetController(Controller[str]):
             "conditions": self._conditions(replica_set, counts.active, failure, self.clock.now()),
         }
         status = without_zeros(status, "replicas")
-        if self.flavour.counts_terminating:
+        if self.counts_terminating:
             status["terminatingReplicas"] = counts.terminating
         return status
 
@@ -215,27 +149,18 @@ class ReplicaSetController(Controller[str]):
             conditions, "ReplicaFailure", "True", now, reason=reason, message=str(failure)
         )
 
-    def _set_changed(self, kind: str, obj: JsonObject, old: JsonObject | None) -> None:
+    def owner_changed(self, kind: str, owner: JsonObject, old: JsonObject | None) -> None:
         # The controller's own status writes come back as changes and ask for nothing; a status that another client
         # wrote has to be repaired.
-        key = key_of(obj)
+        key = key_of(owner)
         if (
             old is None
             or kind == "DELETED"
-            or spec_of(old) != spec_of(obj)
-            or _without_version(old) != _without_version(obj)
-            or status_of(obj) != self._reported.get(key)
+            or spec_of(old) != spec_of(owner)
+            or _without_version(old) != _without_version(owner)
+            or status_of(owner) != self._reported.get(key)
         ):
             self.queue.add(key)
-
-    def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
-        flavour = self.flavour
-        owner = controller_of(pod)
-        pause_s = settling_s(self._pods.count(owner.get("uid", ""))) if owner is not None else 0.0
-        for key in concerned_owners(
-            flavour.kind, flavour.group, self._sets, pod, old, flavour.selector
-        ):
-            self.queue.add_after(key, pause_s)
 
 
 def _without_version(obj: JsonObject) -> JsonObject:
@@ -245,5 +170,14 @@ def _without_version(obj: JsonObject) -> JsonObject:
 class ReplicationControllerController(ReplicaSetController):
     """The same for ReplicationControllers."""
 
-    name: ClassVar[str] = "replication"
-    flavour: ClassVar[ReplicaKind] = REPLICATION_CONTROLLER
+    name = "replication"
+    resource = "replicationcontrollers"
+    kind = "ReplicationController"
+    group = ""
+    component = "replication-controller"
+    counts_terminating = False
+
+    def selector(self, owner: JsonObject) -> JsonObject | None:
+        """The label map of `spec.selector`; an empty one selects nothing."""
+        labels = spec_of(owner).get("selector")
+        return {"matchLabels": labels} if labels else None

@@ -9,13 +9,13 @@ generated claim of a finished or replaced pod  ->  deleted (those of deleted pod
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from kubesched.api.resource_v1 import FINALIZER, MAX_RESERVED_FOR, POD_CLAIM_NAME_ANNOTATION
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     annotations_of,
     controller_of,
+    copy_json,
     is_controlled_by,
     is_deleting,
     key_of,
@@ -25,16 +25,13 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
 )
-from kubesched.embedded.controllers.pods import is_finished, node_name_of
-from kubesched.embedded.objects import JsonObject, copy_json
+from kubesched.embedded.apimachinery.pods import is_finished, node_name_of
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.informers import Index
 from kubesched.errors import ApiError, NotFound
 
-COMPONENT = "resource_claim"
 CLAIMS = "resourceclaims.resource.k8s.io"
 TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
-BY_CLAIM = "by-resource-claim"
-BY_TEMPLATE = "by-resource-claim-template"
-BY_OWNER = "by-pod-uid"
 
 _MAX_GENERATE_NAME = 57
 """Leaves room for a hyphen and five random characters in a name of 63."""
@@ -46,19 +43,14 @@ Key = tuple[str, str]
 class ResourceClaimController(Controller[Key]):
     """Makes, reserves and releases the claims of pods."""
 
-    name: ClassVar[str] = "resource-claim"
+    name = "resource-claim"
+    component = "resource_claim"
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._claims = self.informers.informer(CLAIMS)
-        self._claims.add_index(BY_OWNER, _pod_uid)
-        self._claims.add_handler(self._claim_changed)
-        self._templates = self.informers.informer(TEMPLATES)
-        self._templates.add_handler(self._template_changed)
-        self._pods = self.informers.informer("pods")
-        self._pods.add_index(BY_CLAIM, _claim_keys)
-        self._pods.add_index(BY_TEMPLATE, _template_keys)
-        self._pods.add_handler(self._pod_changed)
+        self._claims = self.watch(CLAIMS, self._claim_changed, BY_OWNER)
+        self._templates = self.watch(TEMPLATES, self._template_changed)
+        self._pods = self.watch("pods", self._pod_changed, BY_CLAIM, BY_TEMPLATE)
 
     def sync(self, key: Key) -> float | None:
         kind, name = key
@@ -81,7 +73,7 @@ class ResourceClaimController(Controller[Key]):
                 claim = self._ensure_claim(pod, entry)
             except ApiError as error:
                 message = f"PodResourceClaim {entry['name']}: {error}"
-                self.events.warning(pod, COMPONENT, "FailedResourceClaimCreation", message)
+                self.warning(pod, "FailedResourceClaimCreation", message)
                 raise
             if claim is not None:
                 statuses.append({"name": entry["name"], "resourceClaimName": name_of(claim)})
@@ -145,7 +137,7 @@ class ResourceClaimController(Controller[Key]):
         elif is_deleting(claim) and not remaining and FINALIZER in _finalizers(claim):
             claim = self._release(claim, [])
         if not remaining and self._is_unused(claim):
-            self.api.delete(CLAIMS, namespace_of(claim), name_of(claim), uid=uid_of(claim))
+            self.api.delete_object(CLAIMS, claim)
 
     def _keeps(self, claim: JsonObject, consumer: JsonObject) -> bool:
         if consumer.get("apiGroup") or consumer.get("resource") != "pods":
@@ -223,7 +215,7 @@ def _recorded_claim(pod: JsonObject, entry_name: str) -> tuple[bool, str]:
 
 
 def _claim_keys(pod: JsonObject) -> tuple[str, ...]:
-    """Index function: keys of the claims a pod uses, the one for extended resources included."""
+    """Keys of the claims a pod uses, the one for extended resources included."""
     return tuple(f"{namespace_of(pod)}/{name}" for name in _claim_names(pod))
 
 
@@ -238,7 +230,7 @@ def _claim_names(pod: JsonObject) -> Iterator[str]:
 
 
 def _template_keys(pod: JsonObject) -> tuple[str, ...]:
-    """Index function: keys of the templates a pod names."""
+    """Keys of the templates a pod names."""
     entries = spec_of(pod).get("resourceClaims")
     if not entries:
         return ()
@@ -247,7 +239,7 @@ def _template_keys(pod: JsonObject) -> tuple[str, ...]:
 
 
 def _pod_uid(claim: JsonObject) -> tuple[str, ...]:
-    """Index function: uid of the pod for which the claim was made."""
+    """Uid of the pod for which the claim was made."""
     owner = controller_of(claim)
     return (owner["uid"],) if owner is not None and owner.get("kind") == "Pod" else ()
 
@@ -288,3 +280,8 @@ def _generate_name(pod_name: str, entry_name: str) -> str:
         return part[: len(part) * _MAX_GENERATE_NAME // len(full)]
 
     return f"{cut(pod_name)}-{cut(entry_name)}"
+
+
+BY_CLAIM = Index(_claim_keys)
+BY_TEMPLATE = Index(_template_keys)
+BY_OWNER = Index(_pod_uid)

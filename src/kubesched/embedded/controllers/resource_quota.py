@@ -6,18 +6,19 @@ again when something is deleted or a pod ends.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kubesched.api import quantity
-from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.controllers.every_resource import EveryResource
-from kubesched.embedded.controllers.metadata import key_of, namespace_of, spec_of, status_of
-from kubesched.embedded.controllers.ownership import BY_NAMESPACE, index_by_namespace
-from kubesched.embedded.controllers.pods import is_finished
-from kubesched.embedded.controllers.status_writes import write_status
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
+    key_of,
+    namespace_of,
+    spec_of,
+    status_of,
+)
+from kubesched.embedded.apimachinery.pods import is_finished
+from kubesched.embedded.client.controller import Controller, ControllerContext, settling_s
+from kubesched.embedded.client.informers import BY_NAMESPACE, EveryResource
 from kubesched.embedded.resources.admission.quota_usage import add, matches_scopes, usage_of
-from kubesched.embedded.resources.catalog import ResourceInfo
 
 RESOURCE = "resourcequotas"
 
@@ -33,14 +34,12 @@ _NAMED = (
 class ResourceQuotaController(Controller[str]):
     """Keeps the status of every quota true."""
 
-    name: ClassVar[str] = "resourcequota"
+    name = "resourcequota"
 
     def __init__(self, context: ControllerContext, everything: EveryResource) -> None:
         super().__init__(context)
         self._everything = everything
-        self._quotas = self.informers.informer(RESOURCE)
-        self._quotas.add_index(BY_NAMESPACE, index_by_namespace)
-        self._quotas.add_handler(self._quota_changed)
+        self._quotas = self.watch(RESOURCE, self._quota_changed, BY_NAMESPACE)
         everything.follow(self._changed)
 
     def sync(self, key: str) -> float | None:
@@ -55,7 +54,7 @@ class ResourceQuotaController(Controller[str]):
                     used = add(used, usage_of(resource, obj))
         amounts = {name: str(amount) for name, amount in used.items()}
         status = {**status_of(quota), "hard": dict(hard), "used": amounts}
-        write_status(self.api, RESOURCE, quota, status)
+        self.api.write_status(RESOURCE, quota, status)
         return None
 
     def _counted(self, hard: JsonObject) -> list[ResourceInfo]:

@@ -6,43 +6,40 @@ for the pod; the shortest of those that apply decides.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kubesched.api.core_v1 import Taint, Toleration
 from kubesched.api.tolerations import NO_EXECUTE, tolerates
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     is_deleting,
     key_of,
     name_of,
-    namespace_of,
     spec_of,
     status_of,
     uid_of,
     with_condition,
 )
-from kubesched.embedded.controllers.placement import taints_of, tolerations_of
-from kubesched.embedded.controllers.pod_gc import BY_NODE
-from kubesched.embedded.controllers.pods import index_by_node, is_finished, node_name_of
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.pods import (
+    is_finished,
+    node_name_of,
+    taints_of,
+    tolerations_of,
+)
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.informers import BY_NODE
 from kubesched.errors import NotFound
-
-COMPONENT = "taint-eviction-controller"
 
 
 class TaintEvictionController(Controller[str]):
     """Deletes pods that may not stay where they are."""
 
-    name: ClassVar[str] = "tainteviction"
+    name = "tainteviction"
+    component = "taint-eviction-controller"
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._tainted_since: dict[str, float] = {}  # pod uid: when its clock started
-        self._nodes = self.informers.informer("nodes")
-        self._nodes.add_handler(self._node_changed)
-        self._pods = self.informers.informer("pods")
-        self._pods.add_index(BY_NODE, index_by_node, "spec")
-        self._pods.add_handler(self._pod_changed)
+        self._nodes = self.watch("nodes", self._node_changed)
+        self._pods = self.watch("pods", self._pod_changed, BY_NODE)
 
     def sync(self, key: str) -> float | None:
         pod = self._pods.get(key)
@@ -63,12 +60,10 @@ class TaintEvictionController(Controller[str]):
 
     def _cancel(self, pod: JsonObject) -> None:
         if self._tainted_since.pop(uid_of(pod), None) is not None:
-            message = f"Cancelling deletion of Pod {key_of(pod)}"
-            self.events.normal(pod, COMPONENT, "TaintManagerEviction", message)
+            self.normal(pod, "TaintManagerEviction", f"Cancelling deletion of Pod {key_of(pod)}")
 
     def _evict(self, pod: JsonObject) -> None:
-        message = f"Marking for deletion Pod {key_of(pod)}"
-        self.events.normal(pod, COMPONENT, "TaintManagerEviction", message)
+        self.normal(pod, "TaintManagerEviction", f"Marking for deletion Pod {key_of(pod)}")
         conditions = with_condition(
             status_of(pod).get("conditions"),
             "DisruptionTarget",
@@ -77,18 +72,11 @@ class TaintEvictionController(Controller[str]):
             reason="DeletionByTaintManager",
             message="Taint manager: deleting due to NoExecute taint",
         )
-        namespace, name = namespace_of(pod), name_of(pod)
         try:
-            self.api.patch(
-                "pods",
-                namespace,
-                name,
-                {"status": {"conditions": conditions}},
-                subresource="status",
-            )
-            self.api.delete("pods", namespace, name, uid=uid_of(pod))
+            self.api.patch_object("pods", pod, {"status": {"conditions": conditions}}, "status")
         except NotFound:
             return
+        self.api.delete_object("pods", pod)
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
         if kind == "DELETED":

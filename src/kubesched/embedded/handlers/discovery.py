@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubesched.embedded.exchange import ApiRequest, ApiResponse
-from kubesched.embedded.handlers.routes import unknown_path
-from kubesched.embedded.objects import JsonObject, encode
-from kubesched.embedded.resources.catalog import ResourceCatalog, ResourceInfo
-from kubesched.errors import MethodNotAllowed
+from kubesched.embedded.apimachinery.catalog import ResourceCatalog, ResourceInfo
+from kubesched.embedded.apimachinery.objects import JsonObject, encode
+from kubesched.embedded.handlers.exchange import ApiRequest, ApiResponse
+from kubesched.embedded.handlers.routes import not_allowed, unknown_path
 
 VERSION: JsonObject = {
     "major": "1",
@@ -67,9 +66,7 @@ class Discovery:
 
     def answer(self, request: ApiRequest) -> ApiResponse:
         if request.method not in ("GET", "HEAD"):
-            raise MethodNotAllowed(
-                "the server does not allow this method on the requested resource"
-            )
+            raise not_allowed()
         parts = [part for part in request.path.split("/") if part]
         if parts == ["version"]:
             return ApiResponse(200, encode(VERSION))

@@ -10,12 +10,13 @@ from collections.abc import Iterable
 
 from kubesched.api import quantity
 from kubesched.api.quantity import Quantity, QuantityError
-from kubesched.embedded.exchange import ApiResponse, Query
-from kubesched.embedded.failures import not_found
-from kubesched.embedded.handlers.routes import Target
-from kubesched.embedded.objects import JsonObject, encode, timestamp
+from kubesched.embedded.apimachinery.failures import not_found
+from kubesched.embedded.apimachinery.objects import JsonObject, encode, timestamp
+from kubesched.embedded.apimachinery.pods import phase_of
+from kubesched.embedded.apimachinery.selectors import compile_label_selector
+from kubesched.embedded.handlers.exchange import ApiResponse
+from kubesched.embedded.handlers.routes import Call, Target
 from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.embedded.selectors import compile_label_selector
 
 GROUP = "metrics.k8s.io"
 WINDOW = "15s"
@@ -26,14 +27,15 @@ _USAGE = {
 _ZERO = quantity.parse(0)
 
 
-def read_metrics(registry: RestStorage, target: Target, query: Query) -> ApiResponse:
+def read_metrics(call: Call) -> ApiResponse:
     """One NodeMetrics or PodMetrics, or the list of them."""
+    registry, target = call.registry, call.target
     is_node = target.resource.plural == "nodes"
     namespace = None if is_node else target.namespace
     subjects: Iterable[JsonObject] = (
         entry.obj for entry in registry.store.collection(target.resource.plural).entries(namespace)
     )
-    selector = compile_label_selector(query.get("labelSelector") or "")
+    selector = compile_label_selector(call.query.get("labelSelector") or "")
     if target.name:
         subjects = (obj for obj in subjects if obj["metadata"]["name"] == target.name)
     elif selector is not None:
@@ -42,17 +44,13 @@ def read_metrics(registry: RestStorage, target: Target, query: Query) -> ApiResp
         used = _usage_by_node(registry)
         items = [_node(registry, target, node, used) for node in subjects]
     else:
-        items = [_pod(registry, target, pod) for pod in subjects if _is_running(pod)]
+        items = [_pod(registry, target, pod) for pod in subjects if phase_of(pod) == "Running"]
     if not target.name:
         kind = {"kind": target.resource.list_kind, "apiVersion": target.resource.api_version}
         return ApiResponse(200, encode({**kind, "metadata": {}, "items": items}))
     if not items:
         raise not_found(target.resource, target.name)
     return ApiResponse(200, encode(items[0]))
-
-
-def _is_running(pod: JsonObject) -> bool:
-    return bool((pod.get("status") or {}).get("phase") == "Running")
 
 
 def _metrics(registry: RestStorage, target: Target, subject: JsonObject) -> JsonObject:
@@ -89,7 +87,7 @@ def _usage_by_node(registry: RestStorage) -> dict[str, dict[str, Quantity]]:
     used: dict[str, dict[str, Quantity]] = {}
     for entry in registry.store.collection("pods").entries():
         pod = entry.obj
-        if not _is_running(pod):
+        if phase_of(pod) != "Running":
             continue
         total = used.setdefault(pod["spec"].get("nodeName", ""), {"cpu": _ZERO, "memory": _ZERO})
         for container in pod["spec"].get("containers") or ():

@@ -11,22 +11,21 @@ import msgspec
 
 from kubesched.api import field_errors
 from kubesched.api.field_errors import forbidden, not_supported
-from kubesched.embedded.exchange import Accepted, ApiResponse, Query
-from kubesched.embedded.failures import invalid_options
-from kubesched.embedded.handlers import metrics_api
-from kubesched.embedded.handlers.representation import encode_list, encoder_for
-from kubesched.embedded.handlers.routes import Target
-from kubesched.embedded.handlers.simulated import SIMULATED, simulated
-from kubesched.embedded.handlers.tables import table_of
-from kubesched.embedded.objects import JsonObject, decode, encode
-from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.embedded.registry.scale import scale_of
-from kubesched.embedded.selectors import (
+from kubesched.embedded.apimachinery.failures import invalid_options
+from kubesched.embedded.apimachinery.objects import JsonObject, decode, encode
+from kubesched.embedded.apimachinery.selectors import (
     Predicate,
     combine,
     compile_field_selector,
     compile_label_selector,
 )
+from kubesched.embedded.handlers import metrics_api
+from kubesched.embedded.handlers.exchange import ApiResponse, Query
+from kubesched.embedded.handlers.routes import SIMULATED, Call, Target, simulated
+from kubesched.embedded.handlers.tables import table_of
+from kubesched.embedded.registry.representation import encode_list, encoder_for
+from kubesched.embedded.registry.rest_storage import RestStorage
+from kubesched.embedded.registry.scale import scale_of
 from kubesched.embedded.storage.store import Entry
 from kubesched.errors import BadRequest, Gone, ServerError
 
@@ -55,51 +54,46 @@ class Page:
         return metadata
 
 
-def get(registry: RestStorage, target: Target, query: Query, accepted: Accepted) -> ApiResponse:
+def get(call: Call) -> ApiResponse:
     """One object, or its scale."""
+    target = call.target
     if target.resource.group == metrics_api.GROUP:
-        return metrics_api.read_metrics(registry, target, query)
-    entry = registry.get(target.resource, target.namespace or "", target.name)
+        return metrics_api.read_metrics(call)
+    entry = call.registry.get(target.resource, call.namespace, target.name)
     if target.subresource == "scale":
         return ApiResponse(200, encode(scale_of(target.resource, entry.obj)))
     if target.subresource in SIMULATED:
         raise simulated(entry.obj, target.subresource)
     if target.subresource == "log":
         return ApiResponse(200, _log_of(entry.obj), "text/plain")
-    return entry_response(registry, target, entry, query, accepted)
+    return entry_response(call, entry)
 
 
-def entry_response(
-    registry: RestStorage,
-    target: Target,
-    entry: Entry,
-    query: Query,
-    accepted: Accepted,
-    status: int = 200,
-) -> ApiResponse:
+def entry_response(call: Call, entry: Entry, status: int = 200) -> ApiResponse:
     """One entry in the view the client asked for."""
-    if accepted.view == "Table":
-        page = Page([entry], entry.revision)
-        table = table_of(
-            registry, target.resource, page.entries, page.metadata(), query.get("includeObject")
-        )
-        return ApiResponse(status, encode(table))
-    metadata_only = accepted.view == "PartialObjectMetadata"
-    return ApiResponse(status, encoder_for(target.resource, metadata_only=metadata_only)(entry))
+    if call.accepted.view == "Table":
+        return _table(call, Page([entry], entry.revision), status)
+    metadata_only = call.accepted.view == "PartialObjectMetadata"
+    encoder = encoder_for(call.target.resource, metadata_only=metadata_only)
+    return ApiResponse(status, encoder(entry))
 
 
-def list_(registry: RestStorage, target: Target, query: Query, accepted: Accepted) -> ApiResponse:
+def _table(call: Call, page: Page, status: int = 200) -> ApiResponse:
+    shown = call.query.get("includeObject")
+    resource, metadata = call.target.resource, page.metadata()
+    table = table_of(call.registry, resource, page.entries, metadata, shown)
+    return ApiResponse(status, encode(table))
+
+
+def list_(call: Call) -> ApiResponse:
     """A page of a collection."""
-    if target.resource.group == metrics_api.GROUP:
-        return metrics_api.read_metrics(registry, target, query)
-    page = list_page(registry, target, query)
-    resource = target.resource
-    if accepted.view == "Table":
-        table = table_of(
-            registry, resource, page.entries, page.metadata(), query.get("includeObject")
-        )
-        return ApiResponse(200, encode(table))
-    if accepted.view:
+    resource = call.target.resource
+    if resource.group == metrics_api.GROUP:
+        return metrics_api.read_metrics(call)
+    page = list_page(call)
+    if call.accepted.view == "Table":
+        return _table(call, page)
+    if call.accepted.view:
         encoder = encoder_for(resource, metadata_only=True)
         kind, api_version = "PartialObjectMetadataList", "meta.k8s.io/v1"
     else:
@@ -109,8 +103,9 @@ def list_(registry: RestStorage, target: Target, query: Query, accepted: Accepte
     return ApiResponse(200, encode_list(kind, api_version, page.metadata(), items))
 
 
-def list_page(registry: RestStorage, target: Target, query: Query) -> Page:
+def list_page(call: Call) -> Page:
     """The entries a list request is about, at one revision."""
+    registry, target, query = call.registry, call.target, call.query
     collection = registry.store.collection(target.resource.storage_key)
     matches = selection(target, query)
     limit = query.integer("limit") or 0

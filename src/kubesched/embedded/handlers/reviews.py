@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from kubesched.embedded.apimachinery.objects import JsonObject, encode
 from kubesched.embedded.auth.access import EVERYTHING_ALLOWED, AccessControl
 from kubesched.embedded.auth.rbac import Attributes
-from kubesched.embedded.auth.users import User
-from kubesched.embedded.exchange import ApiRequest, ApiResponse, decode_body
+from kubesched.embedded.handlers.exchange import ApiRequest, ApiResponse, decode_body
 from kubesched.embedded.handlers.routes import Target
-from kubesched.embedded.objects import JsonObject, encode
+from kubesched.embedded.registry.users import User
 from kubesched.errors import BadRequest
 
 _RULE_FIELDS = ("verbs", "apiGroups", "resources", "resourceNames")

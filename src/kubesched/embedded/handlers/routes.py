@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kubesched.embedded.resources.catalog import ResourceCatalog, ResourceInfo
-from kubesched.errors import NotFound
+from kubesched.embedded.apimachinery.catalog import ResourceCatalog, ResourceInfo
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.handlers.exchange import PLAIN, Accepted, ApiRequest, Query
+from kubesched.embedded.registry.rest_storage import RestStorage
+from kubesched.errors import BadRequest, MethodNotAllowed, NotFound
+
+SIMULATED = {
+    "attach": "there is nothing to attach to",
+    "exec": "no command can run in it",
+    "portforward": "it listens on no port",
+}
+"""Subresources that need a real container, and why they fail."""
 
 
 @dataclass(slots=True)
@@ -18,6 +28,29 @@ class Target:
     name: str = ""
     subresource: str = ""
     is_watch_path: bool = False
+
+
+@dataclass(slots=True)
+class Call:
+    """A request for a resource, taken apart."""
+
+    registry: RestStorage
+    request: ApiRequest
+    target: Target
+    query: Query
+    accepted: Accepted = PLAIN
+
+    @property
+    def namespace(self) -> str:
+        return self.target.namespace or ""
+
+    @property
+    def is_watch(self) -> bool:
+        return self.target.is_watch_path or self.query.flag("watch")
+
+
+def not_allowed() -> MethodNotAllowed:
+    return MethodNotAllowed("the server does not allow this method on the requested resource")
 
 
 def unknown_path() -> NotFound:
@@ -51,3 +84,9 @@ def parse_target(path: str, catalog: ResourceCatalog) -> Target:
     if name and resource.namespaced and namespace is None:
         raise unknown_path()
     return Target(resource, namespace, name, subresource, is_watch_path)
+
+
+def simulated(pod: JsonObject, subresource: str) -> BadRequest:
+    metadata = pod["metadata"]
+    name = f"{metadata['namespace']}/{metadata['name']}"
+    return BadRequest(f"pod {name} is simulated: {SIMULATED[subresource]}")

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 from kubesched.api.field_errors import forbidden
 from kubesched.clock import Clock
-from kubesched.embedded.exchange import Accepted, Query
-from kubesched.embedded.failures import invalid_options, status_of
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.failures import invalid_options, status_of
+from kubesched.embedded.apimachinery.objects import JsonObject, encode
+from kubesched.embedded.handlers.exchange import Query
 from kubesched.embedded.handlers.reading import parse_resource_version, selection, too_large_version
-from kubesched.embedded.handlers.representation import encode_watch_event, encoder_for
-from kubesched.embedded.handlers.routes import Target
+from kubesched.embedded.handlers.routes import Call
 from kubesched.embedded.handlers.tables import table_of
-from kubesched.embedded.objects import JsonObject, encode
+from kubesched.embedded.registry.representation import encode_watch_event, encoder_for
 from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.storage.store import Entry
 from kubesched.embedded.storage.watch import Watch, WatchEvent
 from kubesched.errors import ApiError, Gone
@@ -75,25 +75,20 @@ class WatchStream:
 
     def __init__(
         self,
-        registry: RestStorage,
-        target: Target,
-        query: Query,
-        accepted: Accepted,
+        call: Call,
         request: WatchRequest,
         *,
         clock: Clock,
         settled: Callable[[], Awaitable[None]] | None = None,
-        omits_managed_fields: bool = False,
     ) -> None:
+        registry, target = call.registry, call.target
         self._registry = registry
         self._target = target
         self._request = request
         self._clock = clock
         self._settled = settled
-        self._matches = selection(target, query)
-        self._encode = _event_encoder(
-            registry, target.resource, query, accepted, omits_managed_fields=omits_managed_fields
-        )
+        self._matches = selection(target, call.query)
+        self._encode = _event_encoder(call)
         self._start = request.revision if request.revision is not None else registry.store.revision
         self._deadline = clock.monotonic() + request.timeout_s
         self._failure: Gone | None = None
@@ -181,19 +176,12 @@ def _error_event(error: ApiError) -> bytes:
     return encode_watch_event("ERROR", encode(status_of(error)))
 
 
-def _event_encoder(
-    registry: RestStorage,
-    resource: ResourceInfo,
-    query: Query,
-    accepted: Accepted,
-    *,
-    omits_managed_fields: bool,
-) -> Callable[[str, Entry], bytes]:
-    if accepted.view == "Table":
-        return _TableEvents(registry, resource, query.get("includeObject"))
-    encode_entry = encoder_for(
-        resource, metadata_only=bool(accepted.view), omits_managed_fields=omits_managed_fields
-    )
+def _event_encoder(call: Call) -> Callable[[str, Entry], bytes]:
+    resource, view = call.target.resource, call.accepted.view
+    if view == "Table":
+        return _TableEvents(call.registry, resource, call.query.get("includeObject"))
+    omits = call.request.omits_managed_fields
+    encode_entry = encoder_for(resource, metadata_only=bool(view), omits_managed_fields=omits)
 
     def encode_event(event_type: str, entry: Entry) -> bytes:
         return encode_watch_event(event_type, encode_entry(entry))

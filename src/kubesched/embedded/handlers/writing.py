@@ -6,29 +6,26 @@ from typing import cast, get_args
 
 from kubesched.api import field_errors
 from kubesched.api.field_errors import not_supported, required, too_long
-from kubesched.embedded.exchange import (
-    Accepted,
-    ApiRequest,
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.failures import details_of, invalid_options, success_status
+from kubesched.embedded.apimachinery.objects import JsonObject, encode, name_of, namespace_of
+from kubesched.embedded.apimachinery.serialization import decode_raw_json, decode_yaml
+from kubesched.embedded.handlers.exchange import (
     ApiResponse,
     Query,
     decode_body,
-    decode_raw_json,
-    decode_yaml,
+    decode_object,
+    field_validation,
 )
-from kubesched.embedded.failures import details_of, invalid_options, success_status
-from kubesched.embedded.handlers.bodies import decode_object, field_validation
 from kubesched.embedded.handlers.reading import Page, entry_response, list_page
-from kubesched.embedded.handlers.representation import encode_list, encoder_for
-from kubesched.embedded.handlers.routes import Target
-from kubesched.embedded.handlers.simulated import SIMULATED
-from kubesched.embedded.handlers.warnings import warnings_for
-from kubesched.embedded.objects import JsonObject, encode
+from kubesched.embedded.handlers.routes import SIMULATED, Call, not_allowed
 from kubesched.embedded.registry import scale
 from kubesched.embedded.registry.deletion import DeleteOptions
 from kubesched.embedded.registry.patching import PatchKind, apply_object, patch_object
-from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
+from kubesched.embedded.registry.representation import encode_list, encoder_for
+from kubesched.embedded.registry.rest_storage import WriteOptions
 from kubesched.embedded.registry.strategy import Propagation
-from kubesched.errors import BadRequest, Conflict, MethodNotAllowed, NotFound, UnsupportedMediaType
+from kubesched.errors import BadRequest, Conflict, NotFound, UnsupportedMediaType
 
 _PATCH_KINDS: dict[str, PatchKind] = {
     "application/json-patch+json": "json",
@@ -38,9 +35,11 @@ _PATCH_KINDS: dict[str, PatchKind] = {
 _PATCH_TYPES = ", ".join([*_PATCH_KINDS, "application/apply-patch+yaml"])
 _APPLY_TYPE = "application/apply-patch+yaml"
 _MAX_MANAGER_LENGTH = 128
+STORED_ONLY = "{kind}: stored, nothing acts on it here"
 
 
-def write_options(request: ApiRequest, query: Query) -> WriteOptions:
+def write_options(call: Call) -> WriteOptions:
+    query, request = call.query, call.request
     dry_run = query.get("dryRun")
     if dry_run not in ("", "All"):
         raise invalid_options("CreateOptions", not_supported("dryRun", [dry_run], ("All",)))
@@ -48,23 +47,16 @@ def write_options(request: ApiRequest, query: Query) -> WriteOptions:
     if len(manager) > _MAX_MANAGER_LENGTH:
         raise invalid_options("CreateOptions", too_long("fieldManager", _MAX_MANAGER_LENGTH))
     if not manager.isprintable():
-        raise invalid_options(
-            "CreateOptions",
-            field_errors.invalid(
-                "fieldManager", manager, "should only contain printable characters"
-            ),
-        )
+        detail = "should only contain printable characters"
+        problem = field_errors.invalid("fieldManager", manager, detail)
+        raise invalid_options("CreateOptions", problem)
+    agent = request.headers.get("user-agent", "")
     return WriteOptions(
-        manager=manager or _manager_from_agent(request),
+        manager=manager or agent.partition("/")[0][:_MAX_MANAGER_LENGTH] or "unknown",
         dry_run=dry_run == "All",
         user=request.user,
         verb="patch" if request.method == "PATCH" else "update",
     )
-
-
-def _manager_from_agent(request: ApiRequest) -> str:
-    agent = request.headers.get("user-agent", "")
-    return agent.partition("/")[0][:_MAX_MANAGER_LENGTH] or "unknown"
 
 
 def with_warnings(response: ApiResponse, warnings: list[str]) -> ApiResponse:
@@ -75,147 +67,119 @@ def with_warnings(response: ApiResponse, warnings: list[str]) -> ApiResponse:
     return response
 
 
-def create(
-    registry: RestStorage, request: ApiRequest, target: Target, query: Query, accepted: Accepted
-) -> ApiResponse:
-    obj, warnings = decode_object(request, target.resource, query)
-    namespace = target.namespace or ""
-    if target.resource.namespaced and not namespace:
+def create(call: Call) -> ApiResponse:
+    resource = call.target.resource
+    obj, warnings = decode_object(call.request, resource, call.query)
+    if resource.namespaced and not call.namespace:
         raise BadRequest("an empty namespace may not be set during creation")
-    entry = registry.create(target.resource, namespace, obj, write_options(request, query))
-    warnings += warnings_for(target.resource)
-    return with_warnings(entry_response(registry, target, entry, query, accepted, 201), warnings)
+    entry = call.registry.create(resource, call.namespace, obj, write_options(call))
+    warnings += warnings_for(resource)
+    return with_warnings(entry_response(call, entry, 201), warnings)
 
 
-def update(
-    registry: RestStorage, request: ApiRequest, target: Target, query: Query, accepted: Accepted
-) -> ApiResponse:
+def update(call: Call) -> ApiResponse:
+    target, registry = call.target, call.registry
     if target.subresource in SIMULATED:
-        raise MethodNotAllowed("the server does not allow this method on the requested resource")
-    resource, namespace, options = (
-        target.resource,
-        target.namespace or "",
-        write_options(request, query),
-    )
+        raise not_allowed()
+    where = (target.resource, call.namespace, target.name)
+    options = write_options(call)
     if target.subresource == "scale":
-        entry = scale.update(
-            registry, resource, namespace, target.name, decode_body(request), options
-        )
-        return ApiResponse(200, encode(scale.scale_of(resource, entry.obj)))
-    obj, warnings = decode_object(request, resource, query)
-    entry = registry.update(
-        resource, namespace, target.name, obj, options, subresource=target.subresource
-    )
-    return with_warnings(entry_response(registry, target, entry, query, accepted), warnings)
+        entry = scale.update(registry, *where, decode_body(call.request), options)
+        return ApiResponse(200, encode(scale.scale_of(target.resource, entry.obj)))
+    obj, warnings = decode_object(call.request, target.resource, call.query)
+    entry = registry.update(*where, obj, options, subresource=target.subresource)
+    return with_warnings(entry_response(call, entry), warnings)
 
 
-def patch(
-    registry: RestStorage, request: ApiRequest, target: Target, query: Query, accepted: Accepted
-) -> ApiResponse:
+def patch(call: Call) -> ApiResponse:
+    target = call.target
     if target.subresource in SIMULATED:
-        raise MethodNotAllowed("the server does not allow this method on the requested resource")
-    media_type = request.media_type
+        raise not_allowed()
+    media_type = call.request.media_type
     if media_type == _APPLY_TYPE:
-        return _apply(registry, request, target, query, accepted)
+        return _apply(call)
     kind = _PATCH_KINDS.get(media_type)
     if kind is None:
         raise UnsupportedMediaType(
             f"the body of the request was in an unknown format - accepted media types include: {_PATCH_TYPES}"
         )
-    options = write_options(request, query)
+    options = write_options(call)
     # Nulls mean removal here, so the body is decoded as it stands.
     try:
-        body = decode_raw_json(request.body)
+        body = decode_raw_json(call.request.body)
     except BadRequest as error:
         raise BadRequest(f"error decoding patch: {error.message}") from None
     entry, warnings = patch_object(
-        registry,
+        call.registry,
         target.resource,
-        target.namespace or "",
+        call.namespace,
         target.name,
         body,
         kind,
         options,
         subresource=target.subresource,
-        validation=field_validation(query),
+        validation=field_validation(call.query),
     )
     if target.subresource == "scale":
         return ApiResponse(200, encode(scale.scale_of(target.resource, entry.obj)))
-    return with_warnings(entry_response(registry, target, entry, query, accepted), warnings)
+    return with_warnings(entry_response(call, entry), warnings)
 
 
-def _apply(
-    registry: RestStorage, request: ApiRequest, target: Target, query: Query, accepted: Accepted
-) -> ApiResponse:
+def _apply(call: Call) -> ApiResponse:
+    target, query = call.target, call.query
     if not query.get("fieldManager"):
-        raise invalid_options(
-            "PatchOptions", required("fieldManager", "is required for apply patch")
-        )
+        problem = required("fieldManager", "is required for apply patch")
+        raise invalid_options("PatchOptions", problem)
     if target.subresource not in ("", "status"):
         raise UnsupportedMediaType("apply is supported for objects and their status only")
     entry, is_new, warnings = apply_object(
-        registry,
+        call.registry,
         target.resource,
-        target.namespace or "",
+        call.namespace,
         target.name,
-        decode_yaml(request.body, keeps_nulls=target.resource.schema is not None),
-        write_options(request, query),
+        decode_yaml(call.request.body, keeps_nulls=target.resource.schema is not None),
+        write_options(call),
         force=query.flag("force"),
         subresource=target.subresource,
         validation=field_validation(query),
     )
-    response = entry_response(registry, target, entry, query, accepted, 201 if is_new else 200)
-    return with_warnings(response, warnings)
+    return with_warnings(entry_response(call, entry, 201 if is_new else 200), warnings)
 
 
-def delete(
-    registry: RestStorage, request: ApiRequest, target: Target, query: Query, accepted: Accepted
-) -> ApiResponse:
-    options = delete_options(request, query)
-    entry, is_gone = registry.delete(target.resource, target.namespace or "", target.name, options)
-    if not is_gone or registry.strategy(target.resource).returns_deleted_object:
-        return entry_response(registry, target, entry, query, accepted)
-    uid = entry.obj["metadata"]["uid"]
-    return ApiResponse(
-        200, encode(success_status(details_of(target.resource, target.name, uid=uid)))
-    )
+def delete(call: Call) -> ApiResponse:
+    resource, name = call.target.resource, call.target.name
+    entry, is_gone = call.registry.delete(resource, call.namespace, name, delete_options(call))
+    if not is_gone or call.registry.strategy(resource).returns_deleted_object:
+        return entry_response(call, entry)
+    details = details_of(resource, name, uid=entry.obj["metadata"]["uid"])
+    return ApiResponse(200, encode(success_status(details)))
 
 
-def delete_collection(
-    registry: RestStorage, request: ApiRequest, target: Target, query: Query
-) -> ApiResponse:
+def delete_collection(call: Call) -> ApiResponse:
     """Delete what a list with the same selectors would show. Objects deleted meanwhile are skipped."""
-    options = delete_options(request, query)
-    page = list_page(registry, target, query)
+    options, resource, registry = delete_options(call), call.target.resource, call.registry
     deleted = []
-    for entry in page.entries:
-        metadata = entry.obj["metadata"]
+    for entry in list_page(call).entries:
+        obj = entry.obj
         try:
-            gone, _ = registry.delete(
-                target.resource, metadata.get("namespace", ""), metadata["name"], options
-            )
+            gone, _ = registry.delete(resource, namespace_of(obj), name_of(obj), options)
         except (NotFound, Conflict):
             continue
         deleted.append(gone)
-    encoder = encoder_for(target.resource)
-    body = encode_list(
-        target.resource.list_kind,
-        target.resource.api_version,
-        Page([], registry.store.revision).metadata(),
-        [encoder(entry) for entry in deleted],
-    )
-    return ApiResponse(200, body)
+    metadata = Page([], registry.store.revision).metadata()
+    items = [encoder_for(resource)(entry) for entry in deleted]
+    return ApiResponse(200, encode_list(resource.list_kind, resource.api_version, metadata, items))
 
 
-def delete_options(request: ApiRequest, query: Query) -> DeleteOptions:
+def delete_options(call: Call) -> DeleteOptions:
     """Options from the body, with the query string's filling in."""
     body: JsonObject = {}
-    if request.body:
-        decoded = decode_body(request)
+    if call.request.body:
+        decoded = decode_body(call.request)
         if not isinstance(decoded, dict) or decoded.get("kind", "DeleteOptions") != "DeleteOptions":
             raise BadRequest("the body of a delete request must be DeleteOptions")
         body = decoded
-    return parse_delete_options(body, query)
+    return parse_delete_options(body, call.query)
 
 
 def parse_delete_options(body: JsonObject, query: Query) -> DeleteOptions:
@@ -248,3 +212,10 @@ def _propagation(body: JsonObject, query: Query) -> Propagation | None:
         choices = ("Foreground", "Background", "Orphan", "nil")
         raise invalid_options("DeleteOptions", not_supported("propagationPolicy", policy, choices))
     return cast("Propagation", policy)
+
+
+def warnings_for(resource: ResourceInfo) -> list[str]:
+    """What the client should know about the object it wrote."""
+    if resource.is_stored_only:
+        return [STORED_ONLY.format(kind=resource.kind)]
+    return []

@@ -16,9 +16,15 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.host_ports import HostPort, any_conflict, pod_host_ports
 from kubesched.api.quantity import QuantityError
 from kubesched.api.resources import NodeAllocatable, PodRequests, filter_requests, node_allocatable
-from kubesched.embedded.controllers.metadata import labels_of, name_of, spec_of, uid_of
-from kubesched.embedded.controllers.placement import required_affinity
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
+    labels_of,
+    name_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
+from kubesched.embedded.apimachinery.pods import required_affinity
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,8 @@ class NodeLedger:
 
     def update(self, node: JsonObject) -> None:
         """Take over what the node offers now; pods that are there stay."""
-        self.allocatable = node_allocatable(msgspec.convert({"status": _capacity(node)}, Node))
+        offered = {"allocatable": status_of(node).get("allocatable") or {}}
+        self.allocatable = node_allocatable(msgspec.convert({"status": offered}, Node))
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._admitted
@@ -105,10 +112,6 @@ class NodeLedger:
             if amount > 0 and capacity is not None and used + amount > capacity:
                 return _insufficient(name, amount, used, capacity)
         return None
-
-
-def _capacity(node: JsonObject) -> JsonObject:
-    return {"allocatable": (node.get("status") or {}).get("allocatable") or {}}
 
 
 def _footprint(pod: JsonObject) -> _Footprint:

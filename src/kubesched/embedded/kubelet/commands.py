@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 import shlex
 
-from kubesched.embedded.controllers.metadata import annotations_of, spec_of
+from kubesched.embedded.apimachinery.objects import JsonObject, annotations_of, spec_of
 from kubesched.embedded.kubelet.options import EXIT_CODE, RUN_DURATION
-from kubesched.embedded.objects import JsonObject
 
 FOREVER_S = 10 * 365 * 86400.0
 _SHELLS = frozenset(("sh", "bash", "ash", "dash"))

@@ -13,13 +13,16 @@ import msgspec
 from kubesched.api.meta import Record
 from kubesched.api.quantity import QuantityError
 from kubesched.api.resource_v1 import CounterSet, Device
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.resources.defaults.devices import default_resource_slice
+from kubesched.embedded.apimachinery.objects import JsonObject, is_deleting, name_of, uid_of
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.resources.defaults.cluster import default_resource_slice
 from kubesched.embedded.resources.validation.resource_slices import (
     device_limit,
     validate_resource_slice,
 )
-from kubesched.errors import FieldProblem
+from kubesched.errors import AlreadyExists, FieldProblem
+
+SLICES = "resourceslices.resource.k8s.io"
 
 
 class PoolDevice(Device):
@@ -106,3 +109,37 @@ def driver_problems(driver: PoolDriver, path: str) -> Iterator[FieldProblem]:
             continue
         for problem in validate_resource_slice(body):
             yield FieldProblem(f"{path}.{problem.path.removeprefix('spec.')}", problem.body())
+
+
+class DevicePublisher(Controller[str]):
+    """Publishes the devices of nodes as they register; slices go with their node.
+
+    They are not corrected afterwards, so that they may be edited or deleted by hand.
+    """
+
+    name = "device-publisher"
+
+    def __init__(
+        self, context: ControllerContext, drivers: dict[str, tuple[PoolDriver, ...]]
+    ) -> None:
+        super().__init__(context)
+        self._drivers = drivers
+        self._nodes = self.watch("nodes", self._node_changed)
+
+    def sync(self, key: str) -> float | None:
+        node = self._nodes.get(key)
+        if node is None or is_deleting(node):
+            return None
+        owner = {"apiVersion": "v1", "kind": "Node", "name": key, "uid": uid_of(node)}
+        for driver in self._drivers[key]:
+            for resource_slice in build_slices(driver, key):
+                resource_slice["metadata"]["ownerReferences"] = [owner]
+                try:
+                    self.api.create(SLICES, resource_slice)
+                except AlreadyExists:
+                    continue  # restored from disk
+        return None
+
+    def _node_changed(self, kind: str, node: JsonObject, old: JsonObject | None) -> None:
+        if kind == "ADDED" and name_of(node) in self._drivers:
+            self.queue.add(name_of(node))

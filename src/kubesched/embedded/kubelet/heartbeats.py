@@ -8,21 +8,22 @@ is adopted: it gets a Lease and, if it says nothing about its health, the condit
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 from kubesched.api.resources import is_extended
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     annotations_of,
     condition,
     find_condition,
     is_deleting,
+    micro_timestamp,
     name_of,
     spec_of,
     status_of,
     uid_of,
 )
-from kubesched.embedded.controllers.node_lifecycle import LEASE_NAMESPACE
+from kubesched.embedded.apimachinery.selectors import compile_label_selector
+from kubesched.embedded.client.controller import LEASE_NAMESPACE, Controller, ControllerContext
 from kubesched.embedded.kubelet.node_templates import (
     PlannedNode,
     build_node,
@@ -30,8 +31,6 @@ from kubesched.embedded.kubelet.node_templates import (
     ready_conditions,
 )
 from kubesched.embedded.kubelet.options import STOPPED, KubeletOptions
-from kubesched.embedded.objects import JsonObject, micro_timestamp
-from kubesched.embedded.selectors import compile_label_selector
 from kubesched.errors import AlreadyExists
 
 LEASES = "leases.coordination.k8s.io"
@@ -44,7 +43,7 @@ Key = tuple[str, str]
 class NodeKeeper(Controller[Key]):
     """Registers nodes and keeps them alive."""
 
-    name: ClassVar[str] = "kubelet-nodes"
+    name = "kubelet-nodes"
 
     def __init__(self, context: ControllerContext, options: KubeletOptions) -> None:
         super().__init__(context)
@@ -52,9 +51,8 @@ class NodeKeeper(Controller[Key]):
         self._rng = context.generator(self.name)
         self._is_played = played_nodes(options)
         self._planned = plan_nodes(options.pools, options.nodes)
-        self._nodes = self.informers.informer("nodes")
-        self._nodes.add_handler(self._node_changed)
-        self._leases = self.informers.informer(LEASES)
+        self._nodes = self.watch("nodes", self._node_changed)
+        self._leases = self.watch(LEASES)
         context.heartbeats.follow(self.queue.lag_s)
         for index in range(len(self._planned)):
             self.queue.add(("register", str(index)))
@@ -93,13 +91,8 @@ class NodeKeeper(Controller[Key]):
         known: list[JsonObject] = status_of(node).get("conditions") or []
         healthy = ready_conditions(now)
         others = [item for item in known if find_condition(healthy, item.get("type", "")) is None]
-        self.api.patch(
-            "nodes",
-            None,
-            name_of(node),
-            {"status": {"conditions": [*others, *healthy]}},
-            subresource="status",
-        )
+        patch = {"status": {"conditions": [*others, *healthy]}}
+        self.api.patch_object("nodes", node, patch, "status")
         if ready is not None:
             message = f"Node {name_of(node)} status is now: NodeReady"
             self.events.normal(node, COMPONENT, "NodeReady", message, host=name_of(node))
@@ -112,7 +105,7 @@ class NodeKeeper(Controller[Key]):
         removed = {name: None for name in allocatable if name not in capacity}
         if added or removed:
             patch = {"status": {"allocatable": {**added, **removed}}}
-            self.api.patch("nodes", None, name_of(node), patch, subresource="status")
+            self.api.patch_object("nodes", node, patch, "status")
 
     def _renew(self, node: JsonObject, interval_s: float) -> bool:
         """Renew the node's Lease; True when it had to be made."""
@@ -123,7 +116,7 @@ class NodeKeeper(Controller[Key]):
         if lease is not None:
             if spec_of(lease).get("leaseDurationSeconds") != duration:
                 spec["leaseDurationSeconds"] = duration  # the cluster grew: promise accordingly
-            self.api.write_spec(LEASES, lease, {**spec_of(lease), **spec})
+            self.api.patch_object(LEASES, lease, {"spec": spec})
             return False
         owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid_of(node)}
         new_lease = {

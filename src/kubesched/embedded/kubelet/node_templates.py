@@ -17,8 +17,8 @@ from kubesched.api.meta import Record
 from kubesched.api.names import label_key_problems, label_value_problems
 from kubesched.config import field_problems
 from kubesched.config.schema import decode_file
+from kubesched.embedded.apimachinery.objects import JsonObject, timestamp
 from kubesched.embedded.kubelet.devices import PoolDriver, driver_problems
-from kubesched.embedded.objects import JsonObject, timestamp
 from kubesched.errors import FieldProblem
 
 API_VERSION = "kubesched.io/v1alpha1"
@@ -155,35 +155,26 @@ def build_node(planned: PlannedNode, now: float) -> JsonObject:
     }
 
 
+_WELL = (
+    ("MemoryPressure", "False", "HasSufficientMemory", "has sufficient memory available"),
+    ("DiskPressure", "False", "HasNoDiskPressure", "has no disk pressure"),
+    ("PIDPressure", "False", "HasSufficientPID", "has sufficient PID available"),
+    ("Ready", "True", "Ready", "is posting ready status"),
+)
+
+
 def ready_conditions(now: float) -> list[JsonObject]:
     """What a kubelet that is well reports."""
-    moment = timestamp(now)
-
-    def entry(condition_type: str, status: str, reason: str, message: str) -> JsonObject:
-        return {
+    return [
+        {
             "type": condition_type,
             "status": status,
-            "lastHeartbeatTime": moment,
-            "lastTransitionTime": moment,
-            "reason": reason,
-            "message": message,
+            "lastHeartbeatTime": timestamp(now),
+            "lastTransitionTime": timestamp(now),
+            "reason": f"Kubelet{reason}",
+            "message": f"kubelet {message}",
         }
-
-    return [
-        entry(
-            "MemoryPressure",
-            "False",
-            "KubeletHasSufficientMemory",
-            "kubelet has sufficient memory available",
-        ),
-        entry("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        entry(
-            "PIDPressure",
-            "False",
-            "KubeletHasSufficientPID",
-            "kubelet has sufficient PID available",
-        ),
-        entry("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+        for condition_type, status, reason, message in _WELL
     ]
 
 
@@ -236,11 +227,16 @@ def _status(planned: PlannedNode, now: float) -> JsonObject:
 # -- validation -----------------------------------------------------------------------------------
 
 
+def header_problems(api_version: str, kind: str, wanted: str) -> Iterator[FieldProblem]:
+    """What is wrong with the version and kind that a file states."""
+    if api_version != API_VERSION:
+        yield field_problems.not_supported("apiVersion", api_version, [API_VERSION])
+    if kind != wanted:
+        yield field_problems.not_supported("kind", kind, [wanted])
+
+
 def _problems(file: NodePoolFile) -> Iterator[FieldProblem]:
-    if file.api_version != API_VERSION:
-        yield field_problems.not_supported("apiVersion", file.api_version, [API_VERSION])
-    if file.kind != KIND:
-        yield field_problems.not_supported("kind", file.kind, [KIND])
+    yield from header_problems(file.api_version, file.kind, KIND)
     if not file.pools:
         yield field_problems.required("pools", "at least one pool is needed")
     names: set[str] = set()

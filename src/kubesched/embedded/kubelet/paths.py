@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 
 _STEP = re.compile(
     r"""

@@ -11,24 +11,23 @@ counted in its ledger from the moment a pod is admitted until it has ended.
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 from dataclasses import dataclass, field
-from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     is_deleting,
     key_of,
     name_of,
-    namespace_of,
+    parse_timestamp,
     spec_of,
     status_of,
+    timestamp,
     uid_of,
 )
-from kubesched.embedded.controllers.pod_gc import BY_NODE
-from kubesched.embedded.controllers.pods import index_by_node, is_finished, node_name_of
-from kubesched.embedded.controllers.status_writes import write_status
+from kubesched.embedded.apimachinery.pods import is_finished, node_name_of
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.informers import BY_NODE
 from kubesched.embedded.kubelet import transitions
 from kubesched.embedded.kubelet.admission import NodeLedger, Rejection
 from kubesched.embedded.kubelet.commands import with_effects
@@ -36,8 +35,6 @@ from kubesched.embedded.kubelet.heartbeats import COMPONENT, is_stopped, played_
 from kubesched.embedded.kubelet.node_templates import host_ip, pod_cidr
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.embedded.kubelet.stages import Stage, StageEvent, choose, first_match
-from kubesched.embedded.objects import JsonObject, parse_timestamp, timestamp
-from kubesched.errors import NotFound
 
 _FIRST_POD_ADDRESS = 2  # .0 names the network, .1 is the gateway
 _LAST_ORDINAL = 0xFFFF  # nodes without addresses of their own take them from the end of the range
@@ -79,7 +76,7 @@ RESIZE_RETRY_S = 5.0
 class PodPlayer(Controller[str]):
     """Plays the life of every pod that is bound to a played node."""
 
-    name: ClassVar[str] = "kubelet-pods"
+    name = "kubelet-pods"
 
     def __init__(self, context: ControllerContext, options: KubeletOptions) -> None:
         super().__init__(context)
@@ -90,11 +87,8 @@ class PodPlayer(Controller[str]):
         self._hosts: dict[str, _Host] = {}
         self._host_count = 0
         self._written_key = ""  # the pod whose stage is being performed
-        self._nodes = self.informers.informer("nodes")
-        self._nodes.add_handler(self._node_changed)
-        self._pods = self.informers.informer("pods")
-        self._pods.add_index(BY_NODE, index_by_node, "spec")
-        self._pods.add_handler(self._pod_changed)
+        self._nodes = self.watch("nodes", self._node_changed)
+        self._pods = self.watch("pods", self._pod_changed, BY_NODE)
 
     def sync(self, key: str) -> float | None:
         pod = self._pods.get(key)
@@ -115,7 +109,7 @@ class PodPlayer(Controller[str]):
             return None
         status = transitions.refreshed(pod, self.clock.now())
         if status is not None:
-            pod = write_status(self.api, "pods", pod, status)
+            pod = self.api.write_status("pods", pod, status)
         if transitions.is_behind(pod):
             pod = self._follow_spec(pod, host)
         again_s = self._play(pod, node, host, plan)
@@ -193,16 +187,13 @@ class PodPlayer(Controller[str]):
             # The caller goes on with the new version: its own change need not wake it.
             self._written_key = key_of(pod)
             try:
-                after = write_status(self.api, "pods", pod, status)
+                after = self.api.write_status("pods", pod, status)
             finally:
                 self._written_key = ""
         if transition.delete:
             plan.is_removed = True
             self._release(host, uid_of(pod))
-            with contextlib.suppress(NotFound):
-                self.api.delete(
-                    "pods", namespace_of(pod), name_of(pod), grace_period_s=0, uid=uid_of(pod)
-                )
+            self.api.delete_object("pods", pod, grace_period_s=0)
             return None
         return after if after is not pod else None
 
@@ -241,7 +232,7 @@ class PodPlayer(Controller[str]):
         now = self.clock.now()
         rejection = host.ledger.resize(pod)
         status = transitions.followed(pod, now, lacks=rejection.message if rejection else "")
-        return write_status(self.api, "pods", pod, status)
+        return self.api.write_status("pods", pod, status)
 
     def _reject(self, pod: JsonObject, rejection: Rejection) -> None:
         self.events.warning(
@@ -254,7 +245,7 @@ class PodPlayer(Controller[str]):
             "message": f"Pod was rejected: {rejection.message}",
             "startTime": timestamp(self.clock.now()),
         }
-        write_status(self.api, "pods", pod, status)
+        self.api.write_status("pods", pod, status)
 
     def _release(self, host: _Host, uid: str) -> None:
         host.ledger.leave(uid)

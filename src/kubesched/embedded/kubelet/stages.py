@@ -24,12 +24,11 @@ from kubesched.api import times
 from kubesched.api.meta import Record
 from kubesched.config import field_problems
 from kubesched.config.schema import Seconds, decode_file
-from kubesched.embedded.controllers.metadata import annotations_of, labels_of
+from kubesched.embedded.apimachinery.objects import JsonObject, annotations_of, labels_of
+from kubesched.embedded.kubelet.node_templates import header_problems
 from kubesched.embedded.kubelet.paths import Path, PathError
-from kubesched.embedded.objects import JsonObject
 from kubesched.errors import FieldProblem
 
-API_VERSION = "kubesched.io/v1alpha1"
 KIND = "KubeletStages"
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
@@ -219,10 +218,7 @@ def default_stages() -> tuple[Stage, ...]:
 
 
 def _problems(file: StageFile) -> Iterator[FieldProblem]:
-    if file.api_version != API_VERSION:
-        yield field_problems.not_supported("apiVersion", file.api_version, [API_VERSION])
-    if file.kind != KIND:
-        yield field_problems.not_supported("kind", file.kind, [KIND])
+    yield from header_problems(file.api_version, file.kind, KIND)
     if not file.stages:
         yield field_problems.required("stages", "at least one stage is needed")
     names: set[str] = set()

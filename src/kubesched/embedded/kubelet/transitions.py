@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     find_condition,
     spec_of,
     status_of,
+    timestamp,
     uid_of,
     with_condition,
     without_condition,
 )
 from kubesched.embedded.kubelet.paths import Path
 from kubesched.embedded.kubelet.stages import ContainerChange, Transition
-from kubesched.embedded.objects import JsonObject, timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +213,8 @@ def _container_status(
                 state["restartCount"] = int(before.get("restartCount", 0)) + 1
             if "terminated" in had:
                 state["lastState"] = had
-            state["containerID"] = _container_id(pod, container, int(state.get("restartCount", 0)))
+            restart = int(state.get("restartCount", 0))
+            state["containerID"] = f"fake://{uid_of(pod)}/{container['name']}/{restart}"
         is_ready = True if change.ready is None else change.ready
         state.update(ready=is_ready, started=True)
     elif change.state == "terminated":
@@ -264,10 +266,6 @@ def _ended_state(
     if change.message and not is_waiting:
         state["message"] = change.message
     return state
-
-
-def _container_id(pod: JsonObject, container: JsonObject, restart: int) -> str:
-    return f"fake://{uid_of(pod)}/{container['name']}/{restart}"
 
 
 # -- conditions -----------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.failures import conflict, not_found
-from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.failures import conflict, not_found
+from kubesched.embedded.apimachinery.objects import JsonObject, timestamp
 from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.embedded.resources.admission.pods import add_topology_labels
+
+TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+"""What a pod is told about its node by labels of its own."""
 
 
 def bind(
@@ -51,6 +53,15 @@ def bind(
     registry.modify(
         pods, old, lambda pod: _bound(registry, pod, node_name, now, annotations, labels)
     )
+
+
+def add_topology_labels(registry: RestStorage, metadata: JsonObject, node_name: str) -> None:
+    """A pod gets the zone and region of its node, in place of what it says itself. A node may be missing."""
+    node = registry.store.get("nodes", "", node_name)
+    labels = node.obj["metadata"].get("labels") if node is not None else None
+    topology = {key: labels[key] for key in TOPOLOGY_LABELS if key in labels} if labels else {}
+    if topology:
+        metadata["labels"] = {**(metadata.get("labels") or {}), **topology}
 
 
 def _bound(

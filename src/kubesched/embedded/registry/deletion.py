@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kubesched.embedded.failures import kind_conflict
-from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.failures import kind_conflict
+from kubesched.embedded.apimachinery.objects import (
+    FOREGROUND_FINALIZER,
+    ORPHAN_FINALIZER,
+    JsonObject,
+    timestamp,
+)
+from kubesched.embedded.apimachinery.pods import is_finished
 from kubesched.embedded.registry.strategy import Propagation
-from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.storage.store import Entry
 
-FOREGROUND_FINALIZER = "foregroundDeletion"
-ORPHAN_FINALIZER = "orphan"
 DEFAULT_GRACE_S = 30
 
 
@@ -127,10 +131,7 @@ def _grace_period(resource: ResourceInfo, obj: JsonObject, asked_s: int | None) 
         if asked_s is not None
         else spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_S)
     )
-    if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in (
-        "Succeeded",
-        "Failed",
-    ):
+    if not spec.get("nodeName") or is_finished(obj):
         return 0
     # Upstream: a negative grace period counts as one second.
     return grace if grace >= 0 else 1

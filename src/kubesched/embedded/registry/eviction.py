@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.objects import JsonObject, is_deleting, timestamp
+from kubesched.embedded.apimachinery.pods import is_ready, phase_of
+from kubesched.embedded.apimachinery.selectors import selector_matches
 from kubesched.embedded.registry.deletion import DeleteOptions
 from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.embedded.selectors import selector_matches
 from kubesched.errors import ServerError, TooManyRequests
 
 # A controller that has not accounted for this many disruptions is not keeping up; more would be guesses.
@@ -41,7 +42,7 @@ def is_charged(pod: JsonObject, budgets: Sequence[JsonObject]) -> bool:
         TooManyRequests: the budget allows no disruption now.
         ServerError: the pod has several budgets.
     """
-    if not budgets or _needs_no_budget(pod):
+    if not budgets or is_deleting(pod) or phase_of(pod) in _NOT_DISRUPTIVE_PHASES:
         return False
     if len(budgets) > 1:
         raise ServerError(
@@ -53,22 +54,9 @@ def is_charged(pod: JsonObject, budgets: Sequence[JsonObject]) -> bool:
     return True
 
 
-def _needs_no_budget(pod: JsonObject) -> bool:
-    phase = (pod.get("status") or {}).get("phase")
-    return phase in _NOT_DISRUPTIVE_PHASES or pod["metadata"].get("deletionTimestamp") is not None
-
-
-def _is_ready(pod: JsonObject) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(
-        condition.get("type") == "Ready" and condition.get("status") == "True"
-        for condition in conditions
-    )
-
-
 def _is_unready_and_exempt(pod: JsonObject, budget: JsonObject) -> bool:
     """Whether the budget's policy lets this unready pod go: always, or while enough pods are healthy."""
-    if _is_ready(pod):
+    if is_ready(pod):
         return False
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True

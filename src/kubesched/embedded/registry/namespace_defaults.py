@@ -5,7 +5,7 @@ Emptying a namespace that is being deleted is the namespace controller's work.
 
 from __future__ import annotations
 
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.embedded.storage.store import Change
 from kubesched.errors import Forbidden

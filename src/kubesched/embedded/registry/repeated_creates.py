@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TypeAlias
 
-from kubesched.embedded.exchange import decode_json
-from kubesched.embedded.handlers.bodies import check_types, to_stored
-from kubesched.embedded.objects import timestamp
+from kubesched.embedded.apimachinery.bodies import check_types, to_stored
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import timestamp
+from kubesched.embedded.apimachinery.serialization import decode_json
 from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
-from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.storage.store import Entry
 
 REMEMBERED_BODIES = 16

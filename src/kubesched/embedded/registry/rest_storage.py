@@ -17,18 +17,27 @@ from kubesched.api import field_errors
 from kubesched.api.field_errors import FieldError, required
 from kubesched.api.quantity import QuantityError
 from kubesched.clock import Clock
-from kubesched.embedded.auth.users import User
-from kubesched.embedded.failures import (
+from kubesched.embedded.apimachinery.bodies import unreadable
+from kubesched.embedded.apimachinery.catalog import ResourceCatalog, ResourceInfo
+from kubesched.embedded.apimachinery.failures import (
     already_exists,
-    bad_request,
     conflict,
     forbidden,
     invalid,
     not_found,
     stale,
 )
-from kubesched.embedded.handlers.bodies import unreadable
-from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.managed_fields.managers import (
+    Manager,
+    after_update,
+    creator,
+    parse_managers,
+)
+from kubesched.embedded.apimachinery.managed_fields.paths import Layout, kind_layout
+from kubesched.embedded.apimachinery.object_meta import validate_metadata, validate_metadata_update
+from kubesched.embedded.apimachinery.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.schema.table import type_of_kind
+from kubesched.embedded.apimachinery.validation import IS_IMMUTABLE
 from kubesched.embedded.registry.deletion import (
     NO_DELETE_OPTIONS,
     DeleteOptions,
@@ -36,15 +45,6 @@ from kubesched.embedded.registry.deletion import (
     check_preconditions,
     is_ready_to_go,
 )
-from kubesched.embedded.registry.managed_fields.managers import (
-    Manager,
-    after_status_update,
-    after_update,
-    creator,
-    parse_managers,
-)
-from kubesched.embedded.registry.managed_fields.paths import Layout, kind_layout
-from kubesched.embedded.registry.metadata import validate_metadata, validate_metadata_update
 from kubesched.embedded.registry.strategy import (
     GENERIC,
     GENERIC_CUSTOM,
@@ -52,10 +52,9 @@ from kubesched.embedded.registry.strategy import (
     Defaulter,
     Strategy,
 )
-from kubesched.embedded.resources.catalog import ResourceCatalog, ResourceInfo
-from kubesched.embedded.resources.schema.table import type_of_kind
-from kubesched.embedded.resources.validation.common import IS_IMMUTABLE
+from kubesched.embedded.registry.users import User
 from kubesched.embedded.storage.store import Collection, Entry, Store
+from kubesched.errors import BadRequest
 
 T = TypeVar("T")
 
@@ -157,11 +156,10 @@ class RestStorage:
         """Create an object; `managers` is given by an apply, else the writer owns what it wrote."""
         metadata = self._own_metadata(resource, namespace, obj)
         if metadata.get("resourceVersion"):
-            raise bad_request("resourceVersion should not be set on objects to be created")
+            raise BadRequest("resourceVersion should not be set on objects to be created")
         if metadata.get("name"):
             return self._create_named(resource, obj, options, managers)
-        prefix = metadata.get("generateName")
-        if not prefix:
+        if not metadata.get("generateName"):
             name_required = required("metadata.name", "name or generateName is required")
             raise invalid(resource, "", [name_required])
         self._generate_name(resource, metadata)
@@ -182,7 +180,7 @@ class RestStorage:
     def _generate_name(self, resource: ResourceInfo, metadata: JsonObject) -> None:
         prefix = metadata["generateName"][:_MAX_GENERATED_BASE]
         for _attempt in range(_GENERATE_ATTEMPTS):
-            metadata["name"] = prefix + self._suffix()
+            metadata["name"] = prefix + "".join(self.rng.choices(_SUFFIX_ALPHABET, k=5))
             if not self._exists(resource, metadata):
                 return
 
@@ -211,9 +209,9 @@ class RestStorage:
         self._default(resource, strategy.default, obj)
         self._require_live_namespace(resource, metadata)
         if managers is None:
-            managers = self._creator(resource, obj, options)
-        if strategy.admit is not None:
-            strategy.admit(self, obj)
+            mine = self._writer(resource, options)
+            managers = creator(self.layout(resource), obj, mine) if options.manager else ()
+        strategy.admit(self, obj)
         self._validate(resource, obj, strategy)
         if self._exists(resource, metadata):
             raise already_exists(resource, metadata["name"])
@@ -221,10 +219,8 @@ class RestStorage:
         return self._put(resource, obj, managers, options)
 
     def _exists(self, resource: ResourceInfo, metadata: JsonObject) -> bool:
-        existing = self.store.get(
-            resource.storage_key, metadata.get("namespace", ""), metadata["name"]
-        )
-        return existing is not None
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        return self.store.get(resource.storage_key, namespace, name) is not None
 
     def _own_metadata(self, resource: ResourceInfo, namespace: str, obj: JsonObject) -> JsonObject:
         """The object's metadata with the request's namespace in it."""
@@ -238,7 +234,7 @@ class RestStorage:
         if not stated:
             metadata["namespace"] = namespace
         elif stated != namespace:
-            raise bad_request(
+            raise BadRequest(
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
         return metadata
@@ -277,7 +273,7 @@ class RestStorage:
         if not stated:
             metadata["name"] = name
         elif stated != name:
-            raise bad_request(
+            raise BadRequest(
                 f"the name of the object ({stated}) does not match the name on the URL ({name})"
             )
         old = self.get(resource, namespace, name)
@@ -321,20 +317,15 @@ class RestStorage:
         if subresource == "status":
             self._default(resource, strategy.default_status, obj)
             obj = self._status_replacement(strategy, old.obj, obj)
-            if strategy.prepare_status_update is not None:
-                strategy.prepare_status_update(self, obj, old.obj)
-            causes = strategy.validate_status(obj) if strategy.validate_status is not None else []
-            if strategy.validate_status_update is not None:
-                causes += strategy.validate_status_update(obj, old.obj)
+            causes = self._status_problems(strategy, old.obj, obj)
             causes += validate_metadata(resource, obj, strategy.name_rule)
         elif subresource in strategy.subresources:
             write = strategy.subresources[subresource]
             obj = write.merge(obj, old.obj)
             self._default(resource, strategy.default, obj)
             self._count_generation(strategy, old.obj, obj)
-            causes = write.validate(obj, old.obj) + validate_metadata(
-                resource, obj, strategy.name_rule
-            )
+            causes = [*write.validate(obj, old.obj)]
+            causes += validate_metadata(resource, obj, strategy.name_rule)
         else:
             if strategy.spec_subresource not in ("", subresource):
                 obj["spec"] = old.obj.get("spec", {})
@@ -358,37 +349,17 @@ class RestStorage:
         strategy = self.strategy(resource)
         obj = {**old.obj, "metadata": dict(old.obj["metadata"]), "status": status}
         self._default(resource, strategy.default_status, obj)
-        if strategy.prepare_status_update is not None:
-            strategy.prepare_status_update(self, obj, old.obj)
-        causes = strategy.validate_status(obj) if strategy.validate_status is not None else []
-        if strategy.validate_status_update is not None:
-            causes += strategy.validate_status_update(obj, old.obj)
+        causes = self._status_problems(strategy, old.obj, obj)
         if causes:
             raise invalid(resource, obj["metadata"]["name"], causes)
-        managers = old.managers
-        if options.manager:
-            managers = after_status_update(
-                managers,
-                self.layout(resource),
-                old.obj,
-                obj,
-                manager=options.manager,
-                api_version=resource.api_version,
-                now=self.clock.now(),
-            )
+        managers = self._after_update(resource, old.managers, old.obj, obj, options, "status")
         return self._finish(resource, old, obj, options, managers)
 
-    def replace_spec(
-        self, resource: ResourceInfo, old: Entry, spec: JsonObject, options: WriteOptions
-    ) -> Entry:
-        """`replace` of the spec by this process's own components, for kinds without defaults and generation (Leases)."""
-        strategy = self.strategy(resource)
-        obj = {**old.obj, "metadata": dict(old.obj["metadata"]), "spec": spec}
-        causes = strategy.validate(obj) if strategy.validate is not None else []
-        if causes:
-            raise invalid(resource, obj["metadata"]["name"], causes)
-        managers = self._after_update(resource, old.managers, old.obj, obj, options, "")
-        return self._finish(resource, old, obj, options, managers)
+    def _status_problems(
+        self, strategy: Strategy, old: JsonObject, obj: JsonObject
+    ) -> list[FieldError]:
+        strategy.prepare_status_update(self, obj, old)
+        return [*strategy.validate_status(obj), *strategy.validate_status_update(obj, old)]
 
     def _carry_over_metadata(self, old: JsonObject, new: JsonObject) -> None:
         """What no client may change by leaving it out or inventing it."""
@@ -402,50 +373,34 @@ class RestStorage:
             "resourceVersion",
             "generateName",
         ):
-            if field in old:
-                new[field] = old[field]
-            else:
-                new.pop(field, None)
+            _take_over(old, new, field)
 
     def _status_replacement(
         self, strategy: Strategy, old: JsonObject, obj: JsonObject
     ) -> JsonObject:
         metadata = dict(old["metadata"])
         for field in WRITABLE_METADATA:
-            if field in strategy.status_keeps_metadata:
-                continue
-            if field in obj["metadata"]:
-                metadata[field] = obj["metadata"][field]
-            else:
-                metadata.pop(field, None)
+            if field not in strategy.status_keeps_metadata:
+                _take_over(obj["metadata"], metadata, field)
         replacement = {**old, "metadata": metadata}
-        if "status" in obj:
-            replacement["status"] = obj["status"]
-        else:
-            replacement.pop("status", None)
+        _take_over(obj, replacement, "status")
         return replacement
 
     def _prepare_replacement(
         self, resource: ResourceInfo, strategy: Strategy, old: JsonObject, obj: JsonObject
     ) -> list[FieldError]:
         if "status" in resource.subresources:
-            if "status" in old:
-                obj["status"] = old["status"]
-            else:
-                obj.pop("status", None)
+            _take_over(old, obj, "status")
         self._default(resource, strategy.default, obj)
-        if strategy.prepare_update is not None:
-            strategy.prepare_update(self, obj, old)
+        strategy.prepare_update(self, obj, old)
         self._count_generation(strategy, old, obj)
-        causes = validate_metadata(resource, obj, strategy.name_rule)
+        causes = [*validate_metadata(resource, obj, strategy.name_rule)]
         if strategy.has_immutable_spec:
             if obj.get("spec") != old.get("spec"):
                 causes.append(field_errors.invalid("spec", obj.get("spec"), IS_IMMUTABLE))
-        elif strategy.validate is not None and not strategy.validates_only_creation:
+        elif not strategy.validates_only_creation:
             causes += strategy.validate(obj)
-        if strategy.validate_update is not None:
-            causes += strategy.validate_update(obj, old)
-        return causes
+        return [*causes, *strategy.validate_update(obj, old)]
 
     @staticmethod
     def _count_generation(strategy: Strategy, old: JsonObject, obj: JsonObject) -> None:
@@ -516,17 +471,16 @@ class RestStorage:
         stored = self.catalog.get(resource.storage_key)
         return kind_layout(type_of_kind(stored.group, stored.kind) if not stored.custom else None)
 
-    def _creator(
-        self, resource: ResourceInfo, obj: JsonObject, options: WriteOptions
-    ) -> tuple[Manager, ...]:
-        if not options.manager:
-            return ()
-        return creator(
-            self.layout(resource),
-            obj,
-            manager=options.manager,
+    def _writer(
+        self, resource: ResourceInfo, options: WriteOptions, subresource: str = ""
+    ) -> Manager:
+        """The entry of who writes, still without fields."""
+        return Manager(
+            name=options.manager,
+            operation="Update",
             api_version=resource.api_version,
-            now=self.clock.now(),
+            time=timestamp(self.clock.now()),
+            subresource=subresource,
         )
 
     def _after_update(
@@ -540,16 +494,8 @@ class RestStorage:
     ) -> tuple[Manager, ...]:
         if not options.manager:
             return managers
-        return after_update(
-            managers,
-            self.layout(resource),
-            old,
-            new,
-            manager=options.manager,
-            api_version=resource.api_version,
-            now=self.clock.now(),
-            subresource=subresource,
-        )
+        mine = self._writer(resource, options, subresource)
+        return after_update(managers, self.layout(resource), old, new, mine)
 
     # -- bookkeeping --------------------------------------------------------------------------------------------------
 
@@ -561,23 +507,16 @@ class RestStorage:
             f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
         )
 
-    def _suffix(self) -> str:
-        return "".join(self.rng.choices(_SUFFIX_ALPHABET, k=5))
-
     @staticmethod
-    def _default(resource: ResourceInfo, defaulter: Defaulter | None, obj: JsonObject) -> None:
+    def _default(resource: ResourceInfo, defaulter: Defaulter, obj: JsonObject) -> None:
         """Fill in defaults; a quantity that cannot be read refuses the object, as decoding it would."""
-        if defaulter is None:
-            return
         try:
             defaulter(obj)
         except QuantityError as error:
-            raise bad_request(unreadable(resource, str(error))) from None
+            raise BadRequest(unreadable(resource, str(error))) from None
 
     def _validate(self, resource: ResourceInfo, obj: JsonObject, strategy: Strategy) -> None:
-        causes = validate_metadata(resource, obj, strategy.name_rule)
-        if strategy.validate is not None:
-            causes += strategy.validate(obj)
+        causes = [*validate_metadata(resource, obj, strategy.name_rule), *strategy.validate(obj)]
         if causes:
             raise invalid(resource, obj["metadata"].get("name", ""), causes)
 
@@ -602,6 +541,14 @@ class RestStorage:
         if options.dry_run:
             return Entry(obj, self.store.revision, managers)
         return self.store.put(resource.storage_key, obj, managers)
+
+
+def _take_over(source: JsonObject, target: JsonObject, field: str) -> None:
+    """Have the target say of a field what the source says, even if that is nothing."""
+    if field in source:
+        target[field] = source[field]
+    else:
+        target.pop(field, None)
 
 
 def _desired_state(obj: JsonObject) -> JsonObject:

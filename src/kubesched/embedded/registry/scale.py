@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kubesched.api import field_errors
-from kubesched.embedded.failures import invalid, stale
-from kubesched.embedded.objects import Json, JsonObject, copy_json
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.failures import invalid, stale
+from kubesched.embedded.apimachinery.objects import Json, JsonObject, copy_json
 from kubesched.embedded.registry.rest_storage import NO_OPTIONS, RestStorage, WriteOptions
-from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.storage.store import Entry
 from kubesched.errors import BadRequest
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from kubesched.api.field_errors import FieldError
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.metadata import NameRule, subdomain_problems
+from kubesched.embedded.apimachinery.object_meta import NameRule, subdomain_problems
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.validation import Problems
 
 if TYPE_CHECKING:
     from kubesched.embedded.registry.rest_storage import RestStorage
@@ -25,9 +25,18 @@ if TYPE_CHECKING:
 Defaulter: TypeAlias = Callable[[JsonObject], None]
 Admission: TypeAlias = "Callable[[RestStorage, JsonObject], None]"
 UpdateAdmission: TypeAlias = "Callable[[RestStorage, JsonObject, JsonObject], None]"
-Validator: TypeAlias = Callable[[JsonObject], list[FieldError]]
-UpdateValidator: TypeAlias = Callable[[JsonObject, JsonObject], list[FieldError]]
+Validator: TypeAlias = Callable[[JsonObject], Problems]
+UpdateValidator: TypeAlias = Callable[[JsonObject, JsonObject], Problems]
 Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
+
+
+def _nothing(*_: object) -> None:
+    """The hook of a kind that needs none."""
+
+
+def _no_problems(*_: object) -> Problems:
+    """The validation of a kind without rules."""
+    return ()
 
 
 WRITABLE_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
@@ -58,20 +67,20 @@ class Strategy:
     """Whether an update may leave out the resourceVersion, or state 0."""
     returns_deleted_object: bool = False
     default_propagation: Propagation = "Background"
-    default: Defaulter | None = None
-    default_status: Defaulter | None = None
+    default: Defaulter = _nothing
+    default_status: Defaulter = _nothing
     """Applied to what a write to `/status` brings; must leave the rest of the object alone."""
-    admit: Admission | None = None
+    admit: Admission = _nothing
     admission_reads: tuple[str, ...] | None = None
     """The resources `admit` looks at, if that and the clock are all it depends on; None: it may depend on anything."""
-    prepare_update: UpdateAdmission | None = None
-    validate: Validator | None = None
+    prepare_update: UpdateAdmission = _nothing
+    validate: Validator = _no_problems
     validates_only_creation: bool = False
     """`validate_update` covers all rules for updates: what it leaves as it was is not judged again."""
-    validate_update: UpdateValidator | None = None
-    prepare_status_update: UpdateAdmission | None = None
-    validate_status: Validator | None = None
-    validate_status_update: UpdateValidator | None = None
+    validate_update: UpdateValidator = _no_problems
+    prepare_status_update: UpdateAdmission = _nothing
+    validate_status: Validator = _no_problems
+    validate_status_update: UpdateValidator = _no_problems
     name_rule: NameRule = subdomain_problems
     subresources: Mapping[str, SubresourceWrite] = field(default_factory=dict)
     """Subresources other than status through which a part of the object is written."""

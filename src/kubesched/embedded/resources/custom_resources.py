@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kubesched.api.field_errors import ErrorType, FieldError, invalid, required
-from kubesched.embedded.objects import Json, JsonObject, timestamp
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import Json, JsonObject, timestamp
+from kubesched.embedded.apimachinery.schema.shape import shape_problems
+from kubesched.embedded.apimachinery.schema.structural import fill_defaults, problems_of, prune
+from kubesched.embedded.apimachinery.validation import one_of
 from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.registry.strategy import GENERIC_CUSTOM, Strategy
-from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.resources.rules.definition import rule_problems
 from kubesched.embedded.resources.rules.evaluation import rules_of
-from kubesched.embedded.resources.schema_shape import shape_problems
-from kubesched.embedded.resources.structural_schema import fill_defaults, problems_of, prune
-from kubesched.embedded.resources.validation.common import one_of, unchanged
 from kubesched.embedded.storage.store import Change
 from kubesched.errors import Conflict, NotFound
 
@@ -121,16 +121,6 @@ def _schemas(versions: list[JsonObject]) -> list[tuple[str, Json]]:
         return [("spec.validation.openAPIV3Schema", schemas[0])] if schemas[0] else []
     paths = (f"spec.versions[{index}].schema.openAPIV3Schema" for index in range(len(schemas)))
     return [(path, schema) for path, schema in zip(paths, schemas, strict=True) if schema]
-
-
-def validate_definition_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    problems: list[FieldError] = []
-    for field in ("group", "scope"):
-        problems += unchanged(new["spec"].get(field), old["spec"].get(field), f"spec.{field}")
-    before, after = old["spec"]["names"], new["spec"]["names"]
-    for field in ("plural", "kind"):
-        problems += unchanged(after.get(field), before.get(field), f"spec.names.{field}")
-    return problems
 
 
 def custom_strategy(resource: ResourceInfo) -> Strategy:

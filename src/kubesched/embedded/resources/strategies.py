@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kubesched.embedded.registry.metadata import label_problems, path_segment_problems
+from kubesched.embedded.apimachinery.object_meta import label_problems, path_segment_problems
+from kubesched.embedded.apimachinery.validation import never_changes
 from kubesched.embedded.registry.strategy import WRITABLE_METADATA, Strategy, SubresourceWrite
 from kubesched.embedded.resources import custom_resources
 from kubesched.embedded.resources.admission import cluster as cluster_admission
 from kubesched.embedded.resources.admission import devices as device_admission
-from kubesched.embedded.resources.admission import storage as storage_admission
-from kubesched.embedded.resources.admission import workloads as workload_admission
 from kubesched.embedded.resources.admission.pods import admit_pod, admit_pod_update
 from kubesched.embedded.resources.admission.runtime_classes import RUNTIME_CLASSES
 from kubesched.embedded.resources.defaults import cluster as cluster_defaults
-from kubesched.embedded.resources.defaults import devices as device_defaults
-from kubesched.embedded.resources.defaults import storage as storage_defaults
 from kubesched.embedded.resources.defaults import workloads as workload_defaults
 from kubesched.embedded.resources.defaults.pods import default_pod, default_pod_status
 from kubesched.embedded.resources.validation import (
@@ -24,15 +21,14 @@ from kubesched.embedded.resources.validation import (
     pods,
     resource_claims,
     resource_slices,
-    runtime_classes,
     storage,
     workloads,
 )
 
 _WORKLOAD = Strategy(
     tracks_generation=True,
-    admit=workload_admission.admit_workload,
-    validate_update=workloads.validate_selector_update,
+    admit=cluster_admission.admit_workload,
+    validate_update=never_changes("spec.selector"),
 )
 _RETURNED = Strategy(returns_deleted_object=True)
 
@@ -40,15 +36,15 @@ STRATEGIES: dict[str, Strategy] = {
     "configmaps": Strategy(
         validate=cluster.validate_config_data, validate_update=cluster.validate_config_data_update
     ),
-    "controllerrevisions.apps": Strategy(validate_update=cluster.validate_runtime_immutable),
+    "controllerrevisions.apps": Strategy(validate_update=never_changes("data")),
     "cronjobs.batch": Strategy(
         tracks_generation=True,
         default=workload_defaults.default_cron_job,
-        admit=workload_admission.admit_workload,
+        admit=cluster_admission.admit_workload,
         validate=workloads.validate_cron_job,
     ),
     "csidrivers.storage.k8s.io": Strategy(
-        allows_unconditional_update=False, default=storage_defaults.default_csi_driver
+        allows_unconditional_update=False, default=cluster_defaults.default_csi_driver
     ),
     "csinodes.storage.k8s.io": Strategy(
         allows_unconditional_update=False, validate=storage.validate_csi_node
@@ -60,7 +56,9 @@ STRATEGIES: dict[str, Strategy] = {
         default=custom_resources.default_definition,
         admit=custom_resources.admit_definition,
         validate=custom_resources.validate_definition,
-        validate_update=custom_resources.validate_definition_update,
+        validate_update=never_changes(
+            "spec.group", "spec.scope", "spec.names.plural", "spec.names.kind"
+        ),
     ),
     "daemonsets.apps": replace(
         _WORKLOAD,
@@ -88,7 +86,7 @@ STRATEGIES: dict[str, Strategy] = {
         # Upstream: jobs and replication controllers leave their pods behind unless told otherwise.
         default_propagation="Orphan",
         default=workload_defaults.default_job,
-        admit=workload_admission.admit_job,
+        admit=cluster_admission.admit_job,
         validate=workloads.validate_job,
         validate_update=workloads.validate_job_update,
     ),
@@ -112,22 +110,22 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "persistentvolumeclaims": Strategy(
         returns_deleted_object=True,
-        default=storage_defaults.default_persistent_volume_claim,
-        admit=storage_admission.admit_persistent_volume_claim,
+        default=cluster_defaults.default_persistent_volume_claim,
+        admit=cluster_admission.admit_persistent_volume_claim,
         validate=storage.validate_persistent_volume_claim,
         validate_update=storage.validate_persistent_volume_claim_update,
     ),
     "persistentvolumes": Strategy(
         returns_deleted_object=True,
-        default=storage_defaults.default_persistent_volume,
-        admit=storage_admission.admit_persistent_volume,
+        default=cluster_defaults.default_persistent_volume,
+        admit=cluster_admission.admit_persistent_volume,
         validate=storage.validate_persistent_volume,
         validate_update=storage.validate_persistent_volume_update,
     ),
     "poddisruptionbudgets.policy": Strategy(
         allows_unconditional_update=False,
         tracks_generation=True,
-        admit=workload_admission.admit_pod_disruption_budget,
+        admit=cluster_admission.admit_pod_disruption_budget,
         validate=workloads.validate_pod_disruption_budget,
     ),
     "pods": Strategy(
@@ -173,15 +171,15 @@ STRATEGIES: dict[str, Strategy] = {
     "replicationcontrollers": Strategy(
         tracks_generation=True,
         default_propagation="Orphan",
-        admit=workload_admission.admit_workload,
+        admit=cluster_admission.admit_workload,
         default=workload_defaults.default_replication_controller,
         validate=workloads.validate_replication_controller,
     ),
     "resourceclaims.resource.k8s.io": Strategy(
         status_keeps_metadata=WRITABLE_METADATA,
         has_immutable_spec=True,
-        default=device_defaults.default_resource_claim,
-        default_status=device_defaults.default_claim_status,
+        default=cluster_defaults.default_resource_claim,
+        default_status=cluster_defaults.default_claim_status,
         admit=device_admission.admit_resource_claim,
         prepare_status_update=device_admission.admit_claim_status,
         validate=resource_claims.validate_resource_claim,
@@ -189,17 +187,17 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "resourceclaimtemplates.resource.k8s.io": Strategy(
         has_immutable_spec=True,
-        default=device_defaults.default_resource_claim_template,
+        default=cluster_defaults.default_resource_claim_template,
         admit=device_admission.admit_resource_claim_template,
         validate=resource_claims.validate_resource_claim_template,
     ),
     "resourceslices.resource.k8s.io": Strategy(
         tracks_generation=True,
-        default=device_defaults.default_resource_slice,
-        admit=device_admission.admit_resource_slice,
-        prepare_update=device_admission.admit_resource_slice_update,
+        default=cluster_defaults.default_resource_slice,
+        admit=device_admission.set_taint_times,
+        prepare_update=device_admission.set_taint_times,
         validate=resource_slices.validate_resource_slice,
-        validate_update=resource_slices.validate_resource_slice_update,
+        validate_update=never_changes("spec.pool.name", "spec.driver", "spec.nodeName"),
     ),
     "resourcequotas": replace(_RETURNED, default=cluster_defaults.default_resource_quota),
     "roles.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
@@ -227,9 +225,11 @@ STRATEGIES: dict[str, Strategy] = {
         validate_update=workloads.validate_stateful_set_update,
     ),
     "storageclasses.storage.k8s.io": Strategy(
-        default=storage_defaults.default_storage_class,
+        default=cluster_defaults.default_storage_class,
         validate=storage.validate_storage_class,
-        validate_update=storage.validate_storage_class_update,
+        validate_update=never_changes(
+            "parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"
+        ),
     ),
     "volumeattachments.storage.k8s.io": Strategy(
         status_keeps_metadata=WRITABLE_METADATA, allows_unconditional_update=False
@@ -238,8 +238,8 @@ STRATEGIES: dict[str, Strategy] = {
     "networkpolicies.networking.k8s.io": Strategy(tracks_generation=True),
     RUNTIME_CLASSES: Strategy(
         allows_unconditional_update=False,
-        validate=runtime_classes.validate_runtime_class,
-        validate_update=runtime_classes.validate_runtime_class_update,
+        validate=cluster.validate_runtime_class,
+        validate_update=never_changes("handler"),
     ),
     **{
         f"{plural}.admissionregistration.k8s.io": Strategy(

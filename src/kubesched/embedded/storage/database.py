@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from kubesched.embedded.objects import JsonObject, decode
+from kubesched.embedded.apimachinery.objects import JsonObject, decode
 from kubesched.errors import KubeschedError
 
 FORMAT: Final = "2"

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.managed_fields.managers import Manager, parse_managers
+from kubesched.embedded.apimachinery.managed_fields.managers import Manager, parse_managers
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.storage import database as db
 from kubesched.embedded.storage.store import Change
 from kubesched.errors import KubeschedError, ServerError

@@ -22,16 +22,15 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import attrgetter
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from kubesched.embedded.objects import JsonObject, encode
-from kubesched.embedded.registry.managed_fields.managers import Manager
+from kubesched.embedded.apimachinery.managed_fields.managers import Manager
+from kubesched.embedded.apimachinery.objects import ChangeType, JsonObject, encode
 from kubesched.errors import Gone
 from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 
-ChangeType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
 
 # Enough for a watcher that is seconds behind during a burst of thousands of writes a second, at a few KB each.
 DEFAULT_HISTORY_LIMIT = 32_768

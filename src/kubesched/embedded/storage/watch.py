@@ -14,8 +14,9 @@ import asyncio
 from types import TracebackType
 from typing import TypeAlias
 
-from kubesched.embedded.selectors import Predicate
-from kubesched.embedded.storage.store import Change, ChangeType, Entry, Store
+from kubesched.embedded.apimachinery.objects import ChangeType
+from kubesched.embedded.apimachinery.selectors import Predicate
+from kubesched.embedded.storage.store import Change, Entry, Store
 from kubesched.errors import Gone
 
 WatchEvent: TypeAlias = tuple[ChangeType, Entry, int]

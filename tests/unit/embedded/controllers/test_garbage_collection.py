@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubesched.embedded.resources.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
 
 D, RS, CM = "deployments.apps", "replicasets.apps", "configmaps"
 

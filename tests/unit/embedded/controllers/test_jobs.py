@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.embedded.controllers.job.indexes import format_indexes, parse_indexes
+from kubesched.embedded.controllers.job.policies import format_indexes, parse_indexes
 
 J = "jobs.batch"
 

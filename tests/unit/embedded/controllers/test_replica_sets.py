@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kubesched.embedded.apimachinery.objects import timestamp
 from kubesched.embedded.controllers.pods import deletion_order
-from kubesched.embedded.objects import timestamp
 
 RS = "replicasets.apps"
 

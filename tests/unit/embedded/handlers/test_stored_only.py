@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kubesched.embedded.resources.catalog import BUILT_IN, STORED_ONLY
+from kubesched.embedded.apimachinery.catalog import BUILT_IN, STORED_ONLY
 
 EXAMPLES = {
     "horizontalpodautoscalers.autoscaling": {"spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "web"}}},

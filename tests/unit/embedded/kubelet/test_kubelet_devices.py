@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubesched.embedded.kubelet.device_publisher import SLICES
+from kubesched.embedded.kubelet.devices import SLICES
 from kubesched.embedded.kubelet.node_templates import load_node_pools
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.errors import ConfigError

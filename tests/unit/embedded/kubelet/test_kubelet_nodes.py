@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from kubesched.embedded.apimachinery.objects import parse_timestamp
 from kubesched.embedded.kubelet.node_templates import (
     NodePool,
     build_node,
@@ -13,7 +14,6 @@ from kubesched.embedded.kubelet.node_templates import (
     plan_nodes,
 )
 from kubesched.embedded.kubelet.options import KubeletOptions
-from kubesched.embedded.objects import parse_timestamp
 from kubesched.errors import ConfigError
 
 LEASES = "leases.coordination.k8s.io"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.bootstrap import publish
+from kubesched.embedded.control_plane import publish
 from kubesched.errors import NotFound
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.embedded.objects import copy_json
+from kubesched.embedded.apimachinery.objects import copy_json
 from kubesched.embedded.registry.patching.json_patch import apply_json_patch
 from kubesched.embedded.registry.patching.merge_patch import apply_merge_patch
 from kubesched.errors import BadRequest, Invalid

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.embedded.objects import copy_json
+from kubesched.embedded.apimachinery.objects import copy_json
+from kubesched.embedded.apimachinery.schema.table import type_of_kind
 from kubesched.embedded.registry.patching.strategic import apply_strategic_patch
-from kubesched.embedded.resources.schema.table import type_of_kind
 from kubesched.errors import BadRequest
 
 

@@ -326,21 +326,6 @@ def test_subscribers_first_see_what_exists_then_what_happens(api):
     assert seen == [("ADDED", "a", False), ("MODIFIED", "a", True), ("DELETED", "a", True)]
 
 
-async def test_the_local_watch_follows_a_selector(api):
-    watch = api.watch("configmaps", "default", label_selector="app=web")
-    labelled = {"metadata": {"name": "b", "namespace": "default", "labels": {"app": "web"}}}
-    step = watch.__anext__()
-    import asyncio
-
-    waiting = asyncio.ensure_future(step)
-    await asyncio.sleep(0)
-    api.create("configmaps", config_map("a"))
-    api.create("configmaps", labelled)
-    event, obj = await waiting
-    assert (event, obj["metadata"]["name"]) == ("ADDED", "b")
-    await watch.aclose()
-
-
 @pytest.mark.parametrize("version", ["0", "", None])
 def test_a_version_of_zero_means_any(api, version):
     created = api.create("configmaps", config_map(x="1"))

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.clock import ManualClock
-from kubesched.embedded.local import LocalApi
-from kubesched.embedded.registry.managed_fields.paths import (
+from kubesched.embedded.apimachinery.managed_fields.paths import (
     fields_v1_of,
     from_fields_v1,
     kind_layout,
     paths_of,
     to_fields_v1,
 )
+from kubesched.embedded.apimachinery.schema.table import type_of_kind
+from kubesched.embedded.client.local import LocalApi
 from kubesched.embedded.registry.patching import apply_object
 from kubesched.embedded.registry.rest_storage import WriteOptions
-from kubesched.embedded.resources.schema.table import type_of_kind
 from kubesched.errors import BadRequest, Conflict
 
 

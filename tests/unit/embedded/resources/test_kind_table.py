@@ -12,11 +12,11 @@ import pytest
 
 from kubesched.api.kinds import KINDS
 from kubesched.config import features
-from kubesched.embedded import selectors
+from kubesched.embedded.apimachinery import selectors
+from kubesched.embedded.apimachinery.catalog import BUILT_IN, ResourceCatalog, previews
+from kubesched.embedded.apimachinery.schema.table import type_of_kind
 from kubesched.embedded.handlers.openapi.schemas import descriptions
 from kubesched.embedded.handlers.tables.columns import COLUMNS
-from kubesched.embedded.resources.catalog import BUILT_IN, ResourceCatalog, previews
-from kubesched.embedded.resources.schema.table import type_of_kind
 from kubesched.embedded.resources.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[4]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kubesched.api import quantity
 from kubesched.embedded.registry.rest_storage import WriteOptions
-from kubesched.embedded.resources.admission.pod_totals import pod_total
+from kubesched.embedded.resources.admission.quota_usage import pod_total
 from kubesched.errors import Forbidden
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from kubesched.clock import ManualClock
-from kubesched.embedded.exchange import ApiRequest
-from kubesched.embedded.local import LocalApi
-from kubesched.embedded.resources.catalog import BUILT_IN, ResourceInfo
-from kubesched.embedded.resources.schema.table import TypeRef, type_of_kind, types
-from kubesched.embedded.server import ApiServer
+from kubesched.embedded.apimachinery.catalog import BUILT_IN, ResourceInfo
+from kubesched.embedded.apimachinery.schema.table import TypeRef, type_of_kind, types
+from kubesched.embedded.client.local import LocalApi
+from kubesched.embedded.handlers.exchange import ApiRequest
+from kubesched.embedded.server.api_server import ApiServer
 
 STORED = [each for each in BUILT_IN if each.is_stored]
 ROUNDS = 300

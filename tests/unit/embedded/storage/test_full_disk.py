@@ -14,7 +14,7 @@ import pytest
 
 from kubesched.clock import ManualClock
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.exchange import ApiRequest
+from kubesched.embedded.handlers.exchange import ApiRequest
 from kubesched.embedded.storage import database as db
 from kubesched.embedded.storage import journal as journals
 from kubesched.embedded.storage.journal import DATABASE, SqliteJournal

@@ -10,8 +10,8 @@ import stat
 import pytest
 
 from kubesched.clock import ManualClock
+from kubesched.embedded.client.local import LocalApi
 from kubesched.embedded.control_plane import build_registry
-from kubesched.embedded.local import LocalApi
 from kubesched.embedded.storage.journal import DATABASE, SqliteJournal
 from kubesched.embedded.storage.store import Store
 from kubesched.errors import KubeschedError, ServerError

@@ -7,52 +7,45 @@ node events therefore only wake the DaemonSets whose answer for that node change
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.controllers.controller_revisions import RevisionHistory, hash_of
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
+    is_deleting,
+    key_of,
+    labels_of,
+    name_of,
+    scaled_value,
+    spec_of,
+    status_of,
+    uid_of,
+    without_zeros,
+)
+from kubesched.embedded.apimachinery.pods import FAILED, SUCCEEDED, is_ready, node_name_of, phase_of
+from kubesched.embedded.client.controller import ControllerContext, settling_s
+from kubesched.embedded.client.workqueue import BackOff
+from kubesched.embedded.controllers.controller_revisions import (
+    CONTROLLER_REVISION_HASH,
+    RevisionHistory,
+    hash_of,
+    with_label,
+)
 from kubesched.embedded.controllers.daemonset.eligibility import (
     Eligibility,
     pinned_to,
     target_node,
     tolerations_for,
 )
-from kubesched.embedded.controllers.int_or_percent import scaled_value
-from kubesched.embedded.controllers.metadata import (
-    is_deleting,
-    key_of,
-    labels_of,
-    name_of,
-    spec_of,
-    status_of,
-    uid_of,
-)
 from kubesched.embedded.controllers.ownership import (
-    BY_NAMESPACE,
-    Dependents,
-    OwnerRoutes,
-    concerned_owners,
-    index_by_namespace,
+    OwnerController,
     selector_of,
 )
-from kubesched.embedded.controllers.pod_control import PodControl, pod_from_template
 from kubesched.embedded.controllers.pods import (
-    FAILED,
-    SUCCEEDED,
+    PodControl,
     is_available,
-    is_ready,
     next_availability_s,
-    node_name_of,
-    phase_of,
+    pod_from_template,
 )
-from kubesched.embedded.controllers.status_writes import without_zeros, write_status
-from kubesched.embedded.controllers.template_hash import CONTROLLER_REVISION_HASH, with_label
-from kubesched.embedded.controllers.workqueue import BackOff
-from kubesched.embedded.objects import JsonObject
-from kubesched.errors import ApiError
 
-RESOURCE = "daemonsets.apps"
-COMPONENT = "daemonset-controller"
 BURST_REPLICAS = 100
 """Pods created or deleted in one go, some 20 ms of work. The rest follows at once, but in turn."""
 
@@ -76,38 +69,33 @@ class _Plan:
         self.again_s = delay_s if self.again_s is None else min(self.again_s, delay_s)
 
 
-class DaemonSetController(Controller[str]):
+class DaemonSetController(OwnerController):
     """Keeps one pod of every DaemonSet on every node that qualifies."""
 
-    name: ClassVar[str] = "daemonset"
+    name = "daemonset"
+    resource = "daemonsets.apps"
+    kind = "DaemonSet"
+    component = "daemonset-controller"
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._sets = self.informers.informer(RESOURCE)
-        self._sets.add_index(BY_NAMESPACE, index_by_namespace)
-        self._sets.add_handler(self._daemon_set_changed)
-        pods = self.informers.informer("pods")
-        pods.derive(OwnerRoutes).add("DaemonSet", "apps", self._pod_changed)
-        self._pods = Dependents(self.api, pods)
-        self._nodes = self.informers.informer("nodes")
-        self._nodes.add_handler(self._node_changed)
-        self._pod_control = PodControl(context, COMPONENT)
+        self._nodes = self.watch("nodes", self._node_changed)
+        self._pod_control = PodControl(context, self.component)
         self._history = RevisionHistory(self.api, self.informers, CONTROLLER_REVISION_HASH)
         self._failed: dict[tuple[str, str], tuple[int, float]] = {}  # (uid, node): count, last time
 
     def sync(self, key: str) -> float | None:
-        daemon_set = self._sets.get(key)
+        daemon_set = self.owners.get(key)
         if daemon_set is None or is_deleting(daemon_set):
             return None
         if not spec_of(daemon_set).get("selector"):
             message = "This daemon set is selecting all pods. A non-empty selector is required."
-            self.events.warning(daemon_set, COMPONENT, "SelectingAll", message)
+            self.warning(daemon_set, "SelectingAll", message)
             return None
-        self._pods.claim(daemon_set, selector_of(daemon_set))
+        self.dependents.claim(daemon_set, selector_of(daemon_set))
         revisions = self._history.revisions_of(daemon_set)
         current = self._history.ensure_current(daemon_set, revisions)
         revision_hash = hash_of(current)
-        failure: ApiError | None = None
         eligibility = Eligibility(daemon_set)
         verdicts = {name_of(node): eligibility.of(node) for node in self._nodes}
         plan = self._plan_placement(daemon_set, verdicts, revision_hash)
@@ -116,12 +104,9 @@ class DaemonSetController(Controller[str]):
             plan.create_on, plan.delete = update.create_on, update.delete
         try:
             self._carry_out(daemon_set, plan, revision_hash)
-        except ApiError as error:
-            failure = error
-        self._write_status(key, daemon_set, verdicts, revision_hash)
-        if failure is not None:
-            raise failure
-        pods = self._pods.of(daemon_set)
+        finally:
+            self._write_status(key, daemon_set, verdicts, revision_hash)
+        pods = self.dependents.of(daemon_set)
         hashes = {labels_of(pod).get(CONTROLLER_REVISION_HASH, "") for pod in pods}
         live = [name_of(revision) for revision in revisions if hash_of(revision) in hashes]
         self._history.truncate(daemon_set, revisions, [name_of(current), *live])
@@ -169,7 +154,7 @@ class DaemonSetController(Controller[str]):
                 self._replace_failed(daemon_set, node, pod, plan)
             elif phase_of(pod) == SUCCEEDED:
                 message = f"Found succeeded daemon pod {key_of(pod)} on node {node}, will try to delete it"
-                self.events.normal(daemon_set, COMPONENT, "SucceededDaemonPod", message)
+                self.normal(daemon_set, "SucceededDaemonPod", message)
                 plan.delete.append(pod)
             else:
                 running.append(pod)
@@ -199,14 +184,14 @@ class DaemonSetController(Controller[str]):
             return
         self._failed[key] = (count + 1, now)
         message = f"Found failed daemon pod {key_of(pod)} on node {node}, will try to kill it"
-        self.events.warning(daemon_set, COMPONENT, "FailedDaemonPod", message)
+        self.warning(daemon_set, "FailedDaemonPod", message)
         plan.delete.append(pod)
 
     # -- updating --------------------------------------------------------------------------------
 
     def _plan_update(self, daemon_set: JsonObject, verdicts: Verdicts, revision_hash: str) -> _Plan:
         """Replace pods of older templates within maxUnavailable, or beside them within maxSurge."""
-        pods = self._pods.of(daemon_set)
+        pods = self.dependents.of(daemon_set)
         if all(labels_of(pod).get(CONTROLLER_REVISION_HASH) == revision_hash for pod in pods):
             return _Plan()
         strategy = spec_of(daemon_set).get("updateStrategy") or {}
@@ -215,7 +200,8 @@ class DaemonSetController(Controller[str]):
         eligible = [node for node, (starts, _) in verdicts.items() if starts]
         by_node = self._pods_by_node(daemon_set)
         surge = _surge(daemon_set, len(eligible))
-        unavailable = _unavailable(daemon_set, len(eligible))
+        value = _rolling(daemon_set).get("maxUnavailable", 1)
+        unavailable = scaled_value(value, len(eligible), round_up=True)
         if surge == 0 and unavailable == 0:
             unavailable = 1
         pairs = [(node, *_new_and_old(by_node.get(node, []), revision_hash)) for node in eligible]
@@ -292,7 +278,7 @@ class DaemonSetController(Controller[str]):
     def _write_status(
         self, key: str, seen: JsonObject, verdicts: Verdicts, revision_hash: str
     ) -> None:
-        daemon_set = self._sets.get(key)
+        daemon_set = self.owners.get(key)
         if daemon_set is None or uid_of(daemon_set) != uid_of(seen):
             return
         by_node = self._pods_by_node(daemon_set)
@@ -327,29 +313,27 @@ class DaemonSetController(Controller[str]):
             "desiredNumberScheduled",
             "numberReady",
         )
-        write_status(self.api, RESOURCE, daemon_set, without_zeros(status, *always))
+        self.api.write_status(self.resource, daemon_set, without_zeros(status, *always))
 
     # -- reading ---------------------------------------------------------------------------------
 
     def _pods_by_node(self, daemon_set: JsonObject) -> dict[str, list[JsonObject]]:
         by_node: dict[str, list[JsonObject]] = {}
-        for pod in self._pods.of(daemon_set):
+        for pod in self.dependents.of(daemon_set):
             by_node.setdefault(target_node(pod), []).append(pod)
         return by_node
 
     def _is_available(self, daemon_set: JsonObject, pod: JsonObject) -> bool:
         return is_available(pod, min_ready_s(daemon_set), self.clock.now())
 
-    def _daemon_set_changed(self, kind: str, obj: JsonObject, old: JsonObject | None) -> None:
-        self.queue.add(key_of(obj))
+    def owner_changed(self, kind: str, owner: JsonObject, old: JsonObject | None) -> None:
+        super().owner_changed(kind, owner, old)
         if kind == "DELETED":
-            for known in [failure for failure in self._failed if failure[0] == uid_of(obj)]:
+            for known in [failure for failure in self._failed if failure[0] == uid_of(owner)]:
                 del self._failed[known]
 
-    def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
-        pause_s = settling_s(len(self._nodes))
-        for key in concerned_owners("DaemonSet", "apps", self._sets, pod, old):
-            self.queue.add_after(key, pause_s)
+    def pause_s(self, obj: JsonObject) -> float:
+        return settling_s(len(self._nodes))
 
     def _node_changed(self, kind: str, node: JsonObject, old: JsonObject | None) -> None:
         """Wake the DaemonSets whose verdict on this node changed; heartbeats change none."""
@@ -364,7 +348,7 @@ class DaemonSetController(Controller[str]):
         if kind == "DELETED":
             for known in [failure for failure in self._failed if failure[1] == name_of(node)]:
                 del self._failed[known]
-        for daemon_set in self._sets:
+        for daemon_set in self.owners:
             eligibility = Eligibility(daemon_set)
             before = eligibility.of(old) if old is not None else (False, False)
             after = eligibility.of(node) if kind != "DELETED" else (False, False)
@@ -382,10 +366,6 @@ def _rolling(daemon_set: JsonObject) -> JsonObject:
 
 def _surge(daemon_set: JsonObject, desired: int) -> int:
     return scaled_value(_rolling(daemon_set).get("maxSurge", 0), desired, round_up=True)
-
-
-def _unavailable(daemon_set: JsonObject, desired: int) -> int:
-    return scaled_value(_rolling(daemon_set).get("maxUnavailable", 1), desired, round_up=True)
 
 
 def _new_and_old(

@@ -7,10 +7,13 @@ affinity and adds the tolerations that let a daemon run where ordinary pods may 
 from __future__ import annotations
 
 from kubesched.api.tolerations import NO_EXECUTE, NO_SCHEDULE, first_untolerated_taint
-from kubesched.embedded.controllers.metadata import labels_of, name_of, spec_of
-from kubesched.embedded.controllers.placement import required_affinity, taints_of, tolerations_of
-from kubesched.embedded.controllers.pods import node_name_of
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject, labels_of, name_of, spec_of
+from kubesched.embedded.apimachinery.pods import (
+    node_name_of,
+    required_affinity,
+    taints_of,
+    tolerations_of,
+)
 
 _TOLERATED = (
     ("node.kubernetes.io/not-ready", NO_EXECUTE),

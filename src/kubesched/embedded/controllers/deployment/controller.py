@@ -8,12 +8,9 @@ always brings the status up to date.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.deployment import progress, revisions, strategy
-from kubesched.embedded.controllers.deployment.strategy import Bounds, Size
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     annotations_of,
     find_condition,
     is_controlled_by,
@@ -25,50 +22,42 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
 )
+from kubesched.embedded.apimachinery.pods import is_finished
+from kubesched.embedded.client.controller import ControllerContext
+from kubesched.embedded.controllers.controller_revisions import same_template
+from kubesched.embedded.controllers.deployment import progress, revisions, strategy
+from kubesched.embedded.controllers.deployment.strategy import Bounds, Size
 from kubesched.embedded.controllers.ownership import (
-    BY_NAMESPACE,
     Dependents,
-    concerned_owners,
-    index_by_namespace,
+    OwnerController,
     owner_key,
     selector_of,
 )
-from kubesched.embedded.controllers.pods import is_finished
-from kubesched.embedded.controllers.status_writes import write_status
-from kubesched.embedded.controllers.template_hash import same_template
-from kubesched.embedded.objects import JsonObject
-from kubesched.errors import AlreadyExists, ApiError, NotFound
+from kubesched.errors import AlreadyExists, ApiError
 
-COMPONENT = "deployment-controller"
-RESOURCE = "deployments.apps"
 REPLICA_SETS = "replicasets.apps"
 
 
-class DeploymentController(Controller[str]):
+class DeploymentController(OwnerController):
     """Moves every Deployment towards its template and size."""
 
-    name: ClassVar[str] = "deployment"
+    name = "deployment"
+    resource = "deployments.apps"
+    kind = "Deployment"
+    component = "deployment-controller"
 
     def __init__(self, context: ControllerContext) -> None:
-        super().__init__(context)
-        self._deployments = self.informers.informer(RESOURCE)
-        self._deployments.add_index(BY_NAMESPACE, index_by_namespace)
-        self._deployments.add_handler(lambda kind, obj, old: self.queue.add(key_of(obj)))
-        self._all_sets = self.informers.informer(REPLICA_SETS)
-        self._all_sets.add_handler(self._replica_set_changed)
-        self._sets = Dependents(self.api, self._all_sets)
-        pods = self.informers.informer("pods")
-        pods.add_handler(self._pod_changed)
-        self._pods = Dependents(self.api, pods)
+        super().__init__(context, REPLICA_SETS)
+        self._pods = Dependents(self.api, self.watch("pods", self._pod_changed))
 
     def sync(self, key: str) -> float | None:
-        deployment = self._deployments.get(key)
+        deployment = self.owners.get(key)
         if deployment is None:
             return None
         if not (spec_of(deployment).get("selector") or {}):
             self._refuse_empty_selector(deployment)
             return None
-        owned = self._sets.claim(deployment, selector_of(deployment))
+        owned = self.dependents.claim(deployment, selector_of(deployment))
         bounds = strategy.bounds_of(deployment)
         if is_deleting(deployment):
             return self._finish(deployment, owned, bounds, is_rollout=False)
@@ -113,18 +102,13 @@ class DeploymentController(Controller[str]):
         if steps:
             self._resize(deployment, old, steps, bounds)
             return
-        if self._has_pods_left(old):
+        if any(not is_finished(pod) for each in old for pod in self._pods.of(each)):
             return
         new = self._ensure_new(deployment, new, old, bounds)
         if revisions.replicas_of(new) != bounds.wanted:
             self._resize(deployment, [new], {name_of(new): bounds.wanted}, bounds)
         elif progress.is_complete(deployment, status_of(deployment)):
             self._clean_up(deployment, old)
-
-    def _has_pods_left(self, old: list[JsonObject]) -> bool:
-        return any(
-            not is_finished(pod) for replica_set in old for pod in self._pods.of(replica_set)
-        )
 
     def _ensure_new(
         self, deployment: JsonObject, new: JsonObject | None, old: list[JsonObject], bounds: Bounds
@@ -136,14 +120,17 @@ class DeploymentController(Controller[str]):
         else:
             patch = revisions.renewal_patch(deployment, new, revision)
             if patch is not None:
-                new = self.api.patch(REPLICA_SETS, namespace_of(new), name_of(new), patch)
+                new = self.api.patch_object(REPLICA_SETS, new, patch)
             self._note_progress(
                 deployment,
                 "FoundNewReplicaSet",
                 f'Found new replica set "{name_of(new)}"',
                 only_if_unset=True,
             )
-        self._set_revision(deployment, annotations_of(new).get(revisions.REVISION, ""))
+        number = annotations_of(new).get(revisions.REVISION, "")
+        if annotations_of(deployment).get(revisions.REVISION) != number:
+            patch = {"metadata": {"annotations": {revisions.REVISION: number}}}
+            self.api.patch_object(self.resource, deployment, patch)
         return new
 
     def _create_new(
@@ -161,7 +148,7 @@ class DeploymentController(Controller[str]):
         except ApiError as error:
             message = f'Failed to create new replica set "{name}": {error}'
             self._note_progress(deployment, "ReplicaSetCreateError", message, status="False")
-            self.events.warning(deployment, COMPONENT, "ReplicaSetCreateError", message)
+            self.warning(deployment, "ReplicaSetCreateError", message)
             raise
         if replicas > 0:
             self._tell_scaling(deployment, name, 0, replicas)
@@ -176,9 +163,11 @@ class DeploymentController(Controller[str]):
         ):
             return existing
         # Another template has this hash: the next try salts it with the collision count.
-        current = self.api.get(RESOURCE, namespace_of(deployment), name_of(deployment))
+        current = self.api.get(self.resource, namespace_of(deployment), name_of(deployment))
         count = int(status_of(current).get("collisionCount") or 0) + 1
-        write_status(self.api, RESOURCE, current, {**status_of(current), "collisionCount": count})
+        self.api.write_status(
+            self.resource, current, {**status_of(current), "collisionCount": count}
+        )
         raise AlreadyExists(f'replica set "{name}" exists with another template')
 
     # -- scaling ---------------------------------------------------------------------------------
@@ -226,14 +215,14 @@ class DeploymentController(Controller[str]):
             if replicas == before and annotations.items() <= annotations_of(replica_set).items():
                 continue
             patch = {"metadata": {"annotations": annotations}, "spec": {"replicas": replicas}}
-            self.api.patch(REPLICA_SETS, namespace_of(replica_set), name_of(replica_set), patch)
+            self.api.patch_object(REPLICA_SETS, replica_set, patch)
             if replicas != before:
                 self._tell_scaling(deployment, name_of(replica_set), before, replicas)
 
     def _tell_scaling(self, deployment: JsonObject, name: str, before: int, after: int) -> None:
         direction = "up" if after > before else "down"
         message = f"Scaled {direction} replica set {name} from {before} to {after}"
-        self.events.normal(deployment, COMPONENT, "ScalingReplicaSet", message)
+        self.normal(deployment, "ScalingReplicaSet", message)
 
     # -- bookkeeping -----------------------------------------------------------------------------
 
@@ -254,15 +243,7 @@ class DeploymentController(Controller[str]):
             )
             if status.get("replicas", 0) or revisions.replicas_of(replica_set) or not is_settled:
                 continue
-            try:
-                self.api.delete(
-                    REPLICA_SETS,
-                    namespace_of(replica_set),
-                    name_of(replica_set),
-                    uid=uid_of(replica_set),
-                )
-            except NotFound:
-                continue
+            self.api.delete_object(REPLICA_SETS, replica_set)
 
     def _mark_paused(self, deployment: JsonObject) -> JsonObject:
         """Record pausing and resuming, so that the time between does not count as being stuck."""
@@ -294,7 +275,7 @@ class DeploymentController(Controller[str]):
     ) -> JsonObject:
         if progress.progress_deadline_s(deployment) is None:
             return deployment
-        current = self._deployments.get(key_of(deployment))
+        current = self.owners.get(key_of(deployment))
         if current is None:
             return deployment
         conditions: list[JsonObject] = status_of(current).get("conditions") or []
@@ -303,55 +284,40 @@ class DeploymentController(Controller[str]):
         conditions = progress.set_condition(
             conditions, progress.PROGRESSING, status, reason, message, self.clock.now()
         )
-        return write_status(
-            self.api, RESOURCE, current, {**status_of(current), "conditions": conditions}
-        )
-
-    def _set_revision(self, deployment: JsonObject, revision: str) -> None:
-        if annotations_of(deployment).get(revisions.REVISION) != revision:
-            patch = {"metadata": {"annotations": {revisions.REVISION: revision}}}
-            self.api.patch(RESOURCE, namespace_of(deployment), name_of(deployment), patch)
+        renewed = {**status_of(current), "conditions": conditions}
+        return self.api.write_status(self.resource, current, renewed)
 
     def _finish(
         self, deployment: JsonObject, owned: list[JsonObject], bounds: Bounds, *, is_rollout: bool
     ) -> float | None:
         """Write the status from what exists now; returns when to check for a stuck rollout."""
         now = self.clock.now()
-        current = self._deployments.get(key_of(deployment))
+        current = self.owners.get(key_of(deployment))
         if current is None or uid_of(current) != uid_of(deployment):
             return None
         if current["metadata"].get("generation") != deployment["metadata"].get("generation"):
             return (
                 0.0  # changed while we were at it: this status would claim to have seen the change
             )
-        replica_sets = self._sets.of(deployment)
+        replica_sets = self.dependents.of(deployment)
         new = revisions.find_new(current, replica_sets)
         status = progress.build_status(current, replica_sets, new, bounds, now)
         if is_rollout:
             status = progress.with_progress(current, status, replica_sets, new, now)
-        write_status(self.api, RESOURCE, current, status)
+        self.api.write_status(self.resource, current, status)
         return progress.next_check_s(current, status, now) if is_rollout else None
 
     def _refuse_empty_selector(self, deployment: JsonObject) -> None:
-        self.events.warning(
-            deployment,
-            COMPONENT,
-            "SelectingAll",
-            "This deployment is selecting all pods. A non-empty selector is required.",
-        )
+        message = "This deployment is selecting all pods. A non-empty selector is required."
+        self.warning(deployment, "SelectingAll", message)
         generation = deployment["metadata"].get("generation", 0)
-        write_status(
-            self.api,
-            RESOURCE,
-            deployment,
-            {**status_of(deployment), "observedGeneration": generation},
-        )
+        status = {**status_of(deployment), "observedGeneration": generation}
+        self.api.write_status(self.resource, deployment, status)
 
     # -- events ----------------------------------------------------------------------------------
 
-    def _replica_set_changed(self, kind: str, obj: JsonObject, old: JsonObject | None) -> None:
-        for key in concerned_owners("Deployment", "apps", self._deployments, obj, old):
-            self.queue.add(key)
+    def pause_s(self, obj: JsonObject) -> float:
+        return 0.0
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
         """A Recreate rollout waits for the old pods to be gone."""
@@ -360,10 +326,12 @@ class DeploymentController(Controller[str]):
         ):
             return
         owner = owner_key(pod, "ReplicaSet", "apps")
-        replica_set = self._all_sets.get(owner) if owner is not None else None
+        replica_set = (
+            self.informers.informer(REPLICA_SETS).get(owner) if owner is not None else None
+        )
         deployment_key = (
             owner_key(replica_set, "Deployment", "apps") if replica_set is not None else None
         )
-        deployment = self._deployments.get(deployment_key) if deployment_key is not None else None
+        deployment = self.owners.get(deployment_key) if deployment_key is not None else None
         if deployment is not None and not strategy.is_rolling(deployment):
             self.queue.add(key_of(deployment))

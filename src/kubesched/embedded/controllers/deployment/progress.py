@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubesched.embedded.controllers.deployment.strategy import Bounds
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     find_condition,
     name_of,
+    parse_timestamp,
     spec_of,
     status_of,
+    timestamp,
     without_condition,
+    without_zeros,
 )
-from kubesched.embedded.controllers.status_writes import without_zeros
-from kubesched.embedded.objects import JsonObject, parse_timestamp, timestamp
+from kubesched.embedded.controllers.deployment.strategy import Bounds
 
 PROGRESSING = "Progressing"
 AVAILABLE = "Available"
@@ -74,24 +76,11 @@ def build_status(
     wanted_total = sum(int(spec_of(replica_set).get("replicas", 1)) for replica_set in replica_sets)
     available = _total(replica_sets, "availableReplicas")
     conditions: list[JsonObject] = status_of(deployment).get("conditions") or []
-    if available >= bounds.min_available:
-        conditions = set_condition(
-            conditions,
-            AVAILABLE,
-            "True",
-            "MinimumReplicasAvailable",
-            "Deployment has minimum availability.",
-            now,
-        )
-    else:
-        conditions = set_condition(
-            conditions,
-            AVAILABLE,
-            "False",
-            "MinimumReplicasUnavailable",
-            "Deployment does not have minimum availability.",
-            now,
-        )
+    verdict = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    if available < bounds.min_available:
+        message = "Deployment does not have minimum availability."
+        verdict = ("False", "MinimumReplicasUnavailable", message)
+    conditions = set_condition(conditions, AVAILABLE, *verdict, now)
     status = {
         "observedGeneration": deployment["metadata"].get("generation", 0),
         "replicas": _total(replica_sets, "replicas"),
@@ -125,14 +114,8 @@ def with_progress(
     if failure is None:
         conditions = without_condition(conditions, REPLICA_FAILURE)
     else:
-        conditions = set_condition(
-            conditions,
-            REPLICA_FAILURE,
-            "True",
-            failure.get("reason", ""),
-            failure.get("message", ""),
-            now,
-        )
+        cause = (failure.get("reason", ""), failure.get("message", ""))
+        conditions = set_condition(conditions, REPLICA_FAILURE, "True", *cause, now)
     return {**status, "conditions": conditions}
 
 
@@ -177,37 +160,20 @@ def _progress(
         f'ReplicaSet "{name_of(new)}"' if new is not None else f'Deployment "{name_of(deployment)}"'
     )
     if is_complete(deployment, status):
-        return set_condition(
-            conditions,
-            PROGRESSING,
-            "True",
-            NEW_REPLICA_SET_AVAILABLE,
-            f"{subject} has successfully progressed.",
-            now,
-        )
+        done = (NEW_REPLICA_SET_AVAILABLE, f"{subject} has successfully progressed.")
+        return set_condition(conditions, PROGRESSING, "True", *done, now)
     known = find_condition(conditions, PROGRESSING)
     if _made_progress(status_of(deployment), status):
         # Removing it first renews lastUpdateTime, from which the deadline counts.
-        refreshed = set_condition(
-            without_condition(conditions, PROGRESSING),
-            PROGRESSING,
-            "True",
-            "ReplicaSetUpdated",
-            f"{subject} is progressing.",
-            now,
-        )
+        others = without_condition(conditions, PROGRESSING)
+        news = ("ReplicaSetUpdated", f"{subject} is progressing.")
+        refreshed = set_condition(others, PROGRESSING, "True", *news, now)
         if known is not None and known.get("status") == "True":
             refreshed[-1]["lastTransitionTime"] = known.get("lastTransitionTime")
         return refreshed
     if _has_timed_out(deployment, known, now):
-        return set_condition(
-            conditions,
-            PROGRESSING,
-            "False",
-            TIMED_OUT,
-            f"{subject} has timed out progressing.",
-            now,
-        )
+        late = (TIMED_OUT, f"{subject} has timed out progressing.")
+        return set_condition(conditions, PROGRESSING, "False", *late, now)
     return conditions
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kubesched.embedded.controllers.deployment.strategy import Bounds, Size
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     annotations_of,
     controller_reference,
     name_of,
@@ -19,13 +19,13 @@ from kubesched.embedded.controllers.metadata import (
     spec_of,
     status_of,
 )
-from kubesched.embedded.controllers.template_hash import (
+from kubesched.embedded.controllers.controller_revisions import (
     POD_TEMPLATE_HASH,
     compute_hash,
     same_template,
     with_label,
 )
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.controllers.deployment.strategy import Bounds, Size
 
 REVISION = "deployment.kubernetes.io/revision"
 REVISION_HISTORY = "deployment.kubernetes.io/revision-history"

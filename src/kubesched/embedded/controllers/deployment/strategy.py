@@ -14,9 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kubesched.embedded.controllers.int_or_percent import scaled_value
-from kubesched.embedded.controllers.metadata import spec_of
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject, scaled_value, spec_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

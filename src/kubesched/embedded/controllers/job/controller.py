@@ -11,14 +11,31 @@ What counts as too many failures, and as enough successes, may be up to the Job'
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.controllers.job.indexes import (
-    format_indexes,
-    index_of,
-    parse_indexes,
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
+    find_condition,
+    is_condition_true,
+    is_controlled_by,
+    is_deleting,
+    key_of,
+    parse_timestamp,
+    spec_of,
+    status_of,
+    timestamp,
+    uid_of,
+    with_condition,
+    without_zeros,
 )
+from kubesched.embedded.apimachinery.pods import (
+    SUCCEEDED,
+    is_active,
+    is_ready,
+    is_terminating,
+    phase_of,
+)
+from kubesched.embedded.client.controller import ControllerContext
+from kubesched.embedded.client.workqueue import BackOff
 from kubesched.embedded.controllers.job.planning import (
     build_pod,
     is_indexed,
@@ -30,9 +47,12 @@ from kubesched.embedded.controllers.job.planning import (
 from kubesched.embedded.controllers.job.policies import (
     fail_job_message,
     failed_indexes,
+    format_indexes,
     has_index_limit,
     index_failures,
+    index_of,
     judge_failure,
+    parse_indexes,
     success_policy_message,
 )
 from kubesched.embedded.controllers.job.tracking import (
@@ -40,44 +60,14 @@ from kubesched.embedded.controllers.job.tracking import (
     has_finalizer,
     remove_finalizer,
 )
-from kubesched.embedded.controllers.metadata import (
-    controller_of,
-    find_condition,
-    is_condition_true,
-    is_controlled_by,
-    is_deleting,
-    key_of,
-    name_of,
-    namespace_of,
-    spec_of,
-    status_of,
-    uid_of,
-    with_condition,
-)
 from kubesched.embedded.controllers.ownership import (
-    BY_NAMESPACE,
-    Dependents,
-    OwnerRoutes,
-    concerned_owners,
-    index_by_namespace,
+    OwnerController,
     owner_key,
     selector_of,
 )
-from kubesched.embedded.controllers.pod_control import PodControl
-from kubesched.embedded.controllers.pods import (
-    SUCCEEDED,
-    is_active,
-    is_ready,
-    is_terminating,
-    phase_of,
-)
-from kubesched.embedded.controllers.status_writes import without_zeros, write_status
-from kubesched.embedded.controllers.workqueue import BackOff
-from kubesched.embedded.objects import JsonObject, parse_timestamp, timestamp
+from kubesched.embedded.controllers.pods import PodControl
 from kubesched.errors import NotFound
 
-RESOURCE = "jobs.batch"
-COMPONENT = "job-controller"
 MAX_PODS_PER_LOOK = 100
 
 FAILURE_BACK_OFF = BackOff(initial_s=10.0, limit_s=600.0)
@@ -96,21 +86,19 @@ class _Verdict:
     message: str
 
 
-class JobController(Controller[Key]):
+class JobController(OwnerController):
     """Runs every Job to its end, then removes it when its time to live is over."""
 
-    name: ClassVar[str] = "job"
+    name = "job"
+    resource = "jobs.batch"
+    kind = "Job"
+    group = "batch"
+    component = "job-controller"
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._jobs = self.informers.informer(RESOURCE)
-        self._jobs.add_index(BY_NAMESPACE, index_by_namespace)
-        self._jobs.add_handler(self._job_changed)
-        self._all_pods = self.informers.informer("pods")
-        self._all_pods.derive(OwnerRoutes).add("Job", "batch", self._pod_changed)
-        self._all_pods.add_handler(self._free_stray_pod)
-        self._pods = Dependents(self.api, self._all_pods)
-        self._pod_control = PodControl(context, COMPONENT)
+        self._all_pods = self.watch("pods", self._free_stray_pod)
+        self._pod_control = PodControl(context, self.component)
         self._failures: dict[
             str, tuple[int, float]
         ] = {}  # job uid: failures in a row, the last one
@@ -120,14 +108,14 @@ class JobController(Controller[Key]):
         if kind == "pod":
             self._release_abandoned(name)
             return None
-        job = self._jobs.get(name)
+        job = self.owners.get(name)
         if job is None or spec_of(job).get("managedBy") not in (
             None,
             "",
             "kubernetes.io/job-controller",
         ):
             return None
-        pods = self._pods.claim(job, selector_of(job))
+        pods = self.dependents.claim(job, selector_of(job))
         if is_finished(job):
             for pod in pods:
                 if has_finalizer(pod):
@@ -158,7 +146,7 @@ class JobController(Controller[Key]):
         for pod in pods:
             if uid_of(pod) in ended and has_finalizer(pod):
                 remove_finalizer(self.api, pod)
-        tally.settle({uid_of(pod): pod for pod in self._pods.of(job)})
+        tally.settle({uid_of(pod): pod for pod in self.dependents.of(job)})
         job = self._write_counts(job, tally, pods)
         self._remember_failures(job, before, tally)
         return job, tally
@@ -196,7 +184,7 @@ class JobController(Controller[Key]):
     # -- deciding --------------------------------------------------------------------------------
 
     def _run(self, job: JsonObject, tally: Tally) -> float | None:
-        pods = self._pods.of(job)
+        pods = self.dependents.of(job)
         active = [pod for pod in pods if is_active(pod)]
         verdict = self._verdict(job, tally, active)
         if verdict is not None:
@@ -206,7 +194,8 @@ class JobController(Controller[Key]):
         again_s: float | None = None
         if spec_of(job).get("suspend"):
             self._delete_all(job, active)
-        elif not self._is_suspension_pending(job):
+        # Pods wait until a resumption is on record, so that startTime precedes them.
+        elif not is_condition_true(job, "Suspended"):
             again_s = self._scale(job, tally, active)
         self._write_progress(key_of(job), None)
         return _sooner(again_s, self._deadline_in_s(job))
@@ -217,7 +206,7 @@ class JobController(Controller[Key]):
             known = find_condition(status_of(job).get("conditions"), target)
             if known is not None and known.get("status") == "True":
                 return _Verdict(final, known.get("reason", ""), known.get("message", ""))
-        message = fail_job_message(job, self._pods.of(job))
+        message = fail_job_message(job, self.dependents.of(job))
         if message:
             return _Verdict("Failed", "PodFailurePolicy", message)
         limit = int(spec_of(job).get("backoffLimit", 6))
@@ -276,7 +265,9 @@ class JobController(Controller[Key]):
         status["conditions"] = _with_job_condition(
             status.get("conditions"), target, "True", now, verdict.reason, verdict.message
         )
-        leftovers = [pod for pod in self._pods.of(job) if is_active(pod) or is_terminating(pod)]
+        leftovers = [
+            pod for pod in self.dependents.of(job) if is_active(pod) or is_terminating(pod)
+        ]
         if leftovers or Tally.of(job).uncounted():
             self._write(job, status)
             return
@@ -285,9 +276,9 @@ class JobController(Controller[Key]):
         )
         if verdict.condition == "Complete":
             status["completionTime"] = timestamp(now)
-            self.events.normal(job, COMPONENT, "Completed", "Job completed")
+            self.normal(job, "Completed", "Job completed")
         else:
-            self.events.warning(job, COMPONENT, verdict.reason, verdict.message)
+            self.warning(job, verdict.reason, verdict.message)
         for field in ("active", "ready", "terminating"):
             status[field] = 0
         self._write(job, status)
@@ -303,7 +294,7 @@ class JobController(Controller[Key]):
             return None
         missing = wanted - len(active)
         if not replaces_terminating(job):
-            missing -= sum(is_terminating(pod) for pod in self._pods.of(job))
+            missing -= sum(is_terminating(pod) for pod in self.dependents.of(job))
         if missing <= 0:
             return None
         if has_index_limit(job):
@@ -322,7 +313,7 @@ class JobController(Controller[Key]):
         self, job: JsonObject, active: list[JsonObject], missing: int
     ) -> float | None:
         """Create pods for free indexes, each after a rest of its own; returns when the next rest ends."""
-        failures = index_failures(job, self._pods.of(job))
+        failures = index_failures(job, self.dependents.of(job))
         again_s: float | None = None
         created = 0
         for index in self._free_indexes(job, active):
@@ -366,10 +357,10 @@ class JobController(Controller[Key]):
     # -- status ----------------------------------------------------------------------------------
 
     def _write_progress(self, key: str, verdict: _Verdict | None) -> None:
-        job = self._jobs.get(key)
+        job = self.owners.get(key)
         if job is None or is_finished(job):
             return
-        pods = self._pods.of(job)
+        pods = self.dependents.of(job)
         active = [pod for pod in pods if is_active(pod)]
         status = dict(status_of(job))
         suspended = bool(spec_of(job).get("suspend"))
@@ -399,20 +390,15 @@ class JobController(Controller[Key]):
             reason,
             message,
         )
-        self.events.normal(job, COMPONENT, "Suspended" if suspended else "Resumed", message)
+        self.normal(job, "Suspended" if suspended else "Resumed", message)
         if suspended:
             status.pop("startTime", None)
         else:
             status["startTime"] = timestamp(self.clock.now())
         return status
 
-    @staticmethod
-    def _is_suspension_pending(job: JsonObject) -> bool:
-        """Pods wait until the resumption is on record, so that startTime precedes them."""
-        return is_condition_true(job, "Suspended") and not spec_of(job).get("suspend")
-
     def _write(self, job: JsonObject, status: JsonObject) -> JsonObject:
-        current = self._jobs.get(key_of(job))
+        current = self.owners.get(key_of(job))
         if current is None:
             raise NotFound(f"job {key_of(job)} is gone")
         uncounted = status.get("uncountedTerminatedPods")
@@ -423,7 +409,7 @@ class JobController(Controller[Key]):
         kept["uncountedTerminatedPods"] = uncounted or {}
         if "failedIndexes" in status:
             kept["failedIndexes"] = status["failedIndexes"]
-        return write_status(self.api, RESOURCE, current, kept)
+        return self.api.write_status(self.resource, current, kept)
 
     def _deadline_in_s(self, job: JsonObject) -> float | None:
         deadline_s = spec_of(job).get("activeDeadlineSeconds")
@@ -447,9 +433,7 @@ class JobController(Controller[Key]):
         left_s = parse_timestamp(finished["lastTransitionTime"]) + float(ttl_s) - self.clock.now()
         if left_s > 0:
             return left_s
-        self.api.delete(
-            RESOURCE, namespace_of(job), name_of(job), uid=uid_of(job), propagation="Foreground"
-        )
+        self.api.delete_object(self.resource, job, propagation="Foreground")
         return None
 
     def _release_abandoned(self, key: str) -> None:
@@ -458,30 +442,27 @@ class JobController(Controller[Key]):
         if pod is None or not has_finalizer(pod):
             return
         owner = owner_key(pod, "Job", "batch")
-        job = self._jobs.get(owner) if owner is not None else None
+        job = self.owners.get(owner) if owner is not None else None
         if job is None or not is_controlled_by(pod, uid_of(job)):
             remove_finalizer(self.api, pod)
 
     # -- events ----------------------------------------------------------------------------------
 
-    def _job_changed(self, kind: str, job: JsonObject, old: JsonObject | None) -> None:
-        self.queue.add(("job", key_of(job)))
-        if kind == "DELETED":
-            self._failures.pop(uid_of(job), None)
-            for pod in self._pods.of(job):
-                self.queue.add(("pod", key_of(pod)))
+    def look_at(self, owner: str, pause_s: float = 0.0) -> None:
+        self.queue.add_after(("job", owner), pause_s)
 
-    def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
-        reference = controller_of(pod)
-        pause_s = settling_s(self._pods.count(reference.get("uid", ""))) if reference else 0.0
-        for key in concerned_owners("Job", "batch", self._jobs, pod, old):
-            self.queue.add_after(("job", key), pause_s)
+    def owner_changed(self, kind: str, owner: JsonObject, old: JsonObject | None) -> None:
+        super().owner_changed(kind, owner, old)
+        if kind == "DELETED":
+            self._failures.pop(uid_of(owner), None)
+            for pod in self.dependents.of(owner):
+                self.queue.add(("pod", key_of(pod)))
 
     def _free_stray_pod(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
         """Take the finalizer off pods that have no Job any more."""
         if kind != "DELETED" and has_finalizer(pod):
             owner = owner_key(pod, "Job", "batch")
-            if owner is None or self._jobs.get(owner) is None:
+            if owner is None or self.owners.get(owner) is None:
                 self.queue.add(("pod", key_of(pod)))
 
 

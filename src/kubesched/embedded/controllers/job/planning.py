@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.controllers.job.indexes import COMPLETION_INDEX, parse_indexes
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
+    labels_of,
+    name_of,
+    spec_of,
+    status_of,
+)
+from kubesched.embedded.apimachinery.pods import is_ready, phase_of
 from kubesched.embedded.controllers.job.policies import (
+    COMPLETION_INDEX,
     FAILURE_COUNT,
     IGNORED_FAILURE_COUNT,
     IndexFailures,
     has_index_limit,
+    parse_indexes,
 )
 from kubesched.embedded.controllers.job.tracking import FINALIZER, Tally
-from kubesched.embedded.controllers.metadata import labels_of, name_of, spec_of, status_of
-from kubesched.embedded.controllers.pod_control import pod_from_template
-from kubesched.embedded.controllers.pods import is_ready, phase_of
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.controllers.pods import pod_from_template
 
 
 def is_indexed(job: JsonObject) -> bool:

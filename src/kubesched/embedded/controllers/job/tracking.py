@@ -15,16 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     is_deleting,
-    name_of,
-    namespace_of,
     status_of,
     uid_of,
 )
-from kubesched.embedded.controllers.pods import FAILED, SUCCEEDED, phase_of
-from kubesched.embedded.local import LocalApi
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.pods import FAILED, SUCCEEDED, phase_of
+from kubesched.embedded.client.local import LocalApi
 from kubesched.errors import NotFound
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
@@ -109,6 +107,6 @@ def remove_finalizer(api: LocalApi, pod: JsonObject) -> None:
     ]
     patch = {"metadata": {"uid": uid_of(pod), "finalizers": finalizers or None}}
     try:
-        api.patch("pods", namespace_of(pod), name_of(pod), patch)
+        api.patch_object("pods", pod, patch)
     except NotFound:
         return

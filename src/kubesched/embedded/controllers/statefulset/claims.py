@@ -7,10 +7,11 @@ the garbage collector does the rest.
 
 from __future__ import annotations
 
-from kubesched.embedded.controllers.controller import ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     controller_of,
     controller_reference,
+    copy_json,
     is_deleting,
     name_of,
     namespace_of,
@@ -18,13 +19,13 @@ from kubesched.embedded.controllers.metadata import (
     spec_of,
     uid_of,
 )
+from kubesched.embedded.client.controller import ControllerContext
 from kubesched.embedded.controllers.statefulset.identity import (
     claim_name,
     claim_templates,
     ordinal_of,
     ordinals,
 )
-from kubesched.embedded.objects import JsonObject, copy_json
 from kubesched.errors import AlreadyExists, ApiError, NotFound
 
 COMPONENT = "statefulset-controller"
@@ -59,7 +60,7 @@ class ClaimControl:
             if wanted != owners_of(claim):
                 patch = {"metadata": {"ownerReferences": wanted or None}}
                 try:
-                    self._api.patch(RESOURCE, namespace_of(claim), name_of(claim), patch)
+                    self._api.patch_object(RESOURCE, claim, patch)
                 except NotFound:
                     continue
 

@@ -7,36 +7,24 @@ a pod that is well, and leave ordinals below the partition alone.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.controllers.controller_revisions import RevisionHistory, template_of
-from kubesched.embedded.controllers.int_or_percent import scaled_value
-from kubesched.embedded.controllers.metadata import (
-    controller_of,
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     is_deleting,
-    key_of,
     name_of,
-    namespace_of,
+    scaled_value,
     spec_of,
     status_of,
     uid_of,
+    without_zeros,
 )
+from kubesched.embedded.apimachinery.pods import is_finished, is_ready, phase_of
+from kubesched.embedded.client.controller import ControllerContext
+from kubesched.embedded.controllers.controller_revisions import RevisionHistory, template_of
 from kubesched.embedded.controllers.ownership import (
-    BY_NAMESPACE,
-    Dependents,
-    OwnerRoutes,
-    concerned_owners,
-    index_by_namespace,
+    OwnerController,
     selector_of,
 )
-from kubesched.embedded.controllers.pods import (
-    is_available,
-    is_finished,
-    is_ready,
-    next_availability_s,
-    phase_of,
-)
+from kubesched.embedded.controllers.pods import is_available, next_availability_s
 from kubesched.embedded.controllers.statefulset.claims import COMPONENT, ClaimControl
 from kubesched.embedded.controllers.statefulset.identity import (
     build_pod,
@@ -47,49 +35,38 @@ from kubesched.embedded.controllers.statefulset.identity import (
     ordinals,
     revision_name_of,
 )
-from kubesched.embedded.controllers.status_writes import without_zeros, write_status
-from kubesched.embedded.objects import JsonObject
-from kubesched.errors import ApiError, NotFound
-
-RESOURCE = "statefulsets.apps"
+from kubesched.errors import ApiError
 
 
-class StatefulSetController(Controller[str]):
+class StatefulSetController(OwnerController):
     """Keeps every StatefulSet's pods in line."""
 
-    name: ClassVar[str] = "statefulset"
+    name = "statefulset"
+    resource = "statefulsets.apps"
+    kind = "StatefulSet"
+    component = COMPONENT
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._sets = self.informers.informer(RESOURCE)
-        self._sets.add_index(BY_NAMESPACE, index_by_namespace)
-        self._sets.add_handler(lambda kind, obj, old: self.queue.add(key_of(obj)))
-        pods = self.informers.informer("pods")
-        pods.derive(OwnerRoutes).add("StatefulSet", "apps", self._pod_changed)
-        self._pods = Dependents(self.api, pods)
-        self._claims = ClaimControl(context)
+        self.claims = ClaimControl(context)
         self._history = RevisionHistory(self.api, self.informers, "controller.kubernetes.io/hash")
 
     def sync(self, key: str) -> float | None:
-        stateful_set = self._sets.get(key)
+        stateful_set = self.owners.get(key)
         if stateful_set is None:
             return None
-        self._pods.claim(
+        self.dependents.claim(
             stateful_set, selector_of(stateful_set), lambda pod: is_member(stateful_set, pod)
         )
         revisions = self._history.revisions_of(stateful_set)
         update = self._history.ensure_current(stateful_set, revisions)
         known = status_of(stateful_set).get("currentRevision")
         current = next((revision for revision in revisions if name_of(revision) == known), update)
-        failure: ApiError | None = None
-        if not is_deleting(stateful_set):
-            try:
+        try:
+            if not is_deleting(stateful_set):
                 _Round(self, stateful_set, current, update).play()
-            except ApiError as error:
-                failure = error
-        self._write_status(key, stateful_set, current, update)
-        if failure is not None:
-            raise failure
+        finally:
+            self._write_status(key, stateful_set, current, update)
         pods = self.pods_of(stateful_set)
         live = {name_of(current), name_of(update), *(revision_name_of(pod) for pod in pods)}
         self._history.truncate(stateful_set, revisions, live)
@@ -97,57 +74,46 @@ class StatefulSetController(Controller[str]):
 
     def pods_of(self, stateful_set: JsonObject) -> list[JsonObject]:
         """The set's pods, by ordinal."""
-        owned = self._pods.of(stateful_set)
+        owned = self.dependents.of(stateful_set)
         return sorted((pod for pod in owned if is_member(stateful_set, pod)), key=ordinal_of)
 
     def create(self, stateful_set: JsonObject, pod: JsonObject) -> bool:
         """Create a pod and, before it, its claims; False when it has to wait for an old claim."""
         name = pod["metadata"]["name"]
-        if not self._claims.ensure(stateful_set, name):
+        if not self.claims.ensure(stateful_set, name):
             return False
         subject = f"Pod {name} in StatefulSet {name_of(stateful_set)}"
         try:
             self.api.create("pods", pod)
         except ApiError as error:
-            message = f"create {subject} failed error: {error}"
-            self.events.warning(stateful_set, COMPONENT, "FailedCreate", message)
+            self.warning(stateful_set, "FailedCreate", f"create {subject} failed error: {error}")
             raise
-        self.events.normal(
-            stateful_set, COMPONENT, "SuccessfulCreate", f"create {subject} successful"
-        )
+        self.normal(stateful_set, "SuccessfulCreate", f"create {subject} successful")
         return True
 
     def delete(self, stateful_set: JsonObject, pod: JsonObject) -> None:
         subject = f"Pod {name_of(pod)} in StatefulSet {name_of(stateful_set)}"
         try:
-            self.api.delete("pods", namespace_of(pod), name_of(pod), uid=uid_of(pod))
-        except NotFound:
-            return
+            is_deleted = self.api.delete_object("pods", pod)
         except ApiError as error:
-            message = f"delete {subject} failed error: {error}"
-            self.events.warning(stateful_set, COMPONENT, "FailedDelete", message)
+            self.warning(stateful_set, "FailedDelete", f"delete {subject} failed error: {error}")
             raise
-        self.events.normal(
-            stateful_set, COMPONENT, "SuccessfulDelete", f"delete {subject} successful"
-        )
+        if is_deleted:
+            self.normal(stateful_set, "SuccessfulDelete", f"delete {subject} successful")
 
     def restore_identity(self, stateful_set: JsonObject, pod: JsonObject) -> None:
         """Put back what makes the pod recognisable, and its claims' owners."""
         labels = identity_labels(stateful_set, pod)
         if labels is not None:
-            patch = {"metadata": {"labels": labels}}
-            self.api.patch("pods", namespace_of(pod), name_of(pod), patch)
+            self.api.patch_object("pods", pod, {"metadata": {"labels": labels}})
         if phase_of(pod) == "Pending":
-            self._claims.ensure(stateful_set, name_of(pod))
-        self._claims.keep_owners(stateful_set, pod)
-
-    def keep_claim_owners(self, stateful_set: JsonObject, pod: JsonObject) -> None:
-        self._claims.keep_owners(stateful_set, pod)
+            self.claims.ensure(stateful_set, name_of(pod))
+        self.claims.keep_owners(stateful_set, pod)
 
     def _write_status(
         self, key: str, seen: JsonObject, current: JsonObject, update: JsonObject
     ) -> None:
-        stateful_set = self._sets.get(key)
+        stateful_set = self.owners.get(key)
         if stateful_set is None or uid_of(stateful_set) != uid_of(seen):
             return
         now = self.clock.now()
@@ -173,13 +139,7 @@ class StatefulSetController(Controller[str]):
             status["currentRevision"] = status["updateRevision"]
         status = without_zeros(status, "replicas", "availableReplicas")
         status["collisionCount"] = int(status_of(stateful_set).get("collisionCount") or 0)
-        write_status(self.api, RESOURCE, stateful_set, status)
-
-    def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
-        owner = controller_of(pod)
-        pause_s = settling_s(self._pods.count(owner.get("uid", ""))) if owner is not None else 0.0
-        for key in concerned_owners("StatefulSet", "apps", self._sets, pod, old):
-            self.queue.add_after(key, pause_s)
+        self.api.write_status(self.resource, stateful_set, status)
 
 
 class _Round:
@@ -237,7 +197,7 @@ class _Round:
     def _shrink(self) -> bool:
         """Remove the pods beyond the wanted ordinals, the highest first; True when none is left."""
         for pod in self._condemned:
-            self._controller.keep_claim_owners(self._set, pod)
+            self._controller.claims.keep_owners(self._set, pod)
         first_unwell = self._first_unavailable()
         for pod in self._condemned:
             if is_deleting(pod):
@@ -263,7 +223,9 @@ class _Round:
         strategy = spec_of(self._set).get("updateStrategy") or {}
         if strategy.get("type", "RollingUpdate") != "RollingUpdate":
             return
-        budget = self._max_unavailable() - self._unavailable_count()
+        missing = sum(ordinal not in self._replicas for ordinal in ordinals(self._set))
+        unavailable = missing + sum(map(self._is_unavailable, self._replicas.values()))
+        budget = self._max_unavailable() - unavailable
         for ordinal in reversed(ordinals(self._set)):
             pod = self._replicas.get(ordinal)
             if pod is None or self._is_below_partition(ordinal) or is_deleting(pod):
@@ -278,10 +240,6 @@ class _Round:
                 continue
             budget -= costs
             self._controller.delete(self._set, pod)
-
-    def _unavailable_count(self) -> int:
-        missing = sum(ordinal not in self._replicas for ordinal in ordinals(self._set))
-        return missing + sum(self._is_unavailable(pod) for pod in self._replicas.values())
 
     def _max_unavailable(self) -> int:
         rolling = (spec_of(self._set).get("updateStrategy") or {}).get("rollingUpdate") or {}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from kubesched.embedded.controllers.metadata import labels_of, name_of, spec_of
-from kubesched.embedded.controllers.pod_control import pod_from_template
-from kubesched.embedded.controllers.template_hash import CONTROLLER_REVISION_HASH
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject, labels_of, name_of, spec_of
+from kubesched.embedded.controllers.controller_revisions import CONTROLLER_REVISION_HASH
+from kubesched.embedded.controllers.pods import pod_from_template
 
 POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 POD_INDEX_LABEL = "apps.kubernetes.io/pod-index"

@@ -11,20 +11,18 @@ a crash between any two, the next look finds the volume reserved and carries on.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     annotations_of,
     is_deleting,
     key_of,
     name_of,
-    namespace_of,
     spec_of,
     status_of,
     uid_of,
 )
-from kubesched.embedded.controllers.status_writes import write_status
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.informers import Index
 from kubesched.embedded.controllers.volumes.selection import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
@@ -35,21 +33,23 @@ from kubesched.embedded.controllers.volumes.selection import (
     has_class,
     is_reserved_for,
     mismatch,
+    reference_to,
 )
-from kubesched.embedded.objects import JsonObject
 from kubesched.errors import NotFound
 
-COMPONENT = "persistentvolume-controller"
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
 CLASSES = "storageclasses.storage.k8s.io"
 
-BY_CLASS = "by-class"
-BY_CLAIM_REF = "by-claim-ref"
 PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 BETA_PROVISIONER = "volume.beta.kubernetes.io/storage-provisioner"
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
+
+_UNBOUND: JsonObject = {
+    "spec": {"claimRef": None},
+    "metadata": {"annotations": {BOUND_BY_CONTROLLER: None}},
+}
 
 Key = tuple[str, str]
 """("claim", namespace/name) or ("volume", name)."""
@@ -58,19 +58,14 @@ Key = tuple[str, str]
 class VolumeBinder(Controller[Key]):
     """Binds claims to volumes and reclaims volumes."""
 
-    name: ClassVar[str] = "persistentvolume-binder"
+    name = "persistentvolume-binder"
+    component = "persistentvolume-controller"
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._claims = self.informers.informer(CLAIMS)
-        self._claims.add_index(BY_CLASS, lambda claim: (class_of(claim),))
-        self._claims.add_handler(self._claim_changed)
-        self._volumes = self.informers.informer(VOLUMES)
-        self._volumes.add_index(BY_CLASS, lambda volume: (class_of(volume),))
-        self._volumes.add_index(BY_CLAIM_REF, _claim_ref)
-        self._volumes.add_handler(self._volume_changed)
-        self._classes = self.informers.informer(CLASSES)
-        self._classes.add_handler(self._class_changed)
+        self._claims = self.watch(CLAIMS, self._claim_changed, BY_CLASS)
+        self._volumes = self.watch(VOLUMES, self._volume_changed, BY_CLASS, BY_CLAIM_REF)
+        self._classes = self.watch(CLASSES, self._class_changed)
 
     def sync(self, key: Key) -> float | None:
         kind, name = key
@@ -99,7 +94,8 @@ class VolumeBinder(Controller[Key]):
         storage_class = self._classes.get(class_of(claim))
         # Where the consumer decides, only what the scheduler reserved may be taken, even once a node
         # is selected: another free volume of the class may be out of that node's reach.
-        waits = _waits_for_consumer(storage_class)
+        mode = storage_class.get("volumeBindingMode") if storage_class is not None else ""
+        waits = mode == "WaitForFirstConsumer"
         # Upstream: a volume that names the claim is taken whatever its class.
         reserved = self._volumes.find(BY_CLAIM_REF, key_of(claim))
         candidates = self._volumes.find(BY_CLASS, class_of(claim))
@@ -108,32 +104,27 @@ class VolumeBinder(Controller[Key]):
             self._bind(claim, volume)
         elif waits and SELECTED_NODE not in annotations_of(claim):
             message = "waiting for first consumer to be created before binding"
-            self.events.normal(claim, COMPONENT, "WaitForFirstConsumer", message)
+            self.normal(claim, "WaitForFirstConsumer", message)
             self._set_phase(claim, "Pending")
         elif class_of(claim):
             self._request_provisioning(claim, storage_class)
-            self._set_phase_of(key_of(claim), "Pending")
+            claim = self._claims.get(key_of(claim)) or claim
+            self._set_phase(claim, "Pending")
         else:
             message = "no persistent volumes available for this claim and no storage class is set"
-            self.events.normal(claim, COMPONENT, "FailedBinding", message)
+            self.normal(claim, "FailedBinding", message)
             self._set_phase(claim, "Pending")
 
     def _sync_bound_claim(self, claim: JsonObject) -> None:
         volume = self._volumes.get(spec_of(claim).get("volumeName", ""))
         if volume is None:
-            self._lose(
-                claim,
-                "ClaimLost",
-                "Bound claim has lost its PersistentVolume. Data on the volume is lost!",
-            )
+            message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+            self._lose(claim, "ClaimLost", message)
         elif not spec_of(volume).get("claimRef") or is_reserved_for(volume, claim):
             self._bind(claim, volume)
         else:
-            self._lose(
-                claim,
-                "ClaimMisbound",
-                "Two claims are bound to the same volume, this one is bound incorrectly",
-            )
+            message = "Two claims are bound to the same volume, this one is bound incorrectly"
+            self._lose(claim, "ClaimMisbound", message)
 
     def _sync_named_claim(self, claim: JsonObject) -> None:
         """The user, or a provisioner, chose the volume."""
@@ -145,11 +136,11 @@ class VolumeBinder(Controller[Key]):
             self._bind(claim, volume)
         elif spec_of(volume).get("claimRef"):
             message = f'volume "{name_of(volume)}" already bound to a different claim.'
-            self.events.warning(claim, COMPONENT, "FailedBinding", message)
+            self.warning(claim, "FailedBinding", message)
             self._set_phase(claim, "Pending")
         elif problem := mismatch(claim, volume):
             message = f'Cannot bind to requested volume "{name_of(volume)}": {problem}'
-            self.events.warning(claim, COMPONENT, "VolumeMismatch", message)
+            self.warning(claim, "VolumeMismatch", message)
             self._set_phase(claim, "Pending")
         else:
             self._bind(claim, volume)
@@ -170,32 +161,27 @@ class VolumeBinder(Controller[Key]):
             key=lambda obj: (obj["metadata"].get("creationTimestamp", ""), name_of(obj)),
         )
         patch = {"spec": {"storageClassName": name_of(newest)}}
-        return self.api.patch(CLAIMS, namespace_of(claim), name_of(claim), patch)
+        return self.api.patch_object(CLAIMS, claim, patch)
 
     def _request_provisioning(self, claim: JsonObject, storage_class: JsonObject | None) -> None:
         if storage_class is None:
             message = f'storageclass.storage.k8s.io "{class_of(claim)}" not found'
-            self.events.warning(claim, COMPONENT, "ProvisioningFailed", message)
+            self.warning(claim, "ProvisioningFailed", message)
             return
         provisioner = storage_class.get("provisioner", "")
         if provisioner == NO_PROVISIONER:
             message = f"no volume plugin matched name: {provisioner}"
-            self.events.warning(claim, COMPONENT, "ProvisioningFailed", message)
+            self.warning(claim, "ProvisioningFailed", message)
             return
         if annotations_of(claim).get(PROVISIONER) != provisioner:
             annotations = {PROVISIONER: provisioner, BETA_PROVISIONER: provisioner}
-            self.api.patch(
-                CLAIMS,
-                namespace_of(claim),
-                name_of(claim),
-                {"metadata": {"annotations": annotations}},
-            )
+            self.api.patch_object(CLAIMS, claim, {"metadata": {"annotations": annotations}})
         message = (
             "Waiting for a volume to be created either by the external provisioner"
             f" '{provisioner}' or manually by the system administrator. If volume creation is delayed,"
             " please verify that the provisioner is running and correctly registered."
         )
-        self.events.normal(claim, COMPONENT, "ExternalProvisioning", message)
+        self.normal(claim, "ExternalProvisioning", message)
 
     # -- the handshake ---------------------------------------------------------------------------
 
@@ -211,27 +197,16 @@ class VolumeBinder(Controller[Key]):
                 "accessModes": spec_of(volume).get("accessModes") or [],
                 "capacity": spec_of(volume).get("capacity") or {},
             }
-            write_status(self.api, CLAIMS, current, status)
+            self.api.write_status(CLAIMS, current, status)
 
     def _bind_volume(self, claim: JsonObject, volume: JsonObject) -> None:
         reference = spec_of(volume).get("claimRef") or {}
         if reference.get("uid") == uid_of(claim):
             return
-        patch: JsonObject = {
-            "spec": {
-                "claimRef": {
-                    "apiVersion": "v1",
-                    "kind": "PersistentVolumeClaim",
-                    "namespace": namespace_of(claim),
-                    "name": name_of(claim),
-                    "uid": uid_of(claim),
-                    "resourceVersion": claim["metadata"].get("resourceVersion", ""),
-                }
-            }
-        }
+        patch: JsonObject = {"spec": {"claimRef": reference_to(claim)}}
         if not reference:
             patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
-        self.api.patch(VOLUMES, None, name_of(volume), patch)
+        self.api.patch_object(VOLUMES, volume, patch)
 
     def _bind_claim(self, claim: JsonObject, volume: JsonObject) -> None:
         annotations = {}
@@ -244,20 +219,15 @@ class VolumeBinder(Controller[Key]):
         if annotations:
             patch["metadata"] = {"annotations": annotations}
         if patch:
-            self.api.patch(CLAIMS, namespace_of(claim), name_of(claim), patch)
+            self.api.patch_object(CLAIMS, claim, patch)
 
     def _lose(self, claim: JsonObject, reason: str, message: str) -> None:
         if status_of(claim).get("phase") != "Lost":
-            self.events.warning(claim, COMPONENT, reason, message)
+            self.warning(claim, reason, message)
             self._set_phase(claim, "Lost")
 
     def _set_phase(self, claim: JsonObject, phase: str) -> None:
-        write_status(self.api, CLAIMS, claim, {**status_of(claim), "phase": phase})
-
-    def _set_phase_of(self, key: str, phase: str) -> None:
-        claim = self._claims.get(key)
-        if claim is not None:
-            self._set_phase(claim, phase)
+        self.api.write_status(CLAIMS, claim, {**status_of(claim), "phase": phase})
 
     # -- volumes ---------------------------------------------------------------------------------
 
@@ -266,7 +236,7 @@ class VolumeBinder(Controller[Key]):
         if not reference:
             self._set_volume_phase(name_of(volume), "Available")
             return
-        claim = self._claims.get(f"{reference.get('namespace', '')}/{reference.get('name', '')}")
+        claim = self._claims.get(_referenced_key(reference))
         if not reference.get("uid"):
             # Reserved by hand for a claim that may still come.
             self._set_volume_phase(name_of(volume), "Available")
@@ -283,21 +253,13 @@ class VolumeBinder(Controller[Key]):
         self._set_volume_phase(name_of(volume), "Released")
         policy = spec_of(volume).get("persistentVolumeReclaimPolicy", "Retain")
         if policy == "Recycle":
-            patch = {
-                "spec": {"claimRef": None},
-                "metadata": {"annotations": {BOUND_BY_CONTROLLER: None}},
-            }
-            self.api.patch(VOLUMES, None, name_of(volume), patch)
+            self.api.patch_object(VOLUMES, volume, _UNBOUND)
         # Delete is left to the provisioner that made the volume.
 
     def _unbind_loser(self, volume: JsonObject) -> None:
         """The claim went with another volume; this one is free again, or removed if made for it."""
         if annotations_of(volume).get(BOUND_BY_CONTROLLER) == "yes":
-            patch = {
-                "spec": {"claimRef": None},
-                "metadata": {"annotations": {BOUND_BY_CONTROLLER: None}},
-            }
-            self.api.patch(VOLUMES, None, name_of(volume), patch)
+            self.api.patch_object(VOLUMES, volume, _UNBOUND)
         elif annotations_of(volume).get(PROVISIONED_BY):
             self._release(volume)
 
@@ -306,7 +268,7 @@ class VolumeBinder(Controller[Key]):
         if volume is None:
             raise NotFound(f'persistentvolumes "{name}" not found')
         status = {**status_of(volume), "phase": phase}
-        write_status(self.api, VOLUMES, volume, status)
+        self.api.write_status(VOLUMES, volume, status)
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -320,8 +282,7 @@ class VolumeBinder(Controller[Key]):
         self.queue.add(("volume", name_of(volume)))
         reference = spec_of(volume).get("claimRef")
         if reference:
-            key = f"{reference.get('namespace', '')}/{reference.get('name', '')}"
-            self.queue.add(("claim", key))
+            self.queue.add(("claim", _referenced_key(reference)))
         elif status_of(volume).get("phase") == "Available":
             # A free volume may be what a waiting claim of its class needs.
             for claim in self._claims.find(BY_CLASS, class_of(volume)):
@@ -340,15 +301,14 @@ class VolumeBinder(Controller[Key]):
 
 
 def _claim_ref(volume: JsonObject) -> tuple[str, ...]:
-    """Index function: volumes under the claim they are reserved for."""
+    """The claim that a volume is reserved for."""
     reference = spec_of(volume).get("claimRef")
-    if not reference:
-        return ()
-    return (f"{reference.get('namespace', '')}/{reference.get('name', '')}",)
+    return (_referenced_key(reference),) if reference else ()
 
 
-def _waits_for_consumer(storage_class: JsonObject | None) -> bool:
-    return (
-        storage_class is not None
-        and storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
-    )
+def _referenced_key(reference: JsonObject) -> str:
+    return f"{reference.get('namespace', '')}/{reference.get('name', '')}"
+
+
+BY_CLASS = Index(lambda obj: (class_of(obj),))
+BY_CLAIM_REF = Index(_claim_ref)

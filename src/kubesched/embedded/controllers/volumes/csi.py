@@ -8,29 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from kubesched.api import quantity
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     is_deleting,
     labels_of,
     name_of,
-    namespace_of,
     spec_of,
     uid_of,
 )
-from kubesched.embedded.controllers.template_hash import compute_hash
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.controllers.controller_revisions import compute_hash
 from kubesched.embedded.controllers.volumes.selection import DEFAULT_CLASS, capacity_bytes
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.selectors import selector_matches
-from kubesched.errors import AlreadyExists, NotFound
+from kubesched.errors import AlreadyExists
 
 CSI_NODES = "csinodes.storage.k8s.io"
 CSI_DRIVERS = "csidrivers.storage.k8s.io"
 CAPACITIES = "csistoragecapacities.storage.k8s.io"
 CLASSES = "storageclasses.storage.k8s.io"
 CAPACITY_NAMESPACE = "kube-system"
+DRIVER_NAME = "csi.storage.k8s.io/drivername"
 
 Segment = tuple[tuple[str, str], ...]
 """Topology keys and values, in the driver's order of keys."""
@@ -94,19 +92,16 @@ class CsiPublisher(Controller[str]):
     Keys: a node's name for its CSINode; "" for the drivers' own objects and the capacities.
     """
 
-    name: ClassVar[str] = "csi-publisher"
+    name = "csi-publisher"
 
     def __init__(self, context: ControllerContext, drivers: Sequence[StorageDriver]) -> None:
         super().__init__(context)
         self._drivers = tuple(drivers)
-        self._nodes = self.informers.informer("nodes")
-        self._nodes.add_handler(self._node_changed)
-        self._csi_nodes = self.informers.informer(CSI_NODES)
-        self._volumes = self.informers.informer("persistentvolumes")
-        self._volumes.add_handler(lambda kind, obj, old: self._capacity_changed())
-        self._classes = self.informers.informer(CLASSES)
-        self._classes.add_handler(lambda kind, obj, old: self._capacity_changed())
-        self._capacities = self.informers.informer(CAPACITIES)
+        self._nodes = self.watch("nodes", self._node_changed)
+        self._csi_nodes = self.watch(CSI_NODES)
+        self._volumes = self.watch("persistentvolumes", lambda *_: self._capacity_changed())
+        self._classes = self.watch(CLASSES, lambda *_: self._capacity_changed())
+        self._capacities = self.watch(CAPACITIES)
         self._is_registered = False
         self.queue.add("")
 
@@ -210,7 +205,7 @@ class CsiPublisher(Controller[str]):
         known = {
             name_of(capacity): capacity
             for capacity in self._capacities
-            if _belongs_to(capacity, driver)
+            if labels_of(capacity).get(DRIVER_NAME) == driver.name
         }
         for name, obj in wanted.items():
             present = known.pop(name, None)
@@ -220,10 +215,7 @@ class CsiPublisher(Controller[str]):
                 patch = {"capacity": obj["capacity"], "maximumVolumeSize": obj["maximumVolumeSize"]}
                 self.api.patch(CAPACITIES, CAPACITY_NAMESPACE, name, patch)
         for item in known.values():
-            try:
-                self.api.delete(CAPACITIES, namespace_of(item), name_of(item), uid=uid_of(item))
-            except NotFound:
-                continue
+            self.api.delete_object(CAPACITIES, item)
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -263,15 +255,10 @@ def _capacity_object(
         "metadata": {
             "name": f"csisc-{identity}",
             "namespace": CAPACITY_NAMESPACE,
-            "labels": {"csi.storage.k8s.io/drivername": driver.name},
+            "labels": {DRIVER_NAME: driver.name},
         },
         "storageClassName": storage_class,
         "nodeTopology": {"matchLabels": dict(segment)},
         "capacity": str(free),
         "maximumVolumeSize": str(free),
     }
-
-
-def _belongs_to(capacity: JsonObject, driver: StorageDriver) -> bool:
-    selector = {"matchLabels": {"csi.storage.k8s.io/drivername": driver.name}}
-    return selector_matches(selector, labels_of(capacity))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     controller_reference,
+    copy_json,
     is_controlled_by,
     is_deleting,
     key_of,
@@ -15,24 +14,22 @@ from kubesched.embedded.controllers.metadata import (
     spec_of,
     uid_of,
 )
-from kubesched.embedded.controllers.pods import is_finished
-from kubesched.embedded.objects import JsonObject, copy_json
+from kubesched.embedded.apimachinery.pods import is_finished
+from kubesched.embedded.client.controller import Controller, ControllerContext
 
-COMPONENT = "ephemeral_volume"
 CLAIMS = "persistentvolumeclaims"
 
 
 class EphemeralVolumes(Controller[str]):
     """Makes the claims of pods with ephemeral volumes."""
 
-    name: ClassVar[str] = "ephemeral-volume"
+    name = "ephemeral-volume"
+    component = "ephemeral_volume"
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._claims = self.informers.informer(CLAIMS)
-        self._claims.add_handler(self._claim_changed)
-        self._pods = self.informers.informer("pods")
-        self._pods.add_handler(self._pod_changed)
+        self._claims = self.watch(CLAIMS, self._claim_changed)
+        self._pods = self.watch("pods", self._pod_changed)
 
     def sync(self, key: str) -> float | None:
         pod = self._pods.get(key)
@@ -52,7 +49,7 @@ class EphemeralVolumes(Controller[str]):
                     f'PVC "{namespace_of(pod)}/{name}" was not created for pod'
                     f' "{key_of(pod)}" (pod is not owner)'
                 )
-                self.events.warning(pod, COMPONENT, "EphemeralVolumeConflict", message)
+                self.warning(pod, "EphemeralVolumeConflict", message)
             return
         template = volume["ephemeral"].get("volumeClaimTemplate") or {}
         metadata = template.get("metadata") or {}

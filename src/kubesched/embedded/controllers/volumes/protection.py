@@ -5,10 +5,8 @@ Deleting such an object only marks it; this controller removes its finalizer onc
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     is_deleting,
     key_of,
     name_of,
@@ -17,20 +15,22 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
 )
-from kubesched.embedded.controllers.pods import is_finished, node_name_of
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.pods import is_finished, node_name_of
+from kubesched.embedded.client.controller import Controller, ControllerContext
+from kubesched.embedded.client.informers import Index
 from kubesched.errors import NotFound
 
+CLAIMS = "persistentvolumeclaims"
+VOLUMES = "persistentvolumes"
 CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
 VOLUME_FINALIZER = "kubernetes.io/pv-protection"
-BY_CLAIM = "by-claim"
 
 Key = tuple[str, str]
 """("claim", namespace/name) or ("volume", name)."""
 
 
 def claims_of(pod: JsonObject) -> tuple[str, ...]:
-    """Index function: keys of the claims a pod mounts, generic ephemeral ones included."""
+    """Keys of the claims a pod mounts, generic ephemeral ones included."""
     volumes = spec_of(pod).get("volumes")
     if not volumes:
         return ()
@@ -43,34 +43,33 @@ def claims_of(pod: JsonObject) -> tuple[str, ...]:
     return tuple(f"{namespace_of(pod)}/{name}" for name in names)
 
 
+BY_CLAIM = Index(claims_of, "spec")
+
+
 class VolumeProtection(Controller[Key]):
     """Puts the protection finalizers on and takes them off again."""
 
-    name: ClassVar[str] = "volume-protection"
+    name = "volume-protection"
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._claims = self.informers.informer("persistentvolumeclaims")
-        self._claims.add_handler(lambda kind, obj, old: self.queue.add(("claim", key_of(obj))))
-        self._volumes = self.informers.informer("persistentvolumes")
-        self._volumes.add_handler(lambda kind, obj, old: self.queue.add(("volume", name_of(obj))))
-        self._pods = self.informers.informer("pods")
-        self._pods.add_index(BY_CLAIM, claims_of, "spec")
-        self._pods.add_handler(self._pod_changed)
+        self._claims = self.watch(CLAIMS, lambda _, obj, __: self.queue.add(("claim", key_of(obj))))
+        self._volumes = self.watch(
+            VOLUMES, lambda _, obj, __: self.queue.add(("volume", name_of(obj)))
+        )
+        self._pods = self.watch("pods", self._pod_changed, BY_CLAIM)
 
     def sync(self, key: Key) -> float | None:
         kind, name = key
         if kind == "claim":
             claim = self._claims.get(name)
             if claim is not None:
-                self._protect(
-                    "persistentvolumeclaims", claim, CLAIM_FINALIZER, self._is_used(claim)
-                )
+                self._protect(CLAIMS, claim, CLAIM_FINALIZER, self._is_used(claim))
         else:
             volume = self._volumes.get(name)
             if volume is not None:
                 is_bound = status_of(volume).get("phase") == "Bound"
-                self._protect("persistentvolumes", volume, VOLUME_FINALIZER, is_bound)
+                self._protect(VOLUMES, volume, VOLUME_FINALIZER, is_bound)
         return None
 
     def _protect(self, resource: str, obj: JsonObject, finalizer: str, is_used: bool) -> None:
@@ -84,7 +83,7 @@ class VolumeProtection(Controller[Key]):
     def _write(self, resource: str, obj: JsonObject, finalizers: list[str]) -> None:
         patch = {"metadata": {"uid": uid_of(obj), "finalizers": finalizers or None}}
         try:
-            self.api.patch(resource, namespace_of(obj), name_of(obj), patch)
+            self.api.patch_object(resource, obj, patch)
         except NotFound:
             return
 

@@ -9,20 +9,19 @@ again and the scheduler tries elsewhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from kubesched.api import quantity
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     annotations_of,
     is_deleting,
     key_of,
     name_of,
-    namespace_of,
     spec_of,
     status_of,
     uid_of,
 )
+from kubesched.embedded.client.controller import Controller, ControllerContext
 from kubesched.embedded.controllers.volumes.binder import PROVISIONED_BY, PROVISIONER
 from kubesched.embedded.controllers.volumes.csi import (
     Segment,
@@ -33,10 +32,10 @@ from kubesched.embedded.controllers.volumes.csi import (
 from kubesched.embedded.controllers.volumes.selection import (
     SELECTED_NODE,
     class_of,
+    reference_to,
     requested_bytes,
 )
-from kubesched.embedded.objects import JsonObject
-from kubesched.errors import AlreadyExists, NotFound
+from kubesched.errors import AlreadyExists
 
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
@@ -51,17 +50,17 @@ Key = tuple[str, str]
 class Provisioner(Controller[Key]):
     """Serves the claims and volumes of the configured drivers."""
 
-    name: ClassVar[str] = "provisioner"
+    name = "provisioner"
 
     def __init__(self, context: ControllerContext, drivers: Sequence[StorageDriver]) -> None:
         super().__init__(context)
         self._drivers = {driver.name: driver for driver in drivers}
-        self._claims = self.informers.informer(CLAIMS)
-        self._claims.add_handler(lambda kind, obj, old: self.queue.add(("claim", key_of(obj))))
-        self._volumes = self.informers.informer(VOLUMES)
-        self._volumes.add_handler(lambda kind, obj, old: self.queue.add(("volume", name_of(obj))))
-        self._classes = self.informers.informer("storageclasses.storage.k8s.io")
-        self._nodes = self.informers.informer("nodes")
+        self._claims = self.watch(CLAIMS, lambda _, obj, __: self.queue.add(("claim", key_of(obj))))
+        self._volumes = self.watch(
+            VOLUMES, lambda _, obj, __: self.queue.add(("volume", name_of(obj)))
+        )
+        self._classes = self.watch("storageclasses.storage.k8s.io")
+        self._nodes = self.watch("nodes")
 
     def sync(self, key: Key) -> float | None:
         kind, name = key
@@ -158,7 +157,7 @@ class Provisioner(Controller[Key]):
         if SELECTED_NODE not in annotations_of(claim):
             return RETRY_S  # no event will follow for this claim
         patch = {"metadata": {"annotations": {SELECTED_NODE: None}}}
-        self.api.patch(CLAIMS, namespace_of(claim), name_of(claim), patch)
+        self.api.patch_object(CLAIMS, claim, patch)
         return None
 
     # -- removing --------------------------------------------------------------------------------
@@ -170,10 +169,7 @@ class Provisioner(Controller[Key]):
             return
         if spec_of(volume).get("persistentVolumeReclaimPolicy") != "Delete":
             return
-        try:
-            self.api.delete(VOLUMES, None, name_of(volume), uid=uid_of(volume))
-        except NotFound:
-            return
+        self.api.delete_object(VOLUMES, volume)
 
 
 def volume_name(claim: JsonObject) -> str:
@@ -188,14 +184,7 @@ def build_volume(
     spec: JsonObject = {
         "capacity": {"storage": requests.get("storage", "0")},
         "accessModes": list(spec_of(claim).get("accessModes") or ()),
-        "claimRef": {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "namespace": namespace_of(claim),
-            "name": name_of(claim),
-            "uid": uid_of(claim),
-            "resourceVersion": claim["metadata"].get("resourceVersion", ""),
-        },
+        "claimRef": reference_to(claim),
         "csi": {"driver": driver.name, "volumeHandle": volume_name(claim)},
         "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy", "Delete"),
         "storageClassName": name_of(storage_class),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubesched.api import quantity
-from kubesched.embedded.controllers.metadata import (
+from kubesched.embedded.apimachinery.objects import (
+    JsonObject,
     annotations_of,
     is_deleting,
     labels_of,
@@ -15,8 +16,7 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
 )
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.selectors import selector_matches
+from kubesched.embedded.apimachinery.selectors import selector_matches
 
 BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -46,6 +46,18 @@ def requested_bytes(claim: JsonObject) -> int:
 
 def capacity_bytes(volume: JsonObject) -> int:
     return quantity.value((spec_of(volume).get("capacity") or {}).get("storage", 0))
+
+
+def reference_to(claim: JsonObject) -> JsonObject:
+    """The `claimRef` of a volume that is the claim's."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": namespace_of(claim),
+        "name": name_of(claim),
+        "uid": uid_of(claim),
+        "resourceVersion": claim["metadata"].get("resourceVersion", ""),
+    }
 
 
 def is_reserved_for(volume: JsonObject, claim: JsonObject) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 
 _PRESERVES = "x-kubernetes-preserve-unknown-fields"
 _JUNCTORS = ("allOf", "anyOf", "oneOf", "not")

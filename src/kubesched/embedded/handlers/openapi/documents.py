@@ -10,14 +10,14 @@ import hashlib
 from collections.abc import Callable
 from functools import partial
 
-from kubesched.embedded.exchange import ApiRequest, ApiResponse
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import JsonObject, encode
+from kubesched.embedded.handlers.exchange import ApiRequest, ApiResponse
 from kubesched.embedded.handlers.openapi import protobuf
 from kubesched.embedded.handlers.openapi.custom_schemas import published_schema
 from kubesched.embedded.handlers.openapi.schemas import collect, identity_of, model_name, top_level
 from kubesched.embedded.handlers.routes import unknown_path
-from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.errors import NotAcceptable
 
 _V2 = "#/definitions/"
@@ -136,7 +136,8 @@ class OpenApi:
             collect(identity, prefix, schemas)
             name = model_name(identity)
         else:
-            name = _custom_name(resource)
+            reverse = ".".join(reversed(resource.group.split(".")))
+            name = f"{reverse}.{resource.version}.{resource.kind}"
             collect("meta.ObjectMeta", prefix, schemas)
             schemas[name] = self._custom_schema(resource, prefix)
         if identity is None and "properties" not in schemas[name]:
@@ -162,10 +163,6 @@ class OpenApi:
 
 def _document_name(group: str, version: str) -> str:
     return f"apis/{group}/{version}" if group else f"api/{version}"
-
-
-def _custom_name(resource: ResourceInfo) -> str:
-    return f"{'.'.join(reversed(resource.group.split('.')))}.{resource.version}.{resource.kind}"
 
 
 def _paths(resource: ResourceInfo, gvk: JsonObject, reference: str, *, is_v3: bool) -> JsonObject:

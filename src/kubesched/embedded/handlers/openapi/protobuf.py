@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from kubesched.embedded.objects import Json, JsonObject, encode
+from kubesched.embedded.apimachinery.objects import Json, JsonObject, encode
 
 MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 CONTENT_TYPE = MEDIA_TYPE.replace("@", ".")  # upstream's, because `@` is not valid in a media type

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from importlib import resources
 
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.resources.schema.table import GROUPS, Field, ObjectType, TypeRef, types
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.schema.table import GROUPS, Field, ObjectType, TypeRef, types
 
 _META_PREFIX = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _PREFIXES = {
@@ -61,7 +61,7 @@ def model_name(identity: str) -> str:
 def descriptions() -> dict[str, str]:
     """Short explanations by `group.Type` or `group.Type.field`."""
     text = (
-        resources.files("kubesched.embedded.resources.schema")
+        resources.files("kubesched.embedded.apimachinery.schema")
         .joinpath("descriptions.txt")
         .read_text(encoding="utf-8")
     )

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.handlers.tables.table import table_of
+from kubesched.embedded.handlers.tables.columns import table_of
 
 __all__ = ["table_of"]

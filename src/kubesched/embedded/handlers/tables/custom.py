@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import Json, JsonObject
 from kubesched.embedded.handlers.tables.table import AGE, NAME, Column, age
-from kubesched.embedded.objects import Json, JsonObject
 from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.embedded.resources.catalog import ResourceInfo
 
 _STEP = re.compile(
     r"\.([A-Za-z0-9_-]+)|\['([^']+)'\]|\[(\d+)\]|\[\?\(@\.([A-Za-z0-9_-]+)==\"([^\"]*)\"\)\]"

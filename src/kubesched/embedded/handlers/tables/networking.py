@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubesched.embedded.handlers.tables.table import AGE, NAME, Column
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject, spec_of, status_of
+from kubesched.embedded.handlers.tables.table import AGE, NAME, NONE, Column, text
 from kubesched.embedded.registry.scale import selector_text
 
-_NONE = "<none>"
 _SHOWN = 3
 
 
@@ -34,19 +33,19 @@ def _slice_endpoints(obj: JsonObject) -> str:
 
 
 def _hosts(obj: JsonObject) -> str:
-    rules = (obj.get("spec") or {}).get("rules") or ()
+    rules = spec_of(obj).get("rules") or ()
     return _some([rule["host"] for rule in rules if rule.get("host")], "*")
 
 
 def _reference(obj: JsonObject) -> str:
-    target = (obj.get("spec") or {}).get("scaleTargetRef") or {}
+    target = spec_of(obj).get("scaleTargetRef") or {}
     return f"{target.get('kind', '')}/{target.get('name', '')}"
 
 
 def _targets(obj: JsonObject) -> str:
     """What an autoscaler aims at; nothing here measures where it is."""
     texts = []
-    for metric in (obj.get("spec") or {}).get("metrics") or ():
+    for metric in spec_of(obj).get("metrics") or ():
         source = metric.get("resource") or metric.get("containerResource")
         if source is None:
             texts.append("<unknown>")
@@ -57,43 +56,41 @@ def _targets(obj: JsonObject) -> str:
         texts.append(f"{source.get('name', '')}: <unknown>/{wanted}")
     if len(texts) > 2:
         return f"{', '.join(texts[:2])} + {len(texts) - 2} more..."
-    return ", ".join(texts) or _NONE
+    return ", ".join(texts) or NONE
 
 
-def _spec(field: str, otherwise: str) -> Column:
-    titles = {"minReplicas": "MinPods", "maxReplicas": "MaxPods", "ingressClassName": "Class"}
-    return Column(titles[field], lambda obj, _: str((obj.get("spec") or {}).get(field, otherwise)))
-
-
-ENDPOINT_SLICE_COLUMNS = (
-    NAME,
-    Column("AddressType", lambda obj, _: str(obj.get("addressType", ""))),
-    Column("Ports", lambda obj, _: _slice_ports(obj)),
-    Column("Endpoints", lambda obj, _: _slice_endpoints(obj)),
-    AGE,
-)
-INGRESS_COLUMNS = (
-    NAME,
-    _spec("ingressClassName", _NONE),
-    Column("Hosts", lambda obj, _: _hosts(obj)),
-    Column("Address", lambda _obj, _: ""),
-    Column("Ports", lambda obj, _: "80, 443" if (obj.get("spec") or {}).get("tls") else "80"),
-    AGE,
-)
-NETWORK_POLICY_COLUMNS = (
-    NAME,
-    Column(
-        "Pod-Selector",
-        lambda obj, _: selector_text((obj.get("spec") or {}).get("podSelector") or {}) or _NONE,
+NETWORKING: dict[str, tuple[Column, ...]] = {
+    "endpointslices.discovery.k8s.io": (
+        NAME,
+        text("AddressType", "addressType"),
+        Column("Ports", lambda obj, _: _slice_ports(obj)),
+        Column("Endpoints", lambda obj, _: _slice_endpoints(obj)),
+        AGE,
     ),
-    AGE,
-)
-AUTOSCALER_COLUMNS = (
-    NAME,
-    Column("Reference", lambda obj, _: _reference(obj)),
-    Column("Targets", lambda obj, _: _targets(obj)),
-    _spec("minReplicas", "<unset>"),
-    _spec("maxReplicas", "0"),
-    Column("Replicas", lambda obj, _: int((obj.get("status") or {}).get("currentReplicas") or 0)),
-    AGE,
-)
+    "horizontalpodautoscalers.autoscaling": (
+        NAME,
+        Column("Reference", lambda obj, _: _reference(obj)),
+        Column("Targets", lambda obj, _: _targets(obj)),
+        text("MinPods", "spec", "minReplicas", default="<unset>"),
+        text("MaxPods", "spec", "maxReplicas", default="0"),
+        Column("Replicas", lambda obj, _: int(status_of(obj).get("currentReplicas") or 0)),
+        AGE,
+    ),
+    "ingresses.networking.k8s.io": (
+        NAME,
+        text("Class", "spec", "ingressClassName", default=NONE),
+        Column("Hosts", lambda obj, _: _hosts(obj)),
+        Column("Address", lambda _obj, _: ""),
+        Column("Ports", lambda obj, _: "80, 443" if spec_of(obj).get("tls") else "80"),
+        AGE,
+    ),
+    "networkpolicies.networking.k8s.io": (
+        NAME,
+        Column(
+            "Pod-Selector",
+            lambda obj, _: selector_text(spec_of(obj).get("podSelector") or {}) or NONE,
+        ),
+        AGE,
+    ),
+}
+"""The columns of each kind, in the order of `kubectl get`."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.handlers.tables.table import AGE, NAME, Column, human_duration
-from kubesched.embedded.objects import JsonObject, parse_timestamp
-
-_NONE = "<none>"
+from kubesched.embedded.apimachinery.objects import JsonObject, parse_timestamp, spec_of, status_of
+from kubesched.embedded.apimachinery.pods import is_ready
+from kubesched.embedded.handlers.tables.table import AGE, NAME, NONE, Column, human_duration, text
 
 
 def status_text(pod: JsonObject) -> str:
     """The one word that says what a pod is up to: Pending, ContainerCreating, Init:0/1, Completed or Terminating."""
-    status = pod.get("status") or {}
+    status = status_of(pod)
     reason: str = status.get("reason") or status.get("phase", "")
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
@@ -31,7 +30,7 @@ def _is_sidecar(spec: JsonObject, index: int) -> bool:
 
 
 def _init_reason(pod: JsonObject, status: JsonObject) -> str | None:
-    spec = pod.get("spec") or {}
+    spec = spec_of(pod)
     count = len(spec.get("initContainers") or ())
     for index, container in enumerate(status.get("initContainerStatuses") or ()):
         state = container.get("state") or {}
@@ -66,16 +65,12 @@ def _container_reason(status: JsonObject, reason: str) -> str:
         elif container.get("ready") and state.get("running") is not None:
             has_running = True
     if reason == "Completed" and has_running:
-        is_ready = any(
-            condition.get("type") == "Ready" and condition.get("status") == "True"
-            for condition in status.get("conditions") or ()
-        )
-        return "Running" if is_ready else "NotReady"
+        return "Running" if is_ready({"status": status}) else "NotReady"
     return reason
 
 
 def _sidecar_statuses(pod: JsonObject) -> list[JsonObject]:
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    spec, status = spec_of(pod), status_of(pod)
     return [
         init_container_status
         for index, init_container_status in enumerate(status.get("initContainerStatuses") or ())
@@ -84,7 +79,7 @@ def _sidecar_statuses(pod: JsonObject) -> list[JsonObject]:
 
 
 def ready_text(pod: JsonObject) -> str:
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    spec, status = spec_of(pod), status_of(pod)
     total = len(spec.get("containers") or ())
     total += sum(
         1
@@ -97,7 +92,7 @@ def ready_text(pod: JsonObject) -> str:
 
 
 def restarts_text(pod: JsonObject, now: float) -> str:
-    status = pod.get("status") or {}
+    status = status_of(pod)
     statuses = [*_sidecar_statuses(pod), *(status.get("containerStatuses") or ())]
     count = sum(container_status.get("restartCount", 0) for container_status in statuses)
     last = [
@@ -112,19 +107,19 @@ def restarts_text(pod: JsonObject, now: float) -> str:
 
 
 def _address(pod: JsonObject) -> str:
-    status = pod.get("status") or {}
+    status = status_of(pod)
     addresses = status.get("podIPs") or ()
     ip: str = addresses[0].get("ip", "") if addresses else status.get("podIP", "")
-    return ip or _NONE
+    return ip or NONE
 
 
 def _readiness_gates(pod: JsonObject) -> str:
-    gates = (pod.get("spec") or {}).get("readinessGates") or ()
+    gates = spec_of(pod).get("readinessGates") or ()
     if not gates:
-        return _NONE
+        return NONE
     true = {
         condition.get("type")
-        for condition in (pod.get("status") or {}).get("conditions") or ()
+        for condition in status_of(pod).get("conditions") or ()
         if condition.get("status") == "True"
     }
     return f"{sum(1 for gate in gates if gate.get('conditionType') in true)}/{len(gates)}"
@@ -137,11 +132,7 @@ POD_COLUMNS = (
     Column("Restarts", restarts_text),
     AGE,
     Column("IP", lambda pod, _: _address(pod), priority=1),
-    Column("Node", lambda pod, _: (pod.get("spec") or {}).get("nodeName") or _NONE, priority=1),
-    Column(
-        "Nominated Node",
-        lambda pod, _: (pod.get("status") or {}).get("nominatedNodeName") or _NONE,
-        priority=1,
-    ),
+    text("Node", "spec", "nodeName", default=NONE, priority=1),
+    text("Nominated Node", "status", "nominatedNodeName", default=NONE, priority=1),
     Column("Readiness Gates", lambda pod, _: _readiness_gates(pod), priority=1),
 )

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from kubesched.embedded.handlers.representation import partial_metadata
-from kubesched.embedded.objects import JsonObject, parse_timestamp
-from kubesched.embedded.registry.rest_storage import RestStorage
-from kubesched.embedded.resources.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import JsonObject, parse_timestamp, value_at
+from kubesched.embedded.registry.representation import partial_metadata
 from kubesched.embedded.storage.store import Entry
 
+NONE = "<none>"
 Cell: TypeAlias = Callable[[JsonObject, float], Any]
 
 
@@ -35,18 +34,14 @@ class Column:
         }
 
 
-def table_of(
-    registry: RestStorage,
-    resource: ResourceInfo,
+def build_table(
+    columns: Sequence[Column],
     entries: Sequence[Entry],
     metadata: JsonObject,
+    now: float,
     include_object: str = "",
 ) -> JsonObject:
     """The entries as a table; `include_object` is the client's None, Metadata (default) or Object."""
-    from kubesched.embedded.handlers.tables.columns import columns_for
-
-    columns = columns_for(registry, resource)
-    now = registry.clock.now()
     rows = []
     for entry in entries:
         row: JsonObject = {"cells": [column.cell(entry.obj, now) for column in columns]}
@@ -113,3 +108,20 @@ def human_duration(seconds: float) -> str:
 
 NAME = Column("Name", name_cell, format="name")
 AGE = Column("Age", age_cell)
+
+
+def text(name: str, *path: str, default: str = "", priority: int = 0) -> Column:
+    """A column of what stands at a path."""
+
+    def cell(obj: JsonObject, _: float) -> str:
+        value = value_at(obj, path)
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return str(value) if value not in (None, "") else default
+
+    return Column(name, cell, priority=priority)
+
+
+def number(name: str, *path: str) -> Column:
+    """A column of the number at a path, 0 where there is none."""
+    return Column(name, lambda obj, _: value_at(obj, path) or 0, type="integer")

@@ -11,15 +11,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kubesched.embedded.failures import conflict, not_found, stale
-from kubesched.embedded.handlers.bodies import FieldValidation, check_fields, check_kind, to_stored
-from kubesched.embedded.objects import Json, JsonObject, decode, encode, timestamp
-from kubesched.embedded.registry.managed_fields.compare import compare
-from kubesched.embedded.registry.managed_fields.managers import Manager, encode_fields, ownable
-from kubesched.embedded.registry.managed_fields.merge import merge, prefixes, prune
-from kubesched.embedded.registry.managed_fields.paths import Layout, Path, describe, paths_of
+from kubesched.embedded.apimachinery.bodies import (
+    FieldValidation,
+    check_fields,
+    check_kind,
+    to_stored,
+)
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.failures import conflict, not_found, stale
+from kubesched.embedded.apimachinery.managed_fields.compare import compare
+from kubesched.embedded.apimachinery.managed_fields.managers import Manager, encode_fields, ownable
+from kubesched.embedded.apimachinery.managed_fields.merge import merge, prefixes, prune
+from kubesched.embedded.apimachinery.managed_fields.paths import Layout, Path, describe, paths_of
+from kubesched.embedded.apimachinery.objects import Json, JsonObject, decode, encode, timestamp
 from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
-from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.storage.store import Entry
 from kubesched.errors import BadRequest, Conflict
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.objects import Json, JsonObject
 from kubesched.errors import BadRequest, Invalid
 
 MAX_OPERATIONS = 10_000  # upstream's limit per patch

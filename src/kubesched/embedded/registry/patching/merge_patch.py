@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.objects import Json
+from kubesched.embedded.apimachinery.objects import Json
 
 
 def apply_merge_patch(document: Json, patch: Json) -> Json:

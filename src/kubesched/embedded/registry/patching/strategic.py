@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubesched.embedded.objects import Json, JsonObject, encode
-from kubesched.embedded.resources.schema.table import Field, ObjectType, TypeRef, types
+from kubesched.embedded.apimachinery.objects import Json, JsonObject, encode
+from kubesched.embedded.apimachinery.schema.table import Field, ObjectType, TypeRef, types
 from kubesched.errors import BadRequest
 
 PATCH = "$patch"

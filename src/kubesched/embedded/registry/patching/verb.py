@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from kubesched.api import field_errors
-from kubesched.embedded.failures import invalid
-from kubesched.embedded.handlers.bodies import (
+from kubesched.embedded.apimachinery.bodies import (
     FieldValidation,
     check_fields,
     check_kind,
@@ -17,16 +16,17 @@ from kubesched.embedded.handlers.bodies import (
     strip_nulls_of,
     to_stored,
 )
-from kubesched.embedded.handlers.representation import encoder_for
-from kubesched.embedded.objects import Json, JsonObject, decode, encode
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.failures import invalid
+from kubesched.embedded.apimachinery.objects import Json, JsonObject, decode, encode
+from kubesched.embedded.apimachinery.schema.table import type_of_kind
+from kubesched.embedded.apimachinery.validation import IS_IMMUTABLE
 from kubesched.embedded.registry import scale
 from kubesched.embedded.registry.patching.json_patch import apply_json_patch
 from kubesched.embedded.registry.patching.merge_patch import apply_merge_patch
 from kubesched.embedded.registry.patching.strategic import apply_strategic_patch
+from kubesched.embedded.registry.representation import encoder_for
 from kubesched.embedded.registry.rest_storage import NO_OPTIONS, RestStorage, WriteOptions
-from kubesched.embedded.resources.catalog import ResourceInfo
-from kubesched.embedded.resources.schema.table import type_of_kind
-from kubesched.embedded.resources.validation.common import IS_IMMUTABLE
 from kubesched.embedded.storage.store import Entry
 from kubesched.errors import BadRequest, UnsupportedMediaType
 

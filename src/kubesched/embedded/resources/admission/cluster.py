@@ -1,14 +1,16 @@
-"""Admission of namespaces, services and priority classes: first status, addresses, the one global default."""
+"""Admission of all kinds but pods and devices: first status, addresses, defaults of the cluster."""
 
 from __future__ import annotations
 
-from kubesched.embedded.failures import forbidden
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.failures import forbidden
+from kubesched.embedded.apimachinery.objects import JsonObject, timestamp
 from kubesched.embedded.registry.rest_storage import RestStorage
+from kubesched.embedded.storage.store import Collection
 
 _SERVICE_NETWORK = (10, 96)  # 10.96.0.0/16, the usual choice
 _ADDRESS_ATTEMPTS = 4096
 _NODE_PORTS = range(30000, 32768)
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 def admit_namespace(registry: RestStorage, obj: JsonObject) -> None:
@@ -90,3 +92,78 @@ def _free_node_port(registry: RestStorage, spec: JsonObject) -> int:
         if port not in taken:
             return port
     raise forbidden(registry.catalog.get("services"), "", "no node port is free")
+
+
+def admit_persistent_volume(registry: RestStorage, obj: JsonObject) -> None:
+    obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": timestamp(registry.clock.now())}
+
+
+def admit_persistent_volume_claim(registry: RestStorage, obj: JsonObject) -> None:
+    obj["status"] = {"phase": "Pending"}
+    spec = obj["spec"]
+    if spec.get("storageClassName") is None:
+        default = registry.derived(
+            "default storage class", "storageclasses.storage.k8s.io", default_storage_class
+        )
+        if default is not None:
+            spec["storageClassName"] = default
+
+
+def default_storage_class(classes: Collection) -> str | None:
+    """The newest class marked as default, by name among equals."""
+    best: tuple[str, str] | None = None
+    for entry in classes.entries():
+        metadata = entry.obj["metadata"]
+        if (metadata.get("annotations") or {}).get(DEFAULT_CLASS) == "true":
+            created = metadata["creationTimestamp"]
+            if best is None or created > best[0]:
+                best = (created, metadata["name"])
+    return best[1] if best is not None else None
+
+
+def admit_job(registry: RestStorage, obj: JsonObject) -> None:
+    """A job finds its pods by its own uid, unless the user insists on a selector."""
+    obj["status"] = {}
+    spec, metadata = obj["spec"], obj["metadata"]
+    if spec.get("manualSelector"):
+        return
+    template = spec.get("template")
+    if template is None:
+        return
+    uid, name = metadata["uid"], metadata["name"]
+    labels = template.setdefault("metadata", {}).setdefault("labels", {})
+    before = dict(labels)
+    labels["batch.kubernetes.io/controller-uid"] = labels["controller-uid"] = uid
+    labels["batch.kubernetes.io/job-name"] = labels["job-name"] = name
+    # Upstream: labels that were defaulted from the template are one map with the template's.
+    if metadata.get("labels") is None or metadata["labels"] == before:
+        metadata["labels"] = dict(labels)
+    selector = spec.setdefault("selector", {})
+    selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
+
+
+def admit_pod_disruption_budget(registry: RestStorage, obj: JsonObject) -> None:
+    obj["status"] = {
+        "currentHealthy": 0,
+        "desiredHealthy": 0,
+        "disruptionsAllowed": 0,
+        "expectedPods": 0,
+    }
+
+
+def admit_workload(registry: RestStorage, obj: JsonObject) -> None:
+    """A workload that has done nothing yet says so."""
+    obj["status"] = dict(_FIRST_STATUS.get(obj["kind"], {}))
+
+
+_FIRST_STATUS: dict[str, JsonObject] = {
+    "DaemonSet": {
+        "currentNumberScheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "numberReady": 0,
+    },
+    "ReplicaSet": {"replicas": 0},
+    "ReplicationController": {"replicas": 0},
+    "StatefulSet": {"replicas": 0, "availableReplicas": 0},
+}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubesched.api import field_errors
-from kubesched.embedded.failures import invalid
-from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.failures import invalid
+from kubesched.embedded.apimachinery.objects import JsonObject, timestamp
 from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.resources.validation.resource_claims import allocated_devices, device_key
 
@@ -41,14 +41,6 @@ def admit_claim_status(registry: RestStorage, claim: JsonObject, old: JsonObject
         _check_admin_access(registry, _CLAIMS, claim, _admin_results(allocation))
 
 
-def admit_resource_slice(registry: RestStorage, obj: JsonObject) -> None:
-    _set_taint_times(registry, obj)
-
-
-def admit_resource_slice_update(registry: RestStorage, obj: JsonObject, old: JsonObject) -> None:
-    _set_taint_times(registry, obj)
-
-
 def admit_device_taint_rule(registry: RestStorage, obj: JsonObject) -> None:
     taint = obj["spec"].get("taint") or {}
     if not taint.get("timeAdded"):
@@ -64,7 +56,8 @@ def admit_device_taint_rule_update(registry: RestStorage, obj: JsonObject, old: 
     admit_device_taint_rule(registry, obj)
 
 
-def _set_taint_times(registry: RestStorage, obj: JsonObject) -> None:
+def set_taint_times(registry: RestStorage, obj: JsonObject, *_old: JsonObject) -> None:
+    """Taints that do not say since when they hold do so from now on."""
     for device in obj["spec"].get("devices") or ():
         for taint in device.get("taints") or ():
             if not taint.get("timeAdded"):

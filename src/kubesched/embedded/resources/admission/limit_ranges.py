@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from kubesched.api import quantity
 from kubesched.api.quantity import Quantity
-from kubesched.embedded.failures import forbidden
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.failures import forbidden
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.registry.rest_storage import AdmissionRequest, RestStorage
-from kubesched.embedded.resources.admission.pod_totals import Totals, pod_total
+from kubesched.embedded.resources.admission.quota_usage import Totals, pod_total
 
 RESOURCE = "limitranges"
 ANNOTATION = "kubernetes.io/limit-ranger"

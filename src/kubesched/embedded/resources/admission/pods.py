@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from kubesched.api import field_errors
-from kubesched.embedded.failures import forbidden, invalid
-from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.apimachinery.failures import forbidden, invalid
+from kubesched.embedded.apimachinery.objects import JsonObject, timestamp
+from kubesched.embedded.registry.binding import add_topology_labels
 from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.resources.admission.limit_ranges import (
     apply_defaults as apply_limit_range_defaults,
 )
+from kubesched.embedded.resources.admission.quota_usage import qos_class
 from kubesched.embedded.resources.admission.runtime_classes import apply_runtime_class
 from kubesched.embedded.resources.validation.scheduling import DEFAULT_TOLERATIONS
 from kubesched.embedded.storage.store import Collection
 
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
-
-TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
-"""What a pod is told about its node by labels of its own."""
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -29,7 +28,8 @@ def admit_pod(registry: RestStorage, pod: JsonObject) -> None:
         problem = field_errors.forbidden("spec.ephemeralContainers", "cannot be set on create")
         raise invalid(registry.catalog.get("pods"), pod["metadata"].get("name", ""), [problem])
     apply_limit_range_defaults(registry, pod)
-    _service_account(spec)
+    if not spec.get("serviceAccountName"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = "default"
     _priority(registry, pod, spec)
     _default_tolerations(spec)
     apply_runtime_class(registry, pod, spec)
@@ -45,20 +45,6 @@ def admit_pod_update(registry: RestStorage, pod: JsonObject, old: JsonObject) ->
     for field in ("priority", "preemptionPolicy"):
         if pod["spec"].get(field) is None and old["spec"].get(field) is not None:
             pod["spec"][field] = old["spec"][field]
-
-
-def add_topology_labels(registry: RestStorage, metadata: JsonObject, node_name: str) -> None:
-    """A pod gets the zone and region of its node, in place of what it says itself. A node may be missing."""
-    node = registry.store.get("nodes", "", node_name)
-    labels = node.obj["metadata"].get("labels") if node is not None else None
-    topology = {key: labels[key] for key in TOPOLOGY_LABELS if key in labels} if labels else {}
-    if topology:
-        metadata["labels"] = {**(metadata.get("labels") or {}), **topology}
-
-
-def _service_account(spec: JsonObject) -> None:
-    if not spec.get("serviceAccountName"):
-        spec["serviceAccountName"] = spec["serviceAccount"] = "default"
 
 
 def _priority(registry: RestStorage, pod: JsonObject, spec: JsonObject) -> None:
@@ -164,29 +150,3 @@ def initial_status(spec: JsonObject, now: str) -> JsonObject:
             }
         ]
     return status
-
-
-def qos_class(spec: JsonObject) -> str:
-    """Guaranteed, Burstable or BestEffort, from the cpu and memory of all containers (or of the pod as a whole)."""
-    pod_level = spec.get("resources") or {}
-    if pod_level.get("requests") or pod_level.get("limits"):
-        bodies = [pod_level]
-    else:
-        containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-        bodies = [container.get("resources") or {} for container in containers]
-    is_best_effort, is_guaranteed = True, True
-    for resources in bodies:
-        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-        for name in ("cpu", "memory"):
-            asked, limit = requests.get(name), limits.get(name)
-            if _is_positive(asked) or _is_positive(limit):
-                is_best_effort = False
-            if not _is_positive(limit) or (asked is not None and asked != limit):
-                is_guaranteed = False
-    if is_best_effort:
-        return "BestEffort"
-    return "Guaranteed" if is_guaranteed else "Burstable"
-
-
-def _is_positive(amount: object) -> bool:
-    return amount is not None and amount not in ("0", 0)

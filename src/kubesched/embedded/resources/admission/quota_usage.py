@@ -1,15 +1,18 @@
-"""What an object uses of a ResourceQuota: which of its resources, in which scopes, and how much."""
+"""What an object uses of a ResourceQuota: which of its resources, in which scopes, and how much.
+
+LimitRanges measure pods with the same sum (`pod_total`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
+from typing import Literal, TypeAlias
 
 from kubesched.api import quantity
 from kubesched.api.quantity import Quantity
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.resources.admission.pod_totals import Totals, pod_total
-from kubesched.embedded.resources.admission.pods import qos_class
-from kubesched.embedded.resources.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.pods import is_finished
 
 _ONE = quantity.parse(1)
 _COUNTED = frozenset(
@@ -27,6 +30,8 @@ _PLAIN = ("cpu", "memory", "ephemeral-storage")
 _MUST_SPECIFY = frozenset(
     {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
 )
+Totals: TypeAlias = dict[str, Quantity]
+Side: TypeAlias = Literal["requests", "limits"]
 
 
 def usage_of(resource: ResourceInfo, obj: JsonObject) -> Totals:
@@ -44,7 +49,7 @@ def usage_of(resource: ResourceInfo, obj: JsonObject) -> Totals:
 
 
 def _pod_usage(pod: JsonObject) -> Totals:
-    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if is_finished(pod):
         return {}
     usage: Totals = {"pods": _ONE}
     for name, amount in pod_total(pod["spec"], "requests").items():
@@ -159,3 +164,78 @@ def difference(new: Totals, old: Totals) -> Totals:
         if more.sign() > 0:
             grown[name] = more
     return grown
+
+
+def pod_total(spec: JsonObject, side: Side) -> Totals:
+    """Requests or limits: containers and sidecars together, or the largest moment of initialisation; plus overhead."""
+    running: Totals = {}
+    for container in spec.get("containers") or ():
+        running = _add(running, _amounts(container, side))
+    sidecars: Totals = {}
+    starting: Totals = {}
+    for container in spec.get("initContainers") or ():
+        own = _amounts(container, side)
+        if container.get("restartPolicy") == "Always":
+            sidecars = _add(sidecars, own)
+            own = sidecars
+        else:
+            own = _add(sidecars, own)
+        starting = _largest(starting, own)
+    total = _largest(_add(running, sidecars), starting)
+    total.update(_parsed((spec.get("resources") or {}).get(side)))
+    overhead = _parsed(spec.get("overhead"))
+    if side == "limits":  # Upstream: overhead raises only limits that are set.
+        overhead = {name: amount for name, amount in overhead.items() if name in total}
+    return _add(total, overhead)
+
+
+def _amounts(container: JsonObject, side: Side) -> Totals:
+    return _parsed((container.get("resources") or {}).get(side))
+
+
+def _parsed(amounts: JsonObject | None) -> Totals:
+    return {name: quantity.parse(amount) for name, amount in (amounts or {}).items()}
+
+
+def _add(first: Totals, second: Totals) -> Totals:
+    return {
+        name: first[name] + second[name] if name in first and name in second else present
+        for name, present in _both(first, second)
+    }
+
+
+def _largest(first: Totals, second: Totals) -> Totals:
+    return {
+        name: max(first[name], second[name]) if name in first and name in second else present
+        for name, present in _both(first, second)
+    }
+
+
+def _both(first: Totals, second: Totals) -> Iterable[tuple[str, Quantity]]:
+    return {**second, **first}.items()
+
+
+def qos_class(spec: JsonObject) -> str:
+    """Guaranteed, Burstable or BestEffort, from the cpu and memory of all containers (or of the pod as a whole)."""
+    pod_level = spec.get("resources") or {}
+    if pod_level.get("requests") or pod_level.get("limits"):
+        bodies = [pod_level]
+    else:
+        containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+        bodies = [container.get("resources") or {} for container in containers]
+    is_best_effort, is_guaranteed = True, True
+    for resources in bodies:
+        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+        for name in ("cpu", "memory"):
+            asked, limit = requests.get(name), limits.get(name)
+            if _is_positive(asked) or _is_positive(limit):
+                is_best_effort = False
+            if not _is_positive(limit) or (asked is not None and asked != limit):
+                is_guaranteed = False
+    if is_best_effort:
+        return "BestEffort"
+    return "Guaranteed" if is_guaranteed else "Burstable"
+
+
+def _is_positive(amount: object) -> bool:
+    return amount is not None and amount not in ("0", 0)

@@ -7,18 +7,18 @@ controller counts again when something goes, and after a refused write was charg
 from __future__ import annotations
 
 from kubesched.api import quantity
-from kubesched.embedded.failures import forbidden
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.failures import forbidden
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.registry.rest_storage import AdmissionRequest, RestStorage
-from kubesched.embedded.resources.admission.pod_totals import Totals
 from kubesched.embedded.resources.admission.quota_usage import (
+    Totals,
     add,
     difference,
     matches_scopes,
     unspecified,
     usage_of,
 )
-from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.storage.store import Entry
 
 RESOURCE = "resourcequotas"

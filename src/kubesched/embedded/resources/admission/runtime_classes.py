@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.failures import forbidden
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.failures import forbidden
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.registry.rest_storage import RestStorage
 
 RUNTIME_CLASSES = "runtimeclasses.node.k8s.io"

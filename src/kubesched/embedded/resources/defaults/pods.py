@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.resources.defaults.quantities import round_list
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.resources.defaults.cluster import fill, round_list
 
 DEFAULT_SCHEDULER = "default-scheduler"
 DEFAULT_GRACE_S = 30
 
+_PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _MODE_0644 = 0o644
 _TOKEN_LIFETIME_S = 3600
 
@@ -17,7 +18,7 @@ def default_pod(pod: JsonObject) -> None:
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
     # Upstream: a pod's own missing requests come from its limits; in a template they stay as written.
-    for container in _all_containers(spec):
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         _requests_from_limits(container)
     _pod_level_requests(spec)
 
@@ -48,14 +49,14 @@ def default_pod_spec(spec: JsonObject) -> None:
     spec.setdefault("securityContext", {})
     if not spec.get("schedulerName"):
         spec["schedulerName"] = DEFAULT_SCHEDULER
-    _mirror_service_account(spec)
+    # `serviceAccount` is the old name of `serviceAccountName`; both always say the same.
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
     uses_host_network = spec.get("hostNetwork", False)
-    for container in spec.get("containers") or ():
-        _default_container(container, uses_host_network)
-    for container in spec.get("initContainers") or ():
-        _default_container(container, uses_host_network)
-    for container in spec.get("ephemeralContainers") or ():
-        _default_container(container, uses_host_network)
+    for field in ("containers", "initContainers", "ephemeralContainers"):
+        for container in spec.get(field) or ():
+            _default_container(container, uses_host_network)
     for volume in spec.get("volumes") or ():
         _default_volume(volume)
     round_list(spec.get("overhead"))
@@ -63,17 +64,6 @@ def default_pod_spec(spec: JsonObject) -> None:
     if resources:
         round_list(resources.get("limits"))
         round_list(resources.get("requests"))
-
-
-def _all_containers(spec: JsonObject) -> list[JsonObject]:
-    return [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-
-
-def _mirror_service_account(spec: JsonObject) -> None:
-    """`serviceAccount` is the old name of `serviceAccountName`; both always say the same."""
-    name = spec.get("serviceAccountName") or spec.get("serviceAccount")
-    if name:
-        spec["serviceAccountName"] = spec["serviceAccount"] = name
 
 
 def _default_container(container: JsonObject, uses_host_network: bool) -> None:
@@ -113,10 +103,7 @@ def _pull_policy(image: str) -> str:
 
 
 def _default_probe(probe: JsonObject) -> None:
-    probe.setdefault("timeoutSeconds", 1)
-    probe.setdefault("periodSeconds", 10)
-    probe.setdefault("successThreshold", 1)
-    probe.setdefault("failureThreshold", 3)
+    fill(probe, _PROBE)
     _default_http_get(probe)
     grpc = probe.get("grpc")
     if grpc is not None:
@@ -126,8 +113,7 @@ def _default_probe(probe: JsonObject) -> None:
 def _default_http_get(handler: JsonObject) -> None:
     action = handler.get("httpGet")
     if action is not None:
-        action.setdefault("path", "/")
-        action.setdefault("scheme", "HTTP")
+        fill(action, {"path": "/", "scheme": "HTTP"})
 
 
 def _requests_from_limits(container: JsonObject) -> None:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.resources.defaults.cluster import fill
 from kubesched.embedded.resources.defaults.pods import default_pod_template
+
+_CLAIM_TEMPLATE: JsonObject = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "spec": {"volumeMode": "Filesystem"},
+    "status": {"phase": "Pending"},
+}
 
 
 def _spec(obj: JsonObject) -> JsonObject:
@@ -14,15 +22,14 @@ def _spec(obj: JsonObject) -> JsonObject:
 
 
 def default_deployment(obj: JsonObject) -> None:
-    spec = _spec(obj)
-    spec.setdefault("replicas", 1)
-    spec.setdefault("revisionHistoryLimit", 10)
-    spec.setdefault("progressDeadlineSeconds", 600)
-    strategy = spec.setdefault("strategy", {})
+    counts = {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}
+    spec = fill(_spec(obj), counts)
+    _strategy(spec.setdefault("strategy", {}), {"maxUnavailable": "25%", "maxSurge": "25%"})
+
+
+def _strategy(strategy: JsonObject, rolling: JsonObject) -> None:
     if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        rolling = strategy.setdefault("rollingUpdate", {})
-        rolling.setdefault("maxUnavailable", "25%")
-        rolling.setdefault("maxSurge", "25%")
+        fill(strategy.setdefault("rollingUpdate", {}), rolling)
 
 
 def default_replica_set(obj: JsonObject) -> None:
@@ -41,31 +48,20 @@ def default_replication_controller(obj: JsonObject) -> None:
 
 
 def default_stateful_set(obj: JsonObject) -> None:
-    spec = _spec(obj)
-    spec.setdefault("replicas", 1)
-    spec.setdefault("revisionHistoryLimit", 10)
-    spec.setdefault("podManagementPolicy", "OrderedReady")
-    strategy = spec.setdefault("updateStrategy", {})
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
-    policy = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
-    policy.setdefault("whenDeleted", "Retain")
-    policy.setdefault("whenScaled", "Retain")
+    spec = fill(
+        _spec(obj),
+        {"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady"},
+    )
+    _strategy(spec.setdefault("updateStrategy", {}), {"partition": 0})
+    retention = {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    fill(spec, {"persistentVolumeClaimRetentionPolicy": retention})
     for claim in spec.get("volumeClaimTemplates") or ():
-        claim.setdefault("apiVersion", "v1")
-        claim.setdefault("kind", "PersistentVolumeClaim")
-        claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
-        claim.setdefault("status", {}).setdefault("phase", "Pending")
+        fill(claim, _CLAIM_TEMPLATE)
 
 
 def default_daemon_set(obj: JsonObject) -> None:
-    spec = _spec(obj)
-    spec.setdefault("revisionHistoryLimit", 10)
-    strategy = spec.setdefault("updateStrategy", {})
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        rolling = strategy.setdefault("rollingUpdate", {})
-        rolling.setdefault("maxUnavailable", 1)
-        rolling.setdefault("maxSurge", 0)
+    spec = fill(_spec(obj), {"revisionHistoryLimit": 10})
+    _strategy(spec.setdefault("updateStrategy", {}), {"maxUnavailable": 1, "maxSurge": 0})
 
 
 def default_job(obj: JsonObject) -> None:
@@ -75,9 +71,7 @@ def default_job(obj: JsonObject) -> None:
         spec["completions"] = spec["parallelism"] = 1
     spec.setdefault("parallelism", 1)
     spec.setdefault("backoffLimit", 2147483647 if "backoffLimitPerIndex" in spec else 6)
-    spec.setdefault("completionMode", "NonIndexed")
-    spec.setdefault("suspend", False)
-    spec.setdefault("manualSelector", False)
+    fill(spec, {"completionMode": "NonIndexed", "suspend": False, "manualSelector": False})
     replacement = "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
     spec.setdefault("podReplacementPolicy", replacement)
     if not obj["metadata"].get("labels"):
@@ -90,11 +84,9 @@ def default_job(obj: JsonObject) -> None:
 
 
 def default_cron_job(obj: JsonObject) -> None:
+    limits = {"successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1}
     spec = obj.setdefault("spec", {})
-    spec.setdefault("concurrencyPolicy", "Allow")
-    spec.setdefault("suspend", False)
-    spec.setdefault("successfulJobsHistoryLimit", 3)
-    spec.setdefault("failedJobsHistoryLimit", 1)
+    fill(spec, {"concurrencyPolicy": "Allow", "suspend": False, **limits})
     template = ((spec.get("jobTemplate") or {}).get("spec") or {}).get("template")
     if template is not None:
         default_pod_template(template)

@@ -15,7 +15,7 @@ from kubesched.cel import (
     types,
 )
 from kubesched.cel.types import Type
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.resources.rules.declarations import Declaration
 from kubesched.embedded.resources.rules.field_paths import normalize
 

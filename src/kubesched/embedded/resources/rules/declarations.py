@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from kubesched.cel import types
 from kubesched.cel.types import Type
-from kubesched.embedded.objects import Json, JsonObject
-from kubesched.embedded.resources.structural_schema import EMBEDDED, INT_OR_STRING
+from kubesched.embedded.apimachinery.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.schema.structural import EMBEDDED, INT_OR_STRING
 
 MAX_REQUEST_BYTES = 3 * 1024 * 1024
 _LONGEST_TEXT = MAX_REQUEST_BYTES - 2

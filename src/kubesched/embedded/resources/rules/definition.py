@@ -16,7 +16,8 @@ from kubesched.api.field_errors import (
     not_supported,
     required,
 )
-from kubesched.embedded.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.schema.structural import EMBEDDED, RULES
 from kubesched.embedded.resources.rules.compilation import (
     SELF_TYPE,
     CompiledRule,
@@ -24,7 +25,6 @@ from kubesched.embedded.resources.rules.compilation import (
 )
 from kubesched.embedded.resources.rules.declarations import MAX_REQUEST_BYTES, declare
 from kubesched.embedded.resources.rules.field_paths import normalize
-from kubesched.embedded.resources.structural_schema import EMBEDDED, RULES
 
 RULE_COST_LIMIT = 10_000_000
 DEFINITION_COST_LIMIT = 100_000_000

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 
 from kubesched.api.field_errors import OMITTED, FieldError, duplicate, forbidden, invalid, required
 from kubesched.cel import CostLimitExceededError, EvaluationError, Optional, Program
-from kubesched.embedded.objects import Json, JsonObject
-from kubesched.embedded.resources.rules.compilation import SELF_TYPE, CompiledRule, compile_rules
-from kubesched.embedded.resources.rules.declarations import declare
-from kubesched.embedded.resources.rules.values import value_of
-from kubesched.embedded.resources.structural_schema import (
+from kubesched.embedded.apimachinery.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.schema.structural import (
     EMBEDDED,
     NO_PREDECESSOR,
     RULES,
     predecessor_of,
     predecessor_of_item,
 )
+from kubesched.embedded.resources.rules.compilation import SELF_TYPE, CompiledRule, compile_rules
+from kubesched.embedded.resources.rules.declarations import declare
+from kubesched.embedded.resources.rules.values import value_of
 
 COST_BUDGET = 10_000_000
 """Of all rules on one object."""

@@ -13,13 +13,13 @@ from kubesched.cel import types
 from kubesched.cel.times import parse_timestamp
 from kubesched.cel.types import Type
 from kubesched.cel.values import MapList, SetList, Value
-from kubesched.embedded.objects import Json, JsonObject
-from kubesched.embedded.resources.rules.declarations import KEYWORDS, escape, with_identity
-from kubesched.embedded.resources.structural_schema import (
+from kubesched.embedded.apimachinery.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.schema.structural import (
     EMBEDDED,
     INT_OR_STRING,
     parse_format_duration,
 )
+from kubesched.embedded.resources.rules.declarations import KEYWORDS, escape, with_identity
 
 
 def value_of(schema: JsonObject, value: Json, *, is_root: bool = False) -> Value:

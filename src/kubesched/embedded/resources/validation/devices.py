@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import TypeVar
 
 from kubesched.api.field_errors import (
-    FieldError,
     duplicate,
     forbidden,
     invalid,
@@ -25,8 +24,8 @@ from kubesched.api.names import (
     label_value_problems,
 )
 from kubesched.api.resource_v1 import MAX_SELECTORS
-from kubesched.embedded.objects import Json, JsonObject
-from kubesched.embedded.resources.validation.common import one_of
+from kubesched.embedded.apimachinery.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.validation import Problems, one_of, refused
 from kubesched.plugins.dynamic_resources.structured.selectors import (
     COST_LIMIT,
     compile_selector,
@@ -53,13 +52,13 @@ _NOT_C_IDENTIFIER = (
 )
 
 T = TypeVar("T")
-Rule = Callable[[T, str], list[FieldError]]
+Rule = Callable[[T, str], Problems]
 
 
 # -- lists ----------------------------------------------------------------------------------------
 
 
-def items(entries: Sequence[T] | None, limit: int, rule: Rule[T], path: str) -> list[FieldError]:
+def items(entries: Sequence[T] | None, limit: int, rule: Rule[T], path: str) -> Problems:
     """Problems of a bounded list; a list that is too long is not looked at any further."""
     entries = entries or ()
     if len(entries) > limit:
@@ -77,95 +76,97 @@ def distinct_items(
     rule: Rule[T],
     key: Callable[[T], Json],
     path: str,
-) -> list[FieldError]:
+) -> Problems:
     """Like `items`, for entries whose keys must differ."""
-    problems = items(entries, limit, rule, path)
+    yield from items(entries, limit, rule, path)
     entries = entries or ()
     if len(entries) > limit:
-        return problems
+        return
     seen = set()
     for index, entry in enumerate(entries):
         value = key(entry)
         if value in seen:
-            problems.append(duplicate(f"{path}[{index}]", value))
+            yield duplicate(f"{path}[{index}]", value)
         seen.add(value)
-    return problems
 
 
 # -- names ----------------------------------------------------------------------------------------
 
 
-def dns_label(value: str, path: str) -> list[FieldError]:
+def dns_label(value: str, path: str) -> Problems:
     return [invalid(path, value, text) for text in dns_1123_label_problems(value)]
 
 
-def label_name(value: str, path: str) -> list[FieldError]:
+def label_name(value: str, path: str) -> Problems:
     return [invalid(path, value, text) for text in label_key_problems(value)]
 
 
-def driver_name(value: str, path: str) -> list[FieldError]:
+def driver_name(value: str, path: str) -> Problems:
     if not value:
-        return [required(path)]
-    problems = [too_long(path, _MAX_DRIVER_NAME)] if len(value) > _MAX_DRIVER_NAME else []
-    return problems + [
-        invalid(path, value, text) for text in dns_1123_subdomain_problems(value.lower())
-    ]
+        yield required(path)
+        return
+    if len(value) > _MAX_DRIVER_NAME:
+        yield too_long(path, _MAX_DRIVER_NAME)
+    yield from refused(path, value, dns_1123_subdomain_problems(value.lower()))
 
 
-def pool_name(value: str, path: str) -> list[FieldError]:
+def pool_name(value: str, path: str) -> Problems:
     if not value:
-        return [required(path)]
-    problems = [too_long(path, _MAX_POOL_NAME)] if len(value) > _MAX_POOL_NAME else []
+        yield required(path)
+        return
+    if len(value) > _MAX_POOL_NAME:
+        yield too_long(path, _MAX_POOL_NAME)
     for part in value.split("/"):
-        problems += [invalid(path, part, text) for text in dns_1123_subdomain_problems(part)]
-    return problems
+        yield from refused(path, part, dns_1123_subdomain_problems(part))
 
 
-def device_class_name(value: str, path: str) -> list[FieldError]:
+def device_class_name(value: str, path: str) -> Problems:
     if not value:
         return [required(path)]
     return [invalid(path, value, text) for text in dns_1123_subdomain_problems(value)]
 
 
-def qualified_name(value: str, path: str) -> list[FieldError]:
+def qualified_name(value: str, path: str) -> Problems:
     """The name of an attribute or a capacity: `id` or `domain/id`."""
     parts = value.split("/")
     if len(parts) == 1:
-        return _identifier(value, path)
+        yield from _identifier(value, path)
+        return
     if len(parts) > 2:
-        return []  # Upstream: names with several slashes pass.
+        return  # Upstream: names with several slashes pass.
     domain, name = parts
-    problems = (
-        driver_name(domain, path) if domain else [invalid(path, "", "the domain must not be empty")]
-    )
+    if domain:
+        yield from driver_name(domain, path)
+    else:
+        yield invalid(path, "", "the domain must not be empty")
     if not name:
-        return [*problems, invalid(path, "", "the name must not be empty")]
-    return problems + _identifier(name, path)
+        yield invalid(path, "", "the name must not be empty")
+        return
+    yield from _identifier(name, path)
 
 
-def fully_qualified_name(value: str, path: str) -> list[FieldError]:
-    problems = qualified_name(value, path)
+def fully_qualified_name(value: str, path: str) -> Problems:
+    yield from qualified_name(value, path)
     if "/" not in value:
         detail = "a fully qualified name must be a domain and a name separated by a slash"
-        problems.append(invalid(path, value, detail))
-    return problems
+        yield invalid(path, value, detail)
 
 
-def _identifier(value: str, path: str) -> list[FieldError]:
-    problems = [too_long(path, _MAX_IDENTIFIER)] if len(value) > _MAX_IDENTIFIER else []
+def _identifier(value: str, path: str) -> Problems:
+    if len(value) > _MAX_IDENTIFIER:
+        yield too_long(path, _MAX_IDENTIFIER)
     if not _C_IDENTIFIER.fullmatch(value):
-        problems.append(invalid(path, value, _NOT_C_IDENTIFIER))
-    return problems
+        yield invalid(path, value, _NOT_C_IDENTIFIER)
 
 
 # -- selectors and configuration ------------------------------------------------------------------
 
 
-def selectors(entries: Sequence[JsonObject] | None, path: str) -> list[FieldError]:
+def selectors(entries: Sequence[JsonObject] | None, path: str) -> Problems:
     return items(entries, MAX_SELECTORS, _selector, path)
 
 
-def _selector(selector: JsonObject, path: str) -> list[FieldError]:
+def _selector(selector: JsonObject, path: str) -> Problems:
     cel = selector.get("cel")
     if cel is None:
         return [required(f"{path}.cel")]
@@ -194,15 +195,16 @@ def _is_too_complex(expression: str) -> bool:
     return worst_cost(expression, device_environment()) > COST_LIMIT
 
 
-def device_configuration(config: JsonObject, path: str) -> list[FieldError]:
+def device_configuration(config: JsonObject, path: str) -> Problems:
     opaque = config.get("opaque")
     if opaque is None:
-        return [required(f"{path}.opaque")]
-    problems = driver_name(opaque.get("driver", ""), f"{path}.opaque.driver")
-    return problems + raw_object(opaque.get("parameters"), f"{path}.opaque.parameters")
+        yield required(f"{path}.opaque")
+        return
+    yield from driver_name(opaque.get("driver", ""), f"{path}.opaque.driver")
+    yield from raw_object(opaque.get("parameters"), f"{path}.opaque.parameters")
 
 
-def raw_object(value: Json, path: str) -> list[FieldError]:
+def raw_object(value: Json, path: str) -> Problems:
     """Data that only a driver understands: a JSON object of limited size."""
     if value is None:
         return [required(path)]
@@ -216,62 +218,60 @@ def raw_object(value: Json, path: str) -> list[FieldError]:
 # -- taints, tolerations, binding conditions ------------------------------------------------------
 
 
-def device_taint(taint: JsonObject, path: str) -> list[FieldError]:
-    problems = label_name(taint.get("key", ""), f"{path}.key")
+def device_taint(taint: JsonObject, path: str) -> Problems:
+    yield from label_name(taint.get("key", ""), f"{path}.key")
     value, effect = taint.get("value", ""), taint.get("effect", "")
-    problems += [invalid(f"{path}.value", value, text) for text in label_value_problems(value)]
+    yield from refused(f"{path}.value", value, label_value_problems(value))
     if not effect:
-        return [*problems, required(f"{path}.effect")]
-    return problems + one_of(effect, _EFFECTS, f"{path}.effect")
+        yield required(f"{path}.effect")
+        return
+    yield from one_of(effect, _EFFECTS, f"{path}.effect")
 
 
-def device_tolerations(entries: Sequence[JsonObject] | None, path: str) -> list[FieldError]:
+def device_tolerations(entries: Sequence[JsonObject] | None, path: str) -> Problems:
     return items(entries, MAX_TOLERATIONS, _toleration, path)
 
 
-def _toleration(toleration: JsonObject, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _toleration(toleration: JsonObject, path: str) -> Problems:
     key, operator = toleration.get("key", ""), toleration.get("operator", "")
     value, effect = toleration.get("value", ""), toleration.get("effect", "")
     if key:
-        problems += label_name(key, f"{path}.key")
+        yield from label_name(key, f"{path}.key")
     if operator == "Exists":
         if value:
-            problems.append(invalid(f"{path}.value", value, "must be empty for operator `Exists`"))
+            yield invalid(f"{path}.value", value, "must be empty for operator `Exists`")
     elif operator == "Equal":
-        problems += [invalid(f"{path}.value", value, text) for text in label_value_problems(value)]
+        yield from refused(f"{path}.value", value, label_value_problems(value))
     elif not operator:
-        problems.append(required(f"{path}.operator"))
+        yield required(f"{path}.operator")
     else:
-        problems.append(not_supported(f"{path}.operator", operator, _OPERATORS))
+        yield not_supported(f"{path}.operator", operator, _OPERATORS)
     if effect:
-        problems += one_of(effect, _EFFECTS, f"{path}.effect")
-    return problems
+        yield from one_of(effect, _EFFECTS, f"{path}.effect")
 
 
-def binding_conditions(device: JsonObject, path: str) -> list[FieldError]:
+def binding_conditions(device: JsonObject, path: str) -> Problems:
     """Conditions that must be true, and that must not, before a pod with the device is bound."""
     wanted: list[str] = device.get("bindingConditions") or []
     failures: list[str] = device.get("bindingFailureConditions") or []
     at_wanted, at_failures = f"{path}.bindingConditions", f"{path}.bindingFailureConditions"
-    problems = items(wanted, _MAX_BINDING_CONDITIONS, label_name, at_wanted)
-    problems += items(failures, _MAX_BINDING_CONDITIONS, label_name, at_failures)
-    problems += [
+    yield from items(wanted, _MAX_BINDING_CONDITIONS, label_name, at_wanted)
+    yield from items(failures, _MAX_BINDING_CONDITIONS, label_name, at_failures)
+    yield from (
         duplicate(f"{at_wanted}[{index}]", condition)
         for index, condition in enumerate(wanted)
         if condition in wanted[:index]
-    ]
+    )
     for index, condition in enumerate(failures):
         here = f"{at_failures}[{index}]"
         if condition in failures[:index]:
-            problems.append(duplicate(here, condition))
+            yield duplicate(here, condition)
         if condition in wanted:
             detail = "bindingFailureConditions must not overlap with bindingConditions"
-            problems.append(invalid(here, condition, detail))
+            yield invalid(here, condition, detail)
     if failures and not wanted:
         detail = "bindingConditions are required to use bindingFailureConditions"
-        problems.append(invalid(at_wanted, wanted or None, detail))
+        yield invalid(at_wanted, wanted or None, detail)
     if wanted and not failures:
         detail = "bindingFailureConditions are required to use bindingConditions"
-        problems.append(invalid(at_failures, failures or None, detail))
-    return problems
+        yield invalid(at_failures, failures or None, detail)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from kubesched.api.field_errors import FieldError, forbidden, invalid, not_found
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.resources.admission.pods import qos_class
-from kubesched.embedded.resources.validation.containers import containers, volumes
+from kubesched.api.field_errors import forbidden, invalid, not_found
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.validation import Problems
+from kubesched.embedded.resources.admission.quota_usage import qos_class
+from kubesched.embedded.resources.validation.containers import containers
 from kubesched.embedded.resources.validation.pods import pod_spec
 
 _RESIZABLE = ("cpu", "memory")
@@ -30,17 +31,17 @@ def with_ephemeral_containers(new: JsonObject, old: JsonObject) -> JsonObject:
     return {**old, "metadata": new["metadata"], "spec": spec}
 
 
-def validate_ephemeral_containers(new: JsonObject, old: JsonObject) -> list[FieldError]:
+def validate_ephemeral_containers(new: JsonObject, old: JsonObject) -> Problems:
     path = "spec.ephemeralContainers"
     spec = new["spec"]
-    _ignored, volume_names = volumes(spec.get("volumes") or (), "spec.volumes")
+    volume_names = {volume.get("name", "") for volume in spec.get("volumes") or ()}
     names = {
         container["name"]
         for field in ("containers", "initContainers")
         for container in spec.get(field) or ()
     }
     ephemeral = spec.get("ephemeralContainers") or []
-    problems = containers(ephemeral, path, volume_names, set(names))
+    problems = [*containers(ephemeral, path, volume_names, set(names))]
     for index, container in enumerate(ephemeral):
         target = container.get("targetContainerName")
         if target and target not in names:
@@ -95,37 +96,32 @@ def _resizable(container: JsonObject) -> JsonObject:
     }
 
 
-def validate_resize(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    problems = pod_spec(new["spec"], "spec")
+def validate_resize(new: JsonObject, old: JsonObject) -> Problems:
+    yield from pod_spec(new["spec"], "spec")
     if qos_class(new["spec"]) != qos_class(old["spec"]):
         detail = "Pod QOS Class may not change as a result of resizing"
-        problems.append(invalid("spec", qos_class(new["spec"]), detail))
+        yield invalid("spec", qos_class(new["spec"]), detail)
     for field in _CONTAINER_LISTS:
         wanted, known = new["spec"].get(field) or [], old["spec"].get(field) or []
         if len(wanted) != len(known):
-            problems.append(
-                forbidden(f"spec.{field}", f"{field} may not be added or removed on resize")
-            )
+            yield forbidden(f"spec.{field}", f"{field} may not be added or removed on resize")
             continue
         for index, (after, before) in enumerate(zip(wanted, known, strict=True)):
             if after.get("name") != before.get("name"):
                 detail = f"{field} may not be renamed or reordered on resize"
-                problems.append(forbidden(f"spec.{field}[{index}].name", detail))
-            problems += _resize_problems(
+                yield forbidden(f"spec.{field}[{index}].name", detail)
+            yield from _resize_problems(
                 after.get("resources") or {},
                 before.get("resources") or {},
                 f"spec.{field}[{index}].resources",
             )
-    return problems
 
 
-def _resize_problems(after: JsonObject, before: JsonObject, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _resize_problems(after: JsonObject, before: JsonObject, path: str) -> Problems:
     for side in ("requests", "limits"):
         new, old = after.get(side) or {}, before.get(side) or {}
         if set(old) - set(new):
-            problems.append(forbidden(f"{path}.{side}", f"resource {side} cannot be removed"))
+            yield forbidden(f"{path}.{side}", f"resource {side} cannot be removed")
         changed = {name for name in {*new, *old} if new.get(name) != old.get(name)}
         if changed - set(_RESIZABLE):
-            problems.append(forbidden("spec", "only cpu and memory resources are mutable"))
-    return problems
+            yield forbidden("spec", "only cpu and memory resources are mutable")

@@ -1,67 +1,88 @@
-"""Rules for pods: what a new one must look like and what may still change later."""
+"""Rules for pods: what a new one must look like, what may still change later, and their claims."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from kubesched.api.field_errors import FieldError, forbidden, invalid, required
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.metadata import label_problems, subdomain_problems
+from kubesched.api.field_errors import (
+    ErrorType,
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+)
+from kubesched.api.names import dns_1123_label_problems, dns_1123_subdomain_problems
+from kubesched.embedded.apimachinery.object_meta import (
+    label_problems,
+    subdomain_problems,
+    validate_labels,
+)
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.validation import Problems, numbered, one_of, refused
 from kubesched.embedded.resources.validation import scheduling
-from kubesched.embedded.resources.validation.common import one_of
-from kubesched.embedded.resources.validation.containers import containers, volumes
-from kubesched.embedded.resources.validation.pod_resource_claims import resource_claims
-from kubesched.embedded.resources.validation.resources import container_resources
+from kubesched.embedded.resources.validation.containers import (
+    container_resources,
+    containers,
+    volumes,
+)
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _MAX_INT32 = 2**31 - 1
+_SCHEDULING: dict[str, Callable[[Any, str], Problems]] = {
+    "nodeSelector": validate_labels,
+    "tolerations": scheduling.tolerations,
+    "affinity": scheduling.affinity,
+    "topologySpreadConstraints": scheduling.topology_spread,
+    "schedulingGates": scheduling.scheduling_gates,
+}
 
 _ONLY_THESE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
+_SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 
 
-def validate_pod(pod: JsonObject) -> list[FieldError]:
+def validate_pod(pod: JsonObject) -> Problems:
     spec = pod.get("spec") or {}
-    problems = pod_spec(spec, "spec")
+    yield from pod_spec(spec, "spec")
     if spec.get("nodeName") and spec.get("schedulingGates"):
         detail = "cannot be set until all schedulingGates have been cleared"
-        problems.append(forbidden("spec.nodeName", detail))
-    return problems
+        yield forbidden("spec.nodeName", detail)
 
 
-def pod_spec(spec: JsonObject, path: str, claim_templates: Iterable[str] = ()) -> list[FieldError]:
+def pod_spec(spec: JsonObject, path: str, claim_templates: Iterable[str] = ()) -> Problems:
     """Problems of a pod's spec, or of a template's; `claim_templates` name volumes that a StatefulSet adds."""
-    problems, volume_names = volumes(spec.get("volumes") or (), f"{path}.volumes")
-    volume_names.update(claim_templates)
-    main = spec.get("containers") or ()
-    if not main:
-        problems.append(required(f"{path}.containers"))
+    items = spec.get("volumes") or ()
+    yield from volumes(items, f"{path}.volumes")
+    volume_names = {*claim_templates, *(volume.get("name", "") for volume in items)}
+    if not spec.get("containers"):
+        yield required(f"{path}.containers")
     names: set[str] = set()
-    problems += containers(main, f"{path}.containers", volume_names, names)
-    init = spec.get("initContainers")
-    if init:
-        problems += containers(init, f"{path}.initContainers", volume_names, names)
-    problems += _host_ports(spec, path)
-    if spec["restartPolicy"] not in _RESTART_POLICIES:
-        problems += one_of(spec["restartPolicy"], _RESTART_POLICIES, f"{path}.restartPolicy")
-    if spec["dnsPolicy"] not in _DNS_POLICIES:
-        problems += one_of(spec["dnsPolicy"], _DNS_POLICIES, f"{path}.dnsPolicy")
+    for field in ("containers", "initContainers"):
+        yield from containers(spec.get(field) or (), f"{path}.{field}", volume_names, names)
+    yield from _host_ports(spec, path)
+    yield from one_of(spec["restartPolicy"], _RESTART_POLICIES, f"{path}.restartPolicy")
+    yield from one_of(spec["dnsPolicy"], _DNS_POLICIES, f"{path}.dnsPolicy")
     if spec.get("resources"):
-        problems += container_resources(spec["resources"], f"{path}.resources")
-    problems += _numbers(spec, path)
-    problems += _names(spec, path)
-    problems += _scheduling(spec, path)
-    problems += resource_claims(spec, path)
-    return problems
+        yield from container_resources(spec["resources"], f"{path}.resources")
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= _MAX_INT32:
+        detail = f"must be between 1 and {_MAX_INT32}, inclusive"
+        yield invalid(f"{path}.activeDeadlineSeconds", deadline, detail)
+    yield from _names(spec, path)
+    for field, rule in _SCHEDULING.items():
+        if spec.get(field):
+            yield from rule(spec[field], f"{path}.{field}")
+    yield from resource_claims(spec, path)
 
 
-def _host_ports(spec: JsonObject, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _host_ports(spec: JsonObject, path: str) -> Problems:
     taken: set[tuple[str, str, int]] = set()
     uses_host_network = spec.get("hostNetwork", False)
     for index, container in enumerate(spec.get("containers") or ()):
@@ -73,30 +94,17 @@ def _host_ports(spec: JsonObject, path: str) -> list[FieldError]:
             claim = (port.get("protocol", "TCP"), port.get("hostIP", ""), host_port)
             if claim in taken:
                 text = "/".join(str(part) for part in claim)
-                problems.append(invalid(f"{here}.hostPort", text, "is claimed twice by this pod"))
+                yield invalid(f"{here}.hostPort", text, "is claimed twice by this pod")
             taken.add(claim)
             if uses_host_network and host_port != port.get("containerPort"):
-                problems.append(
-                    invalid(
-                        f"{here}.containerPort",
-                        port.get("containerPort"),
-                        "must match `hostPort` when `hostNetwork` is true",
-                    )
+                yield invalid(
+                    f"{here}.containerPort",
+                    port.get("containerPort"),
+                    "must match `hostPort` when `hostNetwork` is true",
                 )
-    return problems
 
 
-def _numbers(spec: JsonObject, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= _MAX_INT32:
-        detail = f"must be between 1 and {_MAX_INT32}, inclusive"
-        problems.append(invalid(f"{path}.activeDeadlineSeconds", deadline, detail))
-    return problems
-
-
-def _names(spec: JsonObject, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _names(spec: JsonObject, path: str) -> Problems:
     for field, rule in (
         ("nodeName", subdomain_problems),
         ("serviceAccountName", subdomain_problems),
@@ -106,37 +114,22 @@ def _names(spec: JsonObject, path: str) -> list[FieldError]:
     ):
         value = spec.get(field)
         if value:
-            problems += [invalid(f"{path}.{field}", value, text) for text in rule(value)]
+            yield from refused(f"{path}.{field}", value, rule(value))
     policy = spec.get("preemptionPolicy")
     if policy is not None:
-        problems += one_of(policy, _PREEMPTION_POLICIES, f"{path}.preemptionPolicy")
-    return problems
+        yield from one_of(policy, _PREEMPTION_POLICIES, f"{path}.preemptionPolicy")
 
 
-def _scheduling(spec: JsonObject, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
-    if spec.get("nodeSelector"):
-        problems += scheduling.node_selector_map(spec["nodeSelector"], f"{path}.nodeSelector")
-    if spec.get("tolerations"):
-        problems += scheduling.tolerations(spec["tolerations"], f"{path}.tolerations")
-    if spec.get("affinity"):
-        problems += scheduling.affinity(spec["affinity"], f"{path}.affinity")
-    if spec.get("topologySpreadConstraints"):
-        here = f"{path}.topologySpreadConstraints"
-        problems += scheduling.topology_spread(spec["topologySpreadConstraints"], here)
-    if spec.get("schedulingGates"):
-        problems += scheduling.scheduling_gates(spec["schedulingGates"], f"{path}.schedulingGates")
-    return problems
-
-
-def validate_pod_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
+def validate_pod_update(new: JsonObject, old: JsonObject) -> Problems:
     """A pod's spec is fixed but for images, deadlines, added tolerations and removed gates."""
     before, after = old["spec"], new["spec"]
     if before == after:
         return []
-    problems = _deadline_update(before, after)
-    problems += _toleration_update(before, after)
-    problems += _gate_update(before, after)
+    problems = [
+        *_deadline_update(before, after),
+        *_toleration_update(before, after),
+        *_gate_update(before, after),
+    ]
     is_gated = bool(before.get("schedulingGates"))
     if is_gated:
         problems += _gated_update(before, after)
@@ -147,7 +140,7 @@ def validate_pod_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
     return problems
 
 
-def _deadline_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
+def _deadline_update(before: JsonObject, after: JsonObject) -> Problems:
     path = "spec.activeDeadlineSeconds"
     old, new = before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds")
     if old is None or old == new:
@@ -159,7 +152,7 @@ def _deadline_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
     return []
 
 
-def _toleration_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
+def _toleration_update(before: JsonObject, after: JsonObject) -> Problems:
     """Tolerations may be added, and the seconds of existing ones changed."""
 
     def identity(toleration: JsonObject) -> JsonObject:
@@ -172,7 +165,7 @@ def _toleration_update(before: JsonObject, after: JsonObject) -> list[FieldError
     return [forbidden("spec.tolerations", detail)]
 
 
-def _gate_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
+def _gate_update(before: JsonObject, after: JsonObject) -> Problems:
     known = {scheduling_gate.get("name") for scheduling_gate in before.get("schedulingGates") or ()}
     return [
         forbidden(
@@ -184,39 +177,33 @@ def _gate_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
     ]
 
 
-def _gated_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
+def _gated_update(before: JsonObject, after: JsonObject) -> Problems:
     """While a pod is gated its node selection may become stricter, not looser."""
-    problems: list[FieldError] = []
     selector = after.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in (before.get("nodeSelector") or {}).items()):
-        problems.append(
-            invalid(
-                "spec.nodeSelector",
-                selector,
-                "only additions are allowed (no mutations or deletions)",
-            )
+        yield invalid(
+            "spec.nodeSelector",
+            selector,
+            "only additions are allowed (no mutations or deletions)",
         )
     old_terms, new_terms = _required_terms(before), _required_terms(after)
     if old_terms is None or old_terms == new_terms:
-        return problems
+        return
     path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
     if new_terms is None or len(new_terms) != len(old_terms):
-        problems.append(
-            invalid(
-                path,
-                new_terms,
-                "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
-            )
+        yield invalid(
+            path,
+            new_terms,
+            "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
         )
-        return problems
+        return
     for index, (old, new) in enumerate(zip(old_terms, new_terms, strict=True)):
         for field in ("matchExpressions", "matchFields"):
             kept = new.get(field) or []
             if any(item not in kept for item in old.get(field) or ()):
                 detail = "only additions are allowed (no mutations or deletions)"
-                problems.append(invalid(f"{path}[{index}]", new, detail))
+                yield invalid(f"{path}[{index}]", new, detail)
                 break
-    return problems
 
 
 def _required_terms(spec: JsonObject) -> list[JsonObject] | None:
@@ -248,3 +235,64 @@ def _fixed_part(spec: JsonObject, *, is_gated: bool) -> JsonObject:
                 for item in fixed[name]
             ]
     return fixed
+
+
+def resource_claims(spec: JsonObject, path: str) -> Problems:
+    """Problems of a pod's claims, and of what its containers use of them."""
+    entries = spec.get("resourceClaims") or ()
+    names: set[str] = set()
+    for index, entry in enumerate(entries):
+        yield from _pod_claim(entry, names, f"{path}.resourceClaims[{index}]")
+    known = {entry["name"] for entry in entries if entry.get("name")}
+    for field in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            used = (container.get("resources") or {}).get("claims")
+            if used:
+                here = f"{path}.{field}[{index}].resources.claims"
+                yield from _container_claims(used, known, here)
+
+
+def _pod_claim(entry: JsonObject, names: set[str], path: str) -> Problems:
+    name = entry.get("name", "")
+    if not name:
+        yield required(f"{path}.name")
+    elif name in names:
+        yield duplicate(f"{path}.name", name)
+    else:
+        yield from refused(f"{path}.name", name, dns_1123_label_problems(name))
+        names.add(name)
+    given = [field for field in _SOURCES if entry.get(field) is not None]
+    if len(given) == len(_SOURCES):
+        detail = (
+            "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+        )
+        yield invalid(path, entry, detail)
+    elif not given:
+        detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+        yield invalid(path, entry, detail)
+    for field in given:
+        value = entry[field]
+        yield from refused(f"{path}.{field}", value, dns_1123_subdomain_problems(value))
+
+
+def _container_claims(entries: Sequence[JsonObject], pod_claims: set[str], path: str) -> Problems:
+    """A container uses all of a claim or some of its requests, each once."""
+    used: set[str] = set()
+    for here, entry in numbered(entries, path):
+        name, request = entry.get("name", ""), entry.get("request", "")
+        if not name:
+            yield required(here)
+            continue
+        if name in used:
+            yield duplicate(here, name)
+        else:
+            key = f"{name}/{request}" if request else name
+            if request:
+                yield from refused(f"{here}.request", request, dns_1123_label_problems(request))
+            if key in used or any(other.partition("/")[0] == key for other in used):
+                yield duplicate(here, key)
+            used.add(key)
+        if name not in pod_claims:
+            listed = f": {', '.join(sorted(pod_claims))}" if pod_claims else " which is empty"
+            detail = f"must be one of the names in pod.spec.resourceClaims{listed}"
+            yield FieldError(ErrorType.NOT_FOUND, here, name, detail)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
-from kubesched.api.field_errors import FieldError, forbidden, invalid, required
+from kubesched.api.field_errors import forbidden, invalid, required
 from kubesched.api.names import label_key_problems
 from kubesched.api.resource_v1 import (
     MAX_ALLOCATION_RESULTS,
@@ -15,9 +15,9 @@ from kubesched.api.resource_v1 import (
     MAX_FIRST_AVAILABLE,
     MAX_RESERVED_FOR,
 )
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.validation import Problems, one_of, unchanged
 from kubesched.embedded.resources.validation import devices
-from kubesched.embedded.resources.validation.common import one_of, unchanged
 from kubesched.embedded.resources.validation.scheduling import node_selector
 
 _MODES = ("All", "ExactCount")
@@ -38,37 +38,36 @@ RequestNames = Mapping[str, frozenset[str]]
 """Alternatives of each request by name; none for a request without."""
 
 
-def validate_resource_claim(obj: JsonObject) -> list[FieldError]:
+def validate_resource_claim(obj: JsonObject) -> Problems:
     return _claim_spec(obj.get("spec") or {}, "spec")
 
 
-def validate_resource_claim_template(obj: JsonObject) -> list[FieldError]:
+def validate_resource_claim_template(obj: JsonObject) -> Problems:
     spec = obj.get("spec") or {}
     metadata = spec.get("metadata") or {}
-    problems = [
+    yield from (
         invalid("spec.metadata.annotations", key, text)
         for key in metadata.get("annotations") or ()
         for text in label_key_problems(key.lower())
-    ]
-    problems += [
+    )
+    yield from (
         invalid("spec.metadata.labels", key, text)
         for key in metadata.get("labels") or ()
         for text in label_key_problems(key)
-    ]
-    return problems + _claim_spec(spec.get("spec") or {}, "spec.spec")
+    )
+    yield from _claim_spec(spec.get("spec") or {}, "spec.spec")
 
 
-def validate_device_class(obj: JsonObject) -> list[FieldError]:
+def validate_device_class(obj: JsonObject) -> Problems:
     spec = obj.get("spec") or {}
-    problems = devices.selectors(spec.get("selectors"), "spec.selectors")
-    problems += devices.items(
+    yield from devices.selectors(spec.get("selectors"), "spec.selectors")
+    yield from devices.items(
         spec.get("config"), MAX_CONFIGS, devices.device_configuration, "spec.config"
     )
     name = spec.get("extendedResourceName")
     if name is not None and not _is_extended_resource(name):
         detail = "must be a valid extended resource name"
-        problems.append(invalid("spec.extendedResourceName", name, detail))
-    return problems
+        yield invalid("spec.extendedResourceName", name, detail)
 
 
 def _is_extended_resource(name: str) -> bool:
@@ -81,20 +80,20 @@ def _is_extended_resource(name: str) -> bool:
 # -- the spec of claims ---------------------------------------------------------------------------
 
 
-def _claim_spec(spec: JsonObject, path: str) -> list[FieldError]:
+def _claim_spec(spec: JsonObject, path: str) -> Problems:
     claim = spec.get("devices") or {}
     path = f"{path}.devices"
     names = _request_names(spec)
-    problems = devices.distinct_items(
+    yield from devices.distinct_items(
         claim.get("requests"), MAX_ALLOCATION_RESULTS, _request, _name, f"{path}.requests"
     )
-    problems += devices.items(
+    yield from devices.items(
         claim.get("constraints"),
         MAX_CONSTRAINTS,
         partial(_constraint, names),
         f"{path}.constraints",
     )
-    return problems + devices.items(
+    yield from devices.items(
         claim.get("config"), MAX_CONFIGS, partial(_configuration, names), f"{path}.config"
     )
 
@@ -113,82 +112,83 @@ def _name(entry: JsonObject) -> str:
     return str(entry.get("name", ""))
 
 
-def _request(request: JsonObject, path: str) -> list[FieldError]:
-    problems = devices.dns_label(_name(request), f"{path}.name")
+def _request(request: JsonObject, path: str) -> Problems:
+    yield from devices.dns_label(_name(request), f"{path}.name")
     exactly, alternatives = request.get("exactly"), request.get("firstAvailable")
     if exactly is None and not alternatives:
-        problems.append(required(path, _ONE_REQUEST_TYPE))
+        yield required(path, _ONE_REQUEST_TYPE)
     elif exactly is not None and alternatives:
         detail = f"{_ONE_REQUEST_TYPE}, but multiple fields are set"
-        problems.append(invalid(path, None, detail))
+        yield invalid(path, None, detail)
     elif exactly is not None:
-        problems += _wanted_devices(exactly, f"{path}.exactly")
+        yield from _wanted_devices(exactly, f"{path}.exactly")
     else:
-        problems += devices.distinct_items(
+        yield from devices.distinct_items(
             alternatives, MAX_FIRST_AVAILABLE, _alternative, _name, f"{path}.firstAvailable"
         )
-    return problems
 
 
-def _alternative(request: JsonObject, path: str) -> list[FieldError]:
-    return devices.dns_label(_name(request), f"{path}.name") + _wanted_devices(request, path)
+def _alternative(request: JsonObject, path: str) -> Problems:
+    yield from devices.dns_label(_name(request), f"{path}.name")
+    yield from _wanted_devices(request, path)
 
 
-def _wanted_devices(request: JsonObject, path: str) -> list[FieldError]:
-    problems = devices.device_class_name(
+def _wanted_devices(request: JsonObject, path: str) -> Problems:
+    yield from devices.device_class_name(
         request.get("deviceClassName", ""), f"{path}.deviceClassName"
     )
-    problems += devices.selectors(request.get("selectors"), f"{path}.selectors")
+    yield from devices.selectors(request.get("selectors"), f"{path}.selectors")
     mode, count = request.get("allocationMode", ""), request.get("count") or 0
     if mode == "All" and count:
         detail = "must not be specified when allocationMode is 'All'"
-        problems.append(invalid(f"{path}.count", count, detail))
+        yield invalid(f"{path}.count", count, detail)
     elif mode == "ExactCount" and count <= 0:
-        problems.append(invalid(f"{path}.count", count, "must be greater than zero"))
-    problems += one_of(mode, _MODES, f"{path}.allocationMode")
-    return problems + devices.device_tolerations(request.get("tolerations"), f"{path}.tolerations")
+        yield invalid(f"{path}.count", count, "must be greater than zero")
+    yield from one_of(mode, _MODES, f"{path}.allocationMode")
+    yield from devices.device_tolerations(request.get("tolerations"), f"{path}.tolerations")
 
 
-def _constraint(names: RequestNames, constraint: JsonObject, path: str) -> list[FieldError]:
-    problems = _request_references(names, constraint.get("requests"), f"{path}.requests")
+def _constraint(names: RequestNames, constraint: JsonObject, path: str) -> Problems:
+    yield from _request_references(names, constraint.get("requests"), f"{path}.requests")
     for field in ("matchAttribute", "distinctAttribute"):
         if constraint.get(field) is not None:
-            return problems + devices.fully_qualified_name(constraint[field], f"{path}.{field}")
-    return [*problems, required(path, _ONE_CONSTRAINT)]
+            yield from devices.fully_qualified_name(constraint[field], f"{path}.{field}")
+            return
+    yield required(path, _ONE_CONSTRAINT)
 
 
-def _configuration(names: RequestNames, config: JsonObject, path: str) -> list[FieldError]:
-    problems = _request_references(names, config.get("requests"), f"{path}.requests")
-    return problems + devices.device_configuration(config, path)
+def _configuration(names: RequestNames, config: JsonObject, path: str) -> Problems:
+    yield from _request_references(names, config.get("requests"), f"{path}.requests")
+    yield from devices.device_configuration(config, path)
 
 
 def _request_references(
     names: RequestNames, references: Sequence[str] | None, path: str
-) -> list[FieldError]:
+) -> Problems:
     return devices.distinct_items(
         references, MAX_ALLOCATION_RESULTS, partial(_reference, names), str, path
     )
 
 
-def _reference(names: RequestNames, reference: str, path: str) -> list[FieldError]:
+def _reference(names: RequestNames, reference: str, path: str) -> Problems:
     request, *alternatives = reference.split("/")
     if len(alternatives) > 1:
-        return [invalid(path, reference, _NO_SUCH_REQUEST)]
-    problems = devices.dns_label(request, path)
+        yield invalid(path, reference, _NO_SUCH_REQUEST)
+        return
+    yield from devices.dns_label(request, path)
     for name in alternatives:
-        problems += devices.dns_label(name, path)
+        yield from devices.dns_label(name, path)
     if request not in names or not names[request].issuperset(alternatives):
-        problems.append(invalid(path, reference, _NO_SUCH_REQUEST))
-    return problems
+        yield invalid(path, reference, _NO_SUCH_REQUEST)
 
 
 # -- the status of claims -------------------------------------------------------------------------
 
 
-def validate_resource_claim_status(new: JsonObject, old: JsonObject) -> list[FieldError]:
+def validate_resource_claim_status(new: JsonObject, old: JsonObject) -> Problems:
     status, before = new.get("status") or {}, old.get("status") or {}
     consumers = status.get("reservedFor")
-    problems = devices.distinct_items(
+    yield from devices.distinct_items(
         consumers,
         MAX_RESERVED_FOR,
         _consumer,
@@ -197,24 +197,23 @@ def validate_resource_claim_status(new: JsonObject, old: JsonObject) -> list[Fie
     )
     allocation, allocated_before = status.get("allocation"), before.get("allocation")
     allocated = set(allocated_devices(allocation))
-    problems += devices.items(
+    yield from devices.items(
         status.get("devices"), 10_000, partial(_device_status, allocated), "status.devices"
     )
     if consumers and allocation is None:
         detail = "may not be specified when `allocated` is not set"
-        problems.append(forbidden("status.reservedFor", detail))
+        yield forbidden("status.reservedFor", detail)
     elif consumers and new["metadata"].get("deletionTimestamp") is not None:
         known = before.get("reservedFor") or ()
         if any(consumer not in known for consumer in consumers):
             detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
-            problems.append(forbidden("status.reservedFor", detail))
+            yield forbidden("status.reservedFor", detail)
     if allocation is not None:
         if allocated_before is not None:
-            problems += unchanged(allocation, allocated_before, "status.allocation")
+            yield from unchanged(allocation, allocated_before, "status.allocation")
         else:
             names = _request_names(new.get("spec") or {})
-            problems += _allocation(names, allocation, "status.allocation")
-    return problems
+            yield from _allocation(names, allocation, "status.allocation")
 
 
 DeviceKey = tuple[str, str, str, str]
@@ -236,7 +235,7 @@ def device_key(entry: JsonObject) -> DeviceKey:
     )
 
 
-def _consumer(consumer: JsonObject, path: str) -> list[FieldError]:
+def _consumer(consumer: JsonObject, path: str) -> Problems:
     return [
         required(f"{path}.{field}")
         for field in ("resource", "name", "uid")
@@ -244,25 +243,23 @@ def _consumer(consumer: JsonObject, path: str) -> list[FieldError]:
     ]
 
 
-def _device_status(allocated: set[DeviceKey], status: JsonObject, path: str) -> list[FieldError]:
-    problems = _device_identity(status, path)
+def _device_status(allocated: set[DeviceKey], status: JsonObject, path: str) -> Problems:
+    yield from _device_identity(status, path)
     key = device_key(status)
     if key not in allocated:
         shown = "/".join(part for part in key if part)
-        problems.append(invalid(path, shown, "must be an allocated device in the claim"))
+        yield invalid(path, shown, "must be an allocated device in the claim")
     if status.get("data") is not None:
-        problems += devices.raw_object(status["data"], f"{path}.data")
-    return problems
+        yield from devices.raw_object(status["data"], f"{path}.data")
 
 
-def _device_identity(entry: JsonObject, path: str) -> list[FieldError]:
-    problems = devices.driver_name(entry.get("driver", ""), f"{path}.driver")
-    problems += devices.pool_name(entry.get("pool", ""), f"{path}.pool")
-    problems += devices.dns_label(entry.get("device", ""), f"{path}.device")
+def _device_identity(entry: JsonObject, path: str) -> Problems:
+    yield from devices.driver_name(entry.get("driver", ""), f"{path}.driver")
+    yield from devices.pool_name(entry.get("pool", ""), f"{path}.pool")
+    yield from devices.dns_label(entry.get("device", ""), f"{path}.device")
     share = entry.get("shareID")
     if share is not None and not _is_normalized_uid(share):
-        problems.append(invalid(f"{path}.shareID", share, _NORMALIZED_UID))
-    return problems
+        yield invalid(f"{path}.shareID", share, _NORMALIZED_UID)
 
 
 def _is_normalized_uid(value: str) -> bool:
@@ -272,36 +269,34 @@ def _is_normalized_uid(value: str) -> bool:
         return False
 
 
-def _allocation(names: RequestNames, allocation: JsonObject, path: str) -> list[FieldError]:
+def _allocation(names: RequestNames, allocation: JsonObject, path: str) -> Problems:
     given = allocation.get("devices") or {}
-    problems = devices.items(
+    yield from devices.items(
         given.get("results"),
         MAX_ALLOCATION_RESULTS,
         partial(_result, names),
         f"{path}.devices.results",
     )
-    problems += devices.items(
+    yield from devices.items(
         given.get("config"),
         2 * MAX_CONFIGS,  # the class's and the claim's
         partial(_allocated_configuration, names),
         f"{path}.devices.config",
     )
     if allocation.get("nodeSelector") is not None:
-        problems += node_selector(allocation["nodeSelector"], f"{path}.nodeSelector")
-    return problems
+        yield from node_selector(allocation["nodeSelector"], f"{path}.nodeSelector")
 
 
-def _result(names: RequestNames, result: JsonObject, path: str) -> list[FieldError]:
-    problems = _reference(names, result.get("request", ""), f"{path}.request")
-    problems += _device_identity(result, path)
-    return problems + devices.binding_conditions(result, path)
+def _result(names: RequestNames, result: JsonObject, path: str) -> Problems:
+    yield from _reference(names, result.get("request", ""), f"{path}.request")
+    yield from _device_identity(result, path)
+    yield from devices.binding_conditions(result, path)
 
 
-def _allocated_configuration(
-    names: RequestNames, config: JsonObject, path: str
-) -> list[FieldError]:
+def _allocated_configuration(names: RequestNames, config: JsonObject, path: str) -> Problems:
     source = config.get("source", "")
-    problems = (
-        one_of(source, _SOURCES, f"{path}.source") if source else [required(f"{path}.source")]
-    )
-    return problems + _configuration(names, config, path)
+    if source:
+        yield from one_of(source, _SOURCES, f"{path}.source")
+    else:
+        yield required(f"{path}.source")
+    yield from _configuration(names, config, path)

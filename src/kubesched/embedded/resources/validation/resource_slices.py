@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from functools import partial
 
 from kubesched.api import quantity
-from kubesched.api.field_errors import FieldError, forbidden, invalid, required, too_long, too_many
+from kubesched.api.field_errors import forbidden, invalid, required, too_long, too_many
 from kubesched.api.names import dns_1123_subdomain_problems
-from kubesched.embedded.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.validation import Problems, refused
 from kubesched.embedded.resources.validation import devices
-from kubesched.embedded.resources.validation.common import unchanged
 from kubesched.embedded.resources.validation.scheduling import node_selector
 
 _MAX_DEVICES = 128
@@ -49,23 +49,23 @@ _SEMVER = re.compile(
 )
 
 
-def validate_resource_slice(obj: JsonObject) -> list[FieldError]:
+def validate_resource_slice(obj: JsonObject) -> Problems:
     spec = obj.get("spec") or {}
-    problems = devices.driver_name(spec.get("driver", ""), "spec.driver")
-    problems += _pool(spec.get("pool") or {}, "spec.pool")
-    problems += _node_selection(spec, "spec")
+    yield from devices.driver_name(spec.get("driver", ""), "spec.driver")
+    yield from _pool(spec.get("pool") or {}, "spec.pool")
+    yield from _node_selection(spec, "spec")
     if spec.get("sharedCounters") is not None and spec.get("devices") is not None:
         detail = "only one of `sharedCounters` or `devices` is allowed"
-        problems.append(invalid("spec", "", detail))
+        yield invalid("spec", "", detail)
     per_device = bool(spec.get("perDeviceNodeSelection"))
-    problems += devices.distinct_items(
+    yield from devices.distinct_items(
         spec.get("devices"),
         device_limit(spec),
         partial(_device, per_device),
         lambda device: device.get("name", ""),
         "spec.devices",
     )
-    return problems + devices.distinct_items(
+    yield from devices.distinct_items(
         spec.get("sharedCounters"),
         _MAX_COUNTER_SETS,
         partial(_counters, "name"),
@@ -74,7 +74,7 @@ def validate_resource_slice(obj: JsonObject) -> list[FieldError]:
     )
 
 
-def validate_device_taint_rule(obj: JsonObject) -> list[FieldError]:
+def validate_device_taint_rule(obj: JsonObject) -> Problems:
     spec = obj.get("spec") or {}
     selector, path = spec.get("deviceSelector") or {}, "spec.deviceSelector"
     rules = {
@@ -82,68 +82,61 @@ def validate_device_taint_rule(obj: JsonObject) -> list[FieldError]:
         "pool": devices.pool_name,
         "device": devices.dns_label,
     }
-    problems = [
+    yield from (
         problem
         for name, rule in rules.items()
         if name in selector
         for problem in rule(selector[name], f"{path}.{name}")
-    ]
-    return problems + devices.device_taint(spec.get("taint") or {}, "spec.taint")
+    )
+    yield from devices.device_taint(spec.get("taint") or {}, "spec.taint")
 
 
-def validate_resource_slice_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    after, before = new["spec"], old["spec"]
-    problems = unchanged(after["pool"].get("name"), before["pool"].get("name"), "spec.pool.name")
-    for field in ("driver", "nodeName"):
-        problems += unchanged(after.get(field), before.get(field), f"spec.{field}")
-    return problems
-
-
-def _pool(pool: JsonObject, path: str) -> list[FieldError]:
-    problems = devices.pool_name(pool.get("name", ""), f"{path}.name")
+def _pool(pool: JsonObject, path: str) -> Problems:
+    yield from devices.pool_name(pool.get("name", ""), f"{path}.name")
     count, generation = pool.get("resourceSliceCount") or 0, pool.get("generation") or 0
     if count <= 0:
-        problems.append(invalid(f"{path}.resourceSliceCount", count, "must be greater than zero"))
+        yield invalid(f"{path}.resourceSliceCount", count, "must be greater than zero")
     if generation < 0:
         detail = "must be greater than or equal to zero"
-        problems.append(invalid(f"{path}.generation", generation, detail))
-    return problems
+        yield invalid(f"{path}.generation", generation, detail)
 
 
-def _node_selection(spec: JsonObject, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _node_selection(spec: JsonObject, path: str) -> Problems:
     given: list[str] = []
-    name, selector = spec.get("nodeName"), spec.get("nodeSelector")
-    if name:
-        given.append("`nodeName`")
-        problems += _node_name(name, f"{path}.nodeName")
-    elif name is not None:
-        detail = "must be either unset or set to a non-empty string"
-        problems.append(invalid(f"{path}.nodeName", name, detail))
-    if selector is not None:
-        given.append("`nodeSelector`")
-        problems += node_selector(selector, f"{path}.nodeSelector")
-        terms = selector.get("nodeSelectorTerms")
-        if len(terms or ()) != 1:
-            detail = "must have exactly one node selector term"
-            problems.append(invalid(f"{path}.nodeSelector.nodeSelectorTerms", terms, detail))
-    for field in ("allNodes", "perDeviceNodeSelection"):
-        if spec.get(field):
-            given.append(f"`{field}`")
-        elif spec.get(field) is not None:
-            problems.append(
-                invalid(f"{path}.{field}", False, "must be either unset or set to true")
-            )
+    unset = "must be either unset or set to a non-empty string"
+    yield from _chosen_nodes(spec, path, given, unset)
+    selector = spec.get("nodeSelector")
+    terms = (selector or {}).get("nodeSelectorTerms")
+    if selector is not None and len(terms or ()) != 1:
+        detail = "must have exactly one node selector term"
+        yield invalid(f"{path}.nodeSelector.nodeSelectorTerms", terms, detail)
+    yield from _flags(spec, path, given, "allNodes", "perDeviceNodeSelection")
     if not given:
-        problems.append(required(path, _ONE_NODE_SELECTION))
+        yield required(path, _ONE_NODE_SELECTION)
     elif len(given) > 1:
         detail = f"{_ONE_NODE_SELECTION}, but multiple fields are set"
-        problems.append(invalid(path, f"{{{', '.join(given)}}}", detail))
-    return problems
+        yield invalid(path, f"{{{', '.join(given)}}}", detail)
 
 
-def _node_name(name: str, path: str) -> list[FieldError]:
-    return [invalid(path, name, text) for text in dns_1123_subdomain_problems(name)]
+def _chosen_nodes(entry: JsonObject, path: str, given: list[str], unset: str) -> Problems:
+    """Problems of a node's name and of a selector; `given` takes those that are there."""
+    name, selector = entry.get("nodeName"), entry.get("nodeSelector")
+    if name:
+        given.append("`nodeName`")
+        yield from refused(f"{path}.nodeName", name, dns_1123_subdomain_problems(name))
+    elif name is not None:
+        yield invalid(f"{path}.nodeName", name, unset)
+    if selector is not None:
+        given.append("`nodeSelector`")
+        yield from node_selector(selector, f"{path}.nodeSelector")
+
+
+def _flags(entry: JsonObject, path: str, given: list[str], *fields: str) -> Problems:
+    for field in fields:
+        if entry.get(field):
+            given.append(f"`{field}`")
+        elif entry.get(field) is not None:
+            yield invalid(f"{path}.{field}", False, "must be either unset or set to true")
 
 
 def device_limit(spec: JsonObject) -> int:
@@ -160,35 +153,35 @@ def device_limit(spec: JsonObject) -> int:
 # -- devices --------------------------------------------------------------------------------------
 
 
-def _device(per_device: bool, device: JsonObject, path: str) -> list[FieldError]:
-    problems = devices.dns_label(device.get("name", ""), f"{path}.name")
+def _device(per_device: bool, device: JsonObject, path: str) -> Problems:
+    yield from devices.dns_label(device.get("name", ""), f"{path}.name")
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     if len(attributes) + len(capacity) > _MAX_PROPERTIES:
         detail = f"the total number of attributes and capacities must not exceed {_MAX_PROPERTIES}"
-        problems.append(invalid(path, len(attributes) + len(capacity), detail))
+        yield invalid(path, len(attributes) + len(capacity), detail)
     values = sum(map(_value_count, attributes.values()))
     if values > _MAX_ATTRIBUTE_VALUES:
         detail = f"the total number of attribute values must not exceed {_MAX_ATTRIBUTE_VALUES}"
-        problems.append(invalid(path, values, detail))
+        yield invalid(path, values, detail)
     for name, attribute in attributes.items():
-        problems += devices.qualified_name(name, f"{path}.attributes")
-        problems += _attribute(attribute, f"{path}.attributes[{_shown_key(name)}]")
+        yield from devices.qualified_name(name, f"{path}.attributes")
+        yield from _attribute(attribute, f"{path}.attributes[{_shown_key(name)}]")
     is_shared = bool(device.get("allowMultipleAllocations"))
     for name, amount in capacity.items():
-        problems += devices.qualified_name(name, f"{path}.capacity")
-        problems += _capacity(amount, is_shared, f"{path}.capacity[{_shown_key(name)}]")
-    problems += devices.items(
+        yield from devices.qualified_name(name, f"{path}.capacity")
+        yield from _capacity(amount, is_shared, f"{path}.capacity[{_shown_key(name)}]")
+    yield from devices.items(
         device.get("taints"), _MAX_TAINTS, devices.device_taint, f"{path}.taints"
     )
-    problems += devices.distinct_items(
+    yield from devices.distinct_items(
         device.get("consumesCounters"),
         _MAX_COUNTER_CONSUMPTIONS,
         partial(_counters, "counterSet"),
         lambda consumption: consumption.get("counterSet", ""),
         f"{path}.consumesCounters",
     )
-    problems += _device_node_selection(per_device, device, path)
-    return problems + devices.binding_conditions(device, path)
+    yield from _device_node_selection(per_device, device, path)
+    yield from devices.binding_conditions(device, path)
 
 
 def _shown_key(name: str) -> str:
@@ -203,82 +196,69 @@ def _value_count(attribute: JsonObject) -> int:
     return sum(len(attribute.get(field) or ()) for field in _LISTS) or 1
 
 
-def _device_node_selection(per_device: bool, device: JsonObject, path: str) -> list[FieldError]:
+def _device_node_selection(per_device: bool, device: JsonObject, path: str) -> Problems:
     fields = ("nodeName", "nodeSelector", "allNodes")
     if not per_device:
         if any(device.get(field) is not None for field in fields):
-            return [invalid(path, None, _NO_DEVICE_SELECTION)]
-        return []
-    problems: list[FieldError] = []
-    given = []
-    name = device.get("nodeName")
-    if name:
-        given.append("`nodeName`")
-        problems += _node_name(name, f"{path}.nodeName")
-    elif name is not None:
-        problems.append(invalid(f"{path}.nodeName", name, "must not be empty"))
-    if device.get("nodeSelector") is not None:
-        given.append("`nodeSelector`")
-        problems += node_selector(device["nodeSelector"], f"{path}.nodeSelector")
-    if device.get("allNodes"):
-        given.append("`allNodes`")
-    elif device.get("allNodes") is not None:
-        problems.append(invalid(f"{path}.allNodes", False, "must be either unset or set to true"))
+            yield invalid(path, None, _NO_DEVICE_SELECTION)
+        return
+    given: list[str] = []
+    yield from _chosen_nodes(device, path, given, "must not be empty")
+    yield from _flags(device, path, given, "allNodes")
     if not given:
-        problems.append(required(path, _ONE_DEVICE_SELECTION))
+        yield required(path, _ONE_DEVICE_SELECTION)
     elif len(given) > 1:
-        problems.append(invalid(path, f"{{{', '.join(given)}}}", _ONE_DEVICE_SELECTION))
-    return problems
+        yield invalid(path, f"{{{', '.join(given)}}}", _ONE_DEVICE_SELECTION)
 
 
-def _attribute(attribute: JsonObject, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _attribute(attribute: JsonObject, path: str) -> Problems:
     given = [field for field in (*_SCALARS, *_LISTS) if attribute.get(field) is not None]
     for field in given:
         value = attribute[field]
         here = f"{path}.{field}"
         if field in _SCALARS:
-            problems += _attribute_value(field, value, here)
+            yield from _attribute_value(field, value, here)
         elif not value:
-            problems.append(invalid(here, value, "must not be empty if specified"))
+            yield invalid(here, value, "must not be empty if specified")
         else:
             for index, item in enumerate(value):
-                problems += _attribute_value(field.removesuffix("s"), item, f"{here}[{index}]")
+                yield from _attribute_value(field.removesuffix("s"), item, f"{here}[{index}]")
     if len(given) != 1:
         shown = attribute if given else ""
-        problems.append(invalid(path, shown, "exactly one value must be specified"))
-    return problems
+        yield invalid(path, shown, "exactly one value must be specified")
 
 
-def _attribute_value(kind: str, value: Json, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _attribute_value(kind: str, value: Json, path: str) -> Problems:
     if kind == "version" and not _SEMVER.fullmatch(value):
         detail = "must be a string compatible with semver.org spec 2.0.0"
-        problems.append(invalid(path, value, detail))
+        yield invalid(path, value, detail)
     if kind in ("string", "version") and len(value.encode()) > _MAX_VALUE:
-        problems.append(too_long(path, _MAX_VALUE))
-    return problems
+        yield too_long(path, _MAX_VALUE)
 
 
-def _counters(name_field: str, entry: JsonObject, path: str) -> list[FieldError]:
+def _counters(name_field: str, entry: JsonObject, path: str) -> Problems:
     """A counter set, or a device's consumption from one."""
     name: str = entry.get(name_field, "")
     here = f"{path}.{name_field}"
-    problems = devices.dns_label(name, here) if name else [required(here)]
+    if name:
+        yield from devices.dns_label(name, here)
+    else:
+        yield required(here)
     counters: Mapping[str, JsonObject] = entry.get("counters") or {}
     if not counters:
-        return [*problems, required(f"{path}.counters")]
+        yield required(f"{path}.counters")
+        return
     if len(counters) > _MAX_COUNTERS:
-        return [*problems, too_many(f"{path}.counters", len(counters), _MAX_COUNTERS)]
+        yield too_many(f"{path}.counters", len(counters), _MAX_COUNTERS)
+        return
     for counter in counters:
-        problems += devices.dns_label(counter, f"{path}.counters")
-    return problems
+        yield from devices.dns_label(counter, f"{path}.counters")
 
 
 # -- capacities -----------------------------------------------------------------------------------
 
 
-def _capacity(capacity: JsonObject, is_shared: bool, path: str) -> list[FieldError]:
+def _capacity(capacity: JsonObject, is_shared: bool, path: str) -> Problems:
     policy = capacity.get("requestPolicy")
     if policy is None:
         return []
@@ -299,9 +279,9 @@ def _capacity(capacity: JsonObject, is_shared: bool, path: str) -> list[FieldErr
     return _valid_range(policy["default"], capacity["value"], bounds, f"{path}.{field}")
 
 
-def _valid_values(default: Json, total: Json, values: list[Json], path: str) -> list[FieldError]:
+def _valid_values(default: Json, total: Json, values: list[Json], path: str) -> Problems:
     amounts = [quantity.nanos(value) for value in values]
-    problems = [
+    yield from (
         invalid(
             f"{path}[{index}]",
             quantity.canonical(values[index]),
@@ -309,43 +289,42 @@ def _valid_values(default: Json, total: Json, values: list[Json], path: str) -> 
         )
         for index in range(1, len(values))
         if amounts[index - 1] > amounts[index]
-    ]
+    )
 
-    def option(value: Json, path: str) -> list[FieldError]:
+    def option(value: Json, path: str) -> Problems:
         if quantity.nanos(value) <= quantity.nanos(total):
             return []
         detail = f"option is larger than capacity value: {quantity.canonical(total)}"
         return [invalid(path, quantity.canonical(value), detail)]
 
-    problems += devices.distinct_items(
+    yield from devices.distinct_items(
         values, _MAX_VALID_VALUES, option, lambda value: str(quantity.value(value)), path
     )
     if quantity.nanos(default) not in amounts:
         detail = "default value is not valid according to the requestPolicy"
-        problems.append(invalid(path, quantity.canonical(default), detail))
-    return problems
+        yield invalid(path, quantity.canonical(default), detail)
 
 
-def _valid_range(default: Json, total: Json, bounds: JsonObject, path: str) -> list[FieldError]:
+def _valid_range(default: Json, total: Json, bounds: JsonObject, path: str) -> Problems:
     lowest, highest, step = bounds.get("min"), bounds.get("max"), bounds.get("step")
     if lowest is None:
-        return [required(f"{path}.min", "required when validRange is defined")]
+        yield required(f"{path}.min", "required when validRange is defined")
+        return
     here = f"{path}.min"
-    problems = _at_most(lowest, total, here, "min is larger than capacity value")
+    yield from _at_most(lowest, total, here, "min is larger than capacity value")
     if quantity.nanos(default) < quantity.nanos(lowest):
         detail = f"default is less than min: {quantity.canonical(lowest)}"
-        problems.append(invalid(here, quantity.canonical(default), detail))
+        yield invalid(here, quantity.canonical(default), detail)
     if highest is not None:
         here = f"{path}.max"
-        problems += _at_most(lowest, highest, here, "min is larger than max")
-        problems += _at_most(highest, total, here, "max is larger than capacity value")
-        problems += _at_most(default, highest, here, "default is more than max")
+        yield from _at_most(lowest, highest, here, "min is larger than max")
+        yield from _at_most(highest, total, here, "max is larger than capacity value")
+        yield from _at_most(default, highest, here, "default is more than max")
     if step is not None:
-        problems += _steps(default, total, lowest, highest, step, f"{path}.step")
-    return problems
+        yield from _steps(default, total, lowest, highest, step, f"{path}.step")
 
 
-def _at_most(value: Json, limit: Json, path: str, problem: str) -> list[FieldError]:
+def _at_most(value: Json, limit: Json, path: str, problem: str) -> Problems:
     if quantity.nanos(value) <= quantity.nanos(limit):
         return []
     return [invalid(path, quantity.canonical(value), f"{problem}: {quantity.canonical(limit)}")]
@@ -353,12 +332,11 @@ def _at_most(value: Json, limit: Json, path: str, problem: str) -> list[FieldErr
 
 def _steps(
     default: Json, total: Json, lowest: Json, highest: Json, step: Json, path: str
-) -> list[FieldError]:
-    problems: list[FieldError] = []
+) -> Problems:
     first = quantity.parse(lowest) + quantity.parse(step)
     if first > quantity.parse(total):
         detail = f"one step {first} is larger than capacity value: {quantity.canonical(total)}"
-        problems.append(invalid(path, quantity.canonical(step), detail))
+        yield invalid(path, quantity.canonical(step), detail)
     size = quantity.value(step)
     for value in (default, highest):
         # A step of zero has no multiples; upstream's server fails on it.
@@ -369,5 +347,4 @@ def _steps(
                 f"value is not a multiple of a given step ({quantity.canonical(step)})"
                 f" from ({quantity.canonical(lowest)})"
             )
-            problems.append(invalid(path, quantity.canonical(value), detail))
-    return problems
+            yield invalid(path, quantity.canonical(value), detail)

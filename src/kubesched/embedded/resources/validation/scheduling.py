@@ -13,9 +13,16 @@ from kubesched.api.field_errors import (
     required,
 )
 from kubesched.api.names import label_key_problems, label_value_problems
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.metadata import label_problems, validate_labels
-from kubesched.embedded.resources.validation.common import label_selector, one_of
+from kubesched.embedded.apimachinery.object_meta import label_problems
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.validation import (
+    Problems,
+    label_selector,
+    numbered,
+    one_of,
+    refused,
+    selector_operator,
+)
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -29,80 +36,68 @@ DEFAULT_TOLERATIONS: tuple[JsonObject, ...] = tuple(
 )
 
 
-def tolerations(items: Sequence[JsonObject], path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def tolerations(items: Sequence[JsonObject], path: str) -> Problems:
     for index, toleration in enumerate(items):
         if any(toleration is default for default in DEFAULT_TOLERATIONS):
             continue
         here = f"{path}[{index}]"
         key, operator, value = (toleration.get(item, "") for item in ("key", "operator", "value"))
         if key:
-            problems += [invalid(f"{here}.key", key, text) for text in label_key_problems(key)]
+            yield from refused(f"{here}.key", key, label_key_problems(key))
         elif operator != "Exists":
             detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-            problems.append(invalid(f"{here}.operator", operator, detail))
+            yield invalid(f"{here}.operator", operator, detail)
         if (
             toleration.get("tolerationSeconds") is not None
             and toleration.get("effect") != "NoExecute"
         ):
             detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-            problems.append(invalid(f"{here}.effect", toleration.get("effect", ""), detail))
+            yield invalid(f"{here}.effect", toleration.get("effect", ""), detail)
         if operator in ("Equal", ""):
-            problems += [
-                invalid(f"{here}.operator", value, text) for text in label_value_problems(value)
-            ]
+            yield from refused(f"{here}.operator", value, label_value_problems(value))
         elif operator == "Exists":
             if value:
                 detail = "value must be empty when `operator` is 'Exists'"
-                problems.append(invalid(f"{here}.operator", toleration.get("value"), detail))
+                yield invalid(f"{here}.operator", toleration.get("value"), detail)
         elif operator not in ("Lt", "Gt"):
-            problems.append(not_supported(f"{here}.operator", operator, ("Equal", "Exists")))
+            yield not_supported(f"{here}.operator", operator, ("Equal", "Exists"))
         effect = toleration.get("effect")
         if effect:
-            problems += one_of(effect, _EFFECTS, f"{here}.effect")
-    return problems
+            yield from one_of(effect, _EFFECTS, f"{here}.effect")
 
 
-def taints(items: Sequence[JsonObject], path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def taints(items: Sequence[JsonObject], path: str) -> Problems:
     seen: set[tuple[str, str]] = set()
-    for index, taint in enumerate(items):
-        here = f"{path}[{index}]"
-        key, effect = taint.get("key", ""), taint.get("effect", "")
-        problems += [invalid(f"{here}.key", key, text) for text in label_key_problems(key)]
-        problems += [
-            invalid(f"{here}.value", taint["value"], text)
-            for text in label_value_problems(taint.get("value", ""))
-        ]
+    for here, taint in numbered(items, path):
+        key, value, effect = (taint.get(field, "") for field in ("key", "value", "effect"))
+        yield from refused(f"{here}.key", key, label_key_problems(key))
+        yield from refused(f"{here}.value", value, label_value_problems(value))
         if not effect:
-            problems.append(required(f"{here}.effect"))
+            yield required(f"{here}.effect")
         else:
-            problems += one_of(effect, _EFFECTS, f"{here}.effect")
+            yield from one_of(effect, _EFFECTS, f"{here}.effect")
         if (key, effect) in seen:
             problem = duplicate(here, taint)
             detail = "taints must be unique by key and effect pair"
-            problems.append(FieldError(problem.kind, here, taint, detail))
+            yield FieldError(problem.kind, here, taint, detail)
         seen.add((key, effect))
-    return problems
 
 
-def affinity(spec: JsonObject, path: str) -> list[FieldError]:
-    problems = node_affinity(spec.get("nodeAffinity") or {}, f"{path}.nodeAffinity")
+def affinity(spec: JsonObject, path: str) -> Problems:
+    yield from node_affinity(spec.get("nodeAffinity") or {}, f"{path}.nodeAffinity")
     for name in ("podAffinity", "podAntiAffinity"):
         group = spec.get(name) or {}
         here = f"{path}.{name}"
         for index, term in enumerate(group.get(_REQUIRED) or ()):
-            problems += _pod_affinity_term(term, f"{here}.{_REQUIRED}[{index}]")
-        for index, weighted in enumerate(group.get(_PREFERRED) or ()):
-            where = f"{here}.{_PREFERRED}[{index}]"
-            problems += _weight(weighted, where)
-            problems += _pod_affinity_term(
+            yield from _pod_affinity_term(term, f"{here}.{_REQUIRED}[{index}]")
+        for where, weighted in numbered(group.get(_PREFERRED), f"{here}.{_PREFERRED}"):
+            yield from _weight(weighted, where)
+            yield from _pod_affinity_term(
                 weighted.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm"
             )
-    return problems
 
 
-def _weight(term: JsonObject, path: str) -> list[FieldError]:
+def _weight(term: JsonObject, path: str) -> Problems:
     weight = term.get("weight", 0)
     return (
         []
@@ -111,141 +106,104 @@ def _weight(term: JsonObject, path: str) -> list[FieldError]:
     )
 
 
-def node_affinity(spec: JsonObject, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def node_affinity(spec: JsonObject, path: str) -> Problems:
     wanted = spec.get(_REQUIRED)
     if wanted is not None:
-        problems += node_selector(wanted, f"{path}.{_REQUIRED}")
-    for index, term in enumerate(spec.get(_PREFERRED) or ()):
-        here = f"{path}.{_PREFERRED}[{index}]"
-        problems += _weight(term, here)
-        problems += _node_selector_term(term.get("preference") or {}, f"{here}.preference")
-    return problems
+        yield from node_selector(wanted, f"{path}.{_REQUIRED}")
+    for here, term in numbered(spec.get(_PREFERRED), f"{path}.{_PREFERRED}"):
+        yield from _weight(term, here)
+        yield from _node_selector_term(term.get("preference") or {}, f"{here}.preference")
 
 
-def node_selector(selector: JsonObject, path: str) -> list[FieldError]:
+def node_selector(selector: JsonObject, path: str) -> Problems:
     terms = selector.get("nodeSelectorTerms") or ()
     if not terms:
-        return [required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")]
-    problems: list[FieldError] = []
+        yield required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
+        return
     for index, term in enumerate(terms):
-        problems += _node_selector_term(term, f"{path}.nodeSelectorTerms[{index}]")
-    return problems
+        yield from _node_selector_term(term, f"{path}.nodeSelectorTerms[{index}]")
 
 
-def _node_selector_term(term: JsonObject, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
-    for index, requirement in enumerate(term.get("matchExpressions") or ()):
-        here = f"{path}.matchExpressions[{index}]"
-        problems += _node_requirement(requirement, here)
+def _node_selector_term(term: JsonObject, path: str) -> Problems:
+    for here, requirement in numbered(term.get("matchExpressions"), f"{path}.matchExpressions"):
+        yield from _node_requirement(requirement, here)
         key = requirement.get("key", "")
-        problems += [invalid(f"{here}.key", key, text) for text in label_key_problems(key)]
-    for index, requirement in enumerate(term.get("matchFields") or ()):
-        here = f"{path}.matchFields[{index}]"
+        yield from refused(f"{here}.key", key, label_key_problems(key))
+    for here, requirement in numbered(term.get("matchFields"), f"{path}.matchFields"):
         operator, values = requirement.get("operator", ""), requirement.get("values") or ()
         if operator not in ("In", "NotIn"):
-            problems.append(invalid(f"{here}.operator", operator, "not a valid selector operator"))
+            yield invalid(f"{here}.operator", operator, "not a valid selector operator")
         elif len(values) != 1:
             detail = (
                 "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
             )
-            problems.append(required(f"{here}.values", detail))
+            yield required(f"{here}.values", detail)
         if requirement.get("key") != "metadata.name":
-            problems.append(
-                invalid(f"{here}.key", requirement.get("key", ""), "not a valid field selector key")
+            yield invalid(
+                f"{here}.key", requirement.get("key", ""), "not a valid field selector key"
             )
-    return problems
 
 
-def _node_requirement(requirement: JsonObject, path: str) -> list[FieldError]:
-    operator, values = requirement.get("operator", ""), requirement.get("values") or ()
-    if operator in ("In", "NotIn"):
-        if not values:
-            return [
-                required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-            ]
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            return [forbidden(f"{path}.values", detail)]
-    elif operator in ("Gt", "Lt"):
-        if len(values) != 1:
-            return [
-                required(
-                    f"{path}.values",
-                    "must be specified single value when `operator` is 'Lt' or 'Gt'",
-                )
-            ]
-    else:
-        return [invalid(f"{path}.operator", operator, "not a valid selector operator")]
-    return []
+def _node_requirement(requirement: JsonObject, path: str) -> Problems:
+    if requirement.get("operator") not in ("Gt", "Lt"):
+        return selector_operator(requirement, path)
+    if len(requirement.get("values") or ()) == 1:
+        return ()
+    detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+    return [required(f"{path}.values", detail)]
 
 
-def _pod_affinity_term(term: JsonObject, path: str) -> list[FieldError]:
-    problems = label_selector(term.get("labelSelector"), f"{path}.labelSelector")
-    problems += label_selector(term.get("namespaceSelector"), f"{path}.namespaceSelector")
+def _pod_affinity_term(term: JsonObject, path: str) -> Problems:
+    yield from label_selector(term.get("labelSelector"), f"{path}.labelSelector")
+    yield from label_selector(term.get("namespaceSelector"), f"{path}.namespaceSelector")
     for namespace in term.get("namespaces") or ():
-        problems += [
-            invalid(f"{path}.namespace", namespace, text) for text in label_problems(namespace)
-        ]
-    problems += _match_label_keys(term, path)
+        yield from refused(f"{path}.namespace", namespace, label_problems(namespace))
+    yield from _match_label_keys(term, path)
     key = term.get("topologyKey", "")
     if not key:
-        problems.append(required(f"{path}.topologyKey", "can not be empty"))
-    return problems + [
-        invalid(f"{path}.topologyKey", key, text) for text in label_key_problems(key)
-    ]
+        yield required(f"{path}.topologyKey", "can not be empty")
+    yield from refused(f"{path}.topologyKey", key, label_key_problems(key))
 
 
-def _match_label_keys(term: JsonObject, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _match_label_keys(term: JsonObject, path: str) -> Problems:
     match, mismatch = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
     for name, keys in (("matchLabelKeys", match), ("mismatchLabelKeys", mismatch)):
         if keys and term.get("labelSelector") is None:
-            problems.append(
-                forbidden(f"{path}.{name}", "must not be specified when labelSelector is not set")
-            )
+            yield forbidden(f"{path}.{name}", "must not be specified when labelSelector is not set")
         for index, key in enumerate(keys):
-            problems += [
-                invalid(f"{path}.{name}[{index}]", key, text) for text in label_key_problems(key)
-            ]
+            yield from refused(f"{path}.{name}[{index}]", key, label_key_problems(key))
     for index, key in enumerate(match):
         if key in mismatch:
             detail = "exists in both matchLabelKeys and mismatchLabelKeys"
-            problems.append(invalid(f"{path}.matchLabelKeys[{index}]", key, detail))
-    return problems
+            yield invalid(f"{path}.matchLabelKeys[{index}]", key, detail)
 
 
-def topology_spread(items: Sequence[JsonObject], path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def topology_spread(items: Sequence[JsonObject], path: str) -> Problems:
     pairs = [(item.get("topologyKey", ""), item.get("whenUnsatisfiable", "")) for item in items]
     for index, constraint in enumerate(items):
         here = f"{path}[{index}]"
         skew = constraint.get("maxSkew", 0)
         if skew <= 0:
-            problems.append(invalid(f"{here}.maxSkew", skew, "must be greater than zero"))
+            yield invalid(f"{here}.maxSkew", skew, "must be greater than zero")
         key, action = pairs[index]
         if not key:
-            problems.append(required(f"{here}.topologyKey", "can not be empty"))
+            yield required(f"{here}.topologyKey", "can not be empty")
         else:
-            problems += [
-                invalid(f"{here}.topologyKey", key, text) for text in label_key_problems(key)
-            ]
-        problems += one_of(action, ("DoNotSchedule", "ScheduleAnyway"), f"{here}.whenUnsatisfiable")
+            yield from refused(f"{here}.topologyKey", key, label_key_problems(key))
+        yield from one_of(action, ("DoNotSchedule", "ScheduleAnyway"), f"{here}.whenUnsatisfiable")
         if (key, action) in pairs[index + 1 :]:
             where = f"{here}.{{topologyKey, whenUnsatisfiable}}"
-            problems.append(duplicate(where, f"{{{key}, {action}}}"))
-        problems += _min_domains(constraint, action, here)
+            yield duplicate(where, f"{{{key}, {action}}}")
+        yield from _min_domains(constraint, action, here)
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             policy = constraint.get(name)
             if policy is not None:
-                problems += one_of(policy, ("Honor", "Ignore"), f"{here}.{name}")
-        problems += label_selector(constraint.get("labelSelector"), f"{here}.labelSelector")
-        problems += _match_label_keys(constraint, here)
-    return problems
+                yield from one_of(policy, ("Honor", "Ignore"), f"{here}.{name}")
+        yield from label_selector(constraint.get("labelSelector"), f"{here}.labelSelector")
+        yield from _match_label_keys(constraint, here)
 
 
-def _min_domains(constraint: JsonObject, action: str, path: str) -> list[FieldError]:
+def _min_domains(constraint: JsonObject, action: str, path: str) -> Problems:
     domains = constraint.get("minDomains")
     if domains is None:
         return []
@@ -257,17 +215,11 @@ def _min_domains(constraint: JsonObject, action: str, path: str) -> list[FieldEr
     return []
 
 
-def scheduling_gates(items: Sequence[JsonObject], path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def scheduling_gates(items: Sequence[JsonObject], path: str) -> Problems:
     seen = set()
     for index, gate in enumerate(items):
         name = gate.get("name", "")
-        problems += [invalid(f"{path}[{index}]", name, text) for text in label_key_problems(name)]
+        yield from refused(f"{path}[{index}]", name, label_key_problems(name))
         if name in seen:
-            problems.append(duplicate(f"{path}[{index}]", name))
+            yield duplicate(f"{path}[{index}]", name)
         seen.add(name)
-    return problems
-
-
-def node_selector_map(labels: dict[str, str], path: str) -> list[FieldError]:
-    return validate_labels(labels, path)

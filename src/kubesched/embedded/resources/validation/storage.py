@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kubesched.api import quantity
-from kubesched.api.field_errors import FieldError, forbidden, required
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.resources.validation.common import (
+from kubesched.api.field_errors import forbidden, required
+from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.embedded.apimachinery.validation import (
+    Problems,
     label_selector,
     one_of,
     positive_quantity,
-    unchanged,
 )
 from kubesched.embedded.resources.validation.scheduling import node_selector
 
@@ -30,48 +30,45 @@ _NOT_A_SOURCE = frozenset(
 )
 
 
-def _access_modes(modes: list[str], path: str, when_empty: str = "") -> list[FieldError]:
+def _access_modes(modes: list[str], path: str, when_empty: str = "") -> Problems:
     if not modes:
-        return [required(path, when_empty)]
-    problems: list[FieldError] = []
+        yield required(path, when_empty)
+        return
     for mode in modes:
-        problems += one_of(mode, _ACCESS_MODES, path)
+        yield from one_of(mode, _ACCESS_MODES, path)
     if "ReadWriteOncePod" in modes and len(modes) > 1:
         detail = "may not use ReadWriteOncePod with other access modes"
-        problems.append(forbidden(path, detail))
-    return problems
+        yield forbidden(path, detail)
 
 
-def validate_persistent_volume(obj: JsonObject) -> list[FieldError]:
+def validate_persistent_volume(obj: JsonObject) -> Problems:
     spec = obj.get("spec") or {}
-    problems = _access_modes(spec.get("accessModes") or [], "spec.accessModes")
+    yield from _access_modes(spec.get("accessModes") or [], "spec.accessModes")
     capacity = spec.get("capacity") or {}
     if "storage" not in capacity:
-        problems.append(
-            required("spec.capacity") if not capacity else required("spec.capacity[storage]")
-        )
+        yield required("spec.capacity") if not capacity else required("spec.capacity[storage]")
     else:
-        problems += positive_quantity(capacity["storage"], "spec.capacity[storage]")
+        yield from positive_quantity(capacity["storage"], "spec.capacity[storage]")
     sources = [field for field in spec if field not in _NOT_A_SOURCE]
     if not sources:
-        problems.append(required("spec", "must specify a volume type"))
-    problems += [
+        yield required("spec", "must specify a volume type")
+    yield from (
         forbidden(f"spec.{extra}", "may not specify more than 1 volume type")
         for extra in sources[1:]
-    ]
+    )
     if "local" in spec and not spec.get("nodeAffinity"):
-        problems.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
+        yield required("spec.nodeAffinity", "Local volume requires node affinity")
     wanted = (spec.get("nodeAffinity") or {}).get("required")
     if wanted is not None:
-        problems += node_selector(wanted, "spec.nodeAffinity.required")
+        yield from node_selector(wanted, "spec.nodeAffinity.required")
     policies = ("Delete", "Recycle", "Retain")
-    problems += one_of(
+    yield from one_of(
         spec["persistentVolumeReclaimPolicy"], policies, "spec.persistentVolumeReclaimPolicy"
     )
-    return problems + one_of(spec["volumeMode"], _VOLUME_MODES, "spec.volumeMode")
+    yield from one_of(spec["volumeMode"], _VOLUME_MODES, "spec.volumeMode")
 
 
-def validate_persistent_volume_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
+def validate_persistent_volume_update(new: JsonObject, old: JsonObject) -> Problems:
     def source(obj: JsonObject) -> JsonObject:
         return {key: value for key, value in obj["spec"].items() if key not in _NOT_A_SOURCE}
 
@@ -85,21 +82,21 @@ def validate_persistent_volume_update(new: JsonObject, old: JsonObject) -> list[
     return []
 
 
-def validate_persistent_volume_claim(obj: JsonObject) -> list[FieldError]:
+def validate_persistent_volume_claim(obj: JsonObject) -> Problems:
     spec = obj.get("spec") or {}
-    problems = _access_modes(
+    yield from _access_modes(
         spec.get("accessModes") or [], "spec.accessModes", "at least 1 access mode is required"
     )
-    problems += label_selector(spec.get("selector"), "spec.selector")
+    yield from label_selector(spec.get("selector"), "spec.selector")
     storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     if storage is None:
-        problems.append(required("spec.resources[storage]"))
+        yield required("spec.resources[storage]")
     else:
-        problems += positive_quantity(storage, "spec.resources[storage]")
-    return problems + one_of(spec["volumeMode"], _VOLUME_MODES, "spec.volumeMode")
+        yield from positive_quantity(storage, "spec.resources[storage]")
+    yield from one_of(spec["volumeMode"], _VOLUME_MODES, "spec.volumeMode")
 
 
-def validate_persistent_volume_claim_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
+def validate_persistent_volume_claim_update(new: JsonObject, old: JsonObject) -> Problems:
     before, after = old["spec"], new["spec"]
     changed = {key for key in {**before, **after} if before.get(key) != after.get(key)}
     # An unbound claim may still be given its volume, and a class where it has none yet.
@@ -131,23 +128,15 @@ def _requested(spec: JsonObject) -> int:
     return quantity.nanos(((spec.get("resources") or {}).get("requests") or {}).get("storage", "0"))
 
 
-def validate_storage_class(obj: JsonObject) -> list[FieldError]:
-    problems: list[FieldError] = []
+def validate_storage_class(obj: JsonObject) -> Problems:
     if not obj.get("provisioner"):
-        problems.append(required("provisioner"))
-    problems += one_of(obj["reclaimPolicy"], ("Delete", "Retain"), "reclaimPolicy")
+        yield required("provisioner")
+    yield from one_of(obj["reclaimPolicy"], ("Delete", "Retain"), "reclaimPolicy")
     modes = ("Immediate", "WaitForFirstConsumer")
-    return problems + one_of(obj["volumeBindingMode"], modes, "volumeBindingMode")
+    yield from one_of(obj["volumeBindingMode"], modes, "volumeBindingMode")
 
 
-def validate_storage_class_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    problems: list[FieldError] = []
-    for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
-        problems += unchanged(new.get(field), old.get(field), field)
-    return problems
-
-
-def validate_csi_node(obj: JsonObject) -> list[FieldError]:
+def validate_csi_node(obj: JsonObject) -> Problems:
     drivers = (obj.get("spec") or {}).get("drivers") or ()
     return [
         required(f"spec.drivers[{index}].{field}")
