@@ -11,7 +11,6 @@ its 150 days. CPU seconds are of this process; on a busy machine the clock shows
 from __future__ import annotations
 
 import argparse
-import asyncio
 import csv
 import tempfile
 from pathlib import Path
@@ -86,7 +85,7 @@ def one_cell(node_count: int, pod_count: int) -> None:
         cpu, clock = process_time(), perf_counter()
         trace = read(*files)
         read_s = process_time() - cpu
-        outcome = asyncio.run(play_trace(trace, Cell(name="default", config=default_config())))
+        outcome = play_trace(trace, Cell(name="default", config=default_config()))
         total_s = process_time() - cpu
         print(
             f"{node_count} nodes, {outcome.submitted} pods: {total_s:.2f} s cpu ({read_s:.2f} s of it reading), "

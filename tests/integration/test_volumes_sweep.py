@@ -18,8 +18,8 @@ from kubesched.embedded.controllers.volumes import StorageDriver
 from kubesched.simulation.faults import CallFault
 from kubesched.simulation.run import simulate
 from kubesched.simulation.sweep import WAYS, options
-from kubesched.simulation.virtual_loop import LoopClock
 from kubesched.simulation.world import Scenario
+from kubesched.state.virtual_loop import LoopClock
 
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"

@@ -8,7 +8,6 @@ with is modelled, too.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -45,13 +44,13 @@ def play_outcome(trace: Trace, cell: Cell, registry: Registry | None = None) -> 
         TraceError, PlanError, RecordingError: the trace contradicts itself, or a price is missing.
     """
     if trace.own is None or not cell.as_recorded:
-        return asyncio.run(play_trace(trace, cell, registry))
+        return play_trace(trace, cell, registry)
     recorded = RecordedPlay(trace, trace.own, cell)
     with collector_paused():
         played = play(trace.own.run, registry, observer=recorded)
     if not played.difference:
         return recorded.outcome()
-    outcome = asyncio.run(play_trace(trace, cell, registry))
+    outcome = play_trace(trace, cell, registry)
     outcome.notes.append(
         f"{cell.name}: modelled, because the recording cannot be played to its end: {played.difference}"
     )

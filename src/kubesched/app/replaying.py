@@ -67,10 +67,10 @@ from kubesched.scheduler.http_extender import make_extenders
 from kubesched.scheduler.scheduler import QueueEmpty, Suspended
 from kubesched.scheduler.scheduling_cycle import Assumed
 from kubesched.simulation.run import quiet_logs
-from kubesched.simulation.virtual_loop import VirtualLoop, run_virtual
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.state.memory import NoEvents, PretendingClient
+from kubesched.state.virtual_loop import VirtualLoop, run_virtual
 
 _CODES = {code.upstream_name: code for code in Code}
 

@@ -13,7 +13,6 @@ version. Vectorised work hardly shows in opcodes; memory covers it.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import tracemalloc
 from collections import Counter
@@ -127,7 +126,7 @@ def _record(
 
 
 def _play(workload: Workload, measurement: type[Measurement], options: CoreOptions) -> int:
-    (result,) = asyncio.run(play(workload, options, 1, make_measurement=measurement))
+    (result,) = play(workload, options, 1, make_measurement=measurement)
     if not result.pods:
         raise KubeschedError(f"{workload.full_name}: no pod was scheduled")
     return result.pods

@@ -28,9 +28,9 @@ from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.simulation.extenders import ExtenderVerdicts
 from kubesched.simulation.rules import State, objection
 from kubesched.simulation.victims import Budget, fits_without_victims, spareable, violations
-from kubesched.simulation.virtual_loop import OWNER
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.ports import HostPortIndex
+from kubesched.state.virtual_loop import OWNER
 
 AUDITOR: Final = "SimulationAuditor"
 UNKNOWN_COST: Final = 1_000

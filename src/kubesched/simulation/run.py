@@ -12,13 +12,13 @@ from kubesched.simulation.options import ONE_SEGMENT_BYTES, DiskOptions, Options
 from kubesched.simulation.processes import ProcessFactory
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.violation import Violation
-from kubesched.simulation.virtual_loop import (
+from kubesched.simulation.world import World
+from kubesched.state.virtual_loop import (
     SimulationStuck,
     VirtualLoop,
     clear_garbage,
     run_virtual,
 )
-from kubesched.simulation.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,9 +24,9 @@ from kubesched.plugins.pod_topology_spread.scoring import (
 )
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
+from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME, ZONE
-from kubesched.testing.harness import DictListers
 
 FOO = {"matchLabels": {"foo": ""}}
 MISMATCH = "node(s) didn't match pod topology spread constraints"
@@ -442,7 +442,7 @@ def test_a_few_rows_score_as_all_nodes_do(data) -> None:
 
 
 def workload_listers(*objects):
-    listers = DictListers()
+    listers = MemoryListers()
     for kind, json in objects:
         listers.of(kind).put(msgspec.convert(json, kind))
     return listers
