@@ -17,13 +17,13 @@ from pathlib import Path
 from random import Random
 from time import perf_counter, process_time
 
-from kubesched.app.replay_cells import play_cell
 from kubesched.config.load import default_config
 from kubesched.sweeps.executors import LocalProcesses
 from kubesched.sweeps.store import ResultStore
 from kubesched.sweeps.sweep import run_sweep
 from kubesched.traces.cells import keyed
 from kubesched.traces.openb import NODE_COLUMNS, POD_COLUMNS, read
+from kubesched.traces.play import play_cell
 from kubesched.traces.player import Cell, play_trace
 
 SPAN_S = 12_900_000

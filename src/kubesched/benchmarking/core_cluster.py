@@ -226,7 +226,7 @@ class CoreCluster(Cluster):
 
     def bound(self, pod: Pod, node_name: str) -> None:
         bound = structs.replace(pod, spec=structs.replace(pod.spec, node_name=node_name))
-        self.on_bound(self.put(bound))
+        self.on_bound(self._put(pod, bound))
 
     def _store(self, old: Any, new: Any) -> None:  # noqa: ANN401  # as above
         if self.recording is not None:

@@ -21,7 +21,6 @@ from msgspec import structs
 
 from kubesched.api.core_v1 import Node, Pod, PodCondition, PodStatus
 from kubesched.api.meta import ObjectMeta
-from kubesched.api.names import key_of
 from kubesched.api.times import format_time
 from kubesched.clock import ManualClock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
@@ -108,12 +107,12 @@ class PlannedCluster(Cluster):
             PlanError: there is one of this name.
         """
         for obj in objects:
-            meta = obj.metadata
-            if self.find(type(obj), meta.namespace, meta.name) is not None:
-                raise PlanError(f"{type(obj).__name__} {key_of(meta)} exists already")
-            stored = self.put(obj)
-            if isinstance(stored, Pod):
-                self.added_pods.append(stored)
+            try:
+                super().add(obj)
+            except KubeschedError as error:
+                raise PlanError(str(error)) from None
+            if isinstance(obj, Pod):
+                self.added_pods.append(obj)
 
     def delete(self, obj: Any) -> None:  # noqa: ANN401  # as above
         old = self.find(type(obj), obj.metadata.namespace, obj.metadata.name)
@@ -127,13 +126,14 @@ class PlannedCluster(Cluster):
         return known.pod.spec.node_name if known is not None else ""
 
     def bound(self, pod: Pod, node_name: str) -> None:
-        bound = self.put(
+        bound = self._put(
+            pod,
             structs.replace(
                 pod,
                 metadata=self._with_topology_labels(pod, node_name),
                 spec=structs.replace(pod.spec, node_name=node_name),
                 status=self.status_when_bound(pod),
-            )
+            ),
         )
         self._happened.append(lambda: self.on_bound(bound))
 

@@ -186,15 +186,16 @@ class Cluster:
     # -- objects -----------------------------------------------------------------------------------
 
     def add(self, *objects: Any) -> None:  # noqa: ANN401  # of whichever kinds
-        """Create objects.
+        """Create objects. What an API server would add is added: namespace, uid, revision, scheduler name.
 
         Raises:
             KubeschedError: there is one of this kind and name.
         """
         for obj in objects:
-            if self.find(type(obj), obj.metadata.namespace, obj.metadata.name) is not None:
-                raise KubeschedError(f"{_named(obj)} exists already")
-            self.put(obj)
+            new = completed(obj)
+            if self.find(type(new), new.metadata.namespace, new.metadata.name) is not None:
+                raise KubeschedError(f"{_named(new)} exists already")
+            self._put(None, new)
 
     def update(self, obj: R) -> R:
         """Change an object that exists; returns it as stored.
@@ -202,33 +203,37 @@ class Cluster:
         Raises:
             NotFound: there is none of this kind and name.
         """
-        meta = obj.metadata  # type: ignore[attr-defined]  # records of kinds have metadata
-        if self.find(type(obj), meta.namespace, meta.name) is None:
-            raise NotFound(f"{_named(obj)} does not exist and cannot be updated")
-        return self.put(obj)
+        new, old = self._with_old(obj)
+        if old is None:
+            raise NotFound(f"{_named(new)} does not exist and cannot be updated")
+        return self._put(old, new)
 
     def put(self, obj: R) -> R:
-        """Create or update an object, and tell the scheduler; returns it as stored, with a new revision.
+        """Create or update an object; returns it as stored."""
+        new, old = self._with_old(obj)
+        return self._put(old, new)
 
-        A new object may bring its revision. What an API server would give it is added: namespace, uid, scheduler name.
-        """
+    def _with_old(self, obj: R) -> tuple[R, Any]:
         obj = completed(obj)
         meta = obj.metadata  # type: ignore[attr-defined]  # records of kinds have metadata
-        old: Any = self.find(type(obj), meta.namespace, meta.name)
-        if old is not None or not meta.resource_version:
-            obj = self._stamped(obj)
-        self._store(old, obj)
+        return obj, self.find(type(obj), meta.namespace, meta.name)
+
+    def _put(self, old: Any, new: R) -> R:  # noqa: ANN401  # as above
+        """Store an object under a new revision, unless it came with one, and tell the scheduler."""
+        if old is not None or not new.metadata.resource_version:  # type: ignore[attr-defined]  # as above
+            new = self._stamped(new)
+        self._store(old, new)
         self.changes += 1
         handlers = self.assembly.handlers
-        if isinstance(obj, Pod):
-            handlers.pod_added(obj) if old is None else handlers.pod_updated(old, obj)
-        elif isinstance(obj, Node):
-            handlers.node_added(obj) if old is None else handlers.node_updated(old, obj)
-        elif isinstance(obj, Namespace):
-            handlers.namespace_changed(obj)
+        if isinstance(new, Pod):
+            handlers.pod_added(new) if old is None else handlers.pod_updated(old, new)
+        elif isinstance(new, Node):
+            handlers.node_added(new) if old is None else handlers.node_updated(old, new)
+        elif isinstance(new, Namespace):
+            handlers.namespace_changed(new)
         else:
-            self._tell(Action.ADD if old is None else Action.UPDATE, old, obj)
-        return obj
+            self._tell(Action.ADD if old is None else Action.UPDATE, old, new)
+        return new
 
     def delete(self, obj: Any) -> None:  # noqa: ANN401  # of whichever kind
         """Delete an object at once; one that is gone already stays gone."""
@@ -271,12 +276,12 @@ class Cluster:
         """The scheduler bound a pod, which ends its nomination. Override to play kubelet."""
         spec = structs.replace(pod.spec, node_name=node_name)
         status = structs.replace(pod.status, nominated_node_name="")
-        self.put(structs.replace(pod, spec=spec, status=status))
+        self._put(pod, structs.replace(pod, spec=spec, status=status))
 
     def patched(self, pod: Pod, status: PodStatus) -> None:
         """The scheduler changed a pod's status."""
         before = self.changes
-        self.put(structs.replace(pod, status=status))
+        self._put(pod, structs.replace(pod, status=status))
         # A condition alone makes no room: what is settled stays settled.
         is_news = status.nominated_node_name != pod.status.nominated_node_name
         self.changes = before + is_news

@@ -6,7 +6,7 @@ months of virtual time it would be most of the work.
 
 A recording says when its scheduler took pods off the queue. There the player takes turns at the same places of the log, so
 that pods meet the cluster as they met it then; where the recorded scheduler had nothing to do, it works on freely. That is a
-model, for other settings than the recorded ones; a recording as it was is played by `app.replay_cells`.
+model, for other settings than the recorded ones; a recording as it was is played by `traces.play`.
 """
 
 from __future__ import annotations

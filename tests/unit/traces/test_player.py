@@ -3,7 +3,6 @@
 import pytest
 from traces import SAMPLES, strategy, write_openb
 
-from kubesched.app.replay_cells import play_cell
 from kubesched.config import features
 from kubesched.config.load import default_config
 from kubesched.state.cluster_state import ClusterState
@@ -11,6 +10,7 @@ from kubesched.traces.gpu_share import GPU_MILLI, WHOLE
 from kubesched.traces.measuring import price_of
 from kubesched.traces.objects import PodMaker, node
 from kubesched.traces.outcome import decode
+from kubesched.traces.play import play_cell
 from kubesched.traces.player import Cell, play_trace
 from kubesched.traces.reading import Reading, read_trace
 from kubesched.traces.report import difference, interval, make_report, to_json

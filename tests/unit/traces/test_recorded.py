@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 from kubesched.app.recorded_simulation import playing_registry, record_simulation
-from kubesched.app.replay_cells import play_cell, play_outcome
 from kubesched.benchmarking.catalogue import find
 from kubesched.benchmarking.core_mode import CoreOptions, run_core
 from kubesched.config.load import default_config
@@ -20,6 +19,7 @@ from kubesched.recording.storage import MemoryStorage
 from kubesched.recording.writer import Limits
 from kubesched.traces.cells import keyed, with_recorded
 from kubesched.traces.outcome import decode
+from kubesched.traces.play import play_cell, play_outcome
 from kubesched.traces.player import Cell, play_trace
 from kubesched.traces.recorded import of_reader
 from kubesched.traces.report import make_report
