@@ -10,6 +10,7 @@ import re
 from random import Random
 
 import pytest
+from call_sweep import WAYS, options
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.embedded.controllers import ControllerOptions, start_all
@@ -17,7 +18,6 @@ from kubesched.embedded.controllers.manager import CONTROLLER_NAMES
 from kubesched.embedded.controllers.volumes import StorageDriver
 from kubesched.simulation.faults import CallFault
 from kubesched.simulation.run import simulate
-from kubesched.simulation.sweep import WAYS, options
 from kubesched.simulation.world import Scenario
 from kubesched.state.virtual_loop import LoopClock
 
