@@ -109,6 +109,7 @@ class CoreCluster(Cluster):
             registry=in_tree_registry(),
             seed=seed,
             classes=classes,
+            remembers=False,
             clock=clock,
             wrap=self._recorded,
         )
@@ -127,9 +128,6 @@ class CoreCluster(Cluster):
         if not all(extender.managed_resources for extender in configured):
             return no_extenders(configured, table)
         return super().make_extenders(configured, table)
-
-    def event(self, *_event: object, **_named: object) -> None:
-        """Keep no events."""
 
     # -- objects -----------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,6 @@ import msgspec
 from msgspec import structs
 
 from kubesched.api.core_v1 import (
-    Namespace,
-    Node,
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
@@ -142,17 +140,9 @@ class _Player:
             self._priorities[metadata["name"]] = document
         key = (document["kind"], metadata.get("namespace", ""), metadata["name"])
         self._documents[key] = document
-        record = _record(document)
-        if isinstance(record, Node):
-            self._world.add(record)
-        elif isinstance(record, Pod):
-            self._world.add(record)
-            if record.spec.node_name:
-                self._start_running(key)
-        elif isinstance(record, Namespace):
-            self._world.assembly.handlers.namespace_changed(record)
-        else:
-            self._world.put(record)
+        record = self._world.put(_record(document))
+        if isinstance(record, Pod) and record.spec.node_name:
+            self._start_running(key)
 
     # -- claims ----------------------------------------------------------------------------------------------------
 
@@ -169,8 +159,8 @@ class _Player:
 
     def release_claims(self) -> None:
         """Release what is reserved for pods that are finished or gone."""
-        alive = {pod.metadata.uid for pod in self._world.listers.of(Pod).list()}
-        for claim in list(self._world.listers.of(ResourceClaim).list()):
+        alive = {pod.metadata.uid for pod in self._world.objects(Pod)}
+        for claim in self._world.objects(ResourceClaim):
             remaining = without_stale_reservations(claim, alive.__contains__)
             if remaining is not None:
                 status: Json = {"reservedFor": remaining or None}
@@ -203,42 +193,29 @@ class _Player:
     def _replace(self, key: tuple[str, str, str], document: Json) -> None:
         self._documents[key] = document
         record = _record(document)
-        if isinstance(record, Node):
-            self._world.update(record)
-        elif isinstance(record, Pod):
-            current = self._world.listers.of(Pod).get(*key[1:])
-            if current is None:
-                return  # finished before
-            # What the scheduler wrote stays.
-            if record.status.phase in ("Succeeded", "Failed"):
-                self._world.delete(current)  # finished pods are not watched
-                return
-            spec = structs.replace(record.spec, node_name=current.spec.node_name)
-            told = {condition.type: condition for condition in current.status.conditions or ()}
-            told |= {condition.type: condition for condition in record.status.conditions or ()}
-            status = structs.replace(
-                record.status,
-                conditions=list(told.values()) or None,
-                nominated_node_name=current.status.nominated_node_name,
-                extended_resource_claim_status=current.status.extended_resource_claim_status,
-            )
-            self._world.update(structs.replace(record, spec=spec, status=status))
-        elif isinstance(record, Namespace):
-            self._world.assembly.handlers.namespace_changed(record)
-        else:
+        if not isinstance(record, Pod):
             self._world.put(record)
+            return
+        current = self._world.find(Pod, *key[1:])
+        if current is None:
+            return  # finished before
+        if record.status.phase in ("Succeeded", "Failed"):
+            self._world.delete(current)  # finished pods are not watched
+            return
+        # What the scheduler wrote stays.
+        spec = structs.replace(record.spec, node_name=current.spec.node_name)
+        told = {condition.type: condition for condition in current.status.conditions or ()}
+        told |= {condition.type: condition for condition in record.status.conditions or ()}
+        status = structs.replace(
+            record.status,
+            conditions=list(told.values()) or None,
+            nominated_node_name=current.status.nominated_node_name,
+            extended_resource_claim_status=current.status.extended_resource_claim_status,
+        )
+        self._world.put(structs.replace(record, spec=spec, status=status))
 
     def _delete(self, key: tuple[str, str, str]) -> None:
-        kind, namespace, name = key
-        document = self._documents.pop(key)
-        if kind == "Node":
-            self._world.delete(self._world.find(Node, "", name))
-        elif kind == "Pod":
-            pod = self._world.listers.of(Pod).get(namespace, name)
-            if pod is not None:  # else it was a victim
-                self._world.delete(pod)
-        else:
-            self._world.listers.of(type(_record(document))).remove(namespace, name)
+        self._world.delete(_record(self._documents.pop(key)))
 
     def decision(self, step: Step) -> Decision:
         """Wait for the decision; delete a pod that was not placed, start one that was."""

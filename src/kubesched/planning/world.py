@@ -74,6 +74,7 @@ class PlannedCluster(Cluster):
             registry=registry,
             seed=seed,
             measures_plugins=False,
+            remembers=False,
             max_in_unschedulable_s=max_in_unschedulable_s,
             plugin_client=plugin_client,
             clock=clock,
@@ -94,9 +95,6 @@ class PlannedCluster(Cluster):
         if not self._asks_extenders:
             return no_extenders(configured, table)
         return super().make_extenders(configured, table)
-
-    def event(self, *_event: object, **_named: object) -> None:
-        """Keep no events: a plan may have millions."""
 
     # -- objects -----------------------------------------------------------------------------------------------------
 

@@ -91,6 +91,7 @@ class Cluster:
         seed: int = 1,
         classes: bool = True,
         measures_plugins: bool = True,
+        remembers: bool = True,
         extender_transport: Transport | None = None,
         clock: ManualClock | None = None,
         max_in_unschedulable_s: float = 300.0,
@@ -101,7 +102,8 @@ class Cluster:
 
         `plugins` may be named in it beside the in-tree and installed ones; a `registry`, which clusters made by the
         thousand may share, replaces them all. `extender_transport` replaces the network on the way to the configured
-        extenders. `wrap` may replace what the scheduler is given.
+        extenders. `wrap` may replace what the scheduler is given. Without `remembers`, neither events nor the client's calls
+        are kept.
 
         Raises:
             ConfigError: the configuration names plugins that do not exist or do not fit.
@@ -109,7 +111,8 @@ class Cluster:
         assert registry is None or not plugins, "plugins belong to the registry"
         self.clock = clock or ManualClock()
         self.loop = VirtualLoop()
-        self.client = ClusterClient(self)
+        self.client = ClusterClient(self, remembers=remembers)
+        self._remembers = remembers
         self.events: list[Event] = []
         self.metrics = MetricsRegistry()
         self.changes = 0
@@ -356,6 +359,8 @@ class Cluster:
     ) -> None:
         """Keep an event; the scheduler's recorder."""
         del related, action
+        if not self._remembers:
+            return
         key = key_of(regarding.metadata) if isinstance(regarding, Pod) else ""
         self.events.append(Event(type_, reason, key, note))
 

@@ -49,8 +49,10 @@ class Written(Protocol):
 class ClusterClient(StoredObjects):
     """Takes the scheduler's calls."""
 
-    def __init__(self, cluster: Written) -> None:
+    def __init__(self, cluster: Written, *, remembers: bool = True) -> None:
+        """Without `remembers`, no history of the calls is kept."""
         self._cluster = cluster
+        self._remembers = remembers
         self.before: dict[str, Hook] = {}
         """Hooks by call, with the arguments of the call: `bind_pod`, `patch_pod_status`, `delete_pod`,
         and `write` for any write of another kind, which gets the object and cannot wait."""
@@ -75,23 +77,25 @@ class ClusterClient(StoredObjects):
 
     async def bind_pod(self, pod: Pod, node_name: str) -> None:
         await self._before("bind_pod", pod, node_name)
-        current = self._cluster.current(pod)
-        key = key_of(pod.metadata)
+        current, key = self._cluster.current(pod), key_of(pod.metadata)
         if current.spec.node_name:
             raise Conflict(f"pod {key} is already assigned to node {current.spec.node_name}")
-        self.bindings[key] = node_name
+        if self._remembers:
+            self.bindings[key] = node_name
         self._cluster.bound(current, node_name)
 
     async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         await self._before("patch_pod_status", pod, patch)
         current = self._cluster.current(pod)
-        self.patches.append((key_of(pod.metadata), patch))
+        if self._remembers:
+            self.patches.append((key_of(pod.metadata), patch))
         self._cluster.patched(current, patched_status(current.status, patch["status"]))
 
     async def delete_pod(self, pod: Pod) -> None:
         await self._before("delete_pod", pod)
         current = self._cluster.current(pod)
-        self.deleted.append(key_of(pod.metadata))
+        if self._remembers:
+            self.deleted.append(key_of(pod.metadata))
         self._cluster.evicted(current)
 
     # -- other kinds -------------------------------------------------------------------------------
@@ -101,7 +105,8 @@ class ClusterClient(StoredObjects):
 
     def store(self, obj: R) -> R:
         self._before_write(obj)
-        self.written.append(obj)
+        if self._remembers:
+            self.written.append(obj)
         return self._cluster.put(obj)
 
     def discard(self, obj: Record) -> None:
