@@ -51,9 +51,9 @@ from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.extended_algorithm import ExtendedAlgorithm
 from kubesched.scheduler.http_extender import HttpExtender
 from kubesched.snapshot.pods import PodInfo
+from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_pod
 from kubesched.testing.builders import PodBuilder
-from kubesched.testing.harness import DictListers
 
 APPS = 1000
 EVENTS = 20
@@ -78,7 +78,7 @@ def unique(pod: PodBuilder) -> PodBuilder:
     return pod.label("apps.kubernetes.io/pod-index", pod.json["metadata"]["name"])
 
 
-def put_app(listers: DictListers, app: str, kind: type = ReplicaSet) -> None:
+def put_app(listers: MemoryListers, app: str, kind: type = ReplicaSet) -> None:
     meta = {"namespace": "default", "name": app}
     service = {"metadata": meta, "spec": {"selector": {"app": app}}}
     owner = {"metadata": meta, "spec": {"selector": {"matchLabels": {"app": app}}}}
@@ -92,7 +92,7 @@ class Scene:
     def __init__(
         self, nodes: int, *, classes: bool, apps: int = 0, old: Callable | None = None
     ) -> None:
-        self.listers = DictListers()
+        self.listers = MemoryListers()
         for number in range(apps):
             put_app(self.listers, f"app-{number}")
         workload = Workload(basic, old or one_per_node)

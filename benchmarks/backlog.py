@@ -112,7 +112,7 @@ class Backlog:
     def ends(self, number: int) -> Callable[[], object]:
         pod = self.cluster.find(Pod, "default", f"filler-{number}-0")
         assert pod is not None, "every filler ends once"
-        return lambda: self.cluster.remove_if_there(pod)
+        return lambda: self.cluster.delete(pod)
 
     async def events(self) -> None:
         print(

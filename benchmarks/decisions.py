@@ -56,9 +56,9 @@ from kubesched.queue.nominator import Nominator
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
+from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME, ZONE, NodeBuilder, PodBuilder
-from kubesched.testing.harness import DictListers
 
 BATCH = 100
 CORE = [
@@ -184,7 +184,9 @@ WORKLOADS = {
 }
 
 
-def framework_for(table: NodeTable, plugins: str, listers: DictListers | None = None) -> Framework:
+def framework_for(
+    table: NodeTable, plugins: str, listers: MemoryListers | None = None
+) -> Framework:
     registry = in_tree_registry()
     gates = FeatureGates()
     profile = default_profile(KubeSchedulerProfile(scheduler_name="default-scheduler"), gates)
@@ -201,7 +203,7 @@ def framework_for(table: NodeTable, plugins: str, listers: DictListers | None = 
             plugins=Plugins(multi_point=PluginSet(enabled=enabled)),
             plugin_config=profile.plugin_config,
         )
-    listers = listers or DictListers()
+    listers = listers or MemoryListers()
     nominator = Nominator(listers.of(Pod), lambda _key: None)
     handle = Handle(table=table, random=Random(1), listers=listers, nominator=nominator)
     return build_frameworks([profile], registry, lambda _name: handle, gates)["default-scheduler"]
@@ -224,7 +226,7 @@ class Cluster:
         plugins: str,
         *,
         classes: bool,
-        listers: DictListers | None = None,
+        listers: MemoryListers | None = None,
     ) -> None:
         self.table = NodeTable(nodes)
         self.cache = Cache(self.table)
@@ -235,7 +237,7 @@ class Cluster:
                 self.cache.add_node(self._node(number).build())
             for pod, number in workload.present(nodes):
                 self.cache.add_pod(pod.on(f"node-{number}").build())
-        self.listers = DictListers() if listers is None else listers
+        self.listers = MemoryListers() if listers is None else listers
         for workload_object in web():
             self.listers.of(type(workload_object)).put(workload_object)
         self.framework = framework_for(self.table, plugins, self.listers)

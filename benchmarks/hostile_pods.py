@@ -38,7 +38,7 @@ import msgspec
 from kubesched.api.codec import decode
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.meta import DeleteOptions
-from kubesched.testing import make_node, make_pod
+from kubesched.testing import Cluster, make_node, make_pod
 from kubesched.testing.control_plane import (
     ControlPlane,
     Process,
@@ -46,7 +46,6 @@ from kubesched.testing.control_plane import (
     find_assets,
     free_ports,
 )
-from kubesched.testing.harness import SchedulerHarness
 
 ZONES = 5
 PODS_PER_NODE = 3
@@ -157,18 +156,18 @@ def hostile_pod(name: str, spec: Spec) -> Pod:
 
 async def attempt_s(kind: str, count: int, nodes: int) -> float:
     """CPU seconds from a pod's arrival to the end of its first attempt, in a cluster of its own."""
-    async with SchedulerHarness() as world:
+    with Cluster() as world:
         for n in range(nodes):
             node = make_node(f"n{n}").label("topology.kubernetes.io/zone", f"z{n % ZONES}")
-            world.add_node(node.label("kubernetes.io/hostname", f"n{n}").build())
+            world.add(node.label("kubernetes.io/hostname", f"n{n}").build())
         for n in range(nodes * PODS_PER_NODE):
             pod = make_pod(f"p{n}").label("app", f"a{n % 7}").on(f"n{n % nodes}")
-            world.add_pod(pod.build())
-        await world.settle()
+            world.add(pod.build())
+        world.settle()
         pod = hostile_pod(kind, KINDS[kind](count))
         written = len(world.client.patches)
         began = time.process_time()
-        world.add_pod(pod)
+        world.add(pod)
         while not world.client.bindings and len(world.client.patches) == written:  # noqa: ASYNC110
             await asyncio.sleep(0)
         return time.process_time() - began
@@ -185,22 +184,22 @@ async def aftermath(pods: int, nodes: int) -> None:
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
         began = time.process_time()
         for n in range(20):
-            world.update_node(_labelled(n, str(began)))
+            world.update(_labelled(n, str(began)))
         changed = time.process_time()
         for n in range(20):
-            world.add_pod(make_pod(f"later-{began}-{n}").label("app", "a1").on("n1").build())
+            world.add(make_pod(f"later-{began}-{n}").label("app", "a1").on("n1").build())
         node_ms, pod_ms = (changed - began) * 50, (time.process_time() - changed) * 50
         return f"{resident >> 20:>6} MiB{node_ms:>8.2f} ms per node{pod_ms:>8.2f} ms per pod"
 
-    async with SchedulerHarness() as world:
+    with Cluster() as world:
         for n in range(nodes):
-            world.add_node(_labelled(n))
+            world.add(_labelled(n))
         state()  # first calls
         print(f"{nodes} nodes; before  {state()}")
         for number in range(pods):
             spec = _spread("DoNotSchedule", 2000, f"p{number}.example.com")
             written = len(world.client.patches)
-            world.add_pod(hostile_pod(f"hostile-{number}", spec))
+            world.add(hostile_pod(f"hostile-{number}", spec))
             while len(world.client.patches) == written:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             print(f"after {number + 1} hostile pods  {state()}")

@@ -9,7 +9,6 @@ are of processor time and of the clock: on a busy machine they differ.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from time import perf_counter, process_time
 
@@ -80,16 +79,14 @@ def main() -> None:
     ):
         timed(
             f"capacity of {REPLICAS} replicas, {name}",
-            lambda manifest=manifest: (
-                asyncio.run(count_capacity(empty, [manifest], limit=REPLICAS)).replicas
-            ),
+            lambda manifest=manifest: count_capacity(empty, [manifest], limit=REPLICAS).replicas,
         )
     full = cluster(node_count, 30)
     timed("load 30 pods per node", lambda: PlannedCluster(full).problems)
-    asyncio.run(plans(full))
+    plans(full)
 
 
-async def plans(state: ClusterState) -> None:
+def plans(state: ClusterState) -> None:
     """Plans over one loaded cluster each; what is timed is everything after loading."""
     for number in range(5):
         cpu = clock = 0.0
@@ -98,7 +95,7 @@ async def plans(state: ClusterState) -> None:
             nonlocal cpu, clock
             cpu, clock = process_time(), perf_counter()
 
-        plan = await make_plan(state, Changes(manifests=[deployment()]), on_loaded=loaded)
+        plan = make_plan(state, Changes(manifests=[deployment()]), on_loaded=loaded)
         print(
             f"plan of one pod, after loading, {number + 1:12} {process_time() - cpu:7.3f} s cpu "
             f"{perf_counter() - clock:7.3f} s clock  {plan.placed[0].node}"

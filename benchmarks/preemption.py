@@ -41,9 +41,9 @@ from kubesched.scheduler.factory import Dependencies, assemble
 from kubesched.scheduler.scheduler import FINISHED, QUEUE_EMPTY
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
+from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.frameworks import default_framework
-from kubesched.testing.harness import DictListers
 
 BATCH = 50
 LONGEST_BACKOFF_S = 10.0
@@ -55,7 +55,7 @@ class Cluster:
     def __init__(self, nodes: int, *, classes: bool) -> None:
         self.table = NodeTable(nodes)
         self.cache = Cache(self.table)
-        self.listers = DictListers()
+        self.listers = MemoryListers()
         self.queued: dict[str, PodInfo] = {}
         self.nominator = Nominator(self.listers.of(Pod), self.queued.get)
         for number in range(nodes):
@@ -159,7 +159,7 @@ class World:
 
     def __init__(self, nodes: int) -> None:
         self.clock = ManualClock()
-        self.listers = DictListers()
+        self.listers = MemoryListers()
         self.assembly = assemble(
             default_config(DEFAULT_GATES),
             DEFAULT_GATES,

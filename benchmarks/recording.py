@@ -23,7 +23,6 @@ from state import _pod
 from kubesched.api import codec
 from kubesched.api.core_v1 import Pod
 from kubesched.app.playground import PlaygroundSettings, playground
-from kubesched.app.replaying import play
 from kubesched.clock import SystemClock
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.recording.reader import RecordingReader
@@ -33,6 +32,7 @@ from kubesched.recording.segments import Header
 from kubesched.recording.storage import FolderStorage
 from kubesched.recording.writer import DEFAULT_LIMIT_BYTES, Limits, RecordingWriter
 from kubesched.snapshot.pods import PodInfo
+from kubesched.traces.log_player import play
 
 RATE_BLOCK = 100
 """Pods whose lives overlap."""

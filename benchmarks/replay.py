@@ -11,20 +11,19 @@ its 150 days. CPU seconds are of this process; on a busy machine the clock shows
 from __future__ import annotations
 
 import argparse
-import asyncio
 import csv
 import tempfile
 from pathlib import Path
 from random import Random
 from time import perf_counter, process_time
 
-from kubesched.app.replay_cells import play_cell
 from kubesched.config.load import default_config
 from kubesched.sweeps.executors import LocalProcesses
 from kubesched.sweeps.store import ResultStore
 from kubesched.sweeps.sweep import run_sweep
 from kubesched.traces.cells import keyed
 from kubesched.traces.openb import NODE_COLUMNS, POD_COLUMNS, read
+from kubesched.traces.play import play_cell
 from kubesched.traces.player import Cell, play_trace
 
 SPAN_S = 12_900_000
@@ -86,7 +85,7 @@ def one_cell(node_count: int, pod_count: int) -> None:
         cpu, clock = process_time(), perf_counter()
         trace = read(*files)
         read_s = process_time() - cpu
-        outcome = asyncio.run(play_trace(trace, Cell(name="default", config=default_config())))
+        outcome = play_trace(trace, Cell(name="default", config=default_config()))
         total_s = process_time() - cpu
         print(
             f"{node_count} nodes, {outcome.submitted} pods: {total_s:.2f} s cpu ({read_s:.2f} s of it reading), "

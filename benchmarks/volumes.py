@@ -38,10 +38,10 @@ from kubesched.framework.runtime.reserve import run_reserve
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
+from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME, ZONE, PodBuilder
 from kubesched.testing.frameworks import default_framework
-from kubesched.testing.harness import DictListers
 
 BATCH = 100
 DRIVER = "csi.example.com"
@@ -117,39 +117,39 @@ def csi_volume(name: str, zone: str) -> PersistentVolume:
     return volume(name, on_label(ZONE, zone), "zonal", csi=source)
 
 
-def put(listers: DictListers, obj: Any) -> None:
+def put(listers: MemoryListers, obj: Any) -> None:
     listers.of(type(obj)).put(obj)
 
 
-def none(number: int, listers: DictListers) -> PodBuilder:
+def none(number: int, listers: MemoryListers) -> PodBuilder:
     return pod(f"p-{number}")
 
 
-def bound(number: int, listers: DictListers) -> PodBuilder:
+def bound(number: int, listers: MemoryListers) -> PodBuilder:
     name = f"claim-{number}"
     put(listers, csi_volume(f"pv-{number}", f"zone-{number % ZONES}"))
     put(listers, claim(name, f"pv-{number}"))
     return pod(f"p-{number}").claim(name)
 
 
-def shared(number: int, listers: DictListers) -> PodBuilder:
+def shared(number: int, listers: MemoryListers) -> PodBuilder:
     if number == 0:
         put(listers, csi_volume("pv-shared", "zone-0"))
         put(listers, claim("claim-shared", "pv-shared"))
     return pod(f"p-{number}").claim("claim-shared")
 
 
-def local(number: int, listers: DictListers) -> PodBuilder:
+def local(number: int, listers: MemoryListers) -> PodBuilder:
     put(listers, claim(f"claim-{number}", storage_class="local"))
     return pod(f"p-{number}").claim(f"claim-{number}")
 
 
-def dynamic(number: int, listers: DictListers) -> PodBuilder:
+def dynamic(number: int, listers: MemoryListers) -> PodBuilder:
     put(listers, claim(f"claim-{number}", storage_class="dynamic"))
     return pod(f"p-{number}").claim(f"claim-{number}")
 
 
-WORKLOADS: dict[str, Callable[[int, DictListers], PodBuilder]] = {
+WORKLOADS: dict[str, Callable[[int, MemoryListers], PodBuilder]] = {
     "none": none,
     "bound": bound,
     "shared": shared,
@@ -196,7 +196,7 @@ def run(workload: str, node_count: int, pod_count: int, *, classes: bool) -> flo
         node = make_node(f"node-{number}").capacity(cpu="16", memory="64Gi")
         cache.add_node(node.zone(f"zone-{number % ZONES}").build())
         cache.add_pod(pod(f"old-{number}").on(f"node-{number}").build())
-    listers = DictListers()
+    listers = MemoryListers()
     for obj in cluster(node_count, workload):
         put(listers, obj)
     framework = default_framework(table, Handle(table=table, listers=listers), DEFAULT_GATES)

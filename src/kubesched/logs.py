@@ -21,7 +21,8 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -171,6 +172,17 @@ def configure(
 def silence() -> None:
     """Write no lines unless `configure` is called: for commands that print what a scheduler in memory would log."""
     logging.getLogger("kubesched").addHandler(logging.NullHandler())
+
+
+@contextmanager
+def quiet_logs() -> Iterator[None]:
+    """Write no lines at all: under faults every other line is an expected warning."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def set_verbosity(verbosity: int) -> None:

@@ -12,9 +12,10 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from kubesched.api.core_v1 import Pod
+from kubesched.client.pool import HttpTransport
 from kubesched.embedded import pki
-from kubesched.testing import make_node, make_pod
-from kubesched.testing.harness import SchedulerHarness
+from kubesched.testing import Cluster, make_node, make_pod
 
 GPU = "example.com/gpu"
 
@@ -77,12 +78,30 @@ async def until(condition) -> None:
             await asyncio.sleep(0.005)
 
 
+class SocketCluster(Cluster):
+    connect = HttpTransport
+
+
+@asynccontextmanager
+async def running(settings: str):
+    """A cluster whose scheduler runs on the test's own loop, beside the extender."""
+    world = SocketCluster(config=settings)
+    task = asyncio.create_task(world.assembly.scheduler.run())
+    try:
+        yield world
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        for extender in world.assembly.frameworks["default-scheduler"].handle.extenders:
+            await extender.aclose()
+
+
 @asynccontextmanager
 async def cluster(extender: FakeExtender, nodes: int = 3, **fields):
-    async with serving(extender) as url, SchedulerHarness(config(url, **fields)) as world:
+    async with serving(extender) as url, running(config(url, **fields)) as world:
         extender.url = url
         for number in range(nodes):
-            world.add_node(make_node(f"n{number}").build())
+            world.add(make_node(f"n{number}").build())
         yield world
 
 
@@ -97,7 +116,7 @@ async def test_a_filter_decides_and_speaks_capitalised_keys() -> None:
     extender = FakeExtender()
     extender.answers["filter"] = passing("n1")
     async with cluster(extender, filterVerb="filter", nodeCacheCapable=True) as world:
-        world.add_pod(make_pod("p").build())
+        world.add(make_pod("p").build())
         await until(lambda: world.client.bindings)
         assert world.client.bindings == {"default/p": "n1"}
     verb, body = extender.asked[0]
@@ -114,7 +133,7 @@ async def test_without_a_node_cache_whole_nodes_travel() -> None:
         "nodes": {"items": [n for n in body["Nodes"]["items"] if n["metadata"]["name"] == "n2"]}
     }
     async with cluster(extender, filterVerb="filter") as world:
-        world.add_pod(make_pod("p").build())
+        world.add(make_pod("p").build())
         await until(lambda: world.client.bindings)
         assert world.client.bindings == {"default/p": "n2"}
     assert extender.asked[0][1]["NodeNames"] is None
@@ -129,7 +148,7 @@ async def test_reasons_of_an_extender_are_counted_like_any_other() -> None:
         "FailedAndUnresolvableNodes": {"n1": "wrong site", "n2": "wrong site"},
     }
     async with cluster(extender, filterVerb="filter", nodeCacheCapable=True) as world:
-        world.add_pod(make_pod("p").build())
+        world.add(make_pod("p").build())
         await until(lambda: world.condition("p"))
         assert world.condition("p")[1].startswith(
             "0/3 nodes are available: 1 no license, 2 wrong site."
@@ -145,7 +164,7 @@ async def test_priorities_are_scaled_and_weighted() -> None:
         extender, prioritizeVerb="prioritize", weight=5, nodeCacheCapable=True
     ) as world:
         for number in range(3):
-            world.add_pod(make_pod(f"p{number}").cpu("100m").build())
+            world.add(make_pod(f"p{number}").cpu("100m").build())
         await until(lambda: len(world.client.bindings) == 3)
         assert set(world.client.bindings.values()) == {"n2"}
 
@@ -156,7 +175,7 @@ async def test_an_extender_that_fails_to_rank_changes_nothing() -> None:
     async with cluster(
         extender, prioritizeVerb="prioritize", weight=5, nodeCacheCapable=True
     ) as world:
-        world.add_pod(make_pod("p").build())
+        world.add(make_pod("p").build())
         await until(lambda: world.client.bindings)
 
 
@@ -177,13 +196,13 @@ async def test_a_broken_filter_fails_the_attempt_with_a_clear_word(what: str) ->
     extender = FakeExtender()
     extender.answers["filter"] = lambda _body: BROKEN[what]()
     async with cluster(extender, filterVerb="filter", nodeCacheCapable=True) as world:
-        world.add_pod(make_pod("p").build())
+        world.add(make_pod("p").build())
         await until(lambda: world.condition("p"))
         reason, message = world.condition("p")
         assert reason == "SchedulerError"
         assert extender.url.rstrip("/") in message or message == "out of tokens"
-        await until(lambda: world.recorder.events)
-        assert world.recorder.events[0] == ("Warning", "FailedScheduling", "default/p", message)
+        await until(lambda: world.events)
+        assert world.events[0] == ("Warning", "FailedScheduling", "default/p", message)
         assert world.place_in_queue("p") == "backoff"
         assert world.client.bindings == {}
 
@@ -195,7 +214,7 @@ async def test_a_broken_filter_that_may_be_ignored_is(what: str) -> None:
     async with cluster(
         extender, filterVerb="filter", nodeCacheCapable=True, ignorable=True
     ) as world:
-        world.add_pod(make_pod("p").build())
+        world.add(make_pod("p").build())
         await until(lambda: world.client.bindings)
 
 
@@ -204,7 +223,7 @@ async def test_a_slow_extender_costs_its_timeout_and_the_attempt() -> None:
     extender.gate.clear()
     try:
         async with cluster(extender, filterVerb="filter", httpTimeout="200ms") as world:
-            world.add_pod(make_pod("p").build())
+            world.add(make_pod("p").build())
             await until(lambda: world.condition("p"))
             reason, message = world.condition("p")
             assert reason == "SchedulerError"
@@ -228,7 +247,7 @@ async def test_an_answer_that_drips_is_cut_off_by_the_same_timeout() -> None:
     extender.gate.clear()
     try:
         async with cluster(extender, filterVerb="filter", httpTimeout="300ms") as world:
-            world.add_pod(make_pod("p").build())
+            world.add(make_pod("p").build())
             await until(lambda: world.condition("p"))
             assert world.condition("p")[0] == "SchedulerError"
             assert extender.url in world.condition("p")[1]
@@ -255,7 +274,7 @@ async def test_an_endless_answer_is_cut_off_while_it_is_read() -> None:
     extender.gate.clear()
     try:
         async with cluster(extender, filterVerb="filter") as world:
-            world.add_pod(make_pod("p").build())
+            world.add(make_pod("p").build())
             await until(lambda: world.condition("p"))
             reason, message = world.condition("p")
             assert reason == "SchedulerError"
@@ -267,9 +286,9 @@ async def test_an_endless_answer_is_cut_off_while_it_is_read() -> None:
 
 
 async def test_a_dead_extender_is_an_error_that_names_it() -> None:
-    async with SchedulerHarness(config("http://127.0.0.1:1/x", filterVerb="filter")) as world:
-        world.add_node(make_node("n0").build())
-        world.add_pod(make_pod("p").build())
+    async with running(config("http://127.0.0.1:1/x", filterVerb="filter")) as world:
+        world.add(make_node("n0").build())
+        world.add(make_pod("p").build())
         await until(lambda: world.condition("p"))
         assert world.condition("p")[1].startswith('Post "http://127.0.0.1:1/x/filter": ')
 
@@ -281,10 +300,10 @@ async def test_only_pods_with_managed_resources_are_of_interest() -> None:
     async with cluster(
         extender, filterVerb="filter", nodeCacheCapable=True, managedResources=managed
     ) as world:
-        world.add_pod(make_pod("plain").build())
+        world.add(make_pod("plain").build())
         await until(lambda: "default/plain" in world.client.bindings)
         assert extender.asked == []
-        world.add_pod(make_pod("gpu").request(GPU, 1).build())
+        world.add(make_pod("gpu").request(GPU, 1).build())
         await until(lambda: "default/gpu" in world.client.bindings)
         assert world.client.bindings["default/gpu"] == "n1", (
             "and NodeResourcesFit leaves the resource to the extender"
@@ -294,11 +313,11 @@ async def test_only_pods_with_managed_resources_are_of_interest() -> None:
 async def test_an_extender_binds_in_our_place() -> None:
     extender = FakeExtender()
     async with cluster(extender, bindVerb="bind") as world:
-        world.add_pod(make_pod("p").build())
+        world.add(make_pod("p").build())
         await until(lambda: extender.asked)
-        await until(lambda: world.recorder.events)
+        await until(lambda: world.events)
         assert world.client.bindings == {}, "only the extender bound it"
-        assert world.recorder.events[0][1] == "Scheduled"
+        assert world.events[0][1] == "Scheduled"
     assert extender.asked[0][0] == "bind"
     assert set(extender.asked[0][1]) == {"PodName", "PodNamespace", "PodUID", "Node"}
 
@@ -307,7 +326,7 @@ async def test_a_failed_binding_of_an_extender_is_a_failed_attempt() -> None:
     extender = FakeExtender()
     extender.answers["bind"] = {"Error": "no such disk"}
     async with cluster(extender, bindVerb="bind") as world:
-        world.add_pod(make_pod("p").build())
+        world.add(make_pod("p").build())
         await until(lambda: world.condition("p"))
         reason, message = world.condition("p")
         assert reason == "SchedulerError"
@@ -320,7 +339,7 @@ async def test_where_an_ignorable_extender_fails_to_bind_we_do() -> None:
     extender = FakeExtender()
     extender.answers["bind"] = web.Response(status=500)
     async with cluster(extender, bindVerb="bind", ignorable=True) as world:
-        world.add_pod(make_pod("p").build())
+        world.add(make_pod("p").build())
         await until(lambda: world.client.bindings)
         assert [verb for verb, _ in extender.asked] == ["bind"]
 
@@ -332,10 +351,10 @@ async def test_extenders_see_what_those_before_them_left_ignorable_ones_last() -
     common = {"filterVerb": "filter", "nodeCacheCapable": True, "httpTimeout": "20s"}
     async with serving(first) as one, serving(second) as two:
         listed = ({"urlPrefix": two, "ignorable": True, **common}, {"urlPrefix": one, **common})
-        async with SchedulerHarness(config_of(*listed)) as world:
+        async with running(config_of(*listed)) as world:
             for number in range(3):
-                world.add_node(make_node(f"n{number}").build())
-            world.add_pod(make_pod("p").build())
+                world.add(make_node(f"n{number}").build())
+            world.add(make_pod("p").build())
             await until(lambda: world.client.bindings)
             assert world.client.bindings == {"default/p": "n1"}
     assert sorted(first.asked[0][1]["NodeNames"]) == ["n0", "n1", "n2"]
@@ -363,12 +382,12 @@ async def test_what_nodes_are_ranked_by_depends_on_how_extenders_send_them_back(
     async with serving(extender) as url:
         common = {"urlPrefix": url, "filterVerb": "filter", "httpTimeout": "20s"}
         listed = [{**common, "nodeCacheCapable": item} for item in cached]
-        async with SchedulerHarness(config_of(*listed)) as world:
+        async with running(config_of(*listed)) as world:
             node = make_node("with-image").capacity(cpu="4").image("app:1", size_bytes=900 << 20)
-            world.add_node(node.build())
-            world.add_node(make_node("big").capacity(cpu="32").build())
-            world.add_pod(make_pod("busy").cpu("30").on("big").build())
-            world.add_pod(make_pod("p").cpu("1").image("app:1").build())
+            world.add(node.build())
+            world.add(make_node("big").capacity(cpu="32").build())
+            world.add(make_pod("busy").cpu("30").on("big").build())
+            world.add(make_pod("p").cpu("1").image("app:1").build())
             await until(lambda: world.client.bindings)
             assert world.client.bindings == {"default/p": chosen}
 
@@ -386,13 +405,13 @@ async def test_pods_are_spread_over_hosts_as_extenders_send_them_back(cached, ch
     async with cluster(extender, 0, filterVerb="filter", nodeCacheCapable=cached) as world:
         for name, cpu in (("big", "32"), ("empty", "4")):
             node = make_node(name).capacity(cpu=cpu).label("kubernetes.io/hostname", name)
-            world.add_node(node.build())
+            world.add(node.build())
         for number in range(3):
-            world.add_pod(make_pod(f"other{number}").labels(app="web").on("big").build())
+            world.add(make_pod(f"other{number}").labels(app="web").on("big").build())
         pod = make_pod("p").labels(app="web").cpu("1")
         selector = {"matchLabels": {"app": "web"}}
         pod.spread(1, "kubernetes.io/hostname", "ScheduleAnyway", selector)
-        world.add_pod(pod.build())
+        world.add(pod.build())
         await until(lambda: world.client.bindings)
         assert world.client.bindings == {"default/p": chosen}
 
@@ -406,7 +425,7 @@ async def test_points_that_are_no_numbers_change_nothing(score: object) -> None:
     async with cluster(
         extender, prioritizeVerb="prioritize", weight=1, nodeCacheCapable=True
     ) as world:
-        world.add_pod(make_pod("p").build())
+        world.add(make_pod("p").build())
         await until(lambda: world.client.bindings)
 
 
@@ -417,7 +436,7 @@ def full_cluster(world) -> None:
     """Each node has a victim; without extenders that of n0 would go."""
     for number in range(3):
         victim = make_pod(f"v{number}").cpu("4").priority(number).on(f"n{number}")
-        world.add_pod(victim.build())
+        world.add(victim.build())
 
 
 def keeping(*names):
@@ -442,7 +461,7 @@ async def test_an_extender_has_a_say_in_who_goes(cached: bool) -> None:
     extender.answers["preempt"] = keeping("n2")
     async with cluster(extender, preemptVerb="preempt", nodeCacheCapable=cached) as world:
         full_cluster(world)
-        world.add_pod(make_pod("p").cpu("4").priority(10).build())
+        world.add(make_pod("p").cpu("4").priority(10).build())
         await until(lambda: "default/p" in world.client.bindings)
         assert world.client.bindings == {"default/p": "n2"}
     verb, body = extender.asked[0]
@@ -482,15 +501,15 @@ async def test_a_nonsensical_choice_of_victims_evicts_no_pod_unless_it_may_be_ig
         extender, preemptVerb="preempt", nodeCacheCapable=True, ignorable=ignorable
     ) as world:
         full_cluster(world)
-        world.add_pod(make_pod("p").cpu("4").priority(10).build())
+        world.add(make_pod("p").cpu("4").priority(10).build())
         if ignorable and what not in ("no victims", "a list"):
             await until(lambda: "default/p" in world.client.bindings)
             return
         await until(lambda: world.condition("p"))
-        await world.settle()
+        await until(lambda: not len(world.assembly.scheduler.background))
         assert world.client.bindings == {}
         assert {f"v{number}" for number in range(3)} == {
-            name for _, name in world.listers.of(type(world.pod("p"))).objects if name != "p"
+            pod.metadata.name for pod in world.objects(Pod) if pod.metadata.name != "p"
         }
 
 
@@ -569,9 +588,9 @@ async def test_https_with_certificates_on_both_sides(certificates, tmp_path, wha
             enableHTTPS=enable_https,
             tlsConfig=tls,
         )
-        async with SchedulerHarness(settings) as world:
-            world.add_node(make_node("n0").build())
-            world.add_pod(make_pod("p").build())
+        async with running(settings) as world:
+            world.add(make_node("n0").build())
+            world.add(make_pod("p").build())
             await until(lambda: world.client.bindings or world.condition("p"))
             assert bool(world.client.bindings) == is_heard
             if not is_heard:
@@ -586,10 +605,10 @@ async def test_nothing_moves_under_an_attempt_that_waits() -> None:
     extender.gate.clear()
     extender.answers["filter"] = lambda body: {"NodeNames": body["NodeNames"]}
     async with cluster(extender, nodes=1, filterVerb="filter", nodeCacheCapable=True) as world:
-        world.add_pod(make_pod("p").build())
+        world.add(make_pod("p").build())
         await until(lambda: extender.asked)
-        world.add_node(make_node("late").build())
-        world.add_pod(make_pod("taken").cpu("4").on("n0").build())
+        world.add(make_node("late").build())
+        world.add(make_pod("taken").cpu("4").on("n0").build())
         assert world.assembly.table.node_count == 1
         assert world.assembly.scheduler.cache.pod_count == 0
         extender.gate.set()

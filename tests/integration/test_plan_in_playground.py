@@ -59,7 +59,7 @@ async def test_a_planned_deployment_is_placed_as_the_playground_places_it(seed, 
         await _until(changed, lambda: all(map(_is_settled, _pods(api))))
         await _until(changed, lambda: _scheduler_knows(running, api))
         manifest = deployment_manifest(rng, 12)
-        plan = await make_plan(_state(api), Changes(manifests=[manifest]), ONE_WORKER)
+        plan = make_plan(_state(api), Changes(manifests=[manifest]), ONE_WORKER)
 
         created: list[str] = []
         api.subscribe(
@@ -93,7 +93,7 @@ async def test_a_planned_drain_is_what_kubectl_drain_does(seed, tmp_path, kubect
         node = rng.choice([each["spec"]["nodeName"] for each in _pods(api)])
         before = {_key(pod): _owner(pod) for pod in _pods(api)}
         on_node = {_key(pod) for pod in _pods(api) if pod["spec"]["nodeName"] == node}
-        plan = await make_plan(_state(api), Changes(drain=[node]), ONE_WORKER)
+        plan = make_plan(_state(api), Changes(drain=[node]), ONE_WORKER)
 
         timeout = "--timeout=12s" if plan.kept else "--timeout=50s"
         outcome = await kubectl.run("drain", node, "--ignore-daemonsets", timeout)
@@ -137,7 +137,7 @@ async def test_a_planned_drain_sends_pods_where_kubectl_drain_sends_them(seed, t
         await _until(changed, lambda: all(map(_is_observed, _budgets(api))))
         before = {_key(pod): pod["spec"]["nodeName"] for pod in _pods(api)}
         node = rng.choice(sorted(before.values()))
-        plan = await make_plan(_state(api), Changes(drain=[node]), UNSPREAD)
+        plan = make_plan(_state(api), Changes(drain=[node]), UNSPREAD)
         outcome = await kubectl.run("drain", node, "--timeout=50s")
         await _until(changed, lambda: len(_pods(api)) == wanted and all(map(_is_ready, _pods(api))))
         came = [pod["spec"]["nodeName"] for pod in _pods(api) if _key(pod) not in before]

@@ -10,15 +10,15 @@ import re
 from random import Random
 
 import pytest
+from call_sweep import WAYS, options
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.embedded.controller_manager import CONTROLLER_NAMES, ControllerOptions, start_all
 from kubesched.embedded.controllers.volumes import StorageDriver
 from kubesched.simulation.faults import CallFault
 from kubesched.simulation.run import simulate
-from kubesched.simulation.sweep import WAYS, options
-from kubesched.simulation.virtual_loop import LoopClock
 from kubesched.simulation.world import Scenario
+from kubesched.state.virtual_loop import LoopClock
 
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"

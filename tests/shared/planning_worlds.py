@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from random import Random
 
 import msgspec
@@ -78,7 +77,7 @@ def completed(pod: dict) -> dict:
 
 
 def planned(state, seed=0, **changes):
-    return asyncio.run(make_plan(state, Changes(**changes), seed=seed))
+    return make_plan(state, Changes(**changes), seed=seed)
 
 
 def nodes(count=3, cpu="4"):

@@ -17,8 +17,7 @@ from kubesched.plugins.volume_binding import VolumeBinding
 from kubesched.simulation import storage
 from kubesched.simulation.given_back import WatchedVolumeBinding, was_not_told
 from kubesched.simulation.workloads import HOSTNAME
-from kubesched.testing import make_node, make_pod
-from kubesched.testing.harness import SchedulerHarness
+from kubesched.testing import Cluster, make_node, make_pod
 
 
 class Story:
@@ -28,12 +27,12 @@ class Story:
         registry = in_tree_registry()
         registry.unregister(VolumeBinding.name)
         registry.register(VolumeBinding.name, lambda: WatchedVolumeBinding)
-        self.world = SchedulerHarness(registry=registry)
+        self.world = Cluster(registry=registry)
         self._is_answered = asyncio.Event()
 
-    async def begin(self) -> None:
+    def begin(self) -> None:
         node = make_node("n1").label(HOSTNAME, "n1").capacity(cpu="2", pods="110")
-        self.world.add_node(node.build())
+        self.world.add(node.build())
         wait = ("kubernetes.io/no-provisioner", "WaitForFirstConsumer")
         self.world.put(msgspec.convert(storage.storage_class("local", *wait), StorageClass))
         disk = {**storage.local_volume("disk", "n1"), "status": {"phase": "Available"}}
@@ -46,19 +45,19 @@ class Story:
             raise Conflict(obj.metadata.name)
 
         self.world.client.update = refuse  # type: ignore[method-assign]  # this client only
-        self.world.add_pod(make_pod("first").claim("a").build())
-        await self.world.settle()
+        self.world.add(make_pod("first").claim("a").build())
+        self.world.settle()
 
-    async def search(self, cpu: str = "1") -> None:
+    def search(self, cpu: str = "1") -> None:
         """Another pod looks for a disk."""
-        self.world.add_pod(make_pod("second").cpu(cpu).claim("b").build())
-        await self.world.settle()
+        self.world.add(make_pod("second").cpu(cpu).claim("b").build())
+        self.world.settle()
 
-    async def give_back(self) -> None:
+    def give_back(self) -> None:
         """The pod that was to have the disk is gone, and does not have it."""
-        self.world.delete_pod(self.world.pod("first"))
+        self.world.delete(self.world.pod("first"))
         self._is_answered.set()
-        await self.world.settle()
+        self.world.settle()
 
     def is_excused(self) -> bool:
         return was_not_told(self.world.assembly, self.world.pod("second"), self.disk)
@@ -73,47 +72,47 @@ def _change(story: Story) -> None:
 
 
 def _remove(story: Story) -> None:
-    story.world.remove(story.disk)
+    story.world.delete(story.disk)
 
 
 @pytest.mark.parametrize(
     ("since_then", "is_excused"), [(_leave, True), (_change, False), (_remove, False)]
 )
-async def test_a_volume_that_has_changed_since_was_an_event(
+def test_a_volume_that_has_changed_since_was_an_event(
     since_then: Callable[[Story], None], is_excused: bool
 ) -> None:
     story = Story()
-    async with story.world:
-        await story.begin()
-        await story.search()
-        await story.give_back()
+    with story.world:
+        story.begin()
+        story.search()
+        story.give_back()
         since_then(story)
         assert story.is_excused() is is_excused
 
 
-async def test_a_volume_that_is_still_assumed_was_not_given_back() -> None:
+def test_a_volume_that_is_still_assumed_was_not_given_back() -> None:
     story = Story()
-    async with story.world:
-        await story.begin()
-        await story.search()
+    with story.world:
+        story.begin()
+        story.search()
         assert not story.is_excused()
 
 
-async def test_a_pod_that_has_searched_again_knew_of_the_volume() -> None:
+def test_a_pod_that_has_searched_again_knew_of_the_volume() -> None:
     story = Story()
-    async with story.world:
-        await story.begin()
-        await story.search()
-        await story.give_back()
-        await story.world.advance(400)
+    with story.world:
+        story.begin()
+        story.search()
+        story.give_back()
+        story.world.advance(400)
         assert not story.is_excused()
 
 
-async def test_a_pod_that_lacked_something_else_is_not_excused() -> None:
+def test_a_pod_that_lacked_something_else_is_not_excused() -> None:
     story = Story()
-    async with story.world:
-        await story.begin()
-        await story.search(cpu="4")
-        await story.give_back()
+    with story.world:
+        story.begin()
+        story.search(cpu="4")
+        story.give_back()
         assert story.world.place_in_queue("second") == "unschedulable"
         assert not story.is_excused()

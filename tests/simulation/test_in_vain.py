@@ -18,7 +18,7 @@ from kubesched.simulation.in_vain import EvictionsInVain
 from kubesched.simulation.liveness import BOUND_S, POLL_S, wait_until_settled
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.violation import Violation
-from kubesched.simulation.virtual_loop import SENDER, VirtualLoop, run_virtual
+from kubesched.state.virtual_loop import SENDER, VirtualLoop, run_virtual
 
 EVICTED_AT_S = 100.0
 

@@ -11,9 +11,9 @@ import pytest
 from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.simulation import storage, workloads
 from kubesched.simulation.cluster import SimulatedCluster
-from kubesched.simulation.liveness import Late, WithVictims, what_can_be_placed
+from kubesched.simulation.placeable import Late, WithVictims, what_can_be_placed
 from kubesched.simulation.trace import Trace
-from kubesched.simulation.virtual_loop import VirtualLoop, run_virtual
+from kubesched.state.virtual_loop import VirtualLoop, run_virtual
 
 APART_FROM_WEB: JsonObject = {
     "podAntiAffinity": {
@@ -42,7 +42,7 @@ def _placeable(preemptor: JsonObject, nominated: str) -> str | None:
         cluster.api.create("pods", preemptor)
         status = {"status": {"nominatedNodeName": nominated}}
         cluster.api.patch("pods", "default", "preemptor", status, subresource="status")
-        return await what_can_be_placed(loop, cluster)
+        return what_can_be_placed(cluster)
 
     return run_virtual(main)
 
@@ -73,7 +73,7 @@ def _promisable(untold: bool) -> str | None:
         volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
         cluster.api.create("pods", _pod("waits", "1", volumes=volumes))
         await asyncio.sleep(60)  # the volume becomes available
-        return await what_can_be_placed(loop, cluster, untold=lambda _pod, _obj: untold)
+        return what_can_be_placed(cluster, untold=lambda _pod, _obj: untold)
 
     return run_virtual(main)
 
@@ -95,9 +95,7 @@ def test_a_pod_that_a_plugin_turned_down_has_the_longer_bound(
         cluster = SimulatedCluster(loop, Random(1), Trace(loop.time))
         cluster.api.create("nodes", workloads.node("n1", Random(1)))
         cluster.api.create("pods", _pod("waits", "1"))
-        return await what_can_be_placed(
-            loop, cluster, untold=lambda pod, obj: untold and obj is None
-        )
+        return what_can_be_placed(cluster, untold=lambda pod, obj: untold and obj is None)
 
     found = run_virtual(main)
     assert found == "default/waits fits on n1"

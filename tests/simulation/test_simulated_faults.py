@@ -13,6 +13,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from call_sweep import WAYS, sweep
+from simulated_scenarios import SCENARIOS
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.queue import transitions
@@ -21,8 +23,6 @@ from kubesched.simulation import report
 from kubesched.simulation.census import FAULTS
 from kubesched.simulation.options import EPISODES, Rates, draw
 from kubesched.simulation.run import SimulationResult, simulate
-from kubesched.simulation.scenarios import SCENARIOS
-from kubesched.simulation.sweep import WAYS, sweep
 
 SEEDS_PER_TEST = 10
 FAULTY = range(1, 251, SEEDS_PER_TEST)

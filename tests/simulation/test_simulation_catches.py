@@ -49,8 +49,8 @@ from kubesched.simulation import run as simulation_run
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.options import NO_FAULTS, Options, draw
 from kubesched.simulation.run import SimulationResult, simulate
-from kubesched.simulation.virtual_loop import SENDER
 from kubesched.simulation.world import World
+from kubesched.state.virtual_loop import SENDER
 
 MAX_SEEDS = 40
 

@@ -13,8 +13,8 @@ import pytest
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.simulation.options import of_seed
 from kubesched.simulation.run import simulate
-from kubesched.simulation.virtual_loop import clear_garbage
 from kubesched.simulation.world import World
+from kubesched.state.virtual_loop import clear_garbage
 
 FIRST, RUNS = 11, 8
 

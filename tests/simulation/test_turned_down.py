@@ -17,8 +17,8 @@ from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.plugins import TROUBLEMAKER, Mischief
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.turned_down import TurnedDown
-from kubesched.simulation.virtual_loop import VirtualLoop, run_virtual
 from kubesched.snapshot.pods import PodInfo
+from kubesched.state.virtual_loop import VirtualLoop, run_virtual
 
 
 def _nothing(_cluster: SimulatedCluster) -> None:

@@ -51,8 +51,7 @@ def test_the_printed_configuration_is_valid(package: Path) -> None:
 
 def test_the_other_modules_import_and_decide(package: Path) -> None:
     script = """
-import asyncio
-from kubesched.testing import SchedulerHarness, make_node, make_pod
+from kubesched.testing import Cluster, make_node, make_pod
 from racks_one_by_one import RackOnlyOneByOne
 from quotas import ServiceFirst
 from kubesched.api.core_v1 import Service
@@ -67,20 +66,20 @@ profiles:
       enabled: [{name: RackOnlyOneByOne}, {name: ServiceFirst}]
 '''
 
-async def story():
-    async with SchedulerHarness(CONFIG, plugins=[RackOnlyOneByOne, ServiceFirst]) as world:
-        world.add_node(make_node("bare").build())
-        world.add_node(make_node("racked").label("rack", "a").build())
-        world.add_pod(make_pod("a").build())
-        world.add_pod(make_pod("b").label("service", "web").build())
-        await world.settle()
+def story():
+    with Cluster(config=CONFIG, plugins=[RackOnlyOneByOne, ServiceFirst]) as world:
+        world.add(make_node("bare").build())
+        world.add(make_node("racked").label("rack", "a").build())
+        world.add(make_pod("a").build())
+        world.add(make_pod("b").label("service", "web").build())
+        world.settle()
         assert world.client.bindings == {"default/a": "racked"}, world.client.bindings
         assert "service web does not exist" in world.pod("b").status.conditions[0].message
         world.put(Service(metadata=ObjectMeta(name="web", namespace="default")))
-        await world.advance(seconds=400)
+        world.advance(seconds=400)
         assert world.client.bindings["default/b"] == "racked"
 
-asyncio.run(story())
+story()
 """
     done = run(package, "timeit", "-n1", "-r1", script)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from rack_plugin import Racks
 
-from kubesched.testing import make_node, make_pod
-from kubesched.testing.harness import SchedulerHarness
+from kubesched.testing import Cluster, make_node, make_pod
 
 CONFIG = (Path(__file__).parents[1] / "scheduler.yaml").read_text()
 
@@ -16,24 +15,23 @@ def racked(name, rack):
     return make_node(name).label("example.com/rack", rack).build()
 
 
-async def test_pods_go_to_the_preferred_rack():
-    async with SchedulerHarness(CONFIG, plugins=[Racks]) as world:
-        world.add_node(make_node("bare").build())
-        world.add_node(racked("second", "r2"))
-        world.add_node(racked("first", "r1"))
-        world.add_pod(make_pod("p").build())
-        await world.settle()
+def test_pods_go_to_the_preferred_rack():
+    with Cluster(config=CONFIG, plugins=[Racks]) as world:
+        world.add(make_node("bare").build())
+        world.add(racked("second", "r2"))
+        world.add(racked("first", "r1"))
+        world.add(make_pod("p").build())
+        world.settle()
         assert world.client.bindings == {"default/p": "first"}
 
 
-async def test_pods_wait_for_a_node_in_a_rack():
-    async with SchedulerHarness(CONFIG, plugins=[Racks]) as world:
-        world.add_node(make_node("bare").build())
-        world.add_pod(make_pod("p").build())
-        await world.settle()
+def test_pods_wait_for_a_node_in_a_rack():
+    with Cluster(config=CONFIG, plugins=[Racks]) as world:
+        world.add(make_node("bare").build())
+        world.add(make_pod("p").build())
+        world.settle()
         _reason, message = world.condition("p")
         assert "1 node(s) stood in no rack" in message
-        world.add_node(racked("first", "r1"))
-        world.clock.advance(60)
-        await world.settle()
+        world.add(racked("first", "r1"))
+        world.advance(60)
         assert world.client.bindings == {"default/p": "first"}

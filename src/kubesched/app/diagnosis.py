@@ -16,7 +16,6 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.names import key_of
 from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.app.scheduler_app import SchedulerApp
-from kubesched.app.watching import NOT_FINISHED
 from kubesched.client.rest import RestClient
 from kubesched.errors import KubeschedError
 from kubesched.informers.factory import UndeclaredKind
@@ -24,6 +23,7 @@ from kubesched.logs import get_logger
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from kubesched.snapshot.node_info import NodeInfo, Resource
 from kubesched.snapshot.views import NodeColumns
+from kubesched.state.watching import NOT_FINISHED
 
 log = get_logger(__name__)
 

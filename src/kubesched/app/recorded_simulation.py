@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from kubesched.app.replaying import play
 from kubesched.app.simulated import SimulatedProcess, playing_registry
 from kubesched.clock import Clock
 from kubesched.config.features import FeatureGates
@@ -23,6 +22,7 @@ from kubesched.recording.segments import RecordingError
 from kubesched.recording.writer import Limits
 from kubesched.simulation.options import Options, of_seed, recorded
 from kubesched.simulation.run import SimulationResult, simulate
+from kubesched.traces.log_player import play
 
 SEGMENT_BYTES = 4_000
 FLUSH_AT = 64

@@ -8,7 +8,6 @@ from random import Random
 from typing import cast
 
 from kubesched.app.scheduling_calls import CarefulCalls, MeasuredCalls
-from kubesched.app.watching import ask_for_informers, connect
 from kubesched.app.whole_objects import WholeObjectsByRest
 from kubesched.client.rest import RestClient
 from kubesched.client.transport import Transport
@@ -27,6 +26,7 @@ from kubesched.plugins.registry import in_tree_registry
 from kubesched.recording.recorded_dependencies import Recording, recorded_dependencies
 from kubesched.scheduler.factory import Assembly, Dependencies, assemble
 from kubesched.scheduler.http_extender import make_extenders
+from kubesched.state.watching import ask_for_informers, connect
 
 log = get_logger(__name__)
 

@@ -10,7 +10,6 @@ from kubesched.api.core_v1 import Pod
 from kubesched.app.connecting import Connections
 from kubesched.app.control_thread import ControlThread
 from kubesched.app.election import election_settings
-from kubesched.app.replaying import play
 from kubesched.app.replica import Replica
 from kubesched.client.leader_election import LeaderMetrics
 from kubesched.client.rate_limit import TokenBucket
@@ -29,6 +28,7 @@ from kubesched.recording.recorded_dependencies import Recording, open_recording
 from kubesched.scheduler.factory import Assembly
 from kubesched.simulation.audit import AUDITOR
 from kubesched.simulation.disk import MountedDisk
+from kubesched.traces.log_player import play
 
 OpenRecording = Callable[[KubeSchedulerConfiguration, FeatureGates, Clock], Recording]
 

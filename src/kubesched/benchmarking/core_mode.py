@@ -64,7 +64,7 @@ def run_core(
             progress(f"{workload.full_name}: {what}: {text}")
 
         try:
-            results = asyncio.run(play(workload, options, number, tell))
+            results = play(workload, options, number, tell)
         except KubeschedError as error:
             raise KubeschedError(f"{workload.full_name}: {error}") from error
         if number > 0:
@@ -94,7 +94,7 @@ def with_core_decisions(
     ]
 
 
-async def play(
+def play(
     workload: Workload,
     options: CoreOptions,
     repeat: int,
@@ -112,31 +112,38 @@ async def play(
     )
     stage = CoreStage(cluster, progress, make_measurement, times_cycles=options.times_cycles)
     player = _Player(workload, options, repeat, stage)
-    scheduler = cluster.assembly.scheduler
-    if cluster.recording is not None:
-        cluster.recording.recorder.began()
-    tasks = [
-        asyncio.create_task(scheduler.status_writer.run()),
-        asyncio.create_task(scheduler.background.run()),
-    ]
-    try:
-        for op in workload.ops:
-            progress(op.opcode)
-            await player.play(op)
-        scheduler.check_invariants()
-    finally:
-        if cluster.recording is not None:
-            cluster.recording.recorder.ended()
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        if cluster.recording is not None:
-            cluster.recording.close()
+    with cluster:
+        cluster.loop.run_until_complete(_play(workload.ops, player, cluster, progress))
     if cluster.recording is not None and (reason := cluster.recording.recorder.stopped_reason):
         raise KubeschedError(f"recording has stopped: {reason}")
     if not player.results:
         raise KubeschedError("no operation collects metrics")
     return [structs.replace(result, notes=notes) for result in player.results]
+
+
+async def _play(
+    operations: Sequence[ops.Op], player: _Player, cluster: CoreCluster, progress: Progress
+) -> None:
+    scheduler, recording = cluster.assembly.scheduler, cluster.recording
+    if recording is not None:
+        recording.recorder.began()
+    tasks = [
+        asyncio.create_task(scheduler.status_writer.run()),
+        asyncio.create_task(scheduler.background.run()),
+    ]
+    try:
+        for op in operations:
+            progress(op.opcode)
+            await player.play(op)
+        scheduler.check_invariants()
+    finally:
+        if recording is not None:
+            recording.recorder.ended()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        if recording is not None:
+            recording.close()
 
 
 class _Player:
@@ -165,7 +172,7 @@ class _Player:
         elif isinstance(op, ops.AllocResourceClaims):
             random = Random(self._options.seed)
             for claim in allocated_claims(self._cluster.listers, op.namespace, random):
-                self._cluster.store(claim)
+                self._cluster.put(claim)
         elif isinstance(op, ops.CreatePods):
             await self._create_pods([op])
         elif isinstance(op, ops.CreatePodSets):
@@ -245,7 +252,7 @@ class _Player:
             while True:
                 for pod in bound:
                     if pod.metadata.namespace == op.namespace:
-                        self._cluster.remove_if_there(pod)
+                        self._cluster.delete(pod)
                         for manifest in op.manifests_of(index, self._names):
                             self._cluster.add(self._cluster.made(manifest))
                         index += 1
@@ -264,7 +271,7 @@ class _Player:
         def deletions() -> Iterator[None]:
             for pod in doomed:
                 self._stage.forget(pod)
-                self._cluster.remove_if_there(pod)
+                self._cluster.delete(pod)
                 yield
 
         await self._at_rate(deletions(), op.delete_pods_per_second, op.skip_wait_to_completion)
@@ -315,7 +322,7 @@ class _Player:
                 yield
             for objects in living:
                 for obj in objects:
-                    self._cluster.remove_if_there(obj)
+                    self._cluster.delete(obj)
                 yield
 
     def _create_each(self, op: ops.Churn, turn: int) -> list[object]:

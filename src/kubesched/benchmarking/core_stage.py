@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from time import perf_counter, thread_time
 
@@ -30,14 +29,8 @@ PATIENCE_S = 600.0
 FRUITLESS = 100_000
 """Attempts without a binding before the workload counts as stuck."""
 
-TURNS = 1000
-"""How many turns the event loop is given for background work to end."""
-
 NOTE_EVERY = 500
 """Attempts between two progress reports."""
-
-BIND_PATIENCE_S = 10.0
-"""A third of the time a binding may take; it takes microseconds, unless it waits for a volume controller."""
 
 
 @dataclass(slots=True)
@@ -80,7 +73,7 @@ class CoreStage:
         times_cycles: bool = False,
     ) -> None:
         self.cluster = cluster
-        self.clock = cluster.clock
+        self.clock = cluster.paced
         self._scheduler = cluster.assembly.scheduler
         self._cycle: TimedCycle | None = None
         if times_cycles:
@@ -93,10 +86,10 @@ class CoreStage:
         self._last_binding = self.clock.monotonic()
         self._attempts_at_last_binding = 0
         self._measurement: Measurement | None = None
-        self._is_binding = False
         self._make_measurement = make_measurement
         self._attempts = 0
         cluster.on_bound = self._bound
+        cluster.loop.before_time_passes = self._no_waiting
 
     # -- measuring ---------------------------------------------------------------------------------------------------
 
@@ -104,7 +97,7 @@ class CoreStage:
         # As `kubesched run` does: keeps the collector from traversing the cluster again.
         gc.collect()
         gc.freeze()
-        points = self.cluster.metrics.framework_extension_point_duration_seconds
+        points = self._scheduler.metrics.framework_extension_point_duration_seconds
         self._measurement = self._make_measurement(points, namespaces, labels)
         if self._cycle is not None:
             self._cycle.cpu_s = 0.0
@@ -220,43 +213,21 @@ class CoreStage:
     ) -> None:
         self._last_binding = self.clock.monotonic()
         self._attempts_at_last_binding = self._attempts
-        try:
-            with self._measured():
-                async with self._bounded_waiting():
-                    while not is_over():
-                        if self._beside:
-                            self._make_steps()
-                        if await self._attempt():
-                            self._check_progress(what)
-                        elif await self._settled_something():
-                            continue
-                        elif not when_idle() and not is_over():
-                            self._let_time_pass(what, until)
-        except TimeoutError:
-            raise KubeschedError("a binding waits for what does not happen in core mode") from None
+        with self._measured():
+            while not is_over():
+                if self._beside:
+                    self._make_steps()
+                if await self._attempt():
+                    self._check_progress(what)
+                elif await self._settled_something():
+                    continue
+                elif not when_idle() and not is_over():
+                    self._let_time_pass(what, until)
 
-    @asynccontextmanager
-    async def _bounded_waiting(self) -> AsyncIterator[None]:
-        """No binding may wait for ever: there is no volume controller here to bind what a pod waits for.
-
-        Raises:
-            TimeoutError: one does.
-        """
-        async with asyncio.timeout(None) as patience:
-
-            async def watch() -> None:
-                # Three times the same binding: the process may have been suspended in between.
-                seen: deque[int] = deque(maxlen=3)
-                while len(seen) < 3 or len(set(seen)) > 1 or not self._is_binding:
-                    await asyncio.sleep(BIND_PATIENCE_S)
-                    seen.append(self._attempts)
-                patience.reschedule(asyncio.get_running_loop().time())
-
-            watcher = asyncio.create_task(watch())
-            try:
-                yield
-            finally:
-                watcher.cancel()
+    @staticmethod
+    def _no_waiting() -> None:
+        """Everything waits: there is no volume controller here to bind what a pod waits for."""
+        raise KubeschedError("a binding waits for what does not happen in core mode")
 
     def _check_progress(self, what: str) -> None:
         if self._attempts - self._attempts_at_last_binding > FRUITLESS:
@@ -276,9 +247,7 @@ class CoreStage:
         concluded = await outcome.outcome if isinstance(outcome, Suspended) else outcome
         cpu_s, decided = thread_time() - cpu_started, perf_counter()
         if isinstance(concluded, Assumed):
-            self._is_binding = True
             await scheduler.binding.run(concluded)
-            self._is_binding = False
             actor.set("")  # a binding is usually a task with a context of its own
         self.clock.leave(PACE_S)
         self._attempts += 1
@@ -299,11 +268,13 @@ class CoreStage:
         scheduler = self._scheduler
         if not len(scheduler.background) and not len(scheduler.status_writer):
             return False
-        for _ in range(TURNS):
+        loop = self.cluster.loop
+        while True:
             await asyncio.sleep(0)
             if not len(scheduler.background) and not len(scheduler.status_writer):
                 return True
-        raise KubeschedError("background work of the scheduler does not come to an end")
+            if loop.is_idle:
+                raise KubeschedError("background work of the scheduler does not come to an end")
 
     def _let_time_pass(self, what: str, until: float | None) -> None:
         """Jump to when something is due next."""
@@ -318,11 +289,7 @@ class CoreStage:
         self._scheduler.queue.run_timers()
 
     def _stuck(self, what: str) -> str:
-        waiting = [
-            pod
-            for pod in self.cluster.listers.of(Pod).objects.values()
-            if pod.metadata.uid in self._awaited
-        ]
+        waiting = [pod for pod in self.cluster.objects(Pod) if pod.metadata.uid in self._awaited]
         text = f"{len(waiting)} {what or 'pods'} cannot be scheduled"
         for pod in waiting[:1]:
             conditions = pod.status.conditions or ()

@@ -15,11 +15,11 @@ from kubesched.config.features import DEFAULT_GATES
 from kubesched.errors import KubeschedError
 from kubesched.plugins.dynamic_resources.manager import DRAManager
 from kubesched.plugins.dynamic_resources.structured.allocator import Allocator
-from kubesched.testing.harness import DictListers
+from kubesched.state.memory import MemoryListers
 
 
 def allocated_claims(
-    listers: DictListers, namespace: str, random: Random
+    listers: MemoryListers, namespace: str, random: Random
 ) -> Iterator[ResourceClaim]:
     """The open claims of a namespace with an allocation, on nodes in random order.
 

@@ -53,9 +53,9 @@ class RecordedWorkloads:
         Raises:
             KubeschedError: a decision comes out differently, or a recording cannot be played.
         """
-        from kubesched.app.replaying import play
         from kubesched.errors import KubeschedError
         from kubesched.recording.reader import RecordingReader
+        from kubesched.traces.log_player import play
 
         runs = RecordingReader.of_folder(str(self._folder_of(workload))).runs()
         for number, run in enumerate(runs, start=1):

@@ -76,7 +76,6 @@ def _count(text: str) -> int:
 
 
 def main(args: argparse.Namespace) -> int:
-    from kubesched.app.event_loop import run
     from kubesched.config.defaults import without_extenders
     from kubesched.logs import silence
     from kubesched.planning.capacity import DEFAULT_LIMIT, count_capacity
@@ -88,9 +87,7 @@ def main(args: argparse.Namespace) -> int:
     manifests = read_manifests(args.filename)
     state = load_state(args)
     limit = DEFAULT_LIMIT if args.max is None else args.max
-    counted = run(
-        count_capacity(state, manifests, config, gates=gates, limit=limit, seed=args.seed)
-    )
+    counted = count_capacity(state, manifests, config, gates=gates, limit=limit, seed=args.seed)
     counted.notes[:0] = notes
     if args.output in ("json", "yaml"):
         write_record(args.output, counted)

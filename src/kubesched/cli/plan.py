@@ -148,7 +148,6 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace) -> Plan:
-    from kubesched.app.event_loop import run
     from kubesched.config.defaults import without_extenders
     from kubesched.planning.manifests import read_manifests
     from kubesched.planning.plan import Changes, make_plan
@@ -172,9 +171,7 @@ def _plan(args: argparse.Namespace) -> Plan:
         namespace=args.namespace,
     )
     state = load_state(args)
-    plan = run(
-        make_plan(state, changes, config, gates=gates, seed=args.seed, extenders=args.extenders)
-    )
+    plan = make_plan(state, changes, config, gates=gates, seed=args.seed, extenders=args.extenders)
     plan.notes[:0] = notes
     return plan
 

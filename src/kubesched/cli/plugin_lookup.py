@@ -75,13 +75,13 @@ def _construct(
     from kubesched.metrics.registry import MetricsRegistry
     from kubesched.metrics.scheduler import SchedulerMetrics
     from kubesched.snapshot.node_table import NodeTable
-    from kubesched.testing.harness import DictListers, RecordingRecorder
+    from kubesched.state.memory import MemoryListers, NoEvents
 
     handle = Handle(
         table=NodeTable(),
         profile_name=profile,
-        listers=DictListers(),
-        recorder=RecordingRecorder(),
+        listers=MemoryListers(),
+        recorder=NoEvents(),
         metrics=SchedulerMetrics(MetricsRegistry()),
         feature_gates=gates,
     )

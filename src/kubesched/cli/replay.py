@@ -142,10 +142,10 @@ def _trace(args: argparse.Namespace) -> Trace:
 
 
 def _play(args: argparse.Namespace, trace: Trace) -> Report:
-    from kubesched.app.replay_cells import play_cell
     from kubesched.cli.sweeping import run_with_progress
     from kubesched.traces.cells import keyed
     from kubesched.traces.outcome import decode
+    from kubesched.traces.play import play_cell
     from kubesched.traces.report import Failed, make_report
 
     cells = _cells(args, trace)

@@ -44,7 +44,7 @@ def _attempts(first: int, part: Run) -> str:
 
 
 def _verify(run: Run) -> bool:
-    from kubesched.app.replaying import play
+    from kubesched.traces.log_player import play
 
     began = time.monotonic()
     played = play(run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
@@ -26,13 +25,13 @@ from kubesched.conformance.recordings import (
     Rejection,
 )
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interfaces import PostFilterAnswer
 from kubesched.framework.status import NodeToStatus
 from kubesched.plugins.dynamic_resources.plugin import STATE, DynamicResources
 from kubesched.plugins.dynamic_resources.state import DRAState
 from kubesched.snapshot.pods import PodInfo
+from kubesched.state.memory import MemoryLister
 from kubesched.state.stored_objects import StoredObjects
-from kubesched.testing.harness import TURNS, DictLister
+from kubesched.state.virtual_loop import VirtualLoop
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -70,7 +69,7 @@ class DeviceCluster:
         yield from compare(expected, answer)
         if expected.error or answer.error or expected.feasible != answer.feasible:
             return
-        before = dict(self._claims.objects)
+        before = {key_of(claim.metadata): claim for claim in self._claims.list()}
         if not answer.feasible:
             yield from self._post_filter(plugin, state, pod, expected)
             self._restore(before)
@@ -101,7 +100,7 @@ class DeviceCluster:
     ) -> Iterator[Finding]:
         self._client.writes.clear()
         answer = plugin.post_filter(state, pod, NodeToStatus({}))
-        _, status = asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
+        _, status = VirtualLoop().run(answer) if inspect.isawaitable(answer) else answer
         assert status is not None, "PostFilter always rejects"
         theirs = dict(expected.post_filter)
         candidates = theirs.pop("candidates", None)
@@ -117,9 +116,7 @@ class DeviceCluster:
         self, plugin: DynamicResources, state: CycleState, pod: Pod, expected: DeviceAnswer
     ) -> Iterator[Finding]:
         self._client.writes.clear()
-        is_waiting, status = asyncio.run(
-            _until_it_waits(plugin.pre_bind(state, pod, expected.chosen))
-        )
+        is_waiting, status = _until_it_waits(plugin.pre_bind(state, pod, expected.chosen))
         error = "" if status is None else status.message
         yield Finding(
             Aspect.PRE_BIND,
@@ -128,12 +125,13 @@ class DeviceCluster:
         )
         yield Finding(Aspect.WRITES, expected.writes or [], list(self._client.writes))
 
-    def _restore(self, objects: Mapping[tuple[str, str], ResourceClaim]) -> None:
+    def _restore(self, claims: Mapping[str, ResourceClaim]) -> None:
         """Undo what was written to claims."""
-        for namespace, name in set(self._claims.objects) - set(objects):
-            self._claims.remove(namespace, name)
-        for key, claim in objects.items():
-            if self._claims.objects.get(key) is not claim:
+        for claim in self._claims.list():
+            if key_of(claim.metadata) not in claims:
+                self._claims.remove(claim.metadata.namespace, claim.metadata.name)
+        for claim in claims.values():
+            if self._claims.get(claim.metadata.namespace, claim.metadata.name) is not claim:
                 self._claims.put(claim)
 
 
@@ -176,27 +174,21 @@ def masked(allocation: JsonObject) -> JsonObject:
     return allocation
 
 
-async def _until_it_waits(work: Coroutine[Any, Any, T]) -> tuple[bool, T | None]:
+def _until_it_waits(work: Coroutine[Any, Any, T]) -> tuple[bool, T | None]:
     """Whether the work came to wait for something that does not happen by itself, or else its result."""
-    task = asyncio.ensure_future(work)
-    for _ in range(TURNS):
-        await asyncio.sleep(0)
-        if task.done():
-            return False, task.result()
-    task.cancel()
-    await asyncio.wait({task})
-    return True, None
-
-
-async def _awaited(answer: Any) -> PostFilterAnswer:  # noqa: ANN401  # some awaitable
-    settled: PostFilterAnswer = await answer
-    return settled
+    loop = VirtualLoop()
+    task = loop.create_task(work)
+    loop.run_until_idle()
+    is_waiting = not task.done()
+    result = None if is_waiting else task.result()
+    loop.finish()
+    return is_waiting, result
 
 
 class _RecordingClient(StoredObjects):
     """Writes to claims take effect and are remembered."""
 
-    claims: DictLister
+    claims: MemoryLister
 
     def __init__(self) -> None:
         self.writes: list[JsonObject] = []

@@ -23,7 +23,7 @@ from kubesched.scheduler.algorithm import Feasible, SchedulingAlgorithm
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
-from kubesched.testing.harness import DictListers
+from kubesched.state.memory import MemoryListers
 
 
 class Cluster:
@@ -41,7 +41,7 @@ class Cluster:
             self._fill(placement)
         except QuantityError as error:
             raise RecordingError(str(error)) from error
-        self.listers = DictListers()
+        self.listers = MemoryListers()
         for objects in (
             placement.services,
             placement.replication_controllers,
@@ -120,7 +120,7 @@ def _rejection(status: Status) -> Rejection:
 
 def _frameworks(
     table: NodeTable,
-    listers: DictListers,
+    listers: MemoryListers,
     placement: Placement,
     gates: FeatureGates,
     handle_parts: dict[str, Any],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -10,8 +9,6 @@ import msgspec
 from msgspec import structs
 
 from kubesched.api.core_v1 import (
-    Namespace,
-    Node,
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
@@ -33,6 +30,7 @@ from kubesched.embedded.apimachinery.schema.table import type_of_kind
 from kubesched.embedded.registry.patching.merge_patch import apply_merge_patch
 from kubesched.embedded.registry.patching.strategic import apply_strategic_patch
 from kubesched.errors import ConfigError
+from kubesched.testing import Cluster
 from kubesched.testing.claim_controller import (
     claim_statuses,
     claims_of,
@@ -43,7 +41,6 @@ from kubesched.testing.claim_controller import (
     template_entries,
     without_stale_reservations,
 )
-from kubesched.testing.harness import SchedulerHarness
 from kubesched.testing.volume_controller import (
     bound_to,
     is_bound,
@@ -60,9 +57,6 @@ CONFIGURATION: Json = {
 }
 """Under which kube-scheduler decides the same in every run: one node after the other, and all of them."""
 
-TURNS = 400
-"""Turns of the event loop within which an attempt must end."""
-
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 RETRIES = 12
@@ -76,16 +70,16 @@ def replay(sequence: Sequence, gates: FeatureGates = DEFAULT_GATES) -> dict[int,
         RecordingError: an object cannot be understood, or a decision does not come.
     """
     try:
-        return asyncio.run(_replay(sequence, gates))
+        return _replay(sequence, gates)
     except (msgspec.ValidationError, KeyError, ConfigError) as error:
         raise RecordingError(f"sequence {sequence.seed}: {error}") from error
 
 
-async def _replay(sequence: Sequence, gates: FeatureGates) -> dict[int, Decision]:
+def _replay(sequence: Sequence, gates: FeatureGates) -> dict[int, Decision]:
     decisions: dict[int, Decision] = {}
     configuration = json.dumps({**CONFIGURATION, **sequence.configuration})
     extenders = ReplayedExtenders(sequence.extenders)
-    async with SchedulerHarness(configuration, gates=gates, extender_transport=extenders) as world:
+    with Cluster(config=configuration, gates=gates, extender_transport=extenders) as world:
         extenders.world = world
         player = _Player(world, extenders)
         for manifest in sequence.objects:
@@ -98,15 +92,15 @@ async def _replay(sequence: Sequence, gates: FeatureGates) -> dict[int, Decision
                 continue  # the API server's verdict; there is none here
             player.perform(step)
             if step.asks_for_decision:
-                decisions[at] = await player.decision(step)
-        await world.settle()
+                decisions[at] = player.decision(step)
+        world.settle()
     return decisions
 
 
 class _Player:
     """API server and kubelet."""
 
-    def __init__(self, world: SchedulerHarness, extenders: ReplayedExtenders) -> None:
+    def __init__(self, world: Cluster, extenders: ReplayedExtenders) -> None:
         self._world = world
         self._extenders = extenders
         self._documents: dict[tuple[str, str, str], Json] = {}
@@ -146,17 +140,9 @@ class _Player:
             self._priorities[metadata["name"]] = document
         key = (document["kind"], metadata.get("namespace", ""), metadata["name"])
         self._documents[key] = document
-        record = _record(document)
-        if isinstance(record, Node):
-            self._world.add_node(record)
-        elif isinstance(record, Pod):
-            self._world.add_pod(record)
-            if record.spec.node_name:
-                self._start_running(key)
-        elif isinstance(record, Namespace):
-            self._world.assembly.handlers.namespace_changed(record)
-        else:
-            self._world.put(record)
+        record = self._world.put(_record(document))
+        if isinstance(record, Pod) and record.spec.node_name:
+            self._start_running(key)
 
     # -- claims ----------------------------------------------------------------------------------------------------
 
@@ -173,8 +159,8 @@ class _Player:
 
     def release_claims(self) -> None:
         """Release what is reserved for pods that are finished or gone."""
-        alive = {pod.metadata.uid for pod in self._world.listers.of(Pod).list()}
-        for claim in list(self._world.listers.of(ResourceClaim).list()):
+        alive = {pod.metadata.uid for pod in self._world.objects(Pod)}
+        for claim in self._world.objects(ResourceClaim):
             remaining = without_stale_reservations(claim, alive.__contains__)
             if remaining is not None:
                 status: Json = {"reservedFor": remaining or None}
@@ -186,7 +172,7 @@ class _Player:
                 document = apply_merge_patch(msgspec.to_builtins(claim), change)
                 claim = self._world.put(msgspec.convert(document, ResourceClaim))
             if not claim.status.reserved_for and is_orphan(claim, alive.__contains__):
-                self._world.remove(claim)
+                self._world.delete(claim)
 
     def _devices(self, step: Step) -> tuple[str, ...]:
         claims = self._world.listers.of(ResourceClaim)
@@ -207,54 +193,41 @@ class _Player:
     def _replace(self, key: tuple[str, str, str], document: Json) -> None:
         self._documents[key] = document
         record = _record(document)
-        if isinstance(record, Node):
-            self._world.update_node(record)
-        elif isinstance(record, Pod):
-            current = self._world.listers.of(Pod).get(*key[1:])
-            if current is None:
-                return  # finished before
-            # What the scheduler wrote stays.
-            if record.status.phase in ("Succeeded", "Failed"):
-                self._world.delete_pod(current)  # finished pods are not watched
-                return
-            spec = structs.replace(record.spec, node_name=current.spec.node_name)
-            told = {condition.type: condition for condition in current.status.conditions or ()}
-            told |= {condition.type: condition for condition in record.status.conditions or ()}
-            status = structs.replace(
-                record.status,
-                conditions=list(told.values()) or None,
-                nominated_node_name=current.status.nominated_node_name,
-                extended_resource_claim_status=current.status.extended_resource_claim_status,
-            )
-            self._world.update_pod(structs.replace(record, spec=spec, status=status))
-        elif isinstance(record, Namespace):
-            self._world.assembly.handlers.namespace_changed(record)
-        else:
+        if not isinstance(record, Pod):
             self._world.put(record)
+            return
+        current = self._world.find(Pod, *key[1:])
+        if current is None:
+            return  # finished before
+        if record.status.phase in ("Succeeded", "Failed"):
+            self._world.delete(current)  # finished pods are not watched
+            return
+        # What the scheduler wrote stays.
+        spec = structs.replace(record.spec, node_name=current.spec.node_name)
+        told = {condition.type: condition for condition in current.status.conditions or ()}
+        told |= {condition.type: condition for condition in record.status.conditions or ()}
+        status = structs.replace(
+            record.status,
+            conditions=list(told.values()) or None,
+            nominated_node_name=current.status.nominated_node_name,
+            extended_resource_claim_status=current.status.extended_resource_claim_status,
+        )
+        self._world.put(structs.replace(record, spec=spec, status=status))
 
     def _delete(self, key: tuple[str, str, str]) -> None:
-        kind, namespace, name = key
-        document = self._documents.pop(key)
-        if kind == "Node":
-            self._world.delete_node(name)
-        elif kind == "Pod":
-            pod = self._world.listers.of(Pod).get(namespace, name)
-            if pod is not None:  # else it was a victim
-                self._world.delete_pod(pod)
-        else:
-            self._world.listers.of(type(_record(document))).remove(namespace, name)
+        self._world.delete(_record(self._documents.pop(key)))
 
-    async def decision(self, step: Step) -> Decision:
+    def decision(self, step: Step) -> Decision:
         """Wait for the decision; delete a pod that was not placed, start one that was."""
         world, gone_before = self._world, len(self._world.client.deleted)
         self._bound = []
         key = (step.kind, step.namespace, step.name)
-        await self._first_answer(step)
+        self._first_answer(step)
         verdict = world.condition(step.name, step.namespace)
         message = verdict[1] if verdict is not None else ""
         nominated = world.pod(step.name, step.namespace).status.nominated_node_name
         if nominated:
-            await self._victims_gone(step)
+            self._victims_gone(step)
         node = world.pod(step.name, step.namespace).spec.node_name
         devices = self._devices(step) if node else ()
         if node:
@@ -286,18 +259,23 @@ class _Player:
         labels = self._documents["Node", "", node]["metadata"].get("labels") or {}
         return {name: labels[name] for name in _TOPOLOGY_LABELS if name in labels}
 
-    async def _first_answer(self, step: Step) -> None:
-        for _ in range(TURNS):
-            pod = self._world.pod(step.name, step.namespace)
-            verdict = self._world.condition(step.name, step.namespace)
-            if pod.spec.node_name or (verdict is not None and verdict[0] != "SchedulingGated"):
+    def _first_answer(self, step: Step) -> None:
+        """Let the scheduler work, and the volume controller in between, until the pod is placed or told why not."""
+        while True:
+            self._world.settle(until=lambda: self._has_answer(step))
+            if self._has_answer(step):
                 return
-            self._answer_about_volumes()
-            await asyncio.sleep(0)
-        raise RecordingError(f"no decision about pod {step.key}")
+            if not self._answer_about_volumes():
+                raise RecordingError(f"no decision about pod {step.key}")
 
-    def _answer_about_volumes(self) -> None:
-        """Play the volume controller and a provisioner."""
+    def _has_answer(self, step: Step) -> bool:
+        pod = self._world.pod(step.name, step.namespace)
+        verdict = self._world.condition(step.name, step.namespace)
+        return bool(pod.spec.node_name) or (verdict is not None and verdict[0] != "SchedulingGated")
+
+    def _answer_about_volumes(self) -> bool:
+        """Play the volume controller and a provisioner; returns whether there was anything to do."""
+        before = self._world.changes
         claims = self._world.listers.of(PersistentVolumeClaim)
         volumes = self._world.listers.of(PersistentVolume)
         for claim in claims.list():
@@ -313,14 +291,15 @@ class _Player:
                 change = bound_to(volume.metadata.name)
                 document = apply_merge_patch(msgspec.to_builtins(claim), change)
                 self._world.put(msgspec.convert(document, PersistentVolumeClaim))
+        return self._world.changes != before
 
-    async def _victims_gone(self, step: Step) -> None:
+    def _victims_gone(self, step: Step) -> None:
         for _ in range(RETRIES):
-            await self._world.settle()
+            self._world.settle()
             if self._world.pod(step.name, step.namespace).spec.node_name:
                 return
             self._answer_about_volumes()
-            await self._world.advance(1.0)
+            self._world.advance(1.0)
 
 
 def _patched(document: Json, step: Step) -> Json:

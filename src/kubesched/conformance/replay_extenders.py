@@ -13,7 +13,7 @@ from kubesched.client.transport import Request, Response
 from kubesched.conformance.extenders import Cluster, question_in_words, reply, subject
 from kubesched.conformance.sequences import ExtenderPolicy, Json
 from kubesched.errors import ApiError
-from kubesched.testing.harness import SchedulerHarness
+from kubesched.state.cluster import Cluster as MemoryCluster
 
 _JSON = [(b"content-type", b"application/json")]
 
@@ -23,7 +23,7 @@ class ReplayedExtenders:
 
     def __init__(self, policies: Sequence[ExtenderPolicy]) -> None:
         self._policies = {policy.name: policy for policy in policies}
-        self.world: SchedulerHarness | None = None
+        self.world: MemoryCluster | None = None
         self._asked: dict[str, set[str]] = {}
         self._keys: dict[str, str] = {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
 from msgspec import structs
@@ -40,7 +40,7 @@ from kubesched.framework.pod_status import (
 )
 from kubesched.framework.runtime import Framework
 from kubesched.preemption.candidates import Candidate
-from kubesched.preemption.executor import Executor
+from kubesched.preemption.executor import Rehearsing
 from kubesched.scheduler.algorithm import ScheduleResult
 from kubesched.scheduler.factory import Assembly
 from kubesched.snapshot.pods import PodInfo
@@ -143,21 +143,20 @@ class Explainer:
         self, framework: Framework, pod: PodInfo
     ) -> tuple[ScheduleResult | Failed | None, Candidate | None]:
         """What an attempt would come to, and whom it would evict; None if a PostFilter plugin needs time."""
-        executors = _executors(framework)
-        for executor in executors:
-            executor.rehearsal = []
         random = framework.handle.random
         drawn = random.getstate()
         random.seed(0)  # the same question gets the same answer
-        try:
+        with ExitStack() as rehearsal:
+            rehearsal.callback(random.setstate, drawn)
+            evictions = [
+                rehearsal.enter_context(plugin.rehearse())
+                for plugin in framework.post_filter
+                if isinstance(plugin, Rehearsing)
+            ]
             decided = self.assembly.scheduler.cycle.decide(framework, CycleState(), pod)
             outcome = self._finished(decided)
-        finally:
-            evictions = [victim for executor in executors for victim in executor.rehearsal or ()]
-            for executor in executors:
-                executor.rehearsal = None
-            random.setstate(drawn)
-        return outcome, evictions[-1] if evictions else None
+        candidates = [candidate for rehearsed in evictions for candidate in rehearsed]
+        return outcome, candidates[-1] if candidates else None
 
     def _finished(
         self, outcome: ScheduleResult | Failed | Awaitable[ScheduleResult | Failed]
@@ -315,13 +314,6 @@ def _preemption(candidate: Candidate | None) -> Preemption | None:
         ],
         violated_budgets=victims.pdb_violations,
     )
-
-
-def _executors(framework: Framework) -> list[Executor]:
-    """Of every PostFilter plugin that evicts the way DefaultPreemption does."""
-    evaluators = (getattr(plugin, "evaluator", None) for plugin in framework.post_filter)
-    executors = (getattr(evaluator, "executor", None) for evaluator in evaluators)
-    return [executor for executor in executors if isinstance(executor, Executor)]
 
 
 def _immediately(

@@ -10,9 +10,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from msgspec import to_builtins
 
-from kubesched.api.core_v1 import Node, Pod
 from kubesched.explain.evaluation import PASSES, Evaluation, PluginScores, Rejections
 from kubesched.explain.reasons import EXTENDER
 from kubesched.framework.diagnosis import Diagnosis
@@ -22,19 +20,6 @@ from kubesched.scheduler.algorithm import Feasible, SchedulingAlgorithm
 from kubesched.scheduler.extended_algorithm import ExtendedAlgorithm
 
 LEFT_OUT = unresolvable("an extender left the node out and gave no reason")
-
-
-class KeptObjects:
-    """What extenders are sent: the objects as far as they are kept here."""
-
-    async def pod(self, pod: Pod) -> dict[str, Any]:
-        manifest: dict[str, Any] = to_builtins(pod)
-        return manifest
-
-    victim = pod
-
-    async def nodes(self, nodes: Sequence[Node]) -> list[dict[str, Any]]:
-        return [to_builtins(node) for node in nodes]
 
 
 async def ask_extenders(evaluation: Evaluation, extenders: Sequence[Extender]) -> None:

@@ -7,12 +7,11 @@ from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.explain.explainer import Explainer, Run
-from kubesched.explain.extenders import KeptObjects
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.algorithm import MIN_FEASIBLE_NODES_TO_FIND
 from kubesched.scheduler.http_extender import make_extenders
 from kubesched.state.cluster_state import ClusterState
-from kubesched.state.memory import PretendingClient, in_memory_scheduler
+from kubesched.state.memory import KeptObjects, PretendingClient, in_memory_scheduler
 
 SAMPLING = (
     "kube-scheduler looks at a part of the nodes only, unless percentageOfNodesToScore is 100; which part is not known, "

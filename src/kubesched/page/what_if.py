@@ -6,7 +6,6 @@ ahead, while the user reads the answer and goes on typing.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -95,17 +94,13 @@ class WhatIf:
         if config is self._config and self._spare is not None and self._spare[0] is state:
             world, self._spare = self._spare[1], None
         world = world or self._loaded(state, config)
-        plan = asyncio.run(_planned(world, state, changes))
+        with world:
+            plan = plan_in(world, state, changes)
         plan.notes[:0] = self._notes
         return plan
 
     def _loaded(self, state: ClusterState, config: KubeSchedulerConfiguration) -> PlannedCluster:
         return PlannedCluster(state, config, gates=self._gates)
-
-
-async def _planned(world: PlannedCluster, state: ClusterState, changes: Changes) -> Plan:
-    async with world:
-        return await plan_in(world, state, changes)
 
 
 def _check_size(manifests: Sequence[Manifest]) -> None:

@@ -63,7 +63,7 @@ class Budgets:
             self._put(_with_health(budget, healthy))
 
     def _all(self) -> list[PodDisruptionBudget]:
-        return self._world.listers.store(PodDisruptionBudget).values()
+        return self._world.objects(PodDisruptionBudget)
 
     def _of(self, pod: Pod) -> list[PodDisruptionBudget]:
         """The budgets that select the pod. Parsed anew: a plan asks for hundreds of pods, not for millions."""
@@ -74,13 +74,13 @@ class Budgets:
         ]
 
     def _put(self, budget: PodDisruptionBudget) -> None:
-        self._world.replace(budget)
+        self._world.put(budget)
 
     def _observed(self, budget: PodDisruptionBudget) -> PodDisruptionBudget:
         """The status that a disruption controller would write."""
         pods = [
             pod
-            for pod in self._world.pods()
+            for pod in self._world.objects(Pod)
             if pod.metadata.namespace == budget.metadata.namespace and _selects(budget, pod)
         ]
         spec = budget.spec

@@ -43,7 +43,7 @@ DEFAULT_LIMIT = 1_000_000
 """Replicas after which counting ends, so that pods that ask for nothing end, too."""
 
 
-async def count_capacity(
+def count_capacity(
     state: ClusterState,
     manifests: Sequence[Manifest],
     config: KubeSchedulerConfiguration | None = None,
@@ -59,8 +59,8 @@ async def count_capacity(
         PlanError: the manifests hold no workload, or one that cannot be counted or would be refused.
         ConfigError: the configuration names plugins that do not exist or do not fit.
     """
-    async with PlannedCluster(state, config, gates=gates, registry=registry, seed=seed) as world:
-        await world.settle()
+    with PlannedCluster(state, config, gates=gates, registry=registry, seed=seed) as world:
+        world.settle()
         templates = _templates(state, world, manifests, seed)
         with collector_paused():
             return _Count(world, templates, limit).result(state)
@@ -202,7 +202,7 @@ def _templates(
         claims = [obj for obj in made if isinstance(obj, PersistentVolumeClaim)]
         for obj in made:
             if not isinstance(obj, Pod) and (not pods or obj not in claims):
-                world.store(obj)
+                world.put(obj)
         if manifest not in counted:
             continue
         if not pods:
@@ -246,7 +246,7 @@ class _Count:
         self._signatures: dict[int, bytes | None] = {}
 
     def result(self, state: ClusterState) -> Capacity:
-        pending = sum(not self._world.node_of(pod) for pod in self._world.pods())
+        pending = sum(not self._world.where(pod) for pod in self._world.objects(Pod))
         replicas, stopped = self._count()
         world = self._world
         zones: Counter[str] = Counter()

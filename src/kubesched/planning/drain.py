@@ -41,12 +41,12 @@ class Drain:
         self._force = force
         self.kept: list[Kept] = []
 
-    async def run(self, nodes: Sequence[Node]) -> None:
+    def run(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
             self._cordon(node)
         for node in nodes:
             while self._evict_what_may_go(node.metadata.name):
-                await self._world.settle()
+                self._world.settle()
             self._note_kept(node.metadata.name)
 
     def _cordon(self, node: Node) -> None:
@@ -54,7 +54,7 @@ class Drain:
         if not any(taint.key == UNSCHEDULABLE for taint in taints):
             taints.append(Taint(key=UNSCHEDULABLE, effect="NoSchedule"))
         spec = structs.replace(node.spec, unschedulable=True, taints=taints)
-        self._world.replace(structs.replace(node, spec=spec))
+        self._world.put(structs.replace(node, spec=spec))
 
     def _evict_what_may_go(self, node: str) -> int:
         count = 0
@@ -116,7 +116,7 @@ def _selected(world: PlannedCluster, text: str, option: str) -> list[Node]:
         selector = selectors.parse(text)
     except selectors.SelectorError as error:
         raise PlanError(f"{option}: {text!r} is neither a node nor a selector: {error}") from None
-    nodes = [node for node in world.nodes() if selector.matches(node.metadata.labels)]
+    nodes = [node for node in world.objects(Node) if selector.matches(node.metadata.labels)]
     if not nodes:
         raise PlanError(f"{option}: no node matches {text!r}")
     return nodes

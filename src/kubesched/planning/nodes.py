@@ -122,7 +122,7 @@ def put_node(world: PlannedCluster, manifest: Manifest) -> str:
         labels=node.metadata.labels if node.metadata.labels else known.metadata.labels,
     )
     status = _sized(node, where).status if _has_size(node) else known.status
-    world.replace(structs.replace(node, metadata=metadata, status=status))
+    world.put(structs.replace(node, metadata=metadata, status=status))
     return ""
 
 

@@ -61,7 +61,7 @@ class Changes:
     namespace: str = "default"
 
 
-async def make_plan(
+def make_plan(
     state: ClusterState,
     changes: Changes,
     config: KubeSchedulerConfiguration | None = None,
@@ -80,22 +80,20 @@ async def make_plan(
         PlanError: a change makes no sense, and why.
         ConfigError: the configuration names plugins that do not exist or do not fit.
     """
-    async with PlannedCluster(
+    with PlannedCluster(
         state, config, gates=gates, registry=registry, seed=seed, extenders=extenders
     ) as world:
         on_loaded()
-        return await plan_in(world, state, changes, seed=seed)
+        return plan_in(world, state, changes, seed=seed)
 
 
-async def plan_in(
-    world: PlannedCluster, state: ClusterState, changes: Changes, *, seed: int = 0
-) -> Plan:
+def plan_in(world: PlannedCluster, state: ClusterState, changes: Changes, *, seed: int = 0) -> Plan:
     """As `make_plan`, in a cluster that was loaded from the state before and serves this one plan.
 
     Raises:
         PlanError: a change makes no sense, and why.
     """
-    return await _Planning(world, state, changes, seed).run()
+    return _Planning(world, state, changes, seed).run()
 
 
 class _Planning:
@@ -120,23 +118,23 @@ class _Planning:
         world.on_deleted = self._deleted
         world.on_idle = self._idle
 
-    async def run(self) -> Plan:
+    def run(self) -> Plan:
         world, changes = self._world, self._changes
         before = utilisation_of(world)
-        await world.settle()
+        world.settle()
         added = [name for new in changes.add_nodes for name in add_nodes(world, new)]
         added += [name for node in changes.nodes if (name := put_node(world, node))]
-        await world.settle()
+        world.settle()
         for pod in doomed_pods(world, self._replacements, changes.delete, changes.namespace):
             self._take_away(pod, DELETE)
         for pod in surplus_pods(world, self._replacements, changes.scale, changes.namespace):
             self._take_away(pod, SCALE)
-        await world.settle()
-        await self._apply()
-        kept, removed = await self._drain()
+        world.settle()
+        self._apply()
+        kept, removed = self._drain()
         return self._plan(before, added, removed, kept)
 
-    async def _apply(self) -> None:
+    def _apply(self) -> None:
         changes = self._changes
         if not changes.manifests:
             return
@@ -144,7 +142,7 @@ class _Planning:
         for manifest in changes.manifests:
             self._check_new(manifest)
             self._workloads.create(manifest, changes.replicas)
-        await self._world.settle()
+        self._world.settle()
 
     def _check_new(self, manifest: Manifest) -> None:
         """A pod cannot be created twice; workloads of the same name make pods of other names."""
@@ -152,7 +150,7 @@ class _Planning:
         if manifest.kind == "Pod" and self._world.find(Pod, namespace, manifest.name) is not None:
             raise PlanError(f"{manifest}: there is a pod of that name in {namespace} already")
 
-    async def _drain(self) -> tuple[list[Kept], list[str]]:
+    def _drain(self) -> tuple[list[Kept], list[str]]:
         world, changes = self._world, self._changes
         leaving = choose_nodes(world, changes.remove_nodes, "--remove-nodes")
         nodes = {
@@ -161,12 +159,12 @@ class _Planning:
         }
         self._budgets.observe()
         drain = Drain(world, self._budgets, self._evict, force=changes.force)
-        await drain.run(list(nodes.values()))
+        drain.run(list(nodes.values()))
         stuck = {kept.node for kept in drain.kept}
         removed = [node.metadata.name for node in leaving if node.metadata.name not in stuck]
         for name in removed:
             self._remove_node(name)
-        await world.settle()
+        world.settle()
         return drain.kept, removed
 
     def _evict(self, pod: Pod) -> None:
@@ -174,7 +172,7 @@ class _Planning:
 
     def _take_away(self, pod: Pod, why: str) -> None:
         self._why = why
-        self._world.remove(pod)
+        self._world.delete(pod)
         self._why = PREEMPTION
 
     def _remove_node(self, name: str) -> None:
@@ -184,7 +182,7 @@ class _Planning:
             self._take_away(pod, REMOVAL)
         node = world.find(Node, "", name)
         if node is not None:
-            world.remove(node)
+            world.delete(node)
 
     # -- what happens meanwhile ----------------------------------------------------------------------------------------
 
@@ -196,9 +194,9 @@ class _Planning:
             if isinstance(obj, Pod) or known is None:
                 world.add(obj)
         elif change == "DELETED":
-            world.remove(obj)
+            world.delete(obj)
         elif known is not None and isinstance(obj, ReplicaSet | StatefulSet):
-            world.replace(obj)  # pods and claims change in the plan's own cluster only
+            world.put(obj)  # pods and claims change in the plan's own cluster only
 
     def _bound(self, pod: Pod) -> None:
         self._budgets.pod_came(pod)
@@ -280,7 +278,7 @@ class _Planning:
             pod = world.find(Pod, then.metadata.namespace, then.metadata.name)
             if pod is None or pod.metadata.uid != then.metadata.uid:
                 continue
-            node = world.node_of(pod)
+            node = world.where(pod)
             if node:
                 placed.append(
                     Placed(

@@ -88,7 +88,7 @@ class Replacements:
         claim = self._world.find(PersistentVolumeClaim, namespace, f"{old.metadata.name}-{volume}")
         if claim is None:
             return
-        self._world.remove(claim)
+        self._world.delete(claim)
         name = f"{new.metadata.name}-{volume}"
         owners = [
             structs.replace(owner, name=new.metadata.name, uid=new.metadata.uid)

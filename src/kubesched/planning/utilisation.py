@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kubesched.api.core_v1 import Node
 from kubesched.planning.model import Amount, Utilisation
 from kubesched.planning.stops import zone_of
 from kubesched.planning.world import PlannedCluster
@@ -16,7 +17,7 @@ def utilisation_of(world: PlannedCluster) -> Utilisation:
     """Requests and allocatable of all nodes that are not cordoned, together and by zone."""
     table = world.assembly.table
     rows_by_zone: dict[str, list[int]] = {}
-    for node in world.nodes():
+    for node in world.objects(Node):
         row = table.row_of.get(node.metadata.name)
         if row is not None and not node.spec.unschedulable:
             rows_by_zone.setdefault(zone_of(node), []).append(row)

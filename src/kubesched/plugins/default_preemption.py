@@ -6,7 +6,8 @@ The evaluation is in `kubesched.preemption`. Mirrors upstream's `defaultpreempti
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Final
+from contextlib import AbstractContextManager
+from typing import ClassVar, Final
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.policy_v1 import PodDisruptionBudget
@@ -26,8 +27,9 @@ from kubesched.framework.rules import Premise
 from kubesched.framework.runtime.maybe_async import then
 from kubesched.framework.status import NodeToStatus, Status, unresolvable, unschedulable
 from kubesched.plugins.helper.args import checked_args
-from kubesched.preemption.candidates import CandidateCount
+from kubesched.preemption.candidates import Candidate, CandidateCount
 from kubesched.preemption.evaluator import Evaluator, OrderedScores
+from kubesched.preemption.executor import Executor
 from kubesched.preemption.importance import MoreImportant
 from kubesched.preemption.victims import IsEligible, VictimRules
 
@@ -53,6 +55,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, I
     answers_per_class = True
     lists = (PodDisruptionBudget,)
     args_type = DefaultPreemptionArgs
+    executor_type: ClassVar[type[Executor]] = Executor
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -82,7 +85,12 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, I
             in_background=self._in_background,
             rules=VictimRules(self.is_eligible_pod, self.is_more_important_pod),
             ordered_scores=self.ordered_score_functions,
+            executor=self.executor_type,
         )
+
+    def rehearse(self) -> AbstractContextManager[Sequence[Candidate]]:
+        """Evict nothing within; gives the candidates that would have been evicted, in order."""
+        return self.evaluator.executor.rehearse()
 
     def is_idle(self) -> bool:
         return self.evaluator.executor.is_idle()

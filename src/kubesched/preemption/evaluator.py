@@ -76,9 +76,10 @@ class Evaluator:
         in_background: bool,
         rules: VictimRules,
         ordered_scores: OrderedScores | None,
+        executor: type[Executor] = Executor,
     ) -> None:
         """With `in_background`, victims are evicted after the attempt instead of during it."""
-        self.executor = Executor(handle, plugin_name)
+        self.executor = executor(handle, plugin_name)
         self._handle = handle
         self._plugin_name = plugin_name
         self._count = count

@@ -16,9 +16,10 @@ After a failure some victims are left alone; the preemptor is activated at once 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from kubesched.api.core_v1 import Pod, PodCondition
 from kubesched.api.names import key_of
@@ -37,6 +38,15 @@ PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 IN_MEMORY: Final = " (in kube-scheduler memory)."
 
 
+@runtime_checkable
+class Rehearsing(Protocol):
+    """A PostFilter plugin that can say whom it would evict, without doing so."""
+
+    def rehearse(self) -> AbstractContextManager[Sequence[Candidate]]:
+        """Evict nothing within; gives the candidates that would have been evicted, in order."""
+        ...
+
+
 class _LastVictim(NamedTuple):
     namespace: str
     name: str
@@ -52,8 +62,21 @@ class Executor:
         self._last_victims: dict[str, _LastVictim] = {}
         self._kept_back: dict[str, Pod] = {}
         """Preemptors by UID that a helpful event reached while `is_running` still held them back."""
-        self.rehearsal: list[Candidate] | None = None
-        """If set, candidates are appended here and nothing is evicted: for dry runs by other callers."""
+        self._rehearsed: list[Candidate] | None = None
+        """If set, candidates are appended here and nothing is evicted."""
+
+    @contextmanager
+    def rehearse(self) -> Iterator[Sequence[Candidate]]:
+        """Evict nothing within; gives the candidates that would have been evicted."""
+        self._rehearsed = rehearsed = list[Candidate]()
+        try:
+            yield rehearsed
+        finally:
+            self._rehearsed = None
+
+    @property
+    def is_rehearsing(self) -> bool:
+        return self._rehearsed is not None
 
     def is_idle(self) -> bool:
         """Whether no eviction is under way and no preemptor is held back."""
@@ -63,8 +86,8 @@ class Executor:
 
     def start(self, candidate: Candidate, preemptor: Pod) -> None:
         """Evict the victims in the background. Victims that are already terminating are left out."""
-        if self.rehearsal is not None:
-            self.rehearsal.append(candidate)
+        if self._rehearsed is not None:
+            self._rehearsed.append(candidate)
             return
         victims = [pod for pod in candidate.victims.pods if not _is_terminating(pod)]
         if not victims:
@@ -176,8 +199,8 @@ class Executor:
 
     async def carry_out(self, candidate: Candidate, preemptor: Pod) -> Status | None:
         """Evict the victims and wait for it; returns an Error status if that failed."""
-        if self.rehearsal is not None:
-            self.rehearsal.append(candidate)
+        if self._rehearsed is not None:
+            self._rehearsed.append(candidate)
             return None
         self._count_victims(candidate)
         victims = [pod for pod in candidate.victims.pods if not _is_terminating(pod)]
@@ -241,7 +264,7 @@ class Executor:
         self, candidate: Candidate, victim: Pod, preemptor: Pod
     ) -> KubeschedError | None:
         try:
-            if await self._delete(victim, preemptor):
+            if await self.delete(victim, preemptor):
                 self._report(candidate, victim, preemptor)
         except KubeschedError as error:
             log.error(
@@ -269,7 +292,7 @@ class Executor:
             # Upstream passes the preemptor as the related object, but fails to build a reference to it.
             self._handle.recorder.event(victim, None, "Normal", "Preempted", "Preempting", note)
 
-    async def _delete(self, victim: Pod, preemptor: Pod) -> bool:
+    async def delete(self, victim: Pod, preemptor: Pod) -> bool:
         """Set the DisruptionTarget condition, then delete the pod. False if it was already gone."""
         condition = PodCondition(
             type=DISRUPTION_TARGET,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -67,12 +67,13 @@ class HttpExtender:
         whole: WholeObjects,
         table: NodeTable,
         transport: Transport | None = None,
+        connect: Callable[[ConnectionConfig], Transport] = HttpTransport,
     ) -> None:
         self._config = config
         self._whole = whole
         self._table = table
         self._timeout_s = config.http_timeout_s or DEFAULT_TIMEOUT_S
-        self._transport = transport or HttpTransport(_connection(config))
+        self._transport = transport or connect(_connection(config))
         self._base = config.url_prefix.rstrip("/")
         self._path = urlsplit(self._base).path
         self._managed = frozenset(resource.name for resource in config.managed_resources)
@@ -270,10 +271,11 @@ def make_extenders(
     whole: WholeObjects,
     table: NodeTable,
     transport: Transport | None = None,
+    connect: Callable[[ConnectionConfig], Transport] = HttpTransport,
 ) -> list[HttpExtender]:
-    """Extenders in call order: ignorable ones come last."""
+    """Extenders in call order: ignorable ones come last. `connect` makes their transports if none is given."""
     ordered = sorted(configured, key=lambda extender: extender.ignorable)
-    return [HttpExtender(extender, whole, table, transport) for extender in ordered]
+    return [HttpExtender(extender, whole, table, transport, connect) for extender in ordered]
 
 
 def _connection(config: types.Extender) -> ConnectionConfig:

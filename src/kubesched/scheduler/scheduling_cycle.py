@@ -92,7 +92,7 @@ class SchedulingCycle:
     ) -> ScheduleResult | Failed | Awaitable[ScheduleResult | Failed]:
         """The decision of an attempt without side effects: no pod is assumed or requeued, nothing is learned.
 
-        PostFilter plugins do run; see `preemption.executor.Executor.rehearsal` for those that evict.
+        PostFilter plugins do run; see `preemption.executor.Rehearsing` for those that evict.
         """
         self._recall_nomination(pod)
         # By a copy, as an extender may have to be awaited; and by full evaluation: what the engine

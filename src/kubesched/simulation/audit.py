@@ -24,13 +24,14 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.status import Code, NodeToStatus, Status
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.preemption.candidates import Candidate
+from kubesched.preemption.executor import Executor
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.simulation.extenders import ExtenderVerdicts
 from kubesched.simulation.rules import State, objection
 from kubesched.simulation.victims import Budget, fits_without_victims, spareable, violations
-from kubesched.simulation.virtual_loop import OWNER
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.ports import HostPortIndex
+from kubesched.state.virtual_loop import OWNER
 
 AUDITOR: Final = "SimulationAuditor"
 UNKNOWN_COST: Final = 1_000
@@ -94,26 +95,27 @@ def make_auditor(
 def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
     """The production plugin, whose choice of a node is compared with all others."""
 
+    class AuditedExecutor(Executor):
+        judge: Callable[[Candidate, Pod], None]
+
+        def start(self, candidate: Candidate, preemptor: Pod) -> None:
+            if not self.is_rehearsing:
+                self.judge(candidate, preemptor)
+            super().start(candidate, preemptor)
+
+        async def delete(self, victim: Pod, preemptor: Pod) -> bool:
+            if victim.metadata.deletion_timestamp is not None:
+                complain("no victim is evicted twice", key_of(victim.metadata))
+            return await super().delete(victim, preemptor)
+
     class AuditedPreemption(DefaultPreemption):
         answers_per_class = True
+        executor_type = AuditedExecutor
 
         def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # the plugin's own arguments
             super().__init__(args, handle)
-            executor = self.evaluator.executor
-            start, delete = executor.start, executor._delete
-
-            def audited(candidate: Candidate, preemptor: Pod) -> None:
-                if executor.rehearsal is None:
-                    self._judge_victims(candidate, preemptor)
-                start(candidate, preemptor)
-
-            async def delete_once(victim: Pod, preemptor: Pod) -> bool:
-                if victim.metadata.deletion_timestamp is not None:
-                    complain("no victim is evicted twice", key_of(victim.metadata))
-                return await delete(victim, preemptor)
-
-            executor.start = audited  # type: ignore[method-assign]  # this executor only
-            executor._delete = delete_once  # type: ignore[method-assign]
+            assert isinstance(self.evaluator.executor, AuditedExecutor)
+            self.evaluator.executor.judge = self._judge_victims
 
         def _judge_victims(self, candidate: Candidate, preemptor: Pod) -> None:
             """Whether they may go, and have to."""

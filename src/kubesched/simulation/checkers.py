@@ -27,8 +27,8 @@ from kubesched.simulation.rules import (
     roomier,
 )
 from kubesched.simulation.violation import Complaints, Violation
-from kubesched.simulation.virtual_loop import OWNER, SENDER
 from kubesched.simulation.workloads import claim_names
+from kubesched.state.virtual_loop import OWNER, SENDER
 
 MAX_WAIT_S = 300.0 + LEFTOVER_PERIOD_S
 """After this long without a helpful event a pod is tried again anyway."""

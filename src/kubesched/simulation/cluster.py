@@ -23,7 +23,7 @@ from kubesched.simulation import devices, storage, workloads
 from kubesched.simulation.devices import SimulatedDevices
 from kubesched.simulation.storage import SimulatedStorage
 from kubesched.simulation.trace import Trace
-from kubesched.simulation.virtual_loop import LoopClock, VirtualLoop
+from kubesched.state.virtual_loop import LoopClock, VirtualLoop
 
 BUDGETS = "poddisruptionbudgets.policy"
 LEASES = "leases.coordination.k8s.io"

@@ -9,7 +9,7 @@ from kubesched.embedded.client.local import LocalApi
 from kubesched.embedded.controller_manager import CONTROLLER_NAMES, ControllerOptions, start_all
 from kubesched.embedded.controllers.volumes import StorageDriver
 from kubesched.embedded.storage.store import Change, Store
-from kubesched.simulation.virtual_loop import LoopClock, VirtualLoop
+from kubesched.state.virtual_loop import LoopClock, VirtualLoop
 
 
 class SlowControllers:

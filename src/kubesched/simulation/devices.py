@@ -13,8 +13,8 @@ from kubesched.embedded.controllers.resource_claims import TEMPLATES
 from kubesched.embedded.controllers.resource_claims import ResourceClaimController as Controller
 from kubesched.embedded.storage.store import Store
 from kubesched.simulation.controllers import SlowControllers
-from kubesched.simulation.virtual_loop import LoopClock, VirtualLoop
 from kubesched.simulation.workloads import CLAIM_TEMPLATES, SHARED_CLAIMS
+from kubesched.state.virtual_loop import LoopClock, VirtualLoop
 
 CLASSES = "deviceclasses.resource.k8s.io"
 SLICES = "resourceslices.resource.k8s.io"

@@ -18,7 +18,7 @@ from kubesched.errors import ApiError, ConnectFailed, DeadlineExceeded, StreamEn
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.rules import extender_objection
 from kubesched.simulation.trace import Trace
-from kubesched.simulation.virtual_loop import OWNER
+from kubesched.state.virtual_loop import OWNER
 
 TIMEOUT_S: Final = 2.0
 VERBS: Final = {

@@ -28,7 +28,7 @@ from kubesched.errors import ConnectFailed, DeadlineExceeded, StreamEnded, Trans
 from kubesched.simulation.census import CODES, LOST, UNUSUAL_CODES
 from kubesched.simulation.options import NO_FAULTS, Rates
 from kubesched.simulation.trace import Trace
-from kubesched.simulation.virtual_loop import OWNER, SENDER
+from kubesched.state.virtual_loop import OWNER, SENDER
 
 MAX_EXTRA_S = 0.8
 """Longest latency of a request or an ordinary watch event. Below the margin that leader election keeps between two

@@ -13,7 +13,7 @@ from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.storage.store import Change
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.rules import extender_objection
-from kubesched.simulation.virtual_loop import SENDER
+from kubesched.state.virtual_loop import SENDER
 
 
 class EvictionsInVain:

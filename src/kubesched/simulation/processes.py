@@ -29,7 +29,7 @@ from kubesched.simulation.options import DiskOptions
 from kubesched.simulation.recordings import Recorded, Recordings
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.violation import Complaints, Violation
-from kubesched.simulation.virtual_loop import OWNER, LoopClock, VirtualLoop
+from kubesched.state.virtual_loop import OWNER, LoopClock, VirtualLoop
 
 MIN_RESTART_S, MAX_RESTART_S = 2.0, 6.0
 """A crashed process restarts only after its requests in flight have arrived."""

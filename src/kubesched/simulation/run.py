@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from kubesched.logs import quiet_logs
 from kubesched.simulation.options import ONE_SEGMENT_BYTES, DiskOptions, Options, of_seed
 from kubesched.simulation.processes import ProcessFactory
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.violation import Violation
-from kubesched.simulation.virtual_loop import (
+from kubesched.simulation.world import World
+from kubesched.state.virtual_loop import (
     SimulationStuck,
     VirtualLoop,
     clear_garbage,
     run_virtual,
 )
-from kubesched.simulation.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,14 +137,3 @@ def _outcome(seed: int, world: World, violation: Violation | None) -> Simulation
         violation=violation,
         last_lines=tuple(trace.last_lines()),
     )
-
-
-@contextmanager
-def quiet_logs() -> Iterator[None]:
-    """Silence the log: under faults every other line is an expected warning."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)

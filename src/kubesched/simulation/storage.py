@@ -15,8 +15,8 @@ from kubesched.embedded.controllers.volumes.csi import CsiPublisher
 from kubesched.embedded.controllers.volumes.provisioner import Provisioner
 from kubesched.embedded.storage.store import Change, Store
 from kubesched.simulation.controllers import SlowControllers
-from kubesched.simulation.virtual_loop import LoopClock, VirtualLoop
 from kubesched.simulation.workloads import HOSTNAME, ZONE, claim_names
+from kubesched.state.virtual_loop import LoopClock, VirtualLoop
 
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"

@@ -43,7 +43,7 @@ from kubesched.simulation.stage import Stage
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.turned_down import TurnedDown
 from kubesched.simulation.violation import Complaints
-from kubesched.simulation.virtual_loop import VirtualLoop
+from kubesched.state.virtual_loop import VirtualLoop
 
 _CONFIG = """\
 apiVersion: kubescheduler.config.k8s.io/v1

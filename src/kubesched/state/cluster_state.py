@@ -108,13 +108,8 @@ class ClusterState:
         if record is Pod and obj.status.phase in FINISHED:
             self.finished_count += 1
             return
+        obj = completed(obj)
         metadata: ObjectMeta = obj.metadata
-        if not metadata.uid or (not metadata.namespace and record in _NAMESPACED):
-            obj = _completed(obj, record in _NAMESPACED)
-            metadata = obj.metadata
-        if record is Pod and not obj.spec.scheduler_name:
-            spec = structs.replace(obj.spec, scheduler_name=DEFAULT_SCHEDULER)
-            obj = structs.replace(obj, spec=spec)
         by_key = self._objects.get(record)
         if by_key is None:
             by_key = self._objects[record] = {}
@@ -175,11 +170,21 @@ class ClusterState:
         return f"{self.source}: {counts or 'no objects'}"
 
 
-def _completed(obj: Any, namespaced: bool) -> Any:  # noqa: ANN401  # a record of any kind
-    metadata: ObjectMeta = obj.metadata
-    namespace = metadata.namespace or ("default" if namespaced else "")
-    uid = metadata.uid or f"{type(obj).__name__.lower()}/{object_key(namespace, metadata.name)}"
-    return structs.replace(obj, metadata=structs.replace(metadata, namespace=namespace, uid=uid))
+def completed(obj: T) -> T:
+    """The object with what an API server would have given it: a namespace, a uid and, for pods, a scheduler name."""
+    record: Any = obj
+    metadata: ObjectMeta = record.metadata
+    is_namespaced = type(obj) in _NAMESPACED
+    if not metadata.uid or (is_namespaced and not metadata.namespace):
+        namespace = metadata.namespace or ("default" if is_namespaced else "")
+        uid = metadata.uid or f"{type(obj).__name__.lower()}/{object_key(namespace, metadata.name)}"
+        metadata = structs.replace(metadata, namespace=namespace, uid=uid)
+        record = structs.replace(record, metadata=metadata)
+    if isinstance(record, Pod) and not record.spec.scheduler_name:
+        spec = structs.replace(record.spec, scheduler_name=DEFAULT_SCHEDULER)
+        record = structs.replace(record, spec=spec)
+    whole: T = record
+    return whole
 
 
 def _revision(obj: Any) -> int:  # noqa: ANN401  # as above

@@ -9,14 +9,16 @@ What the scheduler writes goes to `client`. The default client refuses every wri
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NoReturn, TypeVar, cast
 
+from msgspec import to_builtins
+
 from kubesched.api.core_v1 import Namespace, Node, Pod
 from kubesched.api.meta import Record
-from kubesched.api.names import key_of
+from kubesched.api.names import key_of, object_key
 from kubesched.clock import Clock, ManualClock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
@@ -44,39 +46,60 @@ from kubesched.state.collector import collector_paused
 R = TypeVar("R", bound=Record)
 
 
-class MemoryListers:
-    """Listers of every kind over stores that the owner fills."""
+class MemoryLister(Lister[Any]):
+    """A lister whose owner writes to its store. Writes reach subscribers, but no event handler."""
 
     def __init__(self) -> None:
-        self._stores: dict[type[Any] | str, Store[Any]] = {}
-        self._listers: dict[type[Any] | str, Lister[Any]] = {}
+        self.store: Store[Any] = Store()
+        super().__init__(self.store)
 
-    def store(self, kind: type[Any] | str) -> Store[Any]:
-        store = self._stores.get(kind)
-        if store is None:
-            store = self._stores[kind] = Store()
-        return store
+    def put(self, obj: Any) -> Any:  # noqa: ANN401  # of whichever kind
+        """Store an object; returns what was there before."""
+        return self.store.put(key_of(obj.metadata), obj)
 
-    def of(self, kind: type[Any] | str) -> Lister[Any]:
-        lister = self._listers.get(kind)
+    def remove(self, namespace: str, name: str) -> None:
+        self.store.remove(object_key(namespace, name))
+
+
+class MemoryListers:
+    """Listers of every kind, made on demand."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[type[Any] | str, MemoryLister] = {}
+
+    def of(self, kind: type[Any] | str) -> MemoryLister:
+        lister = self._by_kind.get(kind)
         if lister is None:
-            lister = self._listers[kind] = Lister(self.store(kind))
+            lister = self._by_kind[kind] = MemoryLister()
         return lister
 
     def put(self, obj: Any) -> Any:  # noqa: ANN401  # a record of any kind
         """Store an object; returns what was there before."""
-        return self.store(type(obj)).put(key_of(obj.metadata), obj)
+        return self.of(type(obj)).put(obj)
+
+
+class KeptObjects:
+    """What extenders are sent: the objects as far as they are kept here."""
+
+    async def pod(self, pod: Pod) -> dict[str, Any]:
+        manifest: dict[str, Any] = to_builtins(pod)
+        return manifest
+
+    victim = pod
+
+    async def nodes(self, nodes: Sequence[Node]) -> list[dict[str, Any]]:
+        return [to_builtins(node) for node in nodes]
 
 
 class RefusingClient:
-    """A client for callers that only look: every call is a mistake."""
+    """A client without methods, for callers that only look."""
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AssertionError(f"{name} must not be called here")
+    def __getattr__(self, verb: str) -> NoReturn:
+        raise AttributeError(f"{verb} must not be called here")
 
 
 class PretendingClient:
-    """A client whose writes succeed and change nothing: PostFilter plugins go on to say what they would have said."""
+    """A client whose writes succeed and change nothing: plugins go on to say what they would have said."""
 
     async def bind_pod(self, pod: Pod, node_name: str) -> None: ...
 
@@ -90,16 +113,12 @@ class PretendingClient:
     async def create(self, obj: R) -> R:
         return obj
 
-    async def update(self, obj: R) -> R:
-        return obj
-
-    async def update_status(self, obj: R) -> R:
-        return obj
+    update = update_status = create
 
     async def patch_status(
         self, kind: type[R], namespace: str, name: str, patch: Mapping[str, Any]
     ) -> R:
-        raise NotFound(f'{kind.__name__} "{namespace}/{name}" is not read here')
+        return await self.get(kind, namespace, name)
 
     async def delete(self, obj: Record) -> None: ...
 
@@ -136,10 +155,14 @@ def in_memory_scheduler(
     extenders: ExtenderFactory = no_extenders,
     max_in_unschedulable_s: float = 300.0,
     plugin_client: SchedulerClient | None = None,
+    metrics: MetricsRegistry | None = None,
+    measures_plugins: bool = False,
+    wrap: Callable[[Dependencies], Dependencies] = lambda dependencies: dependencies,
 ) -> InMemoryScheduler:
     """Assemble a scheduler and tell it about every object of the state. Nothing runs yet.
 
     Pods without a node that one of the profiles is responsible for are in its queue afterwards.
+    `wrap` may replace what the scheduler is given.
 
     Raises:
         ConfigError: the configuration names plugins that do not exist or do not fit.
@@ -149,25 +172,25 @@ def in_memory_scheduler(
         registry.add_installed()
     listers = MemoryListers()
     no_events = NoEvents()
+    dependencies = Dependencies(
+        listers=listers,
+        client=client or cast("SchedulerClient", RefusingClient()),
+        recorder=recorder or (lambda _profile: no_events),
+        clock=clock or ManualClock(),
+        random=random or Random(0),
+        # Apart, as a recorded scheduler has it: ties then draw the same numbers.
+        jitter=Random(0),
+        call_later=call_later or _call_later,
+        metrics=SchedulerMetrics(metrics or MetricsRegistry()),
+        measures_plugins=measures_plugins,
+        extenders=extenders,
+        plugin_client=plugin_client,
+    )
     assembly = assemble(
         config or default_config(gates),
         gates,
         registry,
-        Dependencies(
-            listers=listers,
-            client=client or cast("SchedulerClient", RefusingClient()),
-            recorder=recorder or (lambda _profile: no_events),
-            clock=clock or ManualClock(),
-            random=random or Random(0),
-            jitter=Random(
-                0
-            ),  # apart, as a recorded scheduler has it: ties then draw the same numbers
-            call_later=call_later or _call_later,
-            metrics=SchedulerMetrics(MetricsRegistry()),
-            measures_plugins=False,
-            extenders=extenders,
-            plugin_client=plugin_client,
-        ),
+        wrap(dependencies),
         classes=classes,
         max_in_unschedulable_s=max_in_unschedulable_s,
     )

@@ -29,4 +29,4 @@ def _release(world: PlannedCluster, claim: ResourceClaim, uid: str) -> None:
     status = structs.replace(claim.status, reserved_for=remaining or None)
     if not remaining:
         status = structs.replace(status, allocation=None)
-    world.store(structs.replace(claim, status=status))
+    world.put(structs.replace(claim, status=status))

@@ -6,7 +6,7 @@ months of virtual time it would be most of the work.
 
 A recording says when its scheduler took pods off the queue. There the player takes turns at the same places of the log, so
 that pods meet the cluster as they met it then; where the recorded scheduler had nothing to do, it works on freely. That is a
-model, for other settings than the recorded ones; a recording as it was is played by `app.replay_cells`.
+model, for other settings than the recorded ones; a recording as it was is played by `traces.play`.
 """
 
 from __future__ import annotations
@@ -55,9 +55,6 @@ NEVER_S = 1e12
 SAME_CALL_S = 60.0
 """A plugin's call that the recording has so soon after is the same call, and returns when that one did."""
 
-CALL_TURNS = 10
-"""Turns of the event loop that work gets whose call has returned, to come to its next call or to its end."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
@@ -73,7 +70,7 @@ class Cell:
     """Of a recording, with its own configuration, gates and seed: played record by record instead of being modelled."""
 
 
-async def play_trace(
+def play_trace(
     trace: Trace,
     cell: Cell,
     registry: Registry | None = None,
@@ -96,8 +93,8 @@ async def play_trace(
         config = _with_plugin(config, PLUGIN)
     with collector_paused():
         world = _ReplayedCluster(trace, replace(cell, config=config), registry, ledger)
-        async with world:
-            outcome = await _Player(trace, cell, world, on_bound).play()
+        with world:
+            outcome = _Player(trace, cell, world, on_bound).play()
     outcome.notes += (f"{cell.name}: {note}" for note in notes)
     return outcome
 
@@ -146,22 +143,23 @@ class _ReplayedCluster(PlannedCluster):
         if self.recorded_calls is not None:
             self.recorded_calls.world = self
         self.began = self.clock.monotonic()
-        for node in self.nodes():
+        for node in self.objects(Node):
             self._note_node(node)
         if ledger is not None:
-            for pod in self.pods():
+            for pod in self.objects(Pod):
                 self._take(pod)
 
     @property
     def now_s(self) -> float:
         return self.clock.monotonic() - self.began
 
-    def add(self, obj: Any) -> None:  # noqa: ANN401  # of whichever kind
-        super().add(obj)
-        if isinstance(obj, Node):
-            self._note_node(obj)
-        elif isinstance(obj, Pod) and obj.spec.node_name:
-            self._take(obj)
+    def add(self, *objects: Any) -> None:  # noqa: ANN401  # of whichever kinds
+        super().add(*objects)
+        for obj in objects:
+            if isinstance(obj, Node):
+                self._note_node(obj)
+            elif isinstance(obj, Pod) and obj.spec.node_name:
+                self._take(obj)
 
     def _note_node(self, node: Node) -> None:
         if self.ledger is not None:
@@ -172,11 +170,11 @@ class _ReplayedCluster(PlannedCluster):
         if self.ledger is not None and row is not None:
             self.ledger.take(row, pod)
 
-    def _discard_pod(self, pod: Pod) -> None:
+    def _drop(self, obj: Any) -> None:  # noqa: ANN401  # as above
         # Before the event: hints look at what is free by then.
-        if self.ledger is not None:
-            self.ledger.give_back(pod.metadata.uid)
-        super()._discard_pod(pod)
+        if self.ledger is not None and isinstance(obj, Pod):
+            self.ledger.give_back(obj.metadata.uid)
+        super()._drop(obj)
 
     def status_when_bound(self, pod: Pod) -> PodStatus:
         # A recording has what the kubelets reported.
@@ -199,17 +197,17 @@ class _RecordedCalls:
                 self._to_come.setdefault((event.verb, event.pod), deque()).append(event.time_s)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # calls that are not about pods
-        return getattr(self.world, name)
+        return getattr(self.world.client, name)
 
     async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         if not await self._returned("patch", pod):
-            await self.world.patch_pod_status(pod, patch)
+            await self.world.client.patch_pod_status(pod, patch)
 
     async def delete_pod(self, pod: Pod) -> None:
         if await self._returned("delete", pod):
             self.evictions += 1
         else:
-            await self.world.delete_pod(pod)
+            await self.world.client.delete_pod(pod)
 
     async def _returned(self, verb: str, pod: Pod) -> bool:
         """Whether the recording has this call; if so, it has returned by then."""
@@ -219,7 +217,6 @@ class _RecordedCalls:
             return False
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, deque()).append(future)
-        self.world.held_calls += 1
         await future
         return True
 
@@ -229,7 +226,6 @@ class _RecordedCalls:
         self._to_come[key].popleft()
         waiting = self._waiting.get(key)
         if waiting:
-            self.world.held_calls -= 1
             waiting.popleft().set_result(None)
 
 
@@ -267,11 +263,11 @@ class _Player:
         world.on_bound = self._bound
         world.on_deleted = self._deleted
 
-    async def play(self) -> Outcome:
+    def play(self) -> Outcome:
         world, meter = self._world, self._meter
-        for node in world.nodes():
+        for node in world.objects(Node):
             meter.node_came(node)
-        for pod in world.pods():
+        for pod in world.objects(Pod):
             if pod.spec.node_name:
                 meter.occupies(pod, 0.0)
             else:
@@ -280,13 +276,13 @@ class _Player:
         next_sample = next(samples)
         for event in self._trace.events:
             while next_sample < event.time_s:
-                await self._go_to(next_sample, settle=True)
+                self._go_to(next_sample, settle=True)
                 self._sample(next_sample)
                 next_sample = next(samples)
-            await self._go_to(event.time_s)
-            await self._apply(event)
+            self._go_to(event.time_s)
+            self._apply(event)
         while next_sample <= self._ends_s:
-            await self._run_until(next_sample)
+            self._run_until(next_sample)
             self._sample(next_sample)
             next_sample = next(samples)
         meter.attempts = world.assembly.scheduler.queue.scheduling_cycle
@@ -320,16 +316,16 @@ class _Player:
 
     # -- time ------------------------------------------------------------------------------------------------------
 
-    async def _go_to(self, time_s: float, *, settle: bool = False) -> None:
+    def _go_to(self, time_s: float, *, settle: bool = False) -> None:
         """Pass time. Events of one moment happen together; `settle` lets the scheduler answer those of this moment."""
         world = self._world
         if self._turns and not self._pauses():
             while self._departures and self._departures[0][0] <= time_s:
                 self._depart()
             world.clock.advance(max(0.0, time_s - world.now_s))
-            await world.run_hooks()
+            world.run_hooks()
         elif settle or time_s > world.now_s:
-            await self._run_until(time_s)
+            self._run_until(time_s)
 
     def _pauses(self) -> bool:
         """Whether the recorded scheduler was running, and had nothing to do."""
@@ -339,15 +335,15 @@ class _Player:
         began = self._trace.schedules_from_s <= now_s
         return began and (not self._turns or self._turns[-1] - now_s > PAUSE_S)
 
-    async def _run_until(self, time_s: float) -> None:
+    def _run_until(self, time_s: float) -> None:
         """Let the scheduler work, and pods leave when their time has come; those of the very moment included."""
         world = self._world
         while self._departures and self._departures[0][0] <= time_s:
-            await world.advance_to(world.began + max(self._departures[0][0], world.now_s))
+            world.advance_to(world.began + max(self._departures[0][0], world.now_s))
             # Binding may have added departures that come first.
             if self._departures[0][0] <= world.now_s:
                 self._depart()
-        await world.advance_to(world.began + max(time_s, world.now_s))
+        world.advance_to(world.began + max(time_s, world.now_s))
 
     def _depart(self) -> None:
         _, _, key, uid = heapq.heappop(self._departures)
@@ -358,12 +354,12 @@ class _Player:
 
     def _take_away(self, pod: Pod) -> None:
         self._is_own_removal = True
-        self._world.remove(pod)
+        self._world.delete(pod)
         self._is_own_removal = False
 
     # -- events ----------------------------------------------------------------------------------------------------
 
-    async def _apply(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         world = self._world
         match event:
             case Arrival():
@@ -376,13 +372,11 @@ class _Player:
             case PodChange():
                 self._change(event.pod)
             case Turn():
-                await world.attempt_once()
+                world.attempt_once()
             case CallReturned():
                 assert world.recorded_calls is not None
                 world.recorded_calls.arrive(event)
-                # One piece of background work can have several calls under way, so their numbers do not tell its end.
-                for _ in range(CALL_TURNS):
-                    await asyncio.sleep(0)
+                world.work()
             case Flush():
                 world.assembly.scheduler.queue.run_timers()
 
@@ -407,7 +401,7 @@ class _Player:
             if isinstance(obj, Pod) and obj.spec.node_name:
                 self._meter.occupies(obj, world.now_s)
         else:
-            world.replace(obj)
+            world.put(obj)
 
     def _remove(self, event: Remove) -> None:
         world, obj = self._world, event.obj
@@ -418,8 +412,8 @@ class _Player:
             return
         if isinstance(obj, Node) and event.evicts:
             for pod in pods_on(world, obj.metadata.name):
-                world.remove(pod)
-        world.remove(obj)
+                world.delete(pod)
+        world.delete(obj)
 
     def _change(self, pod: Pod) -> None:
         """Take over a pod's own fields, and what its kubelet reports once it runs; where it runs stays."""
@@ -433,7 +427,7 @@ class _Player:
             claims = pod.status.resource_claim_statuses
             status = structs.replace(known.status, resource_claim_statuses=claims)
         spec = structs.replace(pod.spec, node_name=node)
-        world.update_pod(structs.replace(known, metadata=meta, spec=spec, status=status))
+        world.put(structs.replace(known, metadata=meta, spec=spec, status=status))
         if status.phase in FINISHED:
             release_claims(world, pod)
 

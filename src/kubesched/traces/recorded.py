@@ -1,6 +1,6 @@
 """Our own recordings (`kubesched run --record DIR`) as traces: the last run of the folder that can be played.
 
-Under its own settings a recording is played as it is (`app.replay_cells`). For other settings it is modelled:
+Under its own settings a recording is played as it is (`traces.play`). For other settings it is modelled:
 
 | Record | Becomes |
 |---|---|

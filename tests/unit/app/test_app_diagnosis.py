@@ -11,8 +11,7 @@ from kubesched.api.meta import ListMeta
 from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.app import diagnosis
 from kubesched.errors import ServerError
-from kubesched.testing import make_node, make_pod
-from kubesched.testing.harness import SchedulerHarness
+from kubesched.testing import Cluster, make_node, make_pod
 
 
 @dataclass
@@ -52,25 +51,25 @@ def _no_waiting(monkeypatch):
     monkeypatch.setattr(diagnosis, "SETTLING_S", 0.0)
 
 
-async def scheduled(harness):
-    harness.add_node(make_node("n1").build())
-    harness.add_pod(make_pod("a").build())
-    harness.add_pod(make_pod("big").cpu("100").build())
-    await harness.settle()
+def scheduled(harness):
+    harness.add(make_node("n1").build())
+    harness.add(make_pod("a").build())
+    harness.add(make_pod("big").cpu("100").build())
+    harness.settle()
     return FakeApp(harness.assembly, harness.listers)
 
 
 async def test_a_healthy_scheduler_has_nothing_to_report(messages):
-    async with SchedulerHarness() as harness:
-        app = await scheduled(harness)
+    with Cluster() as harness:
+        app = scheduled(harness)
         assert diagnosis.compare_with_informers(app)
         diagnosis.check(app)
     assert "Cache mismatch" not in messages()
 
 
 async def test_what_the_cache_missed_is_named(caplog):
-    async with SchedulerHarness() as harness:
-        app = await scheduled(harness)
+    with Cluster() as harness:
+        app = scheduled(harness)
         harness.listers.of(Node).put(make_node("unseen").build())
         harness.listers.of(Pod).put(make_pod("unseen").on("n1").build())
         with caplog.at_level(10):
@@ -82,8 +81,8 @@ async def test_what_the_cache_missed_is_named(caplog):
 
 
 async def test_pods_of_other_schedulers_are_not_missed():
-    async with SchedulerHarness() as harness:
-        app = await scheduled(harness)
+    with Cluster() as harness:
+        app = scheduled(harness)
         foreign = make_pod("foreign")
         foreign.json["spec"]["schedulerName"] = "other"
         harness.listers.of(Pod).put(foreign.build())
@@ -91,16 +90,16 @@ async def test_pods_of_other_schedulers_are_not_missed():
 
 
 async def test_informers_and_server_agree():
-    async with SchedulerHarness() as harness:
-        app = await scheduled(harness)
+    with Cluster() as harness:
+        app = scheduled(harness)
         server = FakeServer(harness.listers.of(Node).list(), list(harness.listers.of(Pod).list()))
         assert await diagnosis.compare_with_server(app, server)
         assert server.asked == 1
 
 
 async def test_a_difference_that_passes_is_only_a_watch_event_under_way(messages):
-    async with SchedulerHarness() as harness:
-        app = await scheduled(harness)
+    with Cluster() as harness:
+        app = scheduled(harness)
         pods = list(harness.listers.of(Pod).list())
         server = FakeServer(harness.listers.of(Node).list(), pods, pods_by_look=[pods[1:], pods])
         assert await diagnosis.compare_with_server(app, server)
@@ -109,8 +108,8 @@ async def test_a_difference_that_passes_is_only_a_watch_event_under_way(messages
 
 
 async def test_a_difference_that_lasts_is_an_error(messages):
-    async with SchedulerHarness() as harness:
-        app = await scheduled(harness)
+    with Cluster() as harness:
+        app = scheduled(harness)
         pods = list(harness.listers.of(Pod).list())
         server = FakeServer(harness.listers.of(Node).list(), pods[1:])
         assert not await diagnosis.compare_with_server(app, server)
@@ -118,16 +117,16 @@ async def test_a_difference_that_lasts_is_an_error(messages):
 
 
 async def test_a_server_that_cannot_be_asked_is_said_so(messages):
-    async with SchedulerHarness() as harness:
-        app = await scheduled(harness)
+    with Cluster() as harness:
+        app = scheduled(harness)
         server = FakeServer([], [], error=ServerError("down"))
         assert not await diagnosis.compare_with_server(app, server)
     assert "The API server could not be asked for comparison" in messages()
 
 
 async def test_the_dump_has_every_node_and_waiting_pod(caplog):
-    async with SchedulerHarness() as harness:
-        app = await scheduled(harness)
+    with Cluster() as harness:
+        app = scheduled(harness)
         with caplog.at_level(10):
             await diagnosis.dump_nodes(app)
             await diagnosis.dump_queue(app)
@@ -146,7 +145,7 @@ def claim(name, **status):
 async def test_the_dump_has_claims_with_their_devices(caplog):
     result = {"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
     reserved = [{"resource": "pods", "name": "a", "uid": "a"}]
-    async with SchedulerHarness() as harness:
+    with Cluster() as harness:
         harness.put(claim("open"))
         allocation = {"devices": {"results": [result]}}
         harness.put(claim("held", allocation=allocation, reservedFor=reserved))

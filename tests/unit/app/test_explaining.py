@@ -10,7 +10,6 @@ import pytest
 
 from kubesched.api.core_v1 import Pod
 from kubesched.app.recorded_simulation import record_simulation
-from kubesched.app.replaying import play
 from kubesched.app.simulated import playing_registry
 from kubesched.explain import Explainer
 from kubesched.explain.model import Verdict
@@ -19,6 +18,7 @@ from kubesched.recording.records import Attempt, Decision
 from kubesched.scheduler.factory import Assembly
 from kubesched.scheduler.scheduling_cycle import Failed
 from kubesched.snapshot.pods import PodInfo
+from kubesched.traces.log_player import play
 
 
 @pytest.mark.parametrize("seed", [4, 24, 55, 60, 121])

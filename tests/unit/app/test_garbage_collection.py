@@ -146,9 +146,9 @@ def test_pods_that_come_and_go_leave_no_cycles():
             cluster.add(pod)
         while not isinstance(outcome := cluster.assembly.scheduler.attempt(), QueueEmpty):
             if isinstance(outcome, Assumed):
-                asyncio.run(cluster.assembly.scheduler.binding.run(outcome))
+                cluster.loop.run(cluster.assembly.scheduler.binding.run(outcome))
         for pod in pods:
-            cluster.remove_if_there(pod)
+            cluster.delete(pod)
 
     churn(0)  # what is built on first use
     gc.collect()

@@ -241,7 +241,6 @@ def test_gated_pods_that_stay_gated_end_the_run_too(played):
 def test_a_binding_that_waits_for_a_volume_that_stays_unbound_ends_the_run(
     played, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr("kubesched.benchmarking.core_stage.BIND_PATIENCE_S", 0.01)
     (tmp_path / "class.yaml").write_text(
         "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: later}\n"
         "provisioner: kubernetes.io/no-provisioner\nvolumeBindingMode: WaitForFirstConsumer\n"
@@ -442,7 +441,7 @@ def test_the_same_seed_gives_the_same_placements(tmp_path):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("kubesched.benchmarking.core_mode.CoreCluster", Watched)
             run_core(find(["MixedTemplates/tiny"])[0], ONCE)
-        for pod in cluster.listers.of(Pod).objects.values():
+        for pod in cluster.objects(Pod):
             results[pod.metadata.name] = pod.spec.node_name
         return results
 

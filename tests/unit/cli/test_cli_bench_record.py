@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-from kubesched.app.replaying import play
 from kubesched.benchmarking.catalogue import find
 from kubesched.benchmarking.core_mode import CoreOptions, run_core
 from kubesched.cli.main import main
@@ -15,6 +14,7 @@ from kubesched.recording.recorded_dependencies import open_recording
 from kubesched.recording.recorder import Recorder
 from kubesched.recording.records import Decision
 from kubesched.recording.writer import Limits
+from kubesched.traces.log_player import play
 
 QUICK = ("--repeats", "1", "--warmup", "0")
 

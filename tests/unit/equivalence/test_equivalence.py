@@ -39,10 +39,10 @@ from kubesched.scheduler import algorithm
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
+from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_pod
 from kubesched.testing.builders import HOSTNAME
 from kubesched.testing.frameworks import default_framework
-from kubesched.testing.harness import DictListers
 
 WAYS = {
     "as configured": {},
@@ -137,7 +137,7 @@ class Side:
     def __init__(self, seed: int, parallelism: int, strangers=(), *, classes: bool) -> None:
         self.cache = Cache(NodeTable(4))
         table = self.cache.table
-        self.listers = DictListers()
+        self.listers = MemoryListers()
         self.nominations = Nominations()
         handle = Handle(table=table, listers=self.listers, nominator=self.nominations)
         self.framework: Framework = default_framework(table, handle)

@@ -27,10 +27,10 @@ from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
+from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import ZONE
 from kubesched.testing.frameworks import default_framework
-from kubesched.testing.harness import DictListers
 
 TEMPLATES = (
     lambda pod: pod.cpu("2"),
@@ -46,7 +46,7 @@ class History:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.table = NodeTable(4)
-        self.listers = DictListers()
+        self.listers = MemoryListers()
         self.queued: dict[str, PodInfo] = {}
         self.nominator = Nominator(self.listers.of(Pod), self.queued.get)
         handle = Handle(table=self.table, listers=self.listers, nominator=self.nominator)
@@ -256,7 +256,7 @@ def test_a_change_elsewhere_counts_if_a_filter_looks_beyond_the_node() -> None:
     blocking = PodInfo(make_pod("blocking").cpu("500m").labels(app="a").build())
     table.add_pod(blocking, "full")
     table.add_pod(PodInfo(make_pod("large").cpu("1500m").build()), "full")
-    framework = default_framework(table, Handle(table=table, listers=DictListers()))
+    framework = default_framework(table, Handle(table=table, listers=MemoryListers()))
     algorithm = SchedulingAlgorithm(table, Random(1), engine=EquivalenceEngine(table))
 
     def schedule(name: str):

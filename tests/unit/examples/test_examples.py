@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -11,8 +10,7 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from runpy import run_path
 
-from kubesched.testing import make_node, make_pod
-from kubesched.testing.harness import SchedulerHarness
+from kubesched.testing import Cluster, make_node, make_pod
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 RACKS = EXAMPLES / "rack-plugin"
@@ -43,20 +41,16 @@ def test_the_plugins_configuration_is_valid(tmp_path):
     assert 'Racks = "rack_plugin:Racks"' in (RACKS / "pyproject.toml").read_text()
 
 
-async def test_the_extender_has_its_say():
+def test_the_extender_has_its_say():
     handler = run_path(str(EXAMPLES / "extender" / "extender.py"))["Handler"]
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         config = (EXAMPLES / "extender" / "scheduler.yaml").read_text()
         config = config.replace(":8888", f":{server.server_port}")
-        async with SchedulerHarness(config) as world:
+        with Cluster(config=config) as world:
             for name in ("n1", "node-2", "n2"):
-                world.add_node(make_node(name).build())
-            world.add_pod(make_pod("p").build())
-            async with asyncio.timeout(30):
-                while not world.client.bindings:  # noqa: ASYNC110  # the extender is another thread
-                    await asyncio.sleep(0.01)
+                world.add(make_node(name).build())
+            world.add(make_pod("p").build())
+            world.settle()
             assert world.client.bindings == {"default/p": "n2"}
-            for extender in world.assembly.frameworks["default-scheduler"].handle.extenders:
-                await extender.aclose()
         server.shutdown()

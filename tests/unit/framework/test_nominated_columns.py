@@ -25,10 +25,10 @@ from kubesched.snapshot import priorities as priorities_module
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
+from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME
 from kubesched.testing.frameworks import default_framework
-from kubesched.testing.harness import DictListers
 
 GPU = "example.com/gpu"
 
@@ -38,7 +38,7 @@ class World:
 
     def __init__(self) -> None:
         self.table = NodeTable(2)
-        self.pods = DictListers().of(Pod)
+        self.pods = MemoryListers().of(Pod)
         self.queued: dict[str, PodInfo] = {}
         self.nominator = Nominator(self.pods, self.queued.get)
         handle = Handle(table=self.table, nominator=self.nominator)

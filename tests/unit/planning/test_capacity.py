@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from random import Random
 
@@ -11,7 +10,7 @@ import pytest
 from msgspec import structs
 from planning_worlds import ONE_WORKER, deployment_manifest, pod_manifest, random_state
 
-from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.core_v1 import Pod
 from kubesched.clock import ManualClock
 from kubesched.explain import Verdict
 from kubesched.planning.capacity import _Count, count_capacity
@@ -19,11 +18,11 @@ from kubesched.planning.manifests import Manifest
 from kubesched.planning.workloads import Workloads
 from kubesched.planning.world import PlanError
 from kubesched.state.cluster_state import ClusterState
-from kubesched.testing import SchedulerHarness, make_node, make_pod
+from kubesched.testing import Cluster, make_node, make_pod
 
 
 def counted(state, *manifests, **options):
-    return asyncio.run(count_capacity(state, manifests, options.pop("config", None), **options))
+    return count_capacity(state, manifests, options.pop("config", None), **options)
 
 
 def workload(kind="Deployment", *, name="web", replicas=1, cpu="1", **spec):
@@ -51,18 +50,15 @@ def nodes(count=3, cpu="4"):
 # -- against brute force -------------------------------------------------------------------------
 
 
-async def one_by_one(state: ClusterState, pod: Pod, most: int) -> int:
+def one_by_one(state: ClusterState, pod: Pod, most: int) -> int:
     """Create pods until one is not bound."""
-    async with SchedulerHarness(ONE_WORKER) as world:
-        for kind, add in ((Node, world.add_node), (Pod, world.add_pod)):
-            for obj in state.of(kind):
-                add(obj)
+    with Cluster(state, ONE_WORKER) as world:
         for number in range(most):
             meta = structs.replace(
                 pod.metadata, name=f"{pod.metadata.name}-{number}", uid=f"u{number}"
             )
-            world.add_pod(structs.replace(pod, metadata=meta))
-            await world.settle()
+            world.add(structs.replace(pod, metadata=meta))
+            world.settle()
             if not world.pod(meta.name, meta.namespace).spec.node_name:
                 return number
         return most
@@ -82,7 +78,7 @@ def test_the_count_is_that_of_creating_pods_one_by_one(seed):
     state = random_state(rng)
     make = pod_manifest if seed % 2 else (lambda rng: deployment_manifest(rng, 3))
     manifest = make(rng)
-    expected = asyncio.run(one_by_one(state, admitted(state, manifest), 60))
+    expected = one_by_one(state, admitted(state, manifest), 60)
     assert counted(state, manifest, config=ONE_WORKER, limit=60).replicas == expected
 
 

@@ -8,8 +8,8 @@ from kubesched.api.core_v1 import Service, ServiceSpec
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.selectors import from_map
 from kubesched.plugins.helper.default_selector import DefaultSelectors
+from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_pod
-from kubesched.testing.harness import DictListers
 
 KEYS, VALUES = "abc", "xyz"
 
@@ -31,7 +31,7 @@ def random_labels(rng):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_services_found_by_label_are_those_that_select_the_pod(seed):
-    rng, listers = Random(seed), DictListers()
+    rng, listers = Random(seed), MemoryListers()
     services = listers.of(Service)
     selectors = DefaultSelectors(listers)
     for number in range(150):

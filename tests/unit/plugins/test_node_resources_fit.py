@@ -28,8 +28,8 @@ from kubesched.plugins.node_resources.needs import fits_empty_node, has_grown, n
 from kubesched.plugins.node_resources.scored_resources import ScoredResources
 from kubesched.plugins.node_resources.strategies import broken_linear
 from kubesched.snapshot.views import NodeColumns
+from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_node, make_pod
-from kubesched.testing.harness import DictListers
 
 U, UU = Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 GPU = "example.com/gpu"
@@ -50,7 +50,7 @@ def using(node="n", **amounts):
 
 def device_classes(*classes):
     """Listers that know these device classes."""
-    listers = DictListers()
+    listers = MemoryListers()
     for each in classes:
         listers.of(DeviceClass).put(each)
     return listers

@@ -17,9 +17,9 @@ from kubesched.plugins.pod_topology_spread.scoring import (
 )
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
+from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME, ZONE
-from kubesched.testing.harness import DictListers
 
 FOO = {"matchLabels": {"foo": ""}}
 MISMATCH = "node(s) didn't match pod topology spread constraints"
@@ -403,7 +403,7 @@ def test_the_logarithm_is_within_a_bit_of_the_exact_one(number) -> None:
 
 
 def workload_listers(*objects):
-    listers = DictListers()
+    listers = MemoryListers()
     for kind, json in objects:
         listers.of(kind).put(msgspec.convert(json, kind))
     return listers

@@ -17,8 +17,8 @@ from kubesched.plugins.volume_binding.free_volumes import shape_of
 from kubesched.plugins.volume_binding.search import candidates
 from kubesched.plugins.volume_binding.storage import Storage, facts_of_volume
 from kubesched.snapshot.views import NodeColumns
+from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_node
-from kubesched.testing.harness import DictListers
 
 SIZES = ("5Gi", "10Gi", "20Gi")
 HOSTS = tuple(f"h{at}" for at in range(5))
@@ -87,7 +87,7 @@ def searched(storage: Storage, wanted: PersistentVolumeClaim, table) -> list[str
 def test_the_kept_answer_follows_volumes_and_nodes(seed):
     rng = Random(seed)
     table = cluster(*(make_node(f"n{at}").labels(host=rng.choice(HOSTS)) for at in range(3)))
-    listers = DictListers()
+    listers = MemoryListers()
     volumes = listers.of(PersistentVolume)
     for at in range(rng.randrange(6)):
         volumes.put(volume(rng, f"v{at}", 0))
@@ -113,7 +113,7 @@ def test_the_kept_answer_follows_volumes_and_nodes(seed):
 
 def test_numbers_of_volumes_that_are_gone_are_given_up_in_the_end():
     table = cluster(make_node("n0").labels(host="h0"))
-    listers = DictListers()
+    listers = MemoryListers()
     rng = Random(1)
     storage = Storage(Handle(table, listers=listers))
     for step in range(3000):
@@ -132,7 +132,7 @@ def test_numbers_of_volumes_that_are_gone_are_given_up_in_the_end():
 )
 def test_volumes_of_several_kinds_are_left_to_the_search(spoiler):
     table = cluster(make_node("n0").labels(host="h0"))
-    listers = DictListers()
+    listers = MemoryListers()
     storage = Storage(Handle(table, listers=listers))
     volumes = listers.of(PersistentVolume)
 

@@ -33,9 +33,9 @@ from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
+from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.frameworks import default_framework
-from kubesched.testing.harness import DictListers
 
 DAY = "2026-01-01T{:02}:00:00Z"
 NOON = 1_767_268_800.0  # of that day
@@ -86,7 +86,7 @@ class PreemptionWorld:
         self.clock = ManualClock(NOON)
         self.table = NodeTable(4)
         self.cache = Cache(self.table)
-        self.listers = DictListers()
+        self.listers = MemoryListers()
         self.client = RecordingClient(self)
         self.recorder = RecordingRecorder()
         self.activations = Activations()

@@ -13,8 +13,8 @@ from kubesched.api.policy_v1 import (
 )
 from kubesched.preemption.budgets import BudgetLister, Budgets
 from kubesched.snapshot.pods import PodInfo
+from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_pod
-from kubesched.testing.harness import DictListers
 
 
 def budget(allowed, selector="web", disrupted=(), namespace="default"):
@@ -94,7 +94,7 @@ def test_each_node_starts_with_the_full_budget() -> None:
 
 
 def test_budgets_are_read_again_when_they_change() -> None:
-    listers = DictListers()
+    listers = MemoryListers()
     lister = BudgetLister(listers)
     assert lister.list().is_empty
     listers.of(PodDisruptionBudget).put(budget(0))

@@ -8,15 +8,15 @@ from kubesched.framework.events import Hint
 from kubesched.framework.handle import Handle
 from kubesched.plugins.default_preemption import STILL_RUNNING, DefaultPreemption
 from kubesched.snapshot.node_table import NodeTable
+from kubesched.state.memory import MemoryListers
 from kubesched.testing.builders import make_node, make_pod
-from kubesched.testing.harness import DictListers
 
 PREEMPTOR, OTHER, VICTIM = (make_pod(name).build() for name in ("preemptor", "other", "victim"))
 
 
 @pytest.fixture
 def plugin() -> DefaultPreemption:
-    listers = DictListers()
+    listers = MemoryListers()
     for pod in (PREEMPTOR, OTHER, VICTIM):
         listers.of(type(pod)).put(pod)
     return DefaultPreemption(None, Handle(table=NodeTable(), listers=listers))

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from kubesched.scheduler.batching import Batching, RankedNodes, signer
 from kubesched.snapshot.node_table import NodeTable
-from kubesched.testing import make_node, make_pod
+from kubesched.testing import Cluster, make_node, make_pod
 from kubesched.testing.frameworks import default_framework, framework_of
-from kubesched.testing.harness import SchedulerHarness
 
 SIGNATURE = b"same"
 
@@ -92,13 +91,13 @@ profiles:
 """
 
 
-async def test_hints_fill_nodes_that_hold_one_pod_each() -> None:
-    async with SchedulerHarness(CONFIG) as world:
+def test_hints_fill_nodes_that_hold_one_pod_each() -> None:
+    with Cluster(config=CONFIG) as world:
         for number in range(4):
-            world.add_node(make_node(f"n{number}").capacity(cpu="1", memory="1Gi").build())
+            world.add(make_node(f"n{number}").capacity(cpu="1", memory="1Gi").build())
         for number in range(4):
-            world.add_pod(make_pod(f"p{number}").cpu("1").build())
-        await world.settle()
+            world.add(make_pod(f"p{number}").cpu("1").build())
+        world.settle()
         assert sorted(world.client.bindings.values()) == ["n0", "n1", "n2", "n3"]
         used = world.assembly.scheduler.metrics.batch_attempts_total.labels(
             "default-scheduler", "hint_used"

@@ -27,8 +27,7 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.status import SKIP, Code, Status, error_status, unschedulable
 from kubesched.framework.waiting_pods import WaitingPod
-from kubesched.testing import make_node, make_pod
-from kubesched.testing.harness import SchedulerHarness
+from kubesched.testing import Cluster, make_node, make_pod
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -104,22 +103,22 @@ def _calm():
     Trouble.at, Trouble.answer, Trouble.calls = "", None, []
 
 
-def harness(*points: str) -> SchedulerHarness:
-    return SchedulerHarness(with_plugin("Trouble", *(points or ALL_POINTS)), plugins=[Trouble])
+def harness(*points: str) -> Cluster:
+    return Cluster(config=with_plugin("Trouble", *(points or ALL_POINTS)), plugins=[Trouble])
 
 
-async def attempt(world: SchedulerHarness, nodes: int = 2) -> None:
+def attempt(world: Cluster, nodes: int = 2) -> None:
     for number in range(nodes):
-        world.add_node(make_node(f"n{number}").build())
-    world.add_pod(make_pod("p").cpu("1").build())
-    await world.settle()
+        world.add(make_node(f"n{number}").build())
+    world.add(make_pod("p").cpu("1").build())
+    world.settle()
 
 
-async def test_a_pod_that_fits_is_bound_and_the_event_says_where() -> None:
-    async with harness() as world:
-        await attempt(world, nodes=1)
+def test_a_pod_that_fits_is_bound_and_the_event_says_where() -> None:
+    with harness() as world:
+        attempt(world, nodes=1)
         assert world.client.bindings == {"default/p": "n0"}
-        assert world.recorder.events == [
+        assert world.events == [
             ("Normal", "Scheduled", "default/p", "Successfully assigned default/p to n0")
         ]
         cache = world.assembly.scheduler.cache
@@ -146,11 +145,11 @@ class RefusesAll(FilterPlugin, PostFilterPlugin):
     ("failure", "place"),
     [(ServerError("out of order"), "backoff"), (ValueError("out of order"), "unschedulable")],
 )
-async def test_a_pod_is_tried_again_if_a_request_of_post_filter_failed(failure, place) -> None:
+def test_a_pod_is_tried_again_if_a_request_of_post_filter_failed(failure, place) -> None:
     RefusesAll.failure = failure
     config = with_plugin("RefusesAll", "filter", "postFilter")
-    async with SchedulerHarness(config, plugins=[RefusesAll]) as world:
-        await attempt(world, nodes=1)
+    with Cluster(config=config, plugins=[RefusesAll]) as world:
+        attempt(world, nodes=1)
         reason, message = world.condition("p")
         assert reason == "Unschedulable"
         assert message.startswith("0/1 nodes are available: 1 not today. ")
@@ -319,12 +318,10 @@ BROKEN = error_status("out of order")
         ),
     ],
 )
-async def test_a_failure_undoes_everything_and_requeues(
-    point, answer, place, reason, message
-) -> None:
+def test_a_failure_undoes_everything_and_requeues(point, answer, place, reason, message) -> None:
     Trouble.at, Trouble.answer = point, answer
-    async with harness() as world:
-        await attempt(world)
+    with harness() as world:
+        attempt(world)
         assert world.client.bindings == {}
         assert world.assembly.scheduler.cache.pod_count == 0
         assert world.condition("p") == (
@@ -332,7 +329,7 @@ async def test_a_failure_undoes_everything_and_requeues(
             _without_post_filter(world.condition("p")[1], message),
         )
         assert world.place_in_queue("p") == place
-        assert world.recorder.events[0][:3] == ("Warning", "FailedScheduling", "default/p")
+        assert world.events[0][:3] == ("Warning", "FailedScheduling", "default/p")
         if point in ("reserve", "permit", "preFlight", "preBind"):
             assert "unreserve" in Trouble.calls
 
@@ -343,129 +340,129 @@ def _without_post_filter(actual: str, expected: str) -> str:
     return actual
 
 
-async def test_the_scheduler_goes_on_after_a_plugin_broke() -> None:
+def test_the_scheduler_goes_on_after_a_plugin_broke() -> None:
     Trouble.at, Trouble.answer = "filter", RuntimeError("boom")
-    async with harness() as world:
-        await attempt(world)
+    with harness() as world:
+        attempt(world)
         Trouble.at = ""
-        world.add_pod(make_pod("q").build())
-        await world.settle()
+        world.add(make_pod("q").build())
+        world.settle()
         assert list(world.client.bindings) == ["default/q"]
-        await world.advance(3)
+        world.advance(3)
         assert "default/p" in world.client.bindings, (
             "and the broken attempt is retried after its rest"
         )
 
 
-async def test_no_nodes_means_backoff_although_the_condition_says_unschedulable() -> None:
-    async with SchedulerHarness() as world:
-        world.add_pod(make_pod("p").build())
-        await world.settle()
+def test_no_nodes_means_backoff_although_the_condition_says_unschedulable() -> None:
+    with Cluster() as world:
+        world.add(make_pod("p").build())
+        world.settle()
         assert world.condition("p") == ("Unschedulable", "no nodes available to schedule pods")
         assert world.place_in_queue("p") == "backoff"
 
 
-async def test_a_binding_that_fails_leaves_nothing_behind() -> None:
-    async with SchedulerHarness() as world:
+def test_a_binding_that_fails_leaves_nothing_behind() -> None:
+    with Cluster() as world:
 
         def refuse(_pod, _node):
             raise ServerError("etcd is away")
 
-        world.client.before_bind = refuse
-        await attempt(world, nodes=1)
+        world.client.before["bind_pod"] = refuse
+        attempt(world, nodes=1)
         assert world.assembly.scheduler.cache.pod_count == 0
         assert world.condition("p") == (
             "SchedulerError",
             'running Bind plugin "DefaultBinder": etcd is away',
         )
-        world.client.before_bind = lambda *_: None
-        await world.advance(3)
+        world.client.before.clear()
+        world.advance(3)
         assert world.client.bindings == {"default/p": "n0"}
 
 
-async def test_losing_the_race_to_another_scheduler_is_not_retried() -> None:
-    async with SchedulerHarness() as world:
-        world.add_node(make_node("n0").build())
+def test_losing_the_race_to_another_scheduler_is_not_retried() -> None:
+    with Cluster() as world:
+        world.add(make_node("n0").build())
         pod = make_pod("p").build()
 
         def another_scheduler(_pod, _node):
             current = world.pod("p")
-            world.update_pod(
+            world.update(
                 structs.replace(current, spec=structs.replace(current.spec, node_name="n0"))
             )
             raise Conflict("pod default/p is already assigned to node n0")
 
-        world.client.before_bind = another_scheduler
-        world.add_pod(pod)
-        await world.settle()
+        world.client.before["bind_pod"] = another_scheduler
+        world.add(pod)
+        world.settle()
         assert world.place_in_queue("p") is None
         assert world.assembly.scheduler.cache.pod_count == 1
 
 
-async def test_a_pod_recreated_meanwhile_hears_nothing_of_the_old_attempt() -> None:
-    async with SchedulerHarness() as world:
-        world.add_node(make_node("n0").build())
+def test_a_pod_recreated_meanwhile_hears_nothing_of_the_old_attempt() -> None:
+    with Cluster() as world:
+        world.add(make_node("n0").build())
 
         def recreate(pod, _node):
-            world.client.before_bind = lambda *_: None
-            world.delete_pod(world.pod("p"))
-            world.add_pod(make_pod("p").uid("another").build())
+            world.client.before.clear()
+            world.delete(world.pod("p"))
+            world.add(make_pod("p").uid("another").build())
             raise Conflict("uid mismatch")
 
-        world.client.before_bind = recreate
-        world.add_pod(make_pod("p").build())
-        await world.settle()
+        world.client.before["bind_pod"] = recreate
+        world.add(make_pod("p").build())
+        world.settle()
         assert world.pod("p").metadata.uid == "another"
         assert world.client.bindings == {"default/p": "n0"}, (
             "the new pod was placed in its own attempt"
         )
-        assert not [event for event in world.recorder.events if event[1] == "FailedScheduling"]
+        assert not [event for event in world.events if event[1] == "FailedScheduling"]
 
 
-async def test_a_deleting_pod_is_skipped_with_a_word() -> None:
-    async with SchedulerHarness() as world:
-        world.add_node(make_node("n0").build())
-        world.add_pod(make_pod("p").terminating().build())
-        await world.settle()
-        assert world.recorder.events == [
+def test_a_deleting_pod_is_skipped_with_a_word() -> None:
+    with Cluster() as world:
+        world.add(make_node("n0").build())
+        world.add(make_pod("p").terminating().build())
+        world.settle()
+        assert world.events == [
             ("Warning", "FailedScheduling", "default/p", "skip schedule deleting pod: default/p")
         ]
         assert world.client.bindings == {}
 
 
-async def test_pods_of_other_schedulers_are_left_alone_but_take_their_room() -> None:
-    async with SchedulerHarness() as world:
-        world.add_node(make_node("n0").capacity(cpu="1", memory="1Gi").build())
-        world.add_pod(make_pod("foreign").scheduler("other").cpu("1").build())
-        world.add_pod(make_pod("taken").scheduler("other").cpu("1").on("n0").build())
-        world.add_pod(make_pod("p").cpu("1").build())
-        await world.settle()
+def test_pods_of_other_schedulers_are_left_alone_but_take_their_room() -> None:
+    with Cluster() as world:
+        world.add(make_node("n0").capacity(cpu="1", memory="1Gi").build())
+        world.add(make_pod("foreign").scheduler("other").cpu("1").build())
+        world.add(make_pod("taken").scheduler("other").cpu("1").on("n0").build())
+        world.add(make_pod("p").cpu("1").build())
+        world.settle()
         assert world.client.bindings == {}
         assert world.condition("p")[1].startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
-async def test_a_waiting_pod_is_bound_when_allowed() -> None:
+def test_a_waiting_pod_is_bound_when_allowed() -> None:
     Trouble.at, Trouble.answer = "permit", Wait(10, "gathering")
-    async with harness() as world:
-        await attempt(world, nodes=1)
+    with harness() as world:
+        attempt(world, nodes=1)
         waiting = list(world.assembly.waiting_pods)
         assert [each.pending_plugins() for each in waiting] == [["Trouble"]]
         assert world.pod("p").status.nominated_node_name == "n0", "others are told where it will go"
         assert world.assembly.scheduler.cache.assumed_count == 1
         waiting[0].allow("Trouble")
-        await world.settle()
+        world.settle()
         assert world.client.bindings == {"default/p": "n0"}
 
 
-async def test_a_waiting_pod_is_rejected_when_time_is_up() -> None:
+def test_a_waiting_pod_is_rejected_when_time_is_up() -> None:
     Trouble.at, Trouble.answer = "permit", Wait(10)
-    async with harness() as world:
-        await attempt(world, nodes=1)
+    with harness() as world:
+        attempt(world, nodes=1)
         Trouble.answer = (
             REJECTED  # its own nomination was an event, so the pod is tried again at once
         )
-        await world.advance(10)
-        failures = [event[3] for event in world.recorder.events]
+        world.advance(10)
+        failures = [event[3] for event in world.events]
         assert failures[0] == (
             "0/1 nodes are available: 1 rejected due to timeout after waiting 10s at plugin Trouble."
         )
@@ -474,12 +471,12 @@ async def test_a_waiting_pod_is_rejected_when_time_is_up() -> None:
         assert not list(world.assembly.waiting_pods)
 
 
-async def test_a_waiting_pod_that_is_deleted_gives_its_room_back() -> None:
+def test_a_waiting_pod_that_is_deleted_gives_its_room_back() -> None:
     Trouble.at, Trouble.answer = "permit", Wait(10)
-    async with harness() as world:
-        await attempt(world, nodes=1)
-        world.delete_pod(world.pod("p"))
-        await world.settle()
+    with harness() as world:
+        attempt(world, nodes=1)
+        world.delete(world.pod("p"))
+        world.settle()
         assert world.assembly.scheduler.cache.pod_count == 0
         assert not list(world.assembly.waiting_pods)
         assert world.place_in_queue("p") is None
@@ -490,120 +487,118 @@ async def test_a_waiting_pod_that_is_deleted_gives_its_room_back() -> None:
     [lambda pod: pod.allow("Trouble"), lambda pod: pod.reject("Trouble", "no")],
     ids=["allowed", "rejected"],
 )
-async def test_a_pod_that_is_deleted_right_after_its_wait_gives_its_room_back_at_once(
+def test_a_pod_that_is_deleted_right_after_its_wait_gives_its_room_back_at_once(
     decide: Callable[[WaitingPod], object],
 ) -> None:
     """Its binding cycle has not gone on yet."""
     Trouble.at, Trouble.answer = "permit", Wait(10)
-    async with harness() as world:
-        await attempt(world, nodes=1)
+    with harness() as world:
+        attempt(world, nodes=1)
         scheduler = world.assembly.scheduler
         (waiting,) = world.assembly.waiting_pods
         decide(waiting)
-        world.delete_pod(world.pod("p"))
+        world.delete(world.pod("p"))
         assert scheduler.cache.pod_count == 0
-        await world.settle()
+        world.settle()
         assert world.client.bindings == {}
         assert not list(world.assembly.waiting_pods)
         assert world.place_in_queue("p") is None
         scheduler.check_invariants()
 
 
-async def test_a_waiting_pod_of_a_restored_cluster_is_not_bound_without_its_room() -> None:
+def test_a_waiting_pod_of_a_restored_cluster_is_not_bound_without_its_room() -> None:
     Trouble.at, Trouble.answer = "permit", Wait(10)
-    async with harness() as world:
-        await attempt(world, nodes=1)
+    with harness() as world:
+        attempt(world, nodes=1)
         pod, scheduler = world.pod("p"), world.assembly.scheduler
         waiting = list(world.assembly.waiting_pods)
         world.assembly.handlers.pod_deleted(pod, final_state_unknown=True)
         world.assembly.handlers.pod_added(pod)
-        await world.settle()
+        world.settle()
         assert world.place_in_queue("p") is None, "the second entry is dropped"
         Trouble.at = ""
         waiting[0].allow("Trouble")
-        await world.settle()
+        world.settle()
         assert world.client.bindings == {}
         assert world.place_in_queue("p") == "backoff"
-        assert world.recorder.events[-1][:2] == ("Warning", "FailedScheduling")
-        await world.advance(3)
+        assert world.events[-1][:2] == ("Warning", "FailedScheduling")
+        world.advance(3)
         assert world.client.bindings == {"default/p": "n0"}
         assert (scheduler.cache.pod_count, scheduler.cache.assumed_count) == (1, 0)
         scheduler.check_invariants()
 
 
-async def test_freed_room_brings_back_a_pod_that_did_not_fit() -> None:
-    async with SchedulerHarness() as world:
-        world.add_node(make_node("n0").capacity(cpu="1", memory="1Gi").build())
-        world.add_pod(make_pod("first").cpu("1").build())
-        await world.settle()
-        world.add_pod(make_pod("second").cpu("1").build())
-        await world.settle()
+def test_freed_room_brings_back_a_pod_that_did_not_fit() -> None:
+    with Cluster() as world:
+        world.add(make_node("n0").capacity(cpu="1", memory="1Gi").build())
+        world.add(make_pod("first").cpu("1").build())
+        world.settle()
+        world.add(make_pod("second").cpu("1").build())
+        world.settle()
         assert world.place_in_queue("second") == "unschedulable"
-        world.delete_pod(world.pod("first"))
-        await world.advance(3)
+        world.delete(world.pod("first"))
+        world.advance(3)
         assert world.client.bindings["default/second"] == "n0"
 
 
-async def test_a_gated_pod_waits_without_event_or_condition_until_its_gates_are_gone() -> None:
-    async with SchedulerHarness() as world:
-        world.add_node(make_node("n0").build())
-        world.add_pod(make_pod("p").gate("quota").build())
-        await world.settle()
+def test_a_gated_pod_waits_without_event_or_condition_until_its_gates_are_gone() -> None:
+    with Cluster() as world:
+        world.add(make_node("n0").build())
+        world.add(make_pod("p").gate("quota").build())
+        world.settle()
         assert world.place_in_queue("p") == "gated"
-        assert (world.recorder.events, world.client.patches) == ([], [])
+        assert (world.events, world.client.patches) == ([], [])
         pod = world.pod("p")
-        world.update_pod(
-            structs.replace(pod, spec=structs.replace(pod.spec, scheduling_gates=None))
-        )
-        await world.settle()
+        world.update(structs.replace(pod, spec=structs.replace(pod.spec, scheduling_gates=None)))
+        world.settle()
         assert world.client.bindings == {"default/p": "n0"}
 
 
-async def test_the_highest_priority_goes_first() -> None:
-    async with SchedulerHarness() as world:
+def test_the_highest_priority_goes_first() -> None:
+    with Cluster() as world:
         for name, priority in (("low", 1), ("high", 10), ("middle", 5)):
-            world.add_pod(make_pod(name).priority(priority).cpu("1").build())
-        world.add_node(make_node("n0").capacity(cpu="1", memory="1Gi").build())
-        await world.advance(3)
+            world.add(make_pod(name).priority(priority).cpu("1").build())
+        world.add(make_node("n0").capacity(cpu="1", memory="1Gi").build())
+        world.advance(3)
         assert list(world.client.bindings) == ["default/high"]
 
 
-async def test_an_unchanged_condition_is_not_written_again() -> None:
-    async with SchedulerHarness() as world:
-        world.add_node(make_node("n0").capacity(cpu="1", memory="1Gi").build())
-        world.add_pod(make_pod("p").cpu("2").build())
-        await world.settle()
+def test_an_unchanged_condition_is_not_written_again() -> None:
+    with Cluster() as world:
+        world.add(make_node("n0").capacity(cpu="1", memory="1Gi").build())
+        world.add(make_pod("p").cpu("2").build())
+        world.settle()
         assert len(world.client.patches) == 1
-        await world.advance(400)
-        attempts = [event for event in world.recorder.events if event[1] == "FailedScheduling"]
+        world.advance(400)
+        attempts = [event for event in world.events if event[1] == "FailedScheduling"]
         assert len(attempts) == 2, "the pod was tried again after five minutes"
         assert len(world.client.patches) == 1
 
 
-async def test_two_profiles_share_one_queue_and_one_cache() -> None:
+def test_two_profiles_share_one_queue_and_one_cache() -> None:
     config = f"{HEADER}profiles:\n- schedulerName: default-scheduler\n- schedulerName: packer\n"
-    async with SchedulerHarness(config) as world:
-        world.add_node(make_node("n0").capacity(cpu="2", memory="1Gi").build())
-        world.add_pod(make_pod("a").cpu("1").build())
-        world.add_pod(make_pod("b").scheduler("packer").cpu("1").build())
-        world.add_pod(make_pod("c").scheduler("packer").cpu("1").build())
-        await world.settle()
+    with Cluster(config=config) as world:
+        world.add(make_node("n0").capacity(cpu="2", memory="1Gi").build())
+        world.add(make_pod("a").cpu("1").build())
+        world.add(make_pod("b").scheduler("packer").cpu("1").build())
+        world.add(make_pod("c").scheduler("packer").cpu("1").build())
+        world.settle()
         assert set(world.client.bindings) == {"default/a", "default/b"}
         assert world.place_in_queue("c") == "unschedulable"
 
 
-async def test_pods_waiting_on_permit_do_not_keep_others_from_being_tried(monkeypatch) -> None:
+def test_pods_waiting_on_permit_do_not_keep_others_from_being_tried(monkeypatch) -> None:
     """A gang larger than the number of bindings under way must still be gathered."""
     monkeypatch.setattr("kubesched.scheduler.scheduler.MAX_BINDINGS", 2)
     Trouble.at, Trouble.answer = "permit", Wait(10)
-    async with harness() as world:
-        world.add_node(make_node("n0").build())
+    with harness() as world:
+        world.add(make_node("n0").build())
         for number in range(8):
-            world.add_pod(make_pod(f"p{number}").build())
-        await world.settle()
+            world.add(make_pod(f"p{number}").build())
+        world.settle()
         waiting = list(world.assembly.waiting_pods)
         assert len(waiting) == 8
         for each in waiting:
             each.allow("Trouble")
-        await world.settle()
+        world.settle()
         assert len(world.client.bindings) == 8

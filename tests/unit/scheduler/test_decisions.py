@@ -5,8 +5,7 @@ from __future__ import annotations
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.scheduler.decisions import Decision, DecisionRing, Outcome
 from kubesched.snapshot.pods import PodInfo
-from kubesched.testing import make_node, make_pod
-from kubesched.testing.harness import SchedulerHarness
+from kubesched.testing import Cluster, make_node, make_pod
 
 
 def note(ring: DecisionRing, name: str) -> None:
@@ -14,13 +13,13 @@ def note(ring: DecisionRing, name: str) -> None:
     ring.add(info, "default-scheduler", 1.0, 0.5, Outcome.SCHEDULED, "n", 2, 3)
 
 
-async def test_attempts_are_noted_with_their_outcome():
-    async with SchedulerHarness() as world:
-        world.add_node(make_node("n").capacity(cpu="2").build())
-        world.add_pod(make_pod("fits").cpu("1").build())
-        await world.settle()
-        world.add_pod(make_pod("large").cpu("9").build())
-        await world.settle()
+def test_attempts_are_noted_with_their_outcome():
+    with Cluster() as world:
+        world.add(make_node("n").capacity(cpu="2").build())
+        world.add(make_pod("fits").cpu("1").build())
+        world.settle()
+        world.add(make_pod("large").cpu("9").build())
+        world.settle()
         failed, placed = world.assembly.scheduler.decisions.newest()
         condition = world.condition("large")
     assert (placed.number, placed.name, placed.outcome) == (1, "fits", Outcome.SCHEDULED)
@@ -32,15 +31,15 @@ async def test_attempts_are_noted_with_their_outcome():
     assert (failed.queue, failed.attempt) == ("unschedulable", 1)
 
 
-async def test_a_binding_that_fails_is_an_entry_of_its_own():
+def test_a_binding_that_fails_is_an_entry_of_its_own():
     def refuse(pod: object, node: str) -> None:
         raise RuntimeError("no")
 
-    async with SchedulerHarness() as world:
-        world.client.before_bind = refuse
-        world.add_node(make_node("n").build())
-        world.add_pod(make_pod("a").build())
-        await world.settle()
+    with Cluster() as world:
+        world.client.before["bind_pod"] = refuse
+        world.add(make_node("n").build())
+        world.add(make_pod("a").build())
+        world.settle()
         newest = world.assembly.scheduler.decisions.newest()
     assert [each.outcome for each in newest] == [Outcome.ERROR, Outcome.SCHEDULED]
     assert (newest[0].queue, newest[0].backoff_s > 0) == ("backoff", True)

@@ -11,16 +11,17 @@ from contextvars import ContextVar, copy_context
 import pytest
 from msgspec import structs
 
+from kubesched.api.core_v1 import Node
 from kubesched.errors import Conflict
 from kubesched.scheduler.binding_slots import BindingSlots
+from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod
-from kubesched.testing.harness import SchedulerHarness
 
 
 class Started:
     """`start_binding` of a client: remembers what was started, and answers when told."""
 
-    def __init__(self, world: SchedulerHarness) -> None:
+    def __init__(self, world: Cluster) -> None:
         self.world = world
         self.open = {}
         self.given_up = []
@@ -29,9 +30,9 @@ class Started:
         self.open[pod.metadata.name] = (pod, node_name, done)
         return lambda: self.given_up.append(pod.metadata.name)
 
-    async def succeed(self, name):
+    def succeed(self, name):
         pod, node_name, done = self.open.pop(name)
-        await self.world.client.bind_pod(pod, node_name)
+        self.world.bound(pod, node_name)
         done(None)
 
     def fail(self, name, error):
@@ -42,10 +43,10 @@ class Started:
 
 
 @pytest.fixture
-async def world():
-    async with SchedulerHarness() as running:
+def world():
+    with Cluster() as running:
         running.client.start_binding = Started(running)
-        running.add_node(make_node("n1").build())
+        running.add(make_node("n1").build())
         yield running
 
 
@@ -53,14 +54,14 @@ def started(world) -> Started:
     return world.client.start_binding
 
 
-async def test_an_answer_binds_the_pod_without_a_task(world):
+def test_an_answer_binds_the_pod_without_a_task(world):
     scheduler = world.assembly.scheduler
-    world.add_pod(make_pod("a").build())
-    await world.settle()
+    world.add(make_pod("a").build())
+    world.settle()
     assert set(started(world).open) == {"a"}
     assert (scheduler.binding.direct_count, len(scheduler._bindings)) == (1, 0)
-    await started(world).succeed("a")
-    await world.settle()
+    started(world).succeed("a")
+    world.settle()
     assert world.pod("a").spec.node_name == "n1"
     assert scheduler.binding.direct_count == 0
     scheduler.check_invariants()
@@ -85,7 +86,7 @@ class Spans:
         self.log.append((result, self.current.get()))
 
 
-async def test_a_traced_attempt_is_bound_the_same_way(world):
+def test_a_traced_attempt_is_bound_the_same_way(world):
     scheduler = world.assembly.scheduler
     spans = Spans()
     for framework in scheduler.frameworks.values():
@@ -98,38 +99,38 @@ async def test_a_traced_attempt_is_bound_the_same_way(world):
         return start(pod, node_name, done)
 
     world.client.start_binding = start_binding
-    world.add_pod(make_pod("a").build())
-    await world.settle()
+    world.add(make_pod("a").build())
+    world.settle()
     assert (scheduler.binding.direct_count, len(scheduler._bindings)) == (1, 0)
     assert seen == ["a"], "the request belongs to the span"
-    await start.succeed("a")
-    await world.settle()
+    start.succeed("a")
+    world.settle()
     assert world.pod("a").spec.node_name == "n1"
     assert ("Bind", "a") in spans.log
     assert spans.log[-1] == ("scheduled", "a")
     scheduler.check_invariants()
 
 
-async def test_a_refused_binding_is_undone_and_tried_again(world):
-    world.add_pod(make_pod("a").build())
-    await world.settle()
+def test_a_refused_binding_is_undone_and_tried_again(world):
+    world.add(make_pod("a").build())
+    world.settle()
     started(world).fail("a", Conflict("the pod is being deleted"))
-    await world.settle()
+    world.settle()
     assert world.assembly.scheduler.cache.pod_count == 0, "forgotten"
-    await world.advance(20)
+    world.advance(20)
     assert set(started(world).open) == {"a"}, "after its backoff"
 
 
-async def test_a_pod_that_was_deleted_and_restored_may_be_bound_twice_at_once(world):
+def test_a_pod_that_was_deleted_and_restored_may_be_bound_twice_at_once(world):
     """Simulation seed 83: the cluster went back to an older revision while the answer was under way."""
     pod = make_pod("a").build()
-    world.add_pod(pod)
-    await world.settle()
+    world.add(pod)
+    world.settle()
     _, _, first_done = started(world).open["a"]
     handlers = world.assembly.handlers
     handlers.pod_deleted(pod, final_state_unknown=True)
     handlers.pod_added(pod)
-    await world.settle()
+    world.settle()
     _, _, second_done = started(world).open["a"]
     assert second_done is not first_done
     assert world.assembly.scheduler.binding.direct_count == 2
@@ -138,7 +139,7 @@ async def test_a_pod_that_was_deleted_and_restored_may_be_bound_twice_at_once(wo
     assert world.assembly.scheduler.binding.direct_count == 0
 
 
-async def test_slots_bound_the_requests_under_way_and_keep_the_order(world):
+async def test_slots_bound_the_requests_under_way_and_keep_the_order():
     slots = BindingSlots(2)
     log = []
     for name in "abc":
@@ -167,9 +168,9 @@ async def held(slots, log, name):
         log.append(name)
 
 
-async def test_the_end_of_the_loop_calls_off_what_is_under_way(world):
-    world.add_pod(make_pod("a").build())
-    await world.settle()
+def test_the_end_of_the_loop_calls_off_what_is_under_way(world):
+    world.add(make_pod("a").build())
+    world.settle()
     scheduler = world.assembly.scheduler
     scheduler.binding.call_off()
     assert started(world).given_up == ["a"]
@@ -178,62 +179,63 @@ async def test_the_end_of_the_loop_calls_off_what_is_under_way(world):
     scheduler.check_invariants()
 
 
-async def test_room_kept_for_a_pod_that_is_bound_elsewhere_is_announced(world):
+def test_room_kept_for_a_pod_that_is_bound_elsewhere_is_announced(world):
     """Another scheduler's binding came first, or that of a restored pod's next attempt."""
-    world.delete_node("n1")
-    world.add_node(make_node("n2").capacity(cpu="1", memory="4Gi").build())
+    world.delete(world.find(Node, "", "n1"))
+    world.add(make_node("n2").capacity(cpu="1", memory="4Gi").build())
     pods = [make_pod(name).cpu("1").build() for name in ("a", "b")]
     for pod in pods:
-        world.add_pod(pod)
-    await world.settle()
+        world.add(pod)
+    world.settle()
     (name,) = started(world).open
     (taken,) = [pod for pod in pods if pod.metadata.name == name]
     spec = structs.replace(taken.spec, node_name="elsewhere")
     world.assembly.handlers.pod_updated(taken, structs.replace(taken, spec=spec))
-    await world.advance(20)
+    world.advance(20)
     assert set(started(world).open) == {"a", "b"}
 
 
-async def test_draining_waits_for_the_answer(world):
-    world.add_pod(make_pod("a").build())
-    await world.settle()
-    draining = asyncio.ensure_future(world.assembly.scheduler.drain(10.0))
-    await asyncio.sleep(0)
+def test_draining_waits_for_the_answer(world):
+    world.add(make_pod("a").build())
+    world.settle()
+    draining = world.loop.create_task(world.assembly.scheduler.drain(10.0))
+    world.settle()
     assert not draining.done()
-    await started(world).succeed("a")
-    await draining
+    started(world).succeed("a")
+    world.settle()
+    assert draining.done()
     assert world.assembly.scheduler.binding.direct_count == 0
 
 
-async def test_no_pod_is_taken_between_the_request_to_stop_and_draining(world):
+def test_no_pod_is_taken_between_the_request_to_stop_and_draining(world):
     world.assembly.scheduler.take_no_more_pods()
-    world.add_pod(make_pod("a").build())
-    await world.settle()
+    world.add(make_pod("a").build())
+    world.settle()
     assert not started(world).open
-    await world.assembly.scheduler.drain(10.0)
+    world.loop.run(world.assembly.scheduler.drain(10.0))
 
 
-async def test_no_attempt_begins_while_none_may(world):
+def test_no_attempt_begins_while_none_may(world):
     scheduler, may = world.assembly.scheduler, [False]
     scheduler.may_begin = lambda: may[0]
-    world.add_pod(make_pod("a").build())
-    await world.settle()
+    world.add(make_pod("a").build())
+    world.settle()
     assert not started(world).open
     may[0] = True
     scheduler.wake()
-    await world.settle()
+    world.settle()
     assert set(started(world).open) == {"a"}
 
 
-async def test_a_plugin_that_fails_to_start_fails_the_attempt(world, caplog):
+def test_a_plugin_that_fails_to_start_fails_the_attempt(world, caplog):
     def broken(pod, node_name, done):
         raise ValueError("a bug")
 
     working, world.client.start_binding = world.client.start_binding, broken
-    world.add_pod(make_pod("a").build())
-    await world.settle()
+    world.add(make_pod("a").build())
+    world.settle()
     assert "Binding cycle broke" in caplog.text
     world.client.start_binding = working
-    await world.advance(20)
+    world.advance(20)
     assert set(started(world).open) == {"a"}
     world.assembly.scheduler.check_invariants()

@@ -24,8 +24,8 @@ from kubesched.framework.extenders import Victims
 from kubesched.scheduler import extended_algorithm
 from kubesched.scheduler.http_extender import HttpExtender
 from kubesched.snapshot.node_table import NodeTable
+from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod
-from kubesched.testing.harness import SchedulerHarness
 
 EXAMPLES = int(os.environ.get("KUBESCHED_FUZZ_EXAMPLES", "25"))
 FUZZ = settings(
@@ -163,25 +163,25 @@ async def test_every_verb_answers_or_fails_with_a_reason(
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "bind"])
 @FUZZ
 @given(answer=ANSWERS, ignorable=st.booleans(), names=st.booleans())
-async def test_the_scheduler_outlives_every_answer(
+def test_the_scheduler_outlives_every_answer(
     verb: str, answer: BufferedResponse | Exception, ignorable: bool, names: bool
 ) -> None:
     talker = Talker(answer)
     text = CONFIG.format(verb=verb, ignorable=json.dumps(ignorable), names=json.dumps(names))
-    async with SchedulerHarness(text, extender_transport=talker) as world:
+    with Cluster(config=text, extender_transport=talker) as world:
         for name in ("n1", "n2"):
-            world.add_node(make_node(name).capacity(cpu="1", memory="4Gi").build())
+            world.add(make_node(name).capacity(cpu="1", memory="4Gi").build())
         for name in ("a", "b"):
-            world.add_pod(make_pod(name).cpu("1").build())
-        await world.settle()
-        world.add_pod(make_pod("high").cpu("1").priority(100).build())
-        await world.settle()
-        await world.advance(15.0)
+            world.add(make_pod(name).cpu("1").build())
+        world.settle()
+        world.add(make_pod("high").cpu("1").priority(100).build())
+        world.settle()
+        world.advance(15.0)
         # Later the extender comes to its senses, and everything goes on.
         placed = len(world.client.bindings)
         if verb == "prioritize" or (ignorable and isinstance(answer, Exception)):
             assert placed >= 2, "an answer that does not matter kept pods from being placed"
-        for _type, reason, _key, note in world.recorder.events:
+        for _type, reason, _key, note in world.events:
             assert reason != "FailedScheduling" or note
 
 

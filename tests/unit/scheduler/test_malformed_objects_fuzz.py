@@ -19,8 +19,8 @@ from kubesched.api import codec
 from kubesched.api.codec import MalformedObject
 from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.errors import KubeschedError
+from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod
-from kubesched.testing.harness import SchedulerHarness
 
 EXAMPLES = int(os.environ.get("KUBESCHED_FUZZ_EXAMPLES", "25"))
 FUZZ = settings(
@@ -188,34 +188,34 @@ def told(handle: Callable[..., None], *arguments: Any) -> None:
     assert "odd" in text, f"{text} does not name the object"
 
 
-async def place_others(world: SchedulerHarness) -> None:
-    world.add_node(make_node("good").capacity(cpu="2", memory="4Gi").build())
-    world.add_pod(make_pod("good").cpu("1").build())
-    await world.settle()
-    await world.advance(20.0)
+def place_others(world: Cluster) -> None:
+    world.add(make_node("good").capacity(cpu="2", memory="4Gi").build())
+    world.add(make_pod("good").cpu("1").build())
+    world.settle()
+    world.advance(20.0)
     assert "default/good" in world.client.bindings, "another pod suffers"
 
 
 @FUZZ
 @given(changes_of(POD))
-async def test_an_odd_pending_pod_does_no_harm(
+def test_an_odd_pending_pod_does_no_harm(
     changes: list[tuple[tuple[Any, ...], object]],
 ) -> None:
     pod = decoded(spoilt(POD, changes), Pod)
     if pod is None:
         return
-    async with SchedulerHarness() as world:
-        world.add_node(codec.convert(NODE, Node))
-        told(world.add_pod, pod)
-        await world.settle()
-        await place_others(world)
-        told(world.delete_pod, world.pod("odd"))
-        await world.settle()
+    with Cluster() as world:
+        world.add(codec.convert(NODE, Node))
+        told(world.add, pod)
+        world.settle()
+        place_others(world)
+        told(world.delete, world.pod("odd"))
+        world.settle()
 
 
 @FUZZ
 @given(changes_of(POD))
-async def test_an_odd_pod_on_a_node_does_no_harm(
+def test_an_odd_pod_on_a_node_does_no_harm(
     changes: list[tuple[tuple[Any, ...], object]],
 ) -> None:
     tree = spoilt(POD, changes)
@@ -225,47 +225,47 @@ async def test_an_odd_pod_on_a_node_does_no_harm(
     pod = decoded(tree, Pod)
     if pod is None:
         return
-    async with SchedulerHarness() as world:
-        world.add_node(codec.convert(NODE, Node))
-        told(world.add_pod, pod)
-        await world.settle()
-        world.add_pod(make_pod("high").cpu("4").priority(1000).label("a", "b").build())
-        await world.settle()
-        await place_others(world)
+    with Cluster() as world:
+        world.add(codec.convert(NODE, Node))
+        told(world.add, pod)
+        world.settle()
+        world.add(make_pod("high").cpu("4").priority(1000).label("a", "b").build())
+        world.settle()
+        place_others(world)
 
 
 @FUZZ
 @given(changes_of(NODE))
-async def test_an_odd_node_does_no_harm(changes: list[tuple[tuple[Any, ...], object]]) -> None:
+def test_an_odd_node_does_no_harm(changes: list[tuple[tuple[Any, ...], object]]) -> None:
     node = decoded(spoilt(NODE, changes), Node)
     if node is None:
         return
-    async with SchedulerHarness() as world:
-        world.add_node(codec.convert(NODE, Node))
-        told(world.update_node, node)
-        world.add_pod(codec.convert({**POD, "spec": {**POD["spec"], "volumes": None}}, Pod))
-        await world.settle()
-        await place_others(world)
-        told(world.delete_node, "odd")
-        await world.settle()
+    with Cluster() as world:
+        world.add(codec.convert(NODE, Node))
+        told(world.update, node)
+        world.add(codec.convert({**POD, "spec": {**POD["spec"], "volumes": None}}, Pod))
+        world.settle()
+        place_others(world)
+        told(world.delete, world.find(Node, "", "odd"))
+        world.settle()
 
 
 @FUZZ
 @given(changes_of(CLAIM), changes_of(VOLUME))
-async def test_odd_claims_and_volumes_do_no_harm(
+def test_odd_claims_and_volumes_do_no_harm(
     claims: list[tuple[tuple[Any, ...], object]], volumes: list[tuple[tuple[Any, ...], object]]
 ) -> None:
     claim = decoded(spoilt(CLAIM, claims), PersistentVolumeClaim)
     volume = decoded(spoilt(VOLUME, volumes), PersistentVolume)
-    async with SchedulerHarness() as world:
+    with Cluster() as world:
         for obj in (claim, volume):
             if obj is not None:
                 world.listers.of(type(obj)).put(obj)
-        world.add_node(codec.convert(NODE, Node))
+        world.add(codec.convert(NODE, Node))
         pod = make_pod("user").cpu("1").build()
         spec = {"volumes": POD["spec"]["volumes"], "containers": [{"name": "c"}]}
         tree = {"metadata": {"name": "user", "namespace": "default", "uid": "user"}, "spec": spec}
         tree["spec"]["schedulerName"] = pod.spec.scheduler_name
-        world.add_pod(codec.convert(tree, Pod))
-        await world.settle()
-        await place_others(world)
+        world.add(codec.convert(tree, Pod))
+        world.settle()
+        place_others(world)

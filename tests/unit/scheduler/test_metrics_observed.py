@@ -10,8 +10,7 @@ from kubesched.errors import ServerError
 from kubesched.framework.interfaces import PermitPlugin, Wait
 from kubesched.framework.status import unschedulable
 from kubesched.scheduler import scheduler as scheduler_module
-from kubesched.testing import make_node, make_pod
-from kubesched.testing.harness import SchedulerHarness
+from kubesched.testing import Cluster, make_node, make_pod
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 PROFILE = "default-scheduler"
@@ -26,7 +25,7 @@ def values(harness):
     """Sample name and labels -> value."""
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(harness.metrics_registry.text())
+        for family in text_string_to_metric_families(harness.metrics.text())
         for sample in family.samples
     }
 
@@ -39,9 +38,9 @@ def label_sets(harness, name, label):
     return {dict(key[1:])[label] for key in values(harness) if key[0] == f"scheduler_{name}"}
 
 
-async def test_what_is_on_the_page_before_anything_happened():
-    async with SchedulerHarness() as harness:
-        await harness.settle()
+def test_what_is_on_the_page_before_anything_happened():
+    with Cluster() as harness:
+        harness.settle()
         for queue in ("active", "backoff", "unschedulable", "gated"):
             assert value(harness, "pending_pods", queue=queue) == 0
         for kind in ("nodes", "pods", "assumed_pods"):
@@ -57,12 +56,12 @@ async def test_what_is_on_the_page_before_anything_happened():
         assert value(harness, "pod_scheduled_after_flush_total") == 0
 
 
-async def test_a_bound_pod_moves_everything_about_success():
-    async with SchedulerHarness() as harness:
-        harness.add_node(make_node("n1").build())
-        harness.add_node(make_node("n2").build())
-        harness.add_pod(make_pod("a").cpu("1").build())
-        await harness.settle()
+def test_a_bound_pod_moves_everything_about_success():
+    with Cluster() as harness:
+        harness.add(make_node("n1").build())
+        harness.add(make_node("n2").build())
+        harness.add(make_pod("a").cpu("1").build())
+        harness.settle()
         labels = {"result": "scheduled", "profile": PROFILE}
         assert value(harness, "schedule_attempts_total", **labels) == 1
         assert value(harness, "scheduling_attempt_duration_seconds_count", **labels) == 1
@@ -80,12 +79,12 @@ async def test_a_bound_pod_moves_everything_about_success():
         assert value(harness, "goroutines", operation="binding") == 0
 
 
-async def test_every_extension_point_of_an_attempt_is_timed():
-    async with SchedulerHarness() as harness:
+def test_every_extension_point_of_an_attempt_is_timed():
+    with Cluster() as harness:
         for name in ("n1", "n2"):
-            harness.add_node(make_node(name).build())
-        harness.add_pod(make_pod("a").build())
-        await harness.settle()
+            harness.add(make_node(name).build())
+        harness.add(make_pod("a").build())
+        harness.settle()
         points = label_sets(
             harness, "framework_extension_point_duration_seconds_count", "extension_point"
         )
@@ -110,12 +109,12 @@ async def test_every_extension_point_of_an_attempt_is_timed():
         assert value(harness, "framework_extension_point_duration_seconds_count", **skipped) == 1
 
 
-async def test_plugins_are_timed_in_sampled_attempts():
-    async with SchedulerHarness(classes=False) as harness:
+def test_plugins_are_timed_in_sampled_attempts():
+    with Cluster(classes=False) as harness:
         for name in ("n1", "n2"):
-            harness.add_node(make_node(name).build())
-        harness.add_pod(make_pod("a").build())
-        await harness.settle()
+            harness.add(make_node(name).build())
+        harness.add(make_pod("a").build())
+        harness.settle()
         for plugin, point, status in (
             ("NodeResourcesFit", "PreFilter", "Success"),
             ("NodeResourcesFit", "Filter", "Success"),
@@ -132,24 +131,24 @@ async def test_plugins_are_timed_in_sampled_attempts():
             assert counted >= 1, labels
 
 
-async def test_an_attempt_outside_the_sample_times_no_plugin(monkeypatch):
+def test_an_attempt_outside_the_sample_times_no_plugin(monkeypatch):
     monkeypatch.setattr(scheduler_module, "PLUGIN_METRICS_SAMPLE_PERCENT", 0)
-    async with SchedulerHarness(classes=False) as harness:
-        harness.add_node(make_node("n1").build())
-        harness.add_pod(make_pod("a").build())
-        await harness.settle()
+    with Cluster(classes=False) as harness:
+        harness.add(make_node("n1").build())
+        harness.add(make_pod("a").build())
+        harness.settle()
         points = label_sets(harness, "plugin_execution_duration_seconds_count", "extension_point")
         assert points <= {"PreEnqueue", "Sign"}
 
 
 @pytest.mark.parametrize("classes", [True, False], ids=["with pod classes", "without"])
-async def test_evaluations_count_attempts_in_which_a_plugin_took_part(classes):
-    async with SchedulerHarness(classes=classes) as harness:
+def test_evaluations_count_attempts_in_which_a_plugin_took_part(classes):
+    with Cluster(classes=classes) as harness:
         for name in ("n1", "n2"):
-            harness.add_node(make_node(name).build())
+            harness.add(make_node(name).build())
         for name in ("a", "b", "c"):
-            harness.add_pod(make_pod(name).cpu("1").build())
-        await harness.settle()
+            harness.add(make_pod(name).cpu("1").build())
+        harness.settle()
 
         def evaluated(plugin, point):
             labels = {"plugin": plugin, "extension_point": point, "profile": PROFILE}
@@ -163,11 +162,11 @@ async def test_evaluations_count_attempts_in_which_a_plugin_took_part(classes):
         assert evaluated("NodeAffinity", "Filter") == 0
 
 
-async def test_a_pod_that_fits_nowhere_is_counted_by_plugin_until_it_does():
-    async with SchedulerHarness() as harness:
-        harness.add_node(make_node("n1").offers("cpu", "1").build())
-        harness.add_pod(make_pod("big").cpu("100").build())
-        await harness.settle()
+def test_a_pod_that_fits_nowhere_is_counted_by_plugin_until_it_does():
+    with Cluster() as harness:
+        harness.add(make_node("n1").offers("cpu", "1").build())
+        harness.add(make_pod("big").cpu("100").build())
+        harness.settle()
         labels = {"result": "unschedulable", "profile": PROFILE}
         assert value(harness, "schedule_attempts_total", **labels) == 1
         assert value(harness, "scheduling_attempt_duration_seconds_count", **labels) == 1
@@ -178,24 +177,24 @@ async def test_a_pod_that_fits_nowhere_is_counted_by_plugin_until_it_does():
         assert value(harness, "preemption_attempts_total") == 1
         incoming = {"queue": "unschedulable", "event": "ScheduleAttemptFailure"}
         assert value(harness, "queue_incoming_pods_total", **incoming) == 1
-        harness.add_node(make_node("n2").offers("cpu", "200").build())
-        await harness.advance(20)
+        harness.add(make_node("n2").offers("cpu", "200").build())
+        harness.advance(20)
         assert value(harness, "unschedulable_pods", **rejected) == 0
         assert value(harness, "pod_scheduling_sli_duration_seconds_count", attempts="2") == 1
         hint = {"plugin": "NodeResourcesFit", "event": "NodeAdd", "hint": "Queue"}
         assert value(harness, "queueing_hint_execution_duration_seconds_count", **hint) == 1
 
 
-async def test_a_binding_that_fails_is_an_error():
-    async with SchedulerHarness() as harness:
+def test_a_binding_that_fails_is_an_error():
+    with Cluster() as harness:
 
         def refuse(*_arguments):
             raise ServerError("down")
 
-        harness.client.before_bind = refuse
-        harness.add_node(make_node("n1").build())
-        harness.add_pod(make_pod("a").build())
-        await harness.settle()
+        harness.client.before["bind_pod"] = refuse
+        harness.add(make_node("n1").build())
+        harness.add(make_pod("a").build())
+        harness.settle()
         labels = {"result": "error", "profile": PROFILE}
         assert value(harness, "schedule_attempts_total", **labels) >= 1
         failed = {"extension_point": "Bind", "status": "Error", "profile": PROFILE}
@@ -211,21 +210,21 @@ class Waiting(PermitPlugin):
         return Wait(30.0)
 
 
-async def test_a_wait_on_permit_is_measured():
+def test_a_wait_on_permit_is_measured():
     config = (
         f"{HEADER}profiles:\n- schedulerName: default-scheduler\n"
         "  plugins:\n    permit: {enabled: [{name: Waiting}]}\n"
     )
-    async with SchedulerHarness(config, plugins=[Waiting]) as harness:
-        harness.add_node(make_node("n1").build())
+    with Cluster(config=config, plugins=[Waiting]) as harness:
+        harness.add(make_node("n1").build())
         pod = make_pod("a").build()
-        harness.add_pod(pod)
-        await harness.settle()
+        harness.add(pod)
+        harness.settle()
         assert value(harness, "goroutines", operation="binding") == 1
         harness.clock.advance(2.0)
         waiting = harness.assembly.waiting_pods.get(pod.metadata.uid)
         waiting.allow("Waiting")
-        await harness.settle()
+        harness.settle()
         assert value(harness, "permit_wait_duration_seconds_count", result="Success") == 1
         assert value(harness, "permit_wait_duration_seconds_sum", result="Success") == 2.0
         timed = {"plugin": "Waiting", "extension_point": "Permit", "status": "Wait"}
@@ -242,26 +241,26 @@ class Moody(PermitPlugin):
         return unschedulable("not today") if Moody.mood == "bad" else None
 
 
-async def test_pods_that_only_the_flush_brought_back_are_counted(monkeypatch):
+def test_pods_that_only_the_flush_brought_back_are_counted(monkeypatch):
     monkeypatch.setattr(Moody, "mood", "bad")
     config = (
         f"{HEADER}profiles:\n- schedulerName: default-scheduler\n"
         "  plugins:\n    permit: {enabled: [{name: Moody}]}\n"
     )
-    async with SchedulerHarness(config, plugins=[Moody]) as harness:
-        harness.add_node(make_node("n1").build())
-        harness.add_pod(make_pod("a").build())
-        await harness.settle()
+    with Cluster(config=config, plugins=[Moody]) as harness:
+        harness.add(make_node("n1").build())
+        harness.add(make_pod("a").build())
+        harness.settle()
         Moody.mood = "good"
-        await harness.advance(60)
+        harness.advance(60)
         assert harness.pod("a").spec.node_name == ""
         for _ in range(3):  # until it is overdue, until the next flush, until its backoff is over
-            await harness.advance(300)
+            harness.advance(300)
         assert harness.pod("a").spec.node_name == "n1"
         assert value(harness, "pod_scheduled_after_flush_total") == 1
 
 
-async def test_a_slow_attempt_says_where_the_time_went(caplog):
+def test_a_slow_attempt_says_where_the_time_went(caplog):
     class Slow(PermitPlugin):
         name = "Slow"
 
@@ -272,32 +271,32 @@ async def test_a_slow_attempt_says_where_the_time_went(caplog):
         f"{HEADER}profiles:\n- schedulerName: default-scheduler\n"
         "  plugins:\n    permit: {enabled: [{name: Slow}]}\n"
     )
-    async with SchedulerHarness(config, plugins=[Slow]) as harness:
-        harness.add_node(make_node("n1").build())
+    with Cluster(config=config, plugins=[Slow]) as harness:
+        harness.add(make_node("n1").build())
         with caplog.at_level("INFO"):
-            harness.add_pod(make_pod("a").build())
-            await harness.settle()
+            harness.add(make_pod("a").build())
+            harness.settle()
     (record,) = [each for each in caplog.records if each.msg == "Slow scheduling attempt"]
     assert record.values["milliseconds"] == 250.0
     assert record.values["steps"]["Permit"] == 250.0
 
 
-async def test_an_ordinary_attempt_says_nothing(caplog):
-    async with SchedulerHarness() as harness:
-        harness.add_node(make_node("n1").build())
+def test_an_ordinary_attempt_says_nothing(caplog):
+    with Cluster() as harness:
+        harness.add(make_node("n1").build())
         with caplog.at_level("INFO"):
-            harness.add_pod(make_pod("a").build())
-            await harness.settle()
+            harness.add(make_pod("a").build())
+            harness.settle()
     assert not [each for each in caplog.records if each.msg == "Slow scheduling attempt"]
 
 
-async def test_at_verbosity_ten_every_score_is_logged(caplog):
-    async with SchedulerHarness() as harness:
+def test_at_verbosity_ten_every_score_is_logged(caplog):
+    with Cluster() as harness:
         for name in ("n1", "n2"):
-            harness.add_node(make_node(name).build())
+            harness.add(make_node(name).build())
         with caplog.at_level(10):
-            harness.add_pod(make_pod("a").cpu("1").build())
-            await harness.settle()
+            harness.add(make_pod("a").cpu("1").build())
+            harness.settle()
     totals = {}
     for record in caplog.records:
         if record.msg == "Plugin scored node for pod":

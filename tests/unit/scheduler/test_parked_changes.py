@@ -10,8 +10,8 @@ from kubesched.client.exchange import BufferedResponse
 from kubesched.client.transport import Request
 from kubesched.errors import KubeschedError, Unrecoverable
 from kubesched.scheduler.event_gate import EventGate
+from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod
-from kubesched.testing.harness import SchedulerHarness
 
 BINDER = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -33,7 +33,7 @@ def fail_with(error):
 
 
 @pytest.mark.parametrize("error", [KubeschedError("bad object"), RuntimeError("bug")], ids=str)
-async def test_a_failing_parked_change_does_not_keep_the_others_from_being_applied(error):
+def test_a_failing_parked_change_does_not_keep_the_others_from_being_applied(error):
     gate, applied = EventGate(), []
     with gate.hold():
         gate.park(fail_with(error))
@@ -41,7 +41,7 @@ async def test_a_failing_parked_change_does_not_keep_the_others_from_being_appli
     assert applied == ["second"]
 
 
-async def test_an_unrecoverable_parked_change_is_raised():
+def test_an_unrecoverable_parked_change_is_raised():
     gate = EventGate()
     with pytest.raises(Unrecoverable), gate.hold():
         gate.park(fail_with(Unrecoverable("cache is corrupted")))
@@ -75,7 +75,7 @@ class RestoredMeanwhile:
     """A transport to an extender; while it is first asked about nodes, a restored cluster's list arrives."""
 
     def __init__(self) -> None:
-        self.world: SchedulerHarness
+        self.world: Cluster
         self._is_first = True
 
     async def request(self, request: Request) -> BufferedResponse:
@@ -95,11 +95,11 @@ class RestoredMeanwhile:
 
 
 @pytest.mark.parametrize("binder", ["extender", "task", "callback"])
-async def test_a_pod_that_was_deleted_and_restored_meanwhile_is_tried_anew(binder):
+def test_a_pod_that_was_deleted_and_restored_meanwhile_is_tried_anew(binder):
     """Simulation seed 24797: it was bound where its room no longer counted, and its entry in the queue was dropped."""
     extender = RestoredMeanwhile()
     config = BINDER if binder == "extender" else BINDER.replace("  bindVerb: bind\n", "")
-    async with SchedulerHarness(config, extender_transport=extender) as world:
+    with Cluster(config=config, extender_transport=extender) as world:
         extender.world = world
         were_counted = []
 
@@ -115,11 +115,11 @@ async def test_a_pod_that_was_deleted_and_restored_meanwhile_is_tried_anew(binde
         if binder == "callback":
             world.client.start_binding = start
         else:
-            world.client.before_bind = note
-        world.add_node(make_node("n1").build())
-        world.add_pod(make_pod("p").build())
-        await world.settle()
-        await world.advance(3)
+            world.client.before["bind_pod"] = note
+        world.add(make_node("n1").build())
+        world.add(make_pod("p").build())
+        world.settle()
+        world.advance(3)
         assert were_counted == [True]
         assert world.client.bindings == {"default/p": "n1"}
         world.assembly.scheduler.check_invariants()

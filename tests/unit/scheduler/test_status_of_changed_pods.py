@@ -12,8 +12,8 @@ from kubesched.api.core_v1 import PodCondition
 from kubesched.clock import ManualClock
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.scheduler.status_writer import WORKERS, StatusWriter
+from kubesched.state.memory import MemoryLister
 from kubesched.testing.builders import make_pod
-from kubesched.testing.harness import DictLister
 
 UNSCHEDULABLE = PodCondition(
     type="PodScheduled", status="False", reason="Unschedulable", message="no"
@@ -36,7 +36,7 @@ class Client:
 
 @pytest.fixture
 def pods():
-    return DictLister()
+    return MemoryLister()
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.storage_v1 import StorageClass
 from kubesched.errors import Conflict
 from kubesched.scheduler.scheduler import MAX_BINDINGS
-from kubesched.testing import make_node, make_pod
-from kubesched.testing.harness import SchedulerHarness
+from kubesched.testing import Cluster, make_node, make_pod
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
@@ -55,37 +54,29 @@ def volume(name):
     )
 
 
-async def test_a_plain_pod_is_bound_while_more_pods_wait_than_bindings_are_allowed():
+def test_a_plain_pod_is_bound_while_more_pods_wait_than_bindings_are_allowed():
     count = MAX_BINDINGS + 10
-    async with SchedulerHarness() as world:
-        world.add_node(
-            make_node("n1").capacity(cpu="64", memory="64Gi", pods=str(2 * count)).build()
-        )
+    with Cluster() as world:
+        world.add(make_node("n1").capacity(cpu="64", memory="64Gi", pods=str(2 * count)).build())
         world.listers.of(StorageClass).put(storage_class())
         claims = world.listers.of(PersistentVolumeClaim)
         for number in range(count):
             claims.put(claim(f"c{number}"))
-            world.add_pod(make_pod(f"slow{number}").claim(f"c{number}").build())
+            world.add(make_pod(f"slow{number}").claim(f"c{number}").build())
 
-        async def until(condition):
-            async with asyncio.timeout(60):
-                while not condition():
-                    await world.settle()
-
-        await until(
-            lambda: all(SELECTED_NODE in (c.metadata.annotations or {}) for c in claims.list())
-        )
+        world.settle()
+        assert all(SELECTED_NODE in (c.metadata.annotations or {}) for c in claims.list())
         assert world.assembly.scheduler.binding.waiting_count == count
-        world.add_pod(make_pod("plain").build())
-        await until(lambda: "default/plain" in world.client.bindings)
+        world.add(make_pod("plain").build())
+        world.settle()
         assert world.client.bindings == {"default/plain": "n1"}
     assert world.assembly.scheduler.binding.waiting_count == 0
 
 
-async def test_a_pod_is_not_told_of_a_volume_that_is_given_back():
+def test_a_pod_is_not_told_of_a_volume_that_is_given_back():
     """Upstream: that a volume is no longer assumed is no event; the pod waits for the five-minute flush."""
-    async with SchedulerHarness() as world:
-        world.add_node(make_node("n1").capacity(cpu="64", memory="64Gi", pods="110").build())
+    with Cluster() as world:
+        world.add(make_node("n1").capacity(cpu="64", memory="64Gi", pods="110").build())
         world.listers.of(StorageClass).put(
             msgspec.structs.replace(storage_class(), provisioner="kubernetes.io/no-provisioner")
         )
@@ -100,18 +91,18 @@ async def test_a_pod_is_not_told_of_a_volume_that_is_given_back():
             raise Conflict(obj.metadata.name)
 
         world.client.update = refuse
-        world.add_pod(make_pod("first").claim("a").build())
-        await world.settle()
-        world.add_pod(make_pod("second").claim("b").build())
-        await world.settle()
+        world.add(make_pod("first").claim("a").build())
+        world.settle()
+        world.add(make_pod("second").claim("b").build())
+        world.settle()
         assert world.condition("second")[1].startswith(
             "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind."
         )
-        world.delete_pod(world.pod("first"))
+        world.delete(world.pod("first"))
         is_answered.set()
-        await world.settle()
+        world.settle()
         world.client.update = update
-        await world.advance(200)
+        world.advance(200)
         assert disks.get("", "disk").spec.claim_ref is None, "not tried yet"
-        await world.advance(200)
+        world.advance(200)
         assert disks.get("", "disk").spec.claim_ref.name == "b"

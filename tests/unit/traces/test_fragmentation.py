@@ -95,8 +95,6 @@ async def test_no_device_ever_gives_more_than_it_has(tmp_path, monkeypatch):
                 free = table.allocatable[index].array[row] - table.requested[index].array[row]
                 assert left[row].sum() == free
 
-        outcome = await play_trace(
-            trace, Cell(name="default", config=default_config()), on_bound=check
-        )
+        outcome = play_trace(trace, Cell(name="default", config=default_config()), on_bound=check)
         monkeypatch.undo()
         assert outcome.placed > 40, "some wait for ever in so small a cluster"

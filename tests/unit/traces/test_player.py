@@ -1,11 +1,8 @@
 """Replays: byte-identical when played twice, the known differences between strategies, evictions, withdrawals, prices."""
 
-import asyncio
-
 import pytest
 from traces import SAMPLES, strategy, write_openb
 
-from kubesched.app.replay_cells import play_cell
 from kubesched.config import features
 from kubesched.config.load import default_config
 from kubesched.state.cluster_state import ClusterState
@@ -13,6 +10,7 @@ from kubesched.traces.gpu_share import GPU_MILLI, WHOLE
 from kubesched.traces.measuring import price_of
 from kubesched.traces.objects import PodMaker, node
 from kubesched.traces.outcome import decode
+from kubesched.traces.play import play_cell
 from kubesched.traces.player import Cell, play_trace
 from kubesched.traces.reading import Reading, read_trace
 from kubesched.traces.report import difference, interval, make_report, to_json
@@ -35,7 +33,7 @@ def pod(name, cpu="4", priority=0):
 
 
 def play(trace, config=None, **more):
-    return asyncio.run(play_trace(trace, cell(config, **more)))
+    return play_trace(trace, cell(config, **more))
 
 
 @pytest.mark.parametrize("sample", ["openb", "borg", "audit", "azure"])
@@ -130,7 +128,7 @@ def test_backoffs_that_must_expire_pass_in_virtual_time():
         Arrival(99.5, pod("d"), lifetime_s=500.0),
     )
     gates = features.parse("SchedulerPopFromBackoffQ=false")
-    outcome = asyncio.run(play_trace(trace, cell(gates=gates)))
+    outcome = play_trace(trace, cell(gates=gates))
     assert outcome.placed == 4
 
 

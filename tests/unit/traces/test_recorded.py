@@ -1,6 +1,5 @@
 """Recordings as traces: as they were they place every pod where it was placed then; under other settings they are modelled."""
 
-import asyncio
 import pickle
 import re
 from dataclasses import replace
@@ -10,7 +9,6 @@ from random import Random
 import pytest
 
 from kubesched.app.recorded_simulation import playing_registry, record_simulation
-from kubesched.app.replay_cells import play_cell, play_outcome
 from kubesched.benchmarking.catalogue import find
 from kubesched.benchmarking.core_mode import CoreOptions, run_core
 from kubesched.config.load import default_config
@@ -21,6 +19,7 @@ from kubesched.recording.storage import MemoryStorage
 from kubesched.recording.writer import Limits
 from kubesched.traces.cells import keyed, with_recorded
 from kubesched.traces.outcome import decode
+from kubesched.traces.play import play_cell, play_outcome
 from kubesched.traces.player import Cell, play_trace
 from kubesched.traces.recorded import of_reader
 from kubesched.traces.report import make_report
@@ -62,7 +61,7 @@ def test_a_model_gives_placements_back_where_bindings_take_no_time(name):
     def bound(pod):
         placed[pod.metadata.uid] = pod.spec.node_name
 
-    outcome = asyncio.run(play_trace(trace, own_cell(trace), on_bound=bound))
+    outcome = play_trace(trace, own_cell(trace), on_bound=bound)
     # A pod that was still waiting when the recording ended may be placed afterwards.
     assert {uid: placed.get(uid) for uid in logged} == logged
     assert outcome.placed >= len(logged) > 0
@@ -77,7 +76,7 @@ def test_a_recording_as_it_was_has_the_figures_of_a_model_in_which_nothing_takes
     count = len(trace.own.placements)
     played = play_outcome(trace, own_cell(trace, as_recorded=True))
     assert played.notes == [f"own: {count} of {count} recorded placements were reproduced"]
-    modelled = asyncio.run(play_trace(trace, own_cell(trace)))
+    modelled = play_trace(trace, own_cell(trace))
     assert (played.submitted, played.evictions) == (modelled.submitted, modelled.evictions)
     assert count <= played.placed <= modelled.placed
     assert len(played.series.at_s) == len(modelled.series.at_s)

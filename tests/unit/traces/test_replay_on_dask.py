@@ -7,13 +7,13 @@ import psutil
 import pytest
 from traces import SAMPLES, strategy
 
-from kubesched.app.replay_cells import play_cell
 from kubesched.sweeps.executors import Dask, InProcess
 from kubesched.sweeps.store import ResultStore
 from kubesched.sweeps.sweep import run_sweep
 from kubesched.traces.cells import keyed
 from kubesched.traces.outcome import decode
 from kubesched.traces.page import page
+from kubesched.traces.play import play_cell
 from kubesched.traces.player import Cell
 from kubesched.traces.reading import read_trace
 from kubesched.traces.report import make_report, to_json

@@ -33,7 +33,7 @@ from kubesched.benchmarking.end_to_end.volumes import Provisioner
 from kubesched.benchmarking.templates import Manifest
 from kubesched.clock import Clock
 from kubesched.errors import KubeschedError, NotFound
-from kubesched.testing.harness import DictListers
+from kubesched.state.memory import MemoryListers
 
 Start = Callable[[], contextlib.AbstractAsyncContextManager[RunningScheduler]]
 T = TypeVar("T")
@@ -188,7 +188,7 @@ class Driver:
         )
 
     async def _allocate_claims(self, namespace: str) -> None:
-        listers = DictListers()
+        listers = MemoryListers()
         kinds: tuple[type[Any], ...] = (Node, ResourceSlice, DeviceClass, ResourceClaim)
         for kind in kinds:
             for obj in (await self._plane.client.list(kind)).items:

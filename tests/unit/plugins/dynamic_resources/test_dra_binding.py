@@ -20,9 +20,9 @@ from kubesched.plugins.dynamic_resources.binding import ClaimBinder, ClaimBindin
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from kubesched.plugins.dynamic_resources.state import ClaimInfo, DRAState, NodeAllocation
 from kubesched.snapshot.node_table import NodeTable
+from kubesched.state.memory import MemoryLister
 from kubesched.state.stored_objects import StoredObjects
 from kubesched.testing.builders import make_pod
-from kubesched.testing.harness import DictLister
 
 POD = make_pod("p").uid("uid-p").build()
 DEVICE = convert(allocation(("r", "s", "a")), AllocationResult)
@@ -92,7 +92,7 @@ class World:
     """A binder, its claims and what it spawned."""
 
     def __init__(self, *claims):
-        self.lister = DictLister()
+        self.lister = MemoryLister()
         for each in claims:
             self.lister.put(each)
         self.claims = ClaimTracker(self.lister)
@@ -470,7 +470,7 @@ async def test_a_write_under_way_is_finished_when_prebind_is_called_off():
 # -- taking back -------------------------------------------------------------------------------------------------------
 
 
-async def test_unreserve_before_prebind_frees_the_devices_without_writing():
+def test_unreserve_before_prebind_frees_the_devices_without_writing():
     world = World(claim("c"))
     world.binder.unreserve(world.reserved("c"), POD)
     assert world.claims.allocated.exclusive == {}

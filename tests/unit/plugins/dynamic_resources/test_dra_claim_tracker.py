@@ -9,7 +9,7 @@ from msgspec import convert, structs
 from kubesched.api.resource_v1 import AllocationResult
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from kubesched.plugins.dynamic_resources.structured.allocated_state import AllocatedState, DeviceID
-from kubesched.testing.harness import DictLister
+from kubesched.state.memory import MemoryLister
 
 
 def at(name, revision, *devices, uid=None, **fields):
@@ -30,7 +30,7 @@ def device(name):
 
 @pytest.fixture
 def lister():
-    return DictLister()
+    return MemoryLister()
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def test_the_special_claim_is_found_by_its_pod(lister, tracker):
     assert tracker.special_claim_of("u", "p") is None
 
 
-async def test_changes_wake_those_who_wait(lister, tracker):
+def test_changes_wake_those_who_wait(lister, tracker):
     with tracker.signals.watching(["default/a"]) as changed:
         lister.put(at("b", 1))
         assert not changed.is_set()
@@ -209,7 +209,7 @@ steps = st.lists(
 
 @given(steps)
 def test_every_history_counts_what_a_fresh_look_would(history):
-    lister = DictLister()
+    lister = MemoryLister()
     tracker = ClaimTracker(lister)
     flying = {}
     revision = 10

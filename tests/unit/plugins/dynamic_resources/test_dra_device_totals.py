@@ -21,8 +21,8 @@ from kubesched.plugins.node_resources.balanced_allocation import NodeResourcesBa
 from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
+from kubesched.state.memory import MemoryListers
 from kubesched.testing.builders import make_node, make_pod
-from kubesched.testing.harness import DictListers
 
 GPU = "example.com/gpu"
 ZONE_A = {
@@ -33,7 +33,7 @@ ZONE_A = {
 
 
 def listers(*objects):
-    made = DictListers()
+    made = MemoryListers()
     for each in objects:
         made.of(type(each)).put(each)
     return made

@@ -10,8 +10,8 @@ from kubesched.plugins.dynamic_resources.extended_resources import (
     requests_and_mappings,
     special_claim,
 )
+from kubesched.state.memory import MemoryLister
 from kubesched.testing.builders import make_pod
-from kubesched.testing.harness import DictLister
 
 GPU = "example.com/gpu"
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
@@ -24,7 +24,7 @@ def created(name, resource, day=1):
 
 
 def mapping(*classes):
-    lister = DictLister()
+    lister = MemoryLister()
     cache = ExtendedResourceCache(lister)
     for each in classes:
         lister.put(each)
@@ -60,7 +60,7 @@ def test_of_two_of_the_same_age_the_smaller_name_wins():
 
 
 def test_a_renamed_or_deleted_class_loses_its_names():
-    lister = DictLister()
+    lister = MemoryLister()
     cache = ExtendedResourceCache(lister)
     lister.put(created("a", GPU))
     lister.put(created("a", "example.com/other"))

@@ -5,7 +5,7 @@ from msgspec import convert
 
 from kubesched.api.resource_v1beta2 import DeviceTaintRule
 from kubesched.plugins.dynamic_resources.slice_tracker import SliceTracker
-from kubesched.testing.harness import DictLister
+from kubesched.state.memory import MemoryLister
 
 
 def rule(name, **selector):
@@ -30,7 +30,7 @@ def taints(tracker):
 
 
 def test_slices_come_and_go():
-    lister = DictLister()
+    lister = MemoryLister()
     lister.put(resource_slice("a", "x"))
     tracker = SliceTracker(lister)
     lister.put(resource_slice("b", "y"))
@@ -41,7 +41,7 @@ def test_slices_come_and_go():
 
 
 def test_rules_taint_the_devices_they_select():
-    slices, rules = DictLister(), DictLister()
+    slices, rules = MemoryLister(), MemoryLister()
     slices.put(resource_slice("a", "x", "y"))
     rules.put(rule("early", device="x"))
     tracker = SliceTracker(slices, rules)

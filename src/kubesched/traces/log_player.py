@@ -19,13 +19,6 @@ from kubesched.api.core_v1 import Namespace
 from kubesched.api.names import key_of
 from kubesched.api.times import format_time
 from kubesched.api.watch import WatchEvent
-from kubesched.app.played_calls import (
-    Gates,
-    PlayedCalls,
-    PlayedExtender,
-    no_network,
-)
-from kubesched.app.watching import ask_for_informers, connect
 from kubesched.config.features import FeatureGates, from_map
 from kubesched.config.load import load
 from kubesched.config.types import Extender as ExtenderConfig
@@ -38,6 +31,7 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.registry import Registry
 from kubesched.framework.status import Code, Status, StatusError
 from kubesched.informers.factory import InformerFactory
+from kubesched.logs import quiet_logs
 from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
@@ -66,11 +60,17 @@ from kubesched.scheduler.flight import PRE_BIND_BEGINS
 from kubesched.scheduler.http_extender import make_extenders
 from kubesched.scheduler.scheduler import QueueEmpty, Suspended
 from kubesched.scheduler.scheduling_cycle import Assumed
-from kubesched.simulation.run import quiet_logs
-from kubesched.simulation.virtual_loop import VirtualLoop, run_virtual
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.state.memory import NoEvents, PretendingClient
+from kubesched.state.virtual_loop import VirtualLoop, run_virtual
+from kubesched.state.watching import ask_for_informers, connect
+from kubesched.traces.played_calls import (
+    Gates,
+    PlayedCalls,
+    PlayedExtender,
+    no_network,
+)
 
 _CODES = {code.upstream_name: code for code in Code}
 

@@ -8,7 +8,6 @@ with is modelled, too.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,7 +15,6 @@ from msgspec import structs
 
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.names import key_of
-from kubesched.app.replaying import play
 from kubesched.framework.registry import Registry
 from kubesched.logs import silence
 from kubesched.recording.records import AnyEntry, CallDone, Reached
@@ -24,6 +22,7 @@ from kubesched.scheduler.factory import Assembly
 from kubesched.scheduler.flight import BINDING_DONE
 from kubesched.snapshot.pods import PodInfo
 from kubesched.state.collector import collector_paused
+from kubesched.traces.log_player import play
 from kubesched.traces.measuring import Meter, sample_times
 from kubesched.traces.outcome import Outcome, encode
 from kubesched.traces.player import Cell, play_trace
@@ -45,13 +44,13 @@ def play_outcome(trace: Trace, cell: Cell, registry: Registry | None = None) -> 
         TraceError, PlanError, RecordingError: the trace contradicts itself, or a price is missing.
     """
     if trace.own is None or not cell.as_recorded:
-        return asyncio.run(play_trace(trace, cell, registry))
+        return play_trace(trace, cell, registry)
     recorded = RecordedPlay(trace, trace.own, cell)
     with collector_paused():
         played = play(trace.own.run, registry, observer=recorded)
     if not played.difference:
         return recorded.outcome()
-    outcome = asyncio.run(play_trace(trace, cell, registry))
+    outcome = play_trace(trace, cell, registry)
     outcome.notes.append(
         f"{cell.name}: modelled, because the recording cannot be played to its end: {played.difference}"
     )
@@ -59,7 +58,7 @@ def play_outcome(trace: Trace, cell: Cell, registry: Registry | None = None) -> 
 
 
 class RecordedPlay:
-    """Takes the figures of a recording while it is played; see `replaying.Observer`."""
+    """Takes the figures of a recording while it is played; see `log_player.Observer`."""
 
     def __init__(self, trace: Trace, own: OwnSettings, cell: Cell) -> None:
         self.placements: dict[str, str] = {}

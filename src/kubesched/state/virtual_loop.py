@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import heapq
+from asyncio import tasks
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, NoReturn, TypeVar
 
@@ -231,8 +233,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _pass_time(self) -> None:
         """Go to the next timer."""
         self.safe_point()
-        if self._broken is not None:
-            raise SimulationStuck(f"a callback broke: {self._broken!r}") from self._broken
+        self._raise_if_broken()
         self.before_time_passes()
         self._elapsed_s = max(self._elapsed_s + RESOLUTION_S, self._timers[0][0])
 
@@ -290,6 +291,66 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """What spun so far is forgiven."""
         self._rounds = 0
 
+    # Driven from outside, step by step.
+
+    def run_until_idle(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Run all that can run without time passing: queued callbacks and timers that are due.
+
+        Ends earlier, between two rounds, as soon as `until` holds.
+
+        Works inside another running loop, too (an async test, a notebook), which stands still meanwhile.
+        """
+        with entered(self):
+            self._rounds = 0
+            while not until():
+                self._drop_cancelled_timers()
+                timers = self._timers
+                if not self._queued and not (timers and timers[0][0] <= self._elapsed_s):
+                    break
+                self._run_once()
+        self._raise_if_broken()
+
+    def run(self, work: Awaitable[T]) -> T:
+        """Run something to its end, and whatever becomes ready meanwhile; time does not pass."""
+
+        async def awaited() -> T:
+            return await work
+
+        task = self.create_task(awaited())
+        self.run_until_idle()
+        if not task.done():
+            task.cancel()
+            self.run_until_idle()
+            raise SimulationStuck("waits for what does not happen by itself")
+        result: T = task.result()
+        return result
+
+    def finish(self) -> None:
+        """Cancel all tasks, including those started during cancellation; then close the loop."""
+        self.before_time_passes = self.safe_point = lambda: None
+        self.thaw_all()
+        with entered(None):
+            try:
+                while left := self.unfinished_tasks():
+                    self.begin_instant()
+                    for task in left:
+                        task.cancel()
+                    self.run_until_complete(asyncio.wait(left))
+                    for task in left:
+                        if not task.cancelled():
+                            task.exception()  # reported during the run, or a consequence of its end
+                self.run_until_complete(self.shutdown_asyncgens())
+            finally:
+                self.close()
+
+    def _raise_if_broken(self) -> None:
+        if self._broken is not None:
+            broken, self._broken = self._broken, None
+            raise SimulationStuck(f"a callback broke: {broken!r}") from broken
+
+    def __del__(self) -> None:
+        """Asyncio would warn of a loop that was not closed; this one holds nothing that has to be closed."""
+
     def stall(self, seconds: float) -> None:
         """Let time pass without running a task, as when a machine freezes."""
         assert seconds >= 0, "time does not run backwards"
@@ -323,6 +384,23 @@ class LoopClock:
         return self._loop._elapsed_s * self._speed  # asked several thousand times per run
 
 
+@contextmanager
+def entered(loop: VirtualLoop | None) -> Iterator[None]:
+    """Make this the thread's running loop; the one that runs now, if any, and its task come back afterwards."""
+    outer = asyncio._get_running_loop()
+    if loop is not None and outer is loop:
+        raise SimulationStuck("a callback of this loop cannot run the loop")
+    swap = getattr(tasks, "_swap_current_task", None)  # 3.11 keeps the current task per loop
+    task = swap(outer, None) if swap is not None and outer is not None else None
+    asyncio._set_running_loop(loop)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(outer)
+        if swap is not None and outer is not None:
+            swap(outer, task)
+
+
 def clear_garbage() -> None:
     """Collect what earlier runs have left. What is there now is never traversed again: runs are short and many.
 
@@ -340,24 +418,6 @@ def run_virtual(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
     try:
         return loop.run_until_complete(main(loop))
     finally:
-        loop.before_time_passes = loop.safe_point = lambda: None
-        loop.thaw_all()
-        _finish(loop)
+        loop.finish()
         if was_enabled:
             gc.enable()
-
-
-def _finish(loop: VirtualLoop) -> None:
-    """Cancel all tasks, including those started during cancellation; then close the loop."""
-    try:
-        while left := loop.unfinished_tasks():
-            loop.begin_instant()
-            for task in left:
-                task.cancel()
-            loop.run_until_complete(asyncio.wait(left))
-            for task in left:
-                if not task.cancelled():
-                    task.exception()  # retrieved: reported during the run, or a consequence of its end
-        loop.run_until_complete(loop.shutdown_asyncgens())
-    finally:
-        loop.close()

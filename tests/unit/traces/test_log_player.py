@@ -11,9 +11,7 @@ import msgspec
 import pytest
 
 from kubesched.api.core_v1 import Pod
-from kubesched.app import played_calls
 from kubesched.app.recorded_simulation import record_simulation
-from kubesched.app.replaying import play
 from kubesched.app.simulated import SilentAuditor, playing_registry
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.status import Code, Status
@@ -32,6 +30,8 @@ from kubesched.recording.segments import RecordingError
 from kubesched.recording.writer import Limits
 from kubesched.scheduler.checkpoint import Checkpoints, SchedulerState
 from kubesched.simulation.audit import AUDITOR
+from kubesched.traces import played_calls
+from kubesched.traces.log_player import play
 
 SEED = 46
 
