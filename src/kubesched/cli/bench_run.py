@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from kubesched.cli import terminal
@@ -41,9 +39,6 @@ Exit code 0 means that everything asked for was measured, 1 that something faile
 
 QUIET_CORES = 0.2
 """Load of other programs that is not worth a warning."""
-
-REDRAW_S = 0.1
-"""How often progress is redrawn at most."""
 
 _CONTROL_PLANES = ("embedded", "real")
 
@@ -196,6 +191,7 @@ class _Findings:
 def main(args: argparse.Namespace) -> int:
     from kubesched.api.times import format_time
     from kubesched.benchmarking.catalogue import find
+    from kubesched.benchmarking.results import encode
     from kubesched.clock import SystemClock
 
     recordings = RecordedWorkloads(args.record) if args.record else None
@@ -218,7 +214,11 @@ def main(args: argparse.Namespace) -> int:
                 folder is not None
             ):  # immediately, so that an interrupted run has written its results
                 _write(findings.report(), folder)
-    _show(findings.report(), args)
+    report = findings.report()
+    if args.output == "json":
+        sys.stdout.write(encode(report).decode())
+    else:
+        show(report, is_phases=args.phases)
     if recordings is not None:
         print(recordings.summary(), file=sys.stderr)
     if folder is not None:
@@ -340,29 +340,14 @@ def _end_to_end(
 @contextmanager
 def _progress() -> Iterator[Progress]:
     """What is going on: in place on a terminal, elsewhere a line whenever a new stage begins."""
-    show = _InPlace() if sys.stderr.isatty() else _LineByLine()
+    if not sys.stderr.isatty():
+        yield _LineByLine()
+        return
+    line = terminal.ProgressLine()
     try:
-        yield show
+        yield line.show
     finally:
-        show.end()
-
-
-class _InPlace:
-    """One line that is overwritten. Without a thread: it would be measured as well."""
-
-    def __init__(self) -> None:
-        self._shown_at = 0.0
-
-    def __call__(self, text: str) -> None:
-        if monotonic() - self._shown_at >= REDRAW_S:
-            self._shown_at = monotonic()
-            width = shutil.get_terminal_size().columns
-            sys.stderr.write(f"\r\x1b[2K{text[: width - 1]}")
-            sys.stderr.flush()
-
-    def end(self) -> None:
-        sys.stderr.write("\r\x1b[2K")
-        sys.stderr.flush()
+        line.clear()
 
 
 class _LineByLine:
@@ -377,9 +362,6 @@ class _LineByLine:
             print(stage, file=sys.stderr, flush=True)
             self._last = stage
 
-    def end(self) -> None:
-        pass
-
 
 def _write(report: Report, folder: Path) -> None:
     from kubesched.benchmarking.plot import page
@@ -389,23 +371,20 @@ def _write(report: Report, folder: Path) -> None:
     (folder / "report.html").write_text(page(report), encoding="utf-8")
 
 
-def _show(report: Report, args: argparse.Namespace) -> None:
-    from kubesched.benchmarking.results import encode
+def show(report: Report, *, is_phases: bool) -> None:
+    """Prints the figures for people."""
     from kubesched.benchmarking.summary import against, ratio_table, summarise, table
 
-    if args.output == "json":
-        sys.stdout.write(encode(report).decode())
-        return
     summaries = summarise(report.results)
     if summaries:
-        _print_figures(*table(summaries))
-    if args.phases:
+        terminal.table(*table(summaries), right_from=2)
+    if is_phases:
         _print_phases(summaries)
     ratios = against(summaries)
     if ratios:
         print()
         terminal.heading(f"Beside {ratios[0].reference}")
-        _print_figures(*ratio_table(ratios), text_columns=1)
+        terminal.table(*ratio_table(ratios), right_from=1)
     for refusal in report.refused:
         print(f"not run: {refusal.workload}: {refusal.reason}", file=sys.stderr)
     for note in dict.fromkeys(note for result in report.results for note in result.notes):
@@ -437,17 +416,4 @@ def _print_phases(summaries: list[Summary]) -> None:
             )
             for phase in run.phases
         ]
-        _print_figures(("PHASE", "TIMES", "EACH", "SHARE"), rows, text_columns=1)
-
-
-def _print_figures(
-    headers: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 2
-) -> None:
-    """Aligned columns, figures to the right; never truncated, however narrow the terminal."""
-    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
-    for row in (headers, *rows):
-        cells = [
-            cell.ljust(width) if index < text_columns else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        print("   ".join(cells).rstrip())
+        terminal.table(("PHASE", "TIMES", "EACH", "SHARE"), rows, right_from=1)

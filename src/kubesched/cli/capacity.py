@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from kubesched.cli import terminal
 from kubesched.cli.configuration import load_configuration
 from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output
 from kubesched.cli.records import write_record
@@ -101,14 +102,12 @@ def main(args: argparse.Namespace) -> int:
 
 def print_capacity(counted: Capacity, *, wide: bool) -> None:
     """The count, where the pods went, and what stops the next one."""
-    from kubesched.cli import terminal
-
     more = " or more" if counted.is_limited else ""
     terminal.heading(f"{_named(counted)}: {counted.replicas}{more} fit.")
     if counted.pods > sum(part.per_replica for part in counted.parts) * counted.replicas:
-        print(f"({counted.pods} pods; the last replica fits in part)")
+        terminal.sentence(f"({counted.pods} pods; the last replica fits in part)")
     if counted.pending:
-        print(f"({counted.pending} pods of the cluster are pending and stay so)")
+        terminal.sentence(f"({counted.pending} pods of the cluster are pending and stay so)")
     if counted.next is not None:
         print_stop(counted.next)
     stops = {zone.zone: zone for zone in counted.next.zones} if counted.next is not None else {}
@@ -123,8 +122,7 @@ def print_capacity(counted: Capacity, *, wide: bool) -> None:
         print()
         rows = [(node, str(count)) for node, count in counted.nodes.items()]
         terminal.table(("NODE", "PODS"), rows)
-    for note in counted.notes:
-        print(f"\nnote: {note}")
+    terminal.notes(counted.notes)
 
 
 def _named(counted: Capacity) -> str:
@@ -145,8 +143,8 @@ def print_stop(stop: Stop) -> None:
     """Why a pod fits nowhere, as `explain` puts it."""
     from kubesched.cli.explain_tables import print_reasons
 
-    print(f"The next pod: {stop.summary}")
+    terminal.sentence(f"The next pod: {stop.summary}")
     if stop.preemption is not None:
         victims = ", ".join(victim.pod for victim in stop.preemption.victims)
-        print(f"It would preempt on {stop.preemption.node}: {victims}.")
+        terminal.sentence(f"It would preempt on {stop.preemption.node}: {victims}.")
     print_reasons(stop.reasons)

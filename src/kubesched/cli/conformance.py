@@ -91,25 +91,24 @@ def _golden(
     if output == "json":
         print(json.dumps(_as_json(report), indent=2))
     else:
-        _print_report(report)
+        print_report(report)
     return 0 if report.agreement.is_complete else 1
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Report], None]]:
     """A progress line that counts pods, on a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _report: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("reading ...") as status:
-        yield lambda report: status.update(
+    line = terminal.ProgressLine()
+    line.show("reading ...")
+    try:
+        yield lambda report: line.show(
             f"{report.pods} pods, {report.pods_in_agreement} in agreement"
         )
+    finally:
+        line.clear()
 
 
-def _print_report(report: Report) -> None:
+def print_report(report: Report) -> None:
     if report.pods or not report.selectors:
         terminal.heading(
             f"{report.pods_in_agreement} of {report.pods} pods on {report.clusters} clusters agree"

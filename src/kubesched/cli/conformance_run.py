@@ -124,7 +124,7 @@ def main(args: argparse.Namespace) -> int:
     if args.output == "json":
         print(json.dumps(_as_json(report, settings), indent=2))
     else:
-        _print_report(report)
+        print_report(report)
     return 0 if report.is_complete else 1
 
 
@@ -209,21 +209,22 @@ def _progress(total: int) -> Iterator[Callable[[RunReport], None]]:
             f"{report.decisions.compared} decisions in agreement"
         )
 
-    if sys.stderr.isatty():
-        from rich.console import Console
-
-        with Console(stderr=True).status("starting two control planes ...") as status:
-            yield lambda report: status.update(line(report))
-        return
-
     def tell(report: RunReport) -> None:
         if report.sequences % 10 == 0 or report.sequences == total:
             print(line(report), file=sys.stderr, flush=True)
 
-    yield tell
+    if not sys.stderr.isatty():
+        yield tell
+        return
+    in_place = terminal.ProgressLine()
+    in_place.show("starting two control planes ...")
+    try:
+        yield lambda report: in_place.show(line(report))
+    finally:
+        in_place.clear()
 
 
-def _print_report(report: RunReport) -> None:
+def print_report(report: RunReport) -> None:
     if not report.sequences:
         print("nothing was compared: the run ended before its first sequence did")
         return
@@ -232,7 +233,7 @@ def _print_report(report: RunReport) -> None:
         f"{report.sequences_in_agreement} of {report.sequences} sequences agree, "
         f"{tally.agreed} of {tally.compared} decisions"
     )
-    print(
+    terminal.sentence(
         f"kube-scheduler {report.kube_scheduler}: {report.placed} pods placed, {report.unschedulable} "
         f"unschedulable, {report.preempting} after preemption, {report.volumes_bound} volumes bound; "
         f"{report.refused} steps refused by both API servers"

@@ -51,31 +51,30 @@ def print_pod(explanation: Explanation, *, wide: bool) -> None:
     if explanation.verdict.value != "Waiting" or explanation.nodes.feasible:
         _print_nodes(explanation, wide=wide)
     _print_fixes(explanation.fixes, explanation.verdict)
-    for note in explanation.notes:
-        print(f"\nnote: {note}")
+    terminal.notes(explanation.notes)
 
 
 def _print_circumstances(explanation: Explanation) -> None:
     if explanation.woken_by:
-        print(f"Tried again when {_events(explanation.woken_by)}, and every 5 minutes.")
+        terminal.sentence(f"Tried again when {_events(explanation.woken_by)}, and every 5 minutes.")
     if explanation.preemption is not None:
         victims = explanation.preemption.victims
         named = ", ".join(f"{victim.pod} (priority {victim.priority})" for victim in victims)
         budgets = explanation.preemption.violated_budgets
-        print(
+        terminal.sentence(
             f"Would preempt on {explanation.preemption.node}: {named}; "
             f"{budgets or 'no'} disruption budget{'s' if budgets > 1 else ''} violated."
         )
     if explanation.nominated_node:
-        print(f"Nominated to {explanation.nominated_node}.")
+        terminal.sentence(f"Nominated to {explanation.nominated_node}.")
     condition = explanation.condition
     if condition is not None and condition.status == "False" and explanation.message:
         if condition.message == explanation.message:
-            print("The PodScheduled condition says the same.")
+            terminal.sentence("The PodScheduled condition says the same.")
         else:
-            print(f"The PodScheduled condition is older: {condition.message}")
+            terminal.sentence(f"The PodScheduled condition is older: {condition.message}")
     if explanation.message:
-        print(f"Message: {explanation.message}")
+        terminal.sentence(f"Message: {explanation.message}")
 
 
 def _events(woken_by: Sequence[WokenBy]) -> str:
@@ -107,9 +106,11 @@ def _print_choice(explanation: Explanation) -> None:
     if chosen is None or chosen.rank is None:
         return
     if chosen.decisive:
-        print(f"\nWithout {' or without '.join(chosen.decisive)} another node would win.")
+        print()
+        terminal.sentence(f"Without {' or without '.join(chosen.decisive)} another node would win.")
     elif chosen.rank == 1 and explanation.nodes.feasible > 1:
-        print("\nIt would win without any single plugin, too.")
+        print()
+        terminal.sentence("It would win without any single plugin, too.")
 
 
 def _print_nodes(explanation: Explanation, *, wide: bool) -> None:
@@ -124,7 +125,7 @@ def _print_nodes(explanation: Explanation, *, wide: bool) -> None:
         terminal.table(("CLOSEST NODE", "LACKS"), [(row.node, _lacks(row)) for row in others])
     left_out = explanation.nodes.total - len(matrix)
     if matrix and left_out > 0:
-        print(f"({left_out} more nodes; -o wide and -o json list all)")
+        terminal.sentence(f"({left_out} more nodes; -o wide and -o json list all)")
 
 
 def _print_feasible(rows: Sequence[NodeRow], explanation: Explanation, *, wide: bool) -> None:
@@ -145,7 +146,7 @@ def _print_feasible(rows: Sequence[NodeRow], explanation: Explanation, *, wide: 
     ]
     terminal.table(("FEASIBLE NODE", "RANK", "TOTAL", *plugins), listed)
     if not wide and len(plugins) < len(rows[0].scores):
-        print("(scores that do not differ between these nodes are left out)")
+        terminal.sentence("(scores that do not differ between these nodes are left out)")
 
 
 def _score(row: NodeRow, plugin: str, *, wide: bool) -> str:
@@ -167,7 +168,7 @@ def _print_fixes(fixes: Sequence[Fix] | None, verdict: Verdict) -> None:
         return  # not asked for, or nothing to repair
     print()
     if not fixes:
-        print("Nothing that was tried would help.")
+        terminal.sentence("Nothing that was tried would help.")
         return
     terminal.heading("WHAT WOULD HELP (each was tried)")
     rows = []
@@ -200,9 +201,11 @@ def print_node(explanation: Explanation) -> None:
         return
     terminal.heading(f"{explanation.pod} does not fit {row.node}.")
     for failure in row.failures:
-        print(f"{failure.plugin} rejects it: {'; '.join(failure.lacks)}.")
+        terminal.sentence(f"{failure.plugin} rejects it: {'; '.join(failure.lacks)}.")
         if failure.with_nominated:
-            print(f"  Only with {', '.join(failure.with_nominated)}, nominated to the node.")
+            terminal.sentence(
+                f"  Only with {', '.join(failure.with_nominated)}, nominated to the node."
+            )
 
 
 def print_groups(groups: Sequence[Sequence[Explanation]]) -> None:
@@ -215,5 +218,5 @@ def print_groups(groups: Sequence[Sequence[Explanation]]) -> None:
         more = f" and {len(group) - PODS_NAMED} more" if len(group) > PODS_NAMED else ""
         terminal.heading(f"{named}{more}: {first.summary}")
         if len(group) > 1:
-            print(f"({len(group)} pods)")
+            terminal.sentence(f"({len(group)} pods)")
         print_reasons(first.reasons)

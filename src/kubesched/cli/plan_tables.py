@@ -61,8 +61,7 @@ def print_plan(plan: Plan, *, wide: bool) -> None:
     )
     print()
     _print_utilisation(plan, wide=wide)
-    for note in plan.notes:
-        print(f"\nnote: {note}")
+    terminal.notes(plan.notes)
 
 
 def print_difference(difference: PlanDifference, *, wide: bool) -> None:
@@ -141,7 +140,7 @@ def _print_rows(headers: Sequence[str], rows: Sequence[Sequence[str]], *, wide: 
     print()
     terminal.table(headers, rows if wide else rows[:SHOWN])
     if not wide and len(rows) > SHOWN:
-        print(f"({len(rows) - SHOWN} more; -o wide and -o json list all)")
+        terminal.sentence(f"({len(rows) - SHOWN} more; -o wide and -o json list all)")
 
 
 def _print_utilisation(plan: Plan, *, wide: bool) -> None:
@@ -155,7 +154,8 @@ def _print_utilisation(plan: Plan, *, wide: bool) -> None:
         ]
     terminal.table(("ZONE", "REQUESTED", "BEFORE", "AFTER", "FREE AFTER"), rows)
     if plan.tightest:
-        print(f"\n{plan.tightest} runs out first.")
+        print()
+        terminal.sentence(f"{plan.tightest} runs out first.")
 
 
 def _resources(plan: Plan) -> list[str]:

@@ -29,9 +29,9 @@ def print_report(report: Report) -> None:
     for comparison in report.comparisons:
         _print_comparison(comparison, figures)
     for failed in report.failed:
-        print(f"\nfailed: {failed.config}, seed {failed.seed}: {failed.error}")
-    for note in report.notes:
-        print(f"\nnote: {note}")
+        print()
+        terminal.sentence(f"failed: {failed.config}, seed {failed.seed}: {failed.error}")
+    terminal.notes(report.notes)
 
 
 def _named(configuration: Configuration) -> str:
@@ -55,7 +55,7 @@ def _print_comparison(comparison: Comparison, figures: list[Figure]) -> None:
     print()
     terminal.heading(f"{comparison.other} beside {comparison.first}")
     if comparison.same_placements:
-        print("Nothing shown: every pod went to the same node.")
+        terminal.sentence("Nothing shown: every pod went to the same node.")
         return
     rows = [
         [figure.title, *_difference(figure, comparison.figures[figure.key])]
@@ -64,7 +64,7 @@ def _print_comparison(comparison: Comparison, figures: list[Figure]) -> None:
     ]
     terminal.table(["", "DIFFERENCE", "95 % INTERVAL", ""], rows)
     if len(comparison.seeds) < 2:
-        print("One seed shows nothing about others: use --seeds.")
+        terminal.sentence("One seed shows nothing about others: use --seeds.")
 
 
 def _difference(figure: Figure, found: Difference) -> tuple[str, str, str]:

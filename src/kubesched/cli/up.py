@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from kubesched.cli.parsing import (
 )
 
 if TYPE_CHECKING:
+    from kubesched.app.demo import Placement
     from kubesched.app.playground import Playground, PlaygroundSettings
 
 _DESCRIPTION = """\
@@ -274,7 +275,6 @@ def _announce(running: Playground, settings: PlaygroundSettings, took_s: float) 
 
 async def _demonstrate(running: Playground) -> int:
     from kubesched.app import demo
-    from kubesched.cli.terminal import table
 
     api = running.cluster.api
     began = time.monotonic()
@@ -285,12 +285,13 @@ async def _demonstrate(running: Playground) -> int:
         f"{running_count} of {expected} demonstration pods running in namespace {demo.NAMESPACE}"
         f" after {time.monotonic() - began:.1f} s"
     )
-    table(
-        ["POD", "STATUS", "NODE", "ZONE"],
-        [
-            [placement.pod, placement.phase, placement.node or "-", placement.zone or "-"]
-            for placement in placed
-        ],
-    )
+    print_placements(placed)
     sys.stdout.flush()
     return 0 if running_count == expected else 1
+
+
+def print_placements(placed: Sequence[Placement]) -> None:
+    from kubesched.cli import terminal
+
+    rows = [(place.pod, place.phase, place.node or "-", place.zone or "-") for place in placed]
+    terminal.table(("POD", "STATUS", "NODE", "ZONE"), rows)

@@ -174,7 +174,7 @@ def test_help_loads_nothing_heavy():
         "import sys\n"
         "from kubesched.cli.main import main\n"
         "main(['--help'])\n"
-        "heavy = {'numpy', 'asyncio', 'aiohttp', 'rich', 'msgspec', 'yaml', 'uvloop', 'ssl'}\n"
+        "heavy = {'numpy', 'asyncio', 'aiohttp', 'msgspec', 'yaml', 'uvloop', 'ssl'}\n"
         "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)\n"
     )
     done = subprocess.run(
