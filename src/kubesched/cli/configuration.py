@@ -5,9 +5,19 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from kubesched.cli.parsing import add_feature_gates
+
 if TYPE_CHECKING:
     from kubesched.config.features import FeatureGates
     from kubesched.config.types import KubeSchedulerConfiguration
+
+
+def add_configuration(parser: argparse.ArgumentParser) -> None:
+    """The options `--config` and `--feature-gates`."""
+    parser.add_argument(
+        "--config", metavar="FILE", help="the scheduler's configuration (default: the defaults)"
+    )
+    add_feature_gates(parser)
 
 
 def load_configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfiguration, FeatureGates]:

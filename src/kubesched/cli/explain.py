@@ -1,4 +1,13 @@
-"""`kubesched explain`: why a pod is pending, or why it is where it is."""
+"""`kubesched explain`: why a pod is pending, or why it is where it is.
+
+    explain pod NAME         one pod
+    explain pods             several, those with the same story together
+    explain workload K/NAME  the pods of a workload, and why it has no more
+    explain attempts         the attempts of a recording, for --at
+    explain schema           the JSON schema of -o json
+
+`explain KIND/NAME` and `explain KIND NAME` mean `explain pod NAME` or `explain workload KIND/NAME`.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kubesched.cli.configuration import load_configuration
-from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output
+from kubesched.cli.configuration import add_configuration, load_configuration
+from kubesched.cli.parsing import Subparsers, add_output, did_you_mean
 from kubesched.cli.records import write_record
-from kubesched.cli.sources import add_state_source, check_state_source, load_state
+from kubesched.cli.sources import add_state_source, check_state_source, load_state, recorded_time
 from kubesched.errors import KubeschedError
 
 if TYPE_CHECKING:
@@ -20,6 +29,7 @@ if TYPE_CHECKING:
     from kubesched.config.types import KubeSchedulerConfiguration
     from kubesched.explain import Explainer, Explanation
     from kubesched.explain.selection import Selection
+    from kubesched.explain.workloads import Workload
     from kubesched.state.cluster_state import ClusterState
 
 _DESCRIPTION = """\
@@ -27,6 +37,8 @@ Say why a pod is pending, or why it is where it is, by asking every plugin about
 
 The answer comes from the scheduler's own code over the objects of a cluster or a dump; nothing is
 written. It works on clusters that kube-scheduler schedules: give its configuration with --config.
+
+'explain pod/NAME', 'explain deployment/NAME' and 'explain deployment NAME' work, too.
 """
 
 _POD = """\
@@ -44,6 +56,15 @@ With --fix, the smallest changes that make the pod fit; each was tried with the 
 
 _PODS = """\
 Explain several pods. Pods with the same story are told together.
+"""
+
+_WORKLOAD = """\
+Explain the pods of a Deployment, ReplicaSet, StatefulSet, DaemonSet or Job that are pending, and say
+why its controller makes no more: a quota, an admission that refuses them, a pause.
+"""
+
+_ATTEMPTS = """\
+List the scheduling attempts of a recording, oldest first, with the numbers that --at takes.
 """
 
 SHOWN_NODES = 10
@@ -67,6 +88,20 @@ def add_parser(subparsers: Subparsers) -> None:
         "--placed", action="store_true", help="placed pods, too (default: pending ones only)"
     )
     _add_common(pods)
+    workload = kinds.add_parser("workload", help="explain a workload", description=_WORKLOAD)
+    workload.add_argument("workload", metavar="KIND/NAME", help="such as deployment/web")
+    _add_common(workload)
+    attempts = kinds.add_parser(
+        "attempts", help="list the attempts of a recording", description=_ATTEMPTS
+    )
+    attempts.add_argument(
+        "name", nargs="?", metavar="POD", help="only of this pod (default: of all)"
+    )
+    attempts.add_argument("--recording", required=True, metavar="DIR", help="the recording")
+    attempts.add_argument(
+        "-n", "--namespace", default="default", metavar="NAMESPACE", help="of POD"
+    )
+    add_output(attempts, "table", "json", "yaml")
     kinds.add_parser("schema", help="print the JSON schema of -o json")
 
 
@@ -80,12 +115,49 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="ask the configuration's extenders, too (default: say that they were not asked)",
     )
-    parser.add_argument(
-        "--config", metavar="FILE", help="the scheduler's configuration (default: the defaults)"
-    )
     add_output(parser, "table", "wide", "json", "yaml")
-    add_feature_gates(parser)
+    add_configuration(parser)
     add_state_source(parser)
+
+
+def run_words(words: Sequence[str]) -> int:
+    """Run with the words after `kubesched explain`."""
+    from kubesched.cli.main import parse_and_run, usage_error
+    from kubesched.planning.workload_kinds import KINDS, workload_kind
+
+    word, slash, _ = words[0].partition("/") if words else ("", "", "")
+    if slash and workload_kind(word) is None:
+        return usage_error(f'unknown kind "{word}"{did_you_mean(word, list(KINDS))}')
+    return parse_and_run(sys.modules[__name__], ["explain", *spelled_out(words)])
+
+
+def spelled_out(words: Sequence[str]) -> list[str]:
+    """The words with `KIND/NAME` or `KIND NAME` as a subcommand and its argument."""
+    from kubesched.planning.workload_kinds import workload_kind
+
+    first, *rest = words or [""]
+    word, slash, name = first.partition("/")
+    kind = workload_kind(word)
+    if kind is None or (not slash and (word in ("pod", "pods") or not rest)):
+        return list(words)
+    if not slash:
+        name, *rest = rest
+    return ["pod", name, *rest] if kind == "Pod" else ["workload", f"{word}/{name}", *rest]
+
+
+def why() -> int:
+    """Entry point of `kubectl-why`: `kubectl why POD` is `kubesched explain pod POD --fix`."""
+    from kubesched.cli.main import run_process
+
+    return run_process(["explain", *why_words(sys.argv[1:])])
+
+
+def why_words(words: Sequence[str]) -> list[str]:
+    """What `explain` is asked for `kubectl why WORD...`."""
+    if not words or words[0] in ("-h", "--help"):
+        return ["pod", "--help"]
+    spelled = spelled_out(words)
+    return [*(spelled if spelled[0] in ("pod", "pods", "workload") else ["pod", *words]), "--fix"]
 
 
 def main(args: argparse.Namespace) -> int:
@@ -93,17 +165,17 @@ def main(args: argparse.Namespace) -> int:
 
     if args.what == "schema":
         return _print_schema()
+    if args.what == "attempts":
+        return _list_attempts(args)
     silence()  # what a scheduler in memory logs about pods is printed here
     if args.what == "pod" and args.recording is not None and not args.config:
         check_state_source(args)
         played = _explain_recorded(args)
         if played is not None:
             return _show(args, played)
-    config, gates = _configuration(args)
-    state = load_state(args)
-    if args.what == "pod":
-        return _explain_pod(args, state, config, gates)
-    return _explain_pods(args, state, config, gates)
+    explain = {"pod": _explain_pod, "pods": _explain_pods, "workload": _explain_workload}[args.what]
+    with _explaining(args) as (state, explainer):
+        return explain(args, state, explainer)
 
 
 def _print_schema() -> int:
@@ -112,6 +184,22 @@ def _print_schema() -> int:
     from kubesched.explain.model import schema
 
     print(json.dumps(schema(), indent=2))
+    return 0
+
+
+def _list_attempts(args: argparse.Namespace) -> int:
+    from kubesched.cli import explain_tables
+    from kubesched.page.attempts import from_recording
+    from kubesched.recording.reader import RecordingReader
+
+    listed = from_recording(RecordingReader.of_folder(args.recording))
+    if args.name:
+        pod = args.name if "/" in args.name else f"{args.namespace}/{args.name}"
+        listed = [attempt for attempt in listed if attempt.pod == pod]
+    if args.output == "table":
+        explain_tables.print_attempts(listed)
+    else:
+        write_record(args.output, [explain_tables.attempt_fields(attempt) for attempt in listed])
     return 0
 
 
@@ -131,24 +219,21 @@ def _configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfiguration
 
 
 @contextmanager
-def _explaining(
-    args: argparse.Namespace,
-    state: ClusterState,
-    config: KubeSchedulerConfiguration,
-    gates: FeatureGates,
-) -> Iterator[Explainer]:
-    """An explainer, with an event loop for questions to extenders if they are to be asked."""
+def _explaining(args: argparse.Namespace) -> Iterator[tuple[ClusterState, Explainer]]:
+    """A state and its explainer, with an event loop for questions to extenders if they are asked."""
     from kubesched.explain.sources import explainer_of
 
+    config, gates = _configuration(args)
+    state = load_state(args)
     if not args.ask_extenders:
-        yield explainer_of(state, config, gates=gates)
+        yield state, explainer_of(state, config, gates=gates)
         return
     import asyncio
 
     with asyncio.Runner() as runner:
         explainer = explainer_of(state, config, gates=gates, ask_extenders=runner.run)
         try:
-            yield explainer
+            yield state, explainer
         finally:
             for framework in list(explainer.assembly.frameworks.values())[:1]:
                 for extender in framework.handle.extenders:
@@ -158,25 +243,16 @@ def _explaining(
 # -- one pod ---------------------------------------------------------------------------------------
 
 
-def _explain_pod(
-    args: argparse.Namespace,
-    state: ClusterState,
-    config: KubeSchedulerConfiguration,
-    gates: FeatureGates,
-) -> int:
-    namespace, name = _key(args)
-    pod = _find_pod(state, namespace, name)
-    with _explaining(args, state, config, gates) as explainer:
-        if args.node and args.node not in explainer.assembly.table.row_of:
-            raise KubeschedError(f'node "{args.node}" not found in {state.source}')
-        explanation = explainer.explain(pod, _selection(args), fix=args.fix)
-    return _show(args, explanation)
+def _explain_pod(args: argparse.Namespace, state: ClusterState, explainer: Explainer) -> int:
+    pod = _find_pod(state, *_key(args))
+    if args.node and args.node not in explainer.assembly.table.row_of:
+        raise KubeschedError(f'node "{args.node}" not found in {state.source}')
+    return _show(args, explainer.explain(pod, _selection(args), fix=args.fix), state.notes)
 
 
 def _explain_recorded(args: argparse.Namespace) -> Explanation | None:
     """The pod's attempt that the options mean, if the recording can be played up to it."""
     from kubesched.app.explaining import explain_attempt, find_attempt
-    from kubesched.cli.sources import recorded_time
     from kubesched.recording.reader import RecordingReader
 
     reader = RecordingReader.of_folder(args.recording)
@@ -200,7 +276,8 @@ def _selection(args: argparse.Namespace) -> Selection:
     return selection.every_node
 
 
-def _show(args: argparse.Namespace, explanation: Explanation) -> int:
+def _show(args: argparse.Namespace, explanation: Explanation, told: Sequence[str] = ()) -> int:
+    """Print an explanation; `told` are notes that are printed already."""
     from kubesched.cli import explain_tables
 
     if args.output in ("json", "yaml"):
@@ -208,7 +285,7 @@ def _show(args: argparse.Namespace, explanation: Explanation) -> int:
     elif args.node:
         explain_tables.print_node(explanation)
     else:
-        explain_tables.print_pod(explanation, wide=args.output == "wide")
+        explain_tables.print_pod(explanation, wide=args.output == "wide", told=told)
     return 0
 
 
@@ -221,11 +298,15 @@ def _key(args: argparse.Namespace) -> tuple[str, str]:
 
 def _namespace(args: argparse.Namespace) -> str:
     """The given one; of a live cluster, else, the context's."""
-    if args.namespace or args.from_ or args.recording is not None:
+    if args.namespace or _is_stored(args):
         return args.namespace or "default"
     from kubesched.client.client_config import load_default_config
 
     return load_default_config(args.kubeconfig, context=args.context).namespace
+
+
+def _is_stored(args: argparse.Namespace) -> bool:
+    return bool(args.from_) or args.recording is not None
 
 
 def _find_pod(state: ClusterState, namespace: str, name: str) -> Pod:
@@ -234,43 +315,49 @@ def _find_pod(state: ClusterState, namespace: str, name: str) -> Pod:
     pod = state.get(Pod, namespace, name)
     if pod is not None:
         return pod
-    elsewhere = sorted(
-        {
-            candidate.metadata.namespace
-            for candidate in state.of(Pod)
-            if candidate.metadata.name == name
-        }
-    )
-    hint = f"; there is one in {', '.join(elsewhere)}" if elsewhere else ""
+    elsewhere = {p.metadata.namespace for p in state.of(Pod) if p.metadata.name == name}
+    hint = f"; there is one in {', '.join(sorted(elsewhere))}" if elsewhere else ""
     raise KubeschedError(f'pod "{namespace}/{name}" not found in {state.source}{hint}')
 
 
 # -- several pods ----------------------------------------------------------------------------------
 
 
-def _explain_pods(
-    args: argparse.Namespace,
-    state: ClusterState,
-    config: KubeSchedulerConfiguration,
-    gates: FeatureGates,
-) -> int:
-    from kubesched.cli import explain_tables
-    from kubesched.explain import selection
-    from kubesched.explain.groups import grouped
-
+def _explain_pods(args: argparse.Namespace, state: ClusterState, explainer: Explainer) -> int:
     pods = _select_pods(args, state)
     if not pods:
         kind = "pods" if args.placed else "pending pods"
         print(f"no {kind} match", file=sys.stderr)
         return 0
-    wanted = selection.every_node if args.output in ("json", "yaml") else selection.no_node
-    with _explaining(args, state, config, gates) as explainer:
-        explanations = [explainer.explain(pod, wanted, fix=args.fix) for pod in pods]
     if args.output in ("json", "yaml"):
-        write_record(args.output, explanations)
+        write_record(args.output, _explained(args, explainer, pods))
     else:
-        explain_tables.print_groups(grouped(explanations))
+        _print_groups(args, state, explainer, pods)
     return 0
+
+
+def _explained(
+    args: argparse.Namespace, explainer: Explainer, pods: Sequence[Pod]
+) -> list[Explanation]:
+    from kubesched.explain import selection
+
+    return [explainer.explain(pod, selection.every_node, fix=args.fix) for pod in pods]
+
+
+def _print_groups(
+    args: argparse.Namespace, state: ClusterState, explainer: Explainer, pods: Sequence[Pod]
+) -> None:
+    """Every distinct story; fixes are looked for once for each."""
+    from kubesched.cli import explain_tables
+    from kubesched.explain import selection
+    from kubesched.explain.groups import grouped
+
+    groups = grouped([explainer.explain(pod, selection.no_node) for pod in pods])
+    if args.fix:
+        for group in groups:
+            pod = _find_pod(state, *group[0].pod.split("/"))
+            group[0] = explainer.explain(pod, selection.no_node, fix=True)
+    explain_tables.print_groups(groups, told=state.notes)
 
 
 def _select_pods(args: argparse.Namespace, state: ClusterState) -> Sequence[Pod]:
@@ -289,3 +376,53 @@ def _select_pods(args: argparse.Namespace, state: ClusterState) -> Sequence[Pod]
         and (args.placed or not pod.spec.node_name)
         and selector.matches(pod.metadata.labels)
     ]
+
+
+# -- a workload ------------------------------------------------------------------------------------
+
+
+def _explain_workload(args: argparse.Namespace, state: ClusterState, explainer: Explainer) -> int:
+    from kubesched.cli import explain_tables
+
+    workload = _find_workload(args, state)
+    if args.output in ("json", "yaml"):
+        record = {
+            "workload": f"{workload.kind}/{workload.namespace}/{workload.name}",
+            "wanted": workload.wanted,
+            "obstacles": workload.obstacles,
+            "pods": _explained(args, explainer, workload.pods),
+        }
+        write_record(args.output, record)
+        return 0
+    explain_tables.print_workload(workload)
+    if workload.pending:
+        print()
+        _print_groups(args, state, explainer, workload.pending)
+    return 0
+
+
+def _find_workload(args: argparse.Namespace, state: ClusterState) -> Workload:
+    from kubesched.errors import NotFound
+    from kubesched.explain.workloads import ask_cluster, find_workload
+    from kubesched.planning.deletion import workload_named
+
+    kind, namespace, name = workload_named(args.workload, _namespace(args), "explain workload")
+    workload = find_workload(state, kind, namespace, name)
+    if not _is_stored(args):
+        from kubesched.app.event_loop import run
+        from kubesched.state.live import live_client
+
+        async def ask() -> None:
+            async with live_client("explain", args.kubeconfig, args.context) as (client, _):
+                await ask_cluster(client, workload)
+
+        try:
+            run(ask())
+        except NotFound:
+            workload.pods, workload.wanted = [], None
+    if not workload.is_known:
+        raise KubeschedError(
+            f'{kind} "{namespace}/{name}" not found in {state.source}'
+            + (", nor a pod that it owns" if _is_stored(args) else "")
+        )
+    return workload

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kubesched.api.times import format_time
 from kubesched.cli import terminal
+from kubesched.cli.layout import clean
 
 if TYPE_CHECKING:
     from kubesched.explain import Explanation
     from kubesched.explain.model import Fix, NodeRow, Reason, Verdict, WokenBy
+    from kubesched.explain.workloads import Workload
+    from kubesched.page.attempts import Listed
 
 PODS_NAMED = 5
 
@@ -42,16 +46,20 @@ _EVENTS = {
 }
 
 
-def print_pod(explanation: Explanation, *, wide: bool) -> None:
-    """Verdict, what it waits for, reasons, nodes, fixes, notes: in this order."""
+def print_pod(explanation: Explanation, *, wide: bool, told: Sequence[str] = ()) -> None:
+    """Verdict, what it waits for, reasons, nodes, fixes, notes: in this order.
+
+    `told` are notes that have been printed already.
+    """
     terminal.heading(f"{explanation.pod}: {explanation.summary}")
     _print_circumstances(explanation)
     print_reasons(explanation.reasons)
     _print_choice(explanation)
     if explanation.verdict.value != "Waiting" or explanation.nodes.feasible:
         _print_nodes(explanation, wide=wide)
-    _print_fixes(explanation.fixes, explanation.verdict)
-    terminal.notes(explanation.notes)
+    if _print_fixes(explanation.fixes, explanation.verdict):
+        _print_commands(explanation.fixes or ())
+    terminal.notes(note for note in explanation.notes if note not in told)
 
 
 def _print_circumstances(explanation: Explanation) -> None:
@@ -163,13 +171,14 @@ def _lacks(row: NodeRow) -> str:
     return "; ".join(dict.fromkeys(parts))
 
 
-def _print_fixes(fixes: Sequence[Fix] | None, verdict: Verdict) -> None:
+def _print_fixes(fixes: Sequence[Fix] | None, verdict: Verdict) -> bool:
+    """Prints what would help; returns whether anything would."""
     if fixes is None or verdict.value in ("Placed", "Fits"):
-        return  # not asked for, or nothing to repair
+        return False  # not asked for, or nothing to repair
     print()
     if not fixes:
         terminal.sentence("Nothing that was tried would help.")
-        return
+        return False
     terminal.heading("WHAT WOULD HELP (each was tried)")
     rows = []
     for at, fix in enumerate(fixes, 1):
@@ -177,12 +186,17 @@ def _print_fixes(fixes: Sequence[Fix] | None, verdict: Verdict) -> None:
         text = ", ".join(change.text for change in fix.changes)
         rows.append((str(at), text, f"fits {fix.node}{more}"))
     terminal.table(("", "CHANGE", "RESULT"), rows)
+    return True
+
+
+def _print_commands(fixes: Sequence[Fix]) -> None:
+    """The commands of every fix, to be copied: they are not wrapped."""
     for at, fix in enumerate(fixes, 1):
         print()
         for effect in fix.effects:
-            print(f"{at}   # {effect}")
+            print(f"{at}   # {clean(effect)}")
         for command in fix.commands or ["# there is no command for this"]:
-            print(f"{at}   {command}")
+            print(f"{at}   {clean(command)}")
 
 
 def print_node(explanation: Explanation) -> None:
@@ -208,8 +222,9 @@ def print_node(explanation: Explanation) -> None:
             )
 
 
-def print_groups(groups: Sequence[Sequence[Explanation]]) -> None:
-    """Several pods: each distinct story once."""
+def print_groups(groups: Sequence[Sequence[Explanation]], *, told: Sequence[str] = ()) -> None:
+    """Several pods: each distinct story once, and what would help the first of its pods."""
+    has_fixes = False
     for at, group in enumerate(groups):
         if at:
             print()
@@ -220,3 +235,56 @@ def print_groups(groups: Sequence[Sequence[Explanation]]) -> None:
         if len(group) > 1:
             terminal.sentence(f"({len(group)} pods)")
         print_reasons(first.reasons)
+        has_fixes |= _print_fixes(first.fixes, first.verdict)
+    if has_fixes:
+        print()
+        terminal.sentence("'kubesched explain pod NAME --fix' prints the commands.")
+    notes = (note for group in groups for explanation in group for note in explanation.notes)
+    terminal.notes(note for note in notes if note not in told)
+
+
+def print_workload(workload: Workload) -> None:
+    """How many pods it has, and why no more are made."""
+    terminal.heading(workload.summary())
+    is_short = workload.wanted is not None and len(workload.pods) < workload.wanted
+    for obstacle in workload.obstacles if is_short else ():
+        terminal.sentence(f"No more are made: {obstacle}")
+    if is_short and not workload.obstacles:
+        terminal.sentence(
+            "Nothing is known about why there are not more: no condition and no event tells of it."
+        )
+    placed = [pod for pod in workload.pods if pod.spec.node_name]
+    if placed and not workload.pending:
+        print()
+        rows = [(pod.metadata.name, pod.spec.node_name) for pod in placed]
+        terminal.table(("POD", "NODE"), rows)
+
+
+def print_attempts(listed: Sequence[Listed]) -> None:
+    """The attempts of a recording, with the numbers that --at takes."""
+    rows = [
+        (
+            str(attempt.number or "-"),
+            format_time(attempt.time),
+            attempt.pod,
+            "-" if attempt.attempt is None else str(attempt.attempt),
+            attempt.outcome,
+            attempt.node or "-",
+        )
+        for attempt in listed
+    ]
+    terminal.table(("ATTEMPT", "TIME", "POD", "TRY", "OUTCOME", "NODE"), rows)
+    if any(not attempt.number for attempt in listed):
+        terminal.notes(["attempts of earlier runs have no number: name a time with --at"])
+
+
+def attempt_fields(attempt: Listed) -> dict[str, object]:
+    """An attempt for programs."""
+    return {
+        "number": attempt.number or None,
+        "time": format_time(attempt.time),
+        "pod": attempt.pod,
+        "try": attempt.attempt,
+        "outcome": attempt.outcome,
+        "node": attempt.node,
+    }

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
-from kubesched.cli.parsing import Parser, Subparsers
+from kubesched.cli.parsing import Parser, Subparsers, did_you_mean
 from kubesched.errors import ConfigError, KubeschedError, without_groups
 
 EXIT_FAILURE = 1
@@ -78,12 +78,15 @@ Options:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line and returns the exit code; no exception escapes."""
-    if argv is not None:
-        return _run(list(argv))
+    return run_process(sys.argv[1:]) if argv is None else _run(list(argv))
+
+
+def run_process(words: list[str]) -> int:
+    """Run the words as this process's command line: signals end it."""
     from kubesched.cli.interruption import INTERRUPTION
 
     INTERRUPTION.install()
-    code = _run(sys.argv[1:])
+    code = _run(words)
     is_terminated = code == EXIT_INTERRUPTED and INTERRUPTION.is_terminated
     return EXIT_TERMINATED if is_terminated else code
 
@@ -115,7 +118,8 @@ def _dispatch(words: list[str]) -> int:
     options, rest = words[:position], words[position:]
     for option in options:
         if option not in ("--debug", "--version", "-h", "--help"):
-            return usage_error(f"unknown option {option}")
+            hint = did_you_mean(option, ("--debug", "--version", "--help"))
+            return usage_error(f"unknown option {option}{hint}")
     if "--version" in options:
         rest = ["version"]
     if not rest or rest == ["help"] or {"-h", "--help"} & set(options):
@@ -125,14 +129,20 @@ def _dispatch(words: list[str]) -> int:
         rest = [*rest[1:], "--help"]
     command = next((command for command in COMMANDS if command.name == rest[0]), None)
     if command is None:
-        return usage_error(_unknown(rest[0]))
+        names = [command.name for command in COMMANDS]
+        return usage_error(f'unknown command "{rest[0]}"{did_you_mean(rest[0], names)}')
     module = importlib.import_module(command.module)
     if hasattr(module, "run_words"):  # a command with a syntax of its own
         exit_code: int = module.run_words(rest[1:])
         return exit_code
+    return parse_and_run(module, rest)
+
+
+def parse_and_run(module: ModuleType, words: list[str]) -> int:
+    """Parse the words with the module's parser, the command's name first, and run the command."""
     parser, subparsers = new_parser()
     module.add_parser(subparsers)
-    code: int = module.main(parser.parse_args(rest))
+    code: int = module.main(parser.parse_args(words))
     return code
 
 
@@ -168,14 +178,6 @@ def overview() -> str:
                 "",
             ]
     return _OVERVIEW.format(commands="\n".join(lines))
-
-
-def _unknown(name: str) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, [command.name for command in COMMANDS], n=1)
-    hint = f'; did you mean "{close[0]}"?' if close else ""
-    return f'unknown command "{name}"{hint}'
 
 
 def usage_error(message: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -28,9 +29,37 @@ class Parser(argparse.ArgumentParser):
         settings.setdefault("formatter_class", HelpFormatter)
         super().__init__(**settings)  # type: ignore[arg-type]  # passed through as given
 
+    def parse_known_args(  # type: ignore[override]  # one signature of several
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse does, but what is left over is an error of this command, not of the first."""
+        parsed, extras = super().parse_known_args(args, namespace)
+        if extras and extras[0].startswith("-"):
+            known = [name for name in self._option_string_actions if name.startswith("--")]
+            name = extras[0].partition("=")[0]
+            self.error(f"unknown option {name}{did_you_mean(name, known)}")
+        if extras:
+            self.error(f"unrecognized arguments: {' '.join(extras)}")
+        return parsed, extras
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            hint = did_you_mean(str(value), list(action.choices))
+            listed = ", ".join(action.choices)
+            raise argparse.ArgumentError(action, f"unknown: {value!r}{hint} (one of {listed})")
+        super()._check_value(action, value)
+
     def error(self, message: str) -> NoReturn:
         sys.stderr.write(f"error: {message}\nsee '{self.prog} --help'\n")
         raise SystemExit(2)
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """The end of a message about an unknown word: the nearest known one, if any is near."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, known, n=1)
+    return f'; did you mean "{close[0]}"?' if close else ""
 
 
 def number(text: str) -> int:

@@ -33,24 +33,17 @@ def pod_names(words: Sequence[str]) -> list[str]:
 
 
 async def _list(kubeconfig: str, context: str, namespace: str) -> list[str]:
-    from random import Random
-
     from kubesched.api.core_v1 import Pod
-    from kubesched.client.client_config import load_default_config
-    from kubesched.client.pool import HttpTransport
-    from kubesched.client.rest import RestClient, user_agent
+    from kubesched.state.live import live_client
 
-    config = load_default_config(kubeconfig, context=context)
-    transport = HttpTransport(config.connection)
-    try:
-        async with asyncio.timeout(DEADLINE_S):
-            client = RestClient(transport, user_agent=user_agent("completion"), random=Random())
-            page = await client.list_page(
-                Pod,
-                namespace or config.namespace,
-                field_selector="status.phase!=Succeeded,status.phase!=Failed",
-                limit=MOST_NAMES,
-            )
-    finally:
-        await transport.aclose()
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        live_client("completion", kubeconfig, context) as (client, config),
+    ):
+        page = await client.list_page(
+            Pod,
+            namespace or config.namespace,
+            field_selector="status.phase!=Succeeded,status.phase!=Failed",
+            limit=MOST_NAMES,
+        )
     return sorted(pod.metadata.name for pod in page.items)

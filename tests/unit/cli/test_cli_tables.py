@@ -91,7 +91,8 @@ COMMANDS = {
     "explain wide": "explain pod small -o wide --from {0}/dump.json",
     "explain placed": "explain pod " + POD.format(7) + " --from {0}/dump.json",
     "explain node": f"explain pod small --node {NODE.format(3)}" + " --from {0}/dump.json",
-    "explain pods": "explain pods --from {0}/dump.json",
+    "explain pods": "explain pods --fix --from {0}/dump.json",
+    "explain workload": "explain rs/recommendation --from {0}/dump.json",
     "plan drain": f"plan --drain {NODE.format(3)} --drain {NODE.format(4)}"
     + " --from {0}/dump.json",
     "plan apply": "plan -f {0}/web.json --from {0}/dump.json",
@@ -199,7 +200,19 @@ def plan_diff(folder: Path) -> Callable[[], object]:
     return lambda: main([*plan, "-f", f"{folder}/web.json", "--diff", str(earlier)])
 
 
+def attempts(folder: Path) -> Callable[[], object]:
+    from kubesched.cli.explain_tables import print_attempts
+    from kubesched.page.attempts import Listed
+
+    listed = [
+        Listed(123456 + i, 1.8e9, f"default/{POD.format(i)}", "scheduled", NODE.format(i), 0.1, 12)
+        for i in range(3)
+    ]
+    return lambda: print_attempts(listed)
+
+
 OTHERS = {
+    "explain attempts": attempts,
     "bench run": bench_run,
     "bench against": bench_against,
     "bench compare": bench_compare,
