@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubesched.cli import bench_gate, bench_run, terminal
-from kubesched.cli.parsing import Subparsers, add_output
+from kubesched.cli.options import add_options, add_output
+from kubesched.cli.parsing import Subparsers
 
 if TYPE_CHECKING:
     from kubesched.benchmarking.results import Report
@@ -38,12 +39,11 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     listing = kinds.add_parser("list", help="list workloads", description=_LIST)
-    listing.add_argument("files", nargs="*", metavar="FILE", help="workload files (default: ours)")
+    add_options(listing, "files FILE {*}  workload files (default: ours)")
     add_output(listing, "table", "json")
     bench_run.add_parser(kinds)
     comparing = kinds.add_parser("compare", help="compare two reports", description=_COMPARE)
-    comparing.add_argument("before", metavar="BEFORE", help="a report (JSON)")
-    comparing.add_argument("after", metavar="AFTER", help="another one")
+    add_options(comparing, "before BEFORE  a report (JSON)\nafter AFTER  another one")
     add_output(comparing, "table", "json")
     bench_gate.add_parser(kinds)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubesched.cli import terminal
+from kubesched.cli.options import add_options
 
 if TYPE_CHECKING:
     from kubesched.benchmarking.call_counts import Budgets, Counts
@@ -25,18 +26,17 @@ the functions that grew; below is fine. After a change that is worth its price, 
 cheaper, record anew with --record and commit the file.
 """
 
+_OPTIONS = f"""
+--budgets FILE {{={DEFAULT_BUDGETS}}}  recorded budgets
+--record  write the counts as new budgets
+"""
+
 
 def add_parser(kinds: Subparsers) -> None:
     parser = kinds.add_parser(
         "gate", help="compare counts per pod with budgets", description=_DESCRIPTION
     )
-    parser.add_argument(
-        "--budgets",
-        default=DEFAULT_BUDGETS,
-        metavar="FILE",
-        help=f"recorded budgets (default: {DEFAULT_BUDGETS})",
-    )
-    parser.add_argument("--record", action="store_true", help="write the counts as new budgets")
+    add_options(parser, _OPTIONS)
 
 
 def main(args: argparse.Namespace) -> int:

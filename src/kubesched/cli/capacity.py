@@ -6,8 +6,9 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kubesched.cli import terminal
-from kubesched.cli.configuration import load_configuration
-from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output
+from kubesched.cli.configuration import add_configuration, load_configuration
+from kubesched.cli.options import add_options, add_output
+from kubesched.cli.parsing import Subparsers
 from kubesched.cli.records import write_record
 from kubesched.cli.sources import add_state_source, load_state
 
@@ -28,6 +29,11 @@ Exit code 2 if fewer than --min replicas fit.
 """
 
 EXIT_BELOW_MINIMUM = 2
+_OPTIONS = """
+-f, --filename FILE {*!}  pods and workloads, as for kubectl apply; - for standard input
+--max N {number}         stop counting at N (default: 1000000)
+--min N {number=0}       exit with 2 if fewer than N fit
+"""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -36,44 +42,16 @@ def add_parser(subparsers: Subparsers) -> None:
         help="count how many more replicas fit, and say what stops the next one",
         description=_DESCRIPTION,
     )
-    parser.add_argument(
-        "-f",
-        "--filename",
-        action="append",
-        required=True,
-        metavar="FILE",
-        help="pods and workloads, as for kubectl apply; - for standard input; may be repeated",
-    )
-    parser.add_argument(
-        "--max", type=_count, metavar="N", help="stop counting at N (default: 1000000)"
-    )
-    parser.add_argument(
-        "--min", type=_count, default=0, metavar="N", help="exit with 2 if fewer than N fit"
-    )
+    add_options(parser, _OPTIONS)
     add_planning_options(parser)
 
 
 def add_planning_options(parser: argparse.ArgumentParser) -> None:
     """What `capacity` and `plan` have in common."""
-    parser.add_argument(
-        "--config", metavar="FILE", help="the scheduler's configuration (default: the defaults)"
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="seed of the choice among nodes with equal scores (default: 0)",
-    )
+    add_options(parser, "--seed N {int=0}  seed of the choice among nodes with equal scores")
     add_output(parser, "table", "wide", "json", "yaml")
-    add_feature_gates(parser)
+    add_configuration(parser)
     add_state_source(parser)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of replicas")
-    return int(text)
 
 
 def main(args: argparse.Namespace) -> int:

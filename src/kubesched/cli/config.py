@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output
+from kubesched.cli.configuration import add_configuration
+from kubesched.cli.options import add_options, add_output
+from kubesched.cli.parsing import Subparsers
 from kubesched.errors import ConfigError, FieldProblem
 
 if TYPE_CHECKING:
@@ -40,6 +42,11 @@ the file names is executed.
 The exit code is 0 if all files are fine and 1 otherwise.
 """
 
+_VALIDATED = """
+files FILE {+}  - reads standard input
+--no-import     only check syntax and values; import no plugin, so that no code runs
+"""
+
 
 def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
@@ -50,21 +57,15 @@ def add_parser(subparsers: Subparsers) -> None:
     commands = parser.add_subparsers(dest="config_command", metavar="COMMAND", required=True)
 
     view = commands.add_parser("view", help="print the effective configuration", description=_VIEW)
-    view.add_argument("--config", metavar="FILE", help="the file; - reads standard input")
     add_output(view, "table", "wide", "yaml", "json")
-    add_feature_gates(view)
+    add_configuration(view, "--config FILE  the file; - reads standard input")
 
     validate = commands.add_parser(
         "validate", help="report everything wrong with a file", description=_VALIDATE
     )
-    validate.add_argument("files", metavar="FILE", nargs="+", help="- reads standard input")
-    validate.add_argument(
-        "--no-import",
-        action="store_true",
-        help="only check syntax and values; import no plugin, so that no code runs",
-    )
+    add_options(validate, _VALIDATED)
     add_output(validate, "text", "json", "yaml")
-    add_feature_gates(validate)
+    add_configuration(validate, "")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kubesched.cli.parsing import add_feature_gates
+from kubesched.cli.options import add_options
 
 if TYPE_CHECKING:
     from kubesched.config.features import FeatureGates
     from kubesched.config.types import KubeSchedulerConfiguration
 
 
-def add_configuration(parser: argparse.ArgumentParser) -> None:
-    """The options `--config` and `--feature-gates`."""
-    parser.add_argument(
-        "--config", metavar="FILE", help="the scheduler's configuration (default: the defaults)"
-    )
-    add_feature_gates(parser)
+_GATES = """
+--feature-gates A=true,... {=}  feature gates to assume; they change defaults and what is allowed
+"""
+_CONFIG = "--config FILE  the scheduler's configuration (default: the defaults)"
+
+
+def add_configuration(parser: argparse.ArgumentParser, config: str = _CONFIG) -> None:
+    """The options `--config`, which may be none or another one, and `--feature-gates`."""
+    add_options(parser, f"{config}\n{_GATES}")
 
 
 def load_configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfiguration, FeatureGates]:

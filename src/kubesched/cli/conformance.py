@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kubesched.cli import conformance_extender, conformance_run, terminal
-from kubesched.cli.parsing import Subparsers, add_output, positive
+from kubesched.cli.options import add_options, add_output
+from kubesched.cli.parsing import Subparsers
 
 if TYPE_CHECKING:
     from kubesched.conformance.golden import Disagreement, Report
@@ -30,6 +31,13 @@ Exit code 0 means agreement in every aspect, 1 at least one disagreement or an u
 wrong usage.
 """
 
+_RECORDINGS = """
+files FILE {+}        recorded placements or sequences
+--limit N {positive}  stop after N pods (default: all)
+--show N {positive=10}  disagreements to show
+--explain             compare what 'kubesched explain' says about each pod of a placement
+"""
+
 
 def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
@@ -39,18 +47,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     golden = kinds.add_parser("golden", help="evaluate recordings", description=_GOLDEN)
-    golden.add_argument("files", nargs="+", metavar="FILE", help="recorded placements or sequences")
-    golden.add_argument(
-        "--limit", type=positive, metavar="N", help="stop after N pods (default: all)"
-    )
-    golden.add_argument(
-        "--show", type=positive, default=10, metavar="N", help="disagreements to show (default: 10)"
-    )
-    golden.add_argument(
-        "--explain",
-        action="store_true",
-        help="compare what 'kubesched explain' says about each pod of a placement",
-    )
+    add_options(golden, _RECORDINGS)
     add_output(golden, "table", "json")
     conformance_run.add_parser(kinds)
     conformance_extender.add_parser(kinds)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubesched.cli import terminal
-from kubesched.cli.parsing import add_output, number, positive
+from kubesched.cli.options import add_options, add_output
 
 if TYPE_CHECKING:
     from kubesched.cli.parsing import Subparsers
@@ -44,6 +44,18 @@ Exit code 0 means agreement in every decision, 1 a difference, or that something
 2 wrong usage.
 """
 
+_OPTIONS = """
+--sequences N {positive=10}  sequences to play
+--pods M {positive=150}  pods in each
+--seed S {int=1}       what to draw from
+--first N {number=0}   number of the first sequence, to do a long run in parts
+--features A,B,... {=}  what pods and clusters make use of (default: all of the above)
+--assets DIR {=}       the programs (default: $KUBEBUILDER_ASSETS)
+--record FILE          append kube-scheduler's decisions to this recording
+--cases DIR {=conformance-cases}  where to write shrunk differences
+--time-limit MINUTES {positive}  begin no sequence after this time (default: none)
+--no-shrink            report differences as they are
+"""
 _DEFAULTS = {"sequences": 10, "pods": 150, "seed": 1, "first": 0, "features": "", "record": None}
 """Of the options that say what to generate."""
 
@@ -52,43 +64,8 @@ def add_parser(kinds: Subparsers) -> None:
     parser = kinds.add_parser(
         "run", help="compare with a kube-scheduler, decision by decision", description=_DESCRIPTION
     )
-    parser.add_argument(
-        "--sequences", type=positive, metavar="N", help="sequences to play (default: 10)"
-    )
-    parser.add_argument("--pods", type=positive, metavar="M", help="pods in each (default: 150)")
-    parser.add_argument("--seed", type=int, metavar="S", help="what to draw from (default: 1)")
-    parser.add_argument(
-        "--first",
-        type=number,
-        metavar="N",
-        help="number of the first sequence, to do a long run in parts (default: 0)",
-    )
-    parser.add_argument(
-        "--features",
-        metavar="A,B,...",
-        help="what pods and clusters make use of (default: all of the above)",
-    )
-    parser.add_argument(
-        "--assets", default="", metavar="DIR", help="the programs (default: $KUBEBUILDER_ASSETS)"
-    )
-    parser.add_argument(
-        "--record", metavar="FILE", help="append kube-scheduler's decisions to this recording"
-    )
-    parser.add_argument(
-        "--cases",
-        default="conformance-cases",
-        metavar="DIR",
-        help="where to write shrunk differences (default: conformance-cases)",
-    )
-    parser.add_argument(
-        "--time-limit",
-        type=positive,
-        metavar="MINUTES",
-        help="begin no sequence after this time (default: none)",
-    )
-    parser.add_argument("--no-shrink", action="store_true", help="report differences as they are")
+    add_options(parser, _OPTIONS)
     add_output(parser, "table", "json")
-    parser.set_defaults(**_DEFAULTS)
 
 
 def is_without_programs(args: argparse.Namespace) -> bool:

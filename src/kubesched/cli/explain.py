@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kubesched.cli.configuration import add_configuration, load_configuration
-from kubesched.cli.parsing import Subparsers, add_output, did_you_mean
+from kubesched.cli.options import add_options, add_output
+from kubesched.cli.parsing import Subparsers, did_you_mean
 from kubesched.cli.records import write_record
 from kubesched.cli.sources import add_state_source, check_state_source, load_state, recorded_time
 from kubesched.errors import KubeschedError
@@ -69,6 +70,22 @@ List the scheduling attempts of a recording, oldest first, with the numbers that
 
 SHOWN_NODES = 10
 
+_SELECTION = """
+-l, --selector LABELS {=}  such as app=web
+-A, --all-namespaces       of every namespace
+--placed                   placed pods, too (default: pending ones only)
+"""
+_COMMON = """
+-n, --namespace NAMESPACE {=}  its namespace
+--fix              look for the smallest changes that make it fit
+--ask-extenders    ask the configuration's extenders, too (default: say that they were not asked)
+"""
+_OF_RECORDING = """
+name POD {?}       only of this pod (default: of all)
+--recording DIR {!}  the recording
+-n, --namespace NAMESPACE {=default}  of POD
+"""
+
 
 def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
@@ -78,46 +95,23 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     kinds = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     pod = kinds.add_parser("pod", help="explain one pod", description=_POD)
-    pod.add_argument("name", metavar="NAME", help="the pod; NAMESPACE/NAME works, too")
-    pod.add_argument("--node", default="", metavar="NODE", help="tell one node's whole story")
-    _add_common(pod)
+    add_options(pod, "name NAME  the pod; NAMESPACE/NAME works, too")
+    add_options(pod, "--node NODE {=}  tell one node's whole story")
     pods = kinds.add_parser("pods", help="explain several pods", description=_PODS)
-    pods.add_argument("-l", "--selector", default="", metavar="LABELS", help="such as app=web")
-    pods.add_argument("-A", "--all-namespaces", action="store_true", help="of every namespace")
-    pods.add_argument(
-        "--placed", action="store_true", help="placed pods, too (default: pending ones only)"
-    )
-    _add_common(pods)
+    add_options(pods, _SELECTION)
     workload = kinds.add_parser("workload", help="explain a workload", description=_WORKLOAD)
-    workload.add_argument("workload", metavar="KIND/NAME", help="such as deployment/web")
-    _add_common(workload)
+    add_options(workload, "workload KIND/NAME  such as deployment/web")
+    for parser in (pod, pods, workload):
+        add_options(parser, _COMMON)
+        add_output(parser, "table", "wide", "json", "yaml")
+        add_configuration(parser)
+        add_state_source(parser)
     attempts = kinds.add_parser(
         "attempts", help="list the attempts of a recording", description=_ATTEMPTS
     )
-    attempts.add_argument(
-        "name", nargs="?", metavar="POD", help="only of this pod (default: of all)"
-    )
-    attempts.add_argument("--recording", required=True, metavar="DIR", help="the recording")
-    attempts.add_argument(
-        "-n", "--namespace", default="default", metavar="NAMESPACE", help="of POD"
-    )
+    add_options(attempts, _OF_RECORDING)
     add_output(attempts, "table", "json", "yaml")
     kinds.add_parser("schema", help="print the JSON schema of -o json")
-
-
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", "--namespace", default="", metavar="NAMESPACE", help="its namespace")
-    parser.add_argument(
-        "--fix", action="store_true", help="look for the smallest changes that make it fit"
-    )
-    parser.add_argument(
-        "--ask-extenders",
-        action="store_true",
-        help="ask the configuration's extenders, too (default: say that they were not asked)",
-    )
-    add_output(parser, "table", "wide", "json", "yaml")
-    add_configuration(parser)
-    add_state_source(parser)
 
 
 def run_words(words: Sequence[str]) -> int:

@@ -12,8 +12,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kubesched.cli.configuration import add_configuration
 from kubesched.cli.holding import signals_held, stop_event
-from kubesched.cli.parsing import Subparsers, add_feature_gates, add_page_options
+from kubesched.cli.options import add_page_options
+from kubesched.cli.parsing import Subparsers
 from kubesched.cli.sources import add_state_source, load_state
 
 if TYPE_CHECKING:
@@ -34,11 +36,8 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "page", help="look at a cluster in the browser", description=_DESCRIPTION
     )
-    parser.add_argument(
-        "--config", metavar="FILE", help="the scheduler's configuration (default: the defaults)"
-    )
     add_page_options(parser)
-    add_feature_gates(parser)
+    add_configuration(parser)
     add_state_source(parser)
 
 

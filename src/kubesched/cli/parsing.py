@@ -77,45 +77,6 @@ def positive(text: str) -> int:
     return value
 
 
-def add_output(parser: argparse.ArgumentParser, *choices: str) -> None:
-    """The `-o` option; the first choice is the default."""
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=choices,
-        default=choices[0],
-        metavar="FORMAT",
-        help=f"{', '.join(choices[:-1])} or {choices[-1]} (default: {choices[0]})",
-    )
-
-
-def add_feature_gates(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--feature-gates",
-        default="",
-        metavar="A=true,...",
-        help="feature gates to assume; they change defaults and what is allowed",
-    )
-
-
-def add_page_options(parser: argparse.ArgumentParser) -> None:
-    """Where the page is served."""
-    parser.add_argument(
-        "--page-port",
-        type=port_number,
-        default=0,
-        metavar="PORT",
-        help="port of the page (default: any free one)",
-    )
-    parser.add_argument(
-        "--page-address",
-        type=ip_address,
-        default="127.0.0.1",
-        metavar="IP",
-        help="address the page listens on (default: 127.0.0.1); others can then reach it, without TLS",
-    )
-
-
 def number_up_to(text: str, highest: int) -> int:
     """A whole number from 0 on, for argparse."""
     if not (text.isascii() and text.isdecimal() and int(text) <= highest):

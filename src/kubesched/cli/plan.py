@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kubesched.cli.capacity import add_planning_options
 from kubesched.cli.configuration import load_configuration
+from kubesched.cli.options import add_options
 from kubesched.cli.parsing import Subparsers
 from kubesched.cli.records import write_record
 from kubesched.cli.sources import load_state
@@ -32,80 +33,32 @@ Exit code 2 if a pod of these changes is left over or cannot be evicted.
 """
 
 EXIT_INCOMPLETE = 2
+_OPTIONS = """
+-f, --filename FILE {*}                       objects to apply, as for kubectl apply; - for standard input
+--replicas N|KIND/NAME=N {replicas*}          replicas of the workloads in the files, or of a workload
+    that exists
+--add-nodes N:FILE|N:like=NODE {new_nodes*}   add N nodes from a template, or like a node with its
+    DaemonSet pods
+--drain NODE|SELECTOR {*}         cordon these nodes and evict their pods, as kubectl drain does
+--remove-nodes NODE|SELECTOR {*}  drain these nodes, then delete those that come empty
+--force                           evict pods without a controller, too: they are lost
+--delete KIND/NAME {*}            delete a pod, or a workload with its pods; KIND/NAMESPACE/NAME works,
+    too
+-n, --namespace NAMESPACE {=default}  of --delete
+--extenders                       ask the configured extenders, which get real requests (default: they
+    are left out, with a note)
+--diff FILE                       show what differs from an earlier plan, which -o json has written to
+    this file
+--page FILE                       also write the plan as an HTML page
+"""
 
 
 def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "plan", help="show what would happen if", description=_DESCRIPTION
     )
-    parser.add_argument(
-        "-f",
-        "--filename",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="objects to apply, as for kubectl apply; - for standard input; may be repeated",
-    )
-    parser.add_argument(
-        "--replicas",
-        type=_replicas,
-        action="append",
-        default=[],
-        metavar="N|KIND/NAME=N",
-        help="replicas of the workloads in the files, or of a workload that exists; may be repeated",
-    )
-    parser.add_argument(
-        "--add-nodes",
-        type=_new_nodes,
-        action="append",
-        default=[],
-        metavar="N:FILE|N:like=NODE",
-        help="add N nodes from a template, or like a node with its DaemonSet pods; may be repeated",
-    )
-    _add_removals(parser)
-    parser.add_argument(
-        "-n", "--namespace", default="default", metavar="NAMESPACE", help="of --delete"
-    )
-    parser.add_argument(
-        "--extenders",
-        action="store_true",
-        help="ask the configured extenders, which get real requests (default: they are left out, with a note)",
-    )
-    parser.add_argument(
-        "--diff",
-        metavar="FILE",
-        help="show what differs from an earlier plan, which -o json has written to this file",
-    )
-    parser.add_argument("--page", metavar="FILE", help="also write the plan as an HTML page")
+    add_options(parser, _OPTIONS, replicas=_replicas, new_nodes=_new_nodes)
     add_planning_options(parser)
-
-
-def _add_removals(parser: argparse.ArgumentParser) -> None:
-    nodes = "NODE|SELECTOR"
-    parser.add_argument(
-        "--drain",
-        action="append",
-        default=[],
-        metavar=nodes,
-        help="cordon these nodes and evict their pods, as kubectl drain does; may be repeated",
-    )
-    parser.add_argument(
-        "--remove-nodes",
-        action="append",
-        default=[],
-        metavar=nodes,
-        help="drain these nodes, then delete those that come empty; may be repeated",
-    )
-    parser.add_argument(
-        "--force", action="store_true", help="evict pods without a controller, too: they are lost"
-    )
-    parser.add_argument(
-        "--delete",
-        action="append",
-        default=[],
-        metavar="KIND/NAME",
-        help="delete a pod, or a workload with its pods; KIND/NAMESPACE/NAME works, too",
-    )
 
 
 def _replicas(text: str) -> int | Scale:

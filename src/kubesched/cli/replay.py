@@ -6,7 +6,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output, number, positive
+from kubesched.cli.configuration import add_configuration
+from kubesched.cli.options import add_options, add_output
+from kubesched.cli.parsing import Subparsers
 from kubesched.cli.sweeping import add_sweep_options
 
 if TYPE_CHECKING:
@@ -37,6 +39,22 @@ defects of the scheduler itself, 'simulate'.
 Exit code 1 if a cell failed.
 """
 
+_OPTIONS = """
+trace RECORDING|TRACE {+}  the folder of a recording, or files
+--verify             compare every decision of a recording with the logged one
+--seeds N {positive=1}  play N seeds
+--seed N {number}    the first seed (default: 0, or the recording's)
+--from FILE {*}      objects that exist when an audit log begins: a dump or a snapshot
+--nodes N {positive}  machines of the Azure trace, which has none
+--machine ID         the machine type of the Azure trace to play (default: the most useful)
+--prices FILE        YAML or JSON: instance type, or node name, to price per hour; 'default' for others
+--page FILE          also write the report as an HTML page with plots
+"""
+_CONFIGS = """
+--config [NAME=]FILE {*}  a scheduler configuration to play; 'default' for the defaults, 'own' for a
+    recording's; of several the others are compared with the first
+"""
+
 
 def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
@@ -44,59 +62,10 @@ def add_parser(subparsers: Subparsers) -> None:
         help="play a recording or a trace under one or several configurations and compare them",
         description=_DESCRIPTION,
     )
-    parser.add_argument(
-        "trace", nargs="+", metavar="RECORDING|TRACE", help="the folder of a recording, or files"
-    )
-    parser.add_argument(
-        "--verify",
-        action="store_true",
-        help="compare every decision of a recording with the logged one",
-    )
-    parser.add_argument(
-        "--config",
-        action="append",
-        default=[],
-        metavar="[NAME=]FILE",
-        help="a scheduler configuration to play; 'default' for the defaults, 'own' for a recording's; may be "
-        "repeated, the others are compared with the first",
-    )
-    parser.add_argument(
-        "--seeds", type=positive, default=1, metavar="N", help="play N seeds (default: 1)"
-    )
-    parser.add_argument(
-        "--seed", type=number, metavar="N", help="the first seed (default: 0, or the recording's)"
-    )
-    _add_source_options(parser)
-    parser.add_argument(
-        "--page", metavar="FILE", help="also write the report as an HTML page with plots"
-    )
+    add_options(parser, _OPTIONS)
     add_sweep_options(parser)
     add_output(parser, "table", "json")
-    add_feature_gates(parser)
-
-
-def _add_source_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--from",
-        dest="from_",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="objects that exist when an audit log begins: a dump or a snapshot; may be repeated",
-    )
-    parser.add_argument(
-        "--nodes", type=positive, metavar="N", help="machines of the Azure trace, which has none"
-    )
-    parser.add_argument(
-        "--machine",
-        metavar="ID",
-        help="the machine type of the Azure trace to play (default: the most useful)",
-    )
-    parser.add_argument(
-        "--prices",
-        metavar="FILE",
-        help="YAML or JSON: instance type, or node name, to price per hour; 'default' for others",
-    )
+    add_configuration(parser, _CONFIGS)
 
 
 def main(args: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from kubesched.cli.options import add_options
 from kubesched.cli.terminal import ProgressLine
 
 if TYPE_CHECKING:
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 
 
 _NEGATIVE = re.compile(r"^-\d")
+_OPTIONS = """
+--kubeconfig FILE {=}  a live cluster: its file
+--context NAME {=}     a live cluster: the context to use
+--from FILE {*}        a dump of 'kubectl get ... -o json|yaml' or of 'kubesched snapshot', a directory
+    of them, or - for standard input
+--recording DIR        a recording of 'kubesched run --record DIR'
+--at T                 with --recording: a time (2026-01-31T12:00:00Z), a time before its end (-5m), or
+    the number of an attempt of its last run (default: its end)
+"""
 
 
 def add_state_source(parser: argparse.ArgumentParser) -> None:
@@ -27,29 +37,8 @@ def add_state_source(parser: argparse.ArgumentParser) -> None:
         "state",
         "where the objects come from; without any of these, the cluster that kubectl would talk to",
     )
-    group.add_argument("--kubeconfig", default="", metavar="FILE", help="a live cluster: its file")
-    group.add_argument(
-        "--context", default="", metavar="NAME", help="a live cluster: the context to use"
-    )
-    group.add_argument(
-        "--from",
-        dest="from_",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a dump of 'kubectl get ... -o json|yaml' or of 'kubesched snapshot', a directory of them, "
-        "or - for standard input; may be repeated",
-    )
+    add_options(group, _OPTIONS)
     parser._negative_number_matcher = _NEGATIVE  # else argparse takes -5m for an option
-    group.add_argument(
-        "--recording", metavar="DIR", help="a recording of 'kubesched run --record DIR'"
-    )
-    group.add_argument(
-        "--at",
-        metavar="T",
-        help="with --recording: a time (2026-01-31T12:00:00Z), a time before its end (-5m), or the number of "
-        "an attempt of its last run (default: its end)",
-    )
 
 
 def load_state(args: argparse.Namespace) -> ClusterState:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kubesched.cli.options import add_options
 from kubesched.cli.terminal import ProgressLine
 
 if TYPE_CHECKING:
@@ -13,21 +14,16 @@ if TYPE_CHECKING:
     from kubesched.sweeps.sweep import Keyed, Progress, Result
 
 _BAR = 30
+_OPTIONS = """
+--executor WHERE {executor=local:1}  where to run: local (all cores), local:N (processes),
+    dask:ADDRESS, dask-local:N
+--results DIR                        keep results here, under the hash of their inputs; what is there
+    is not run again
+"""
 
 
 def add_sweep_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--executor",
-        type=_executor,
-        default="local:1",
-        metavar="WHERE",
-        help="where to run: local (all cores), local:N (processes), dask:ADDRESS, dask-local:N (default: local:1)",
-    )
-    parser.add_argument(
-        "--results",
-        metavar="DIR",
-        help="keep results here, under the hash of their inputs; what is there is not run again",
-    )
+    add_options(parser, _OPTIONS, executor=_executor)
 
 
 def _executor(text: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from kubesched.cli.parsing import Subparsers, add_output
+from kubesched.cli.options import add_output
+from kubesched.cli.parsing import Subparsers
 
 
 def add_parser(subparsers: Subparsers) -> None:
