@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from kubesched.cli import bench_gate, bench_run, terminal
 from kubesched.cli.options import add_options, add_output
 from kubesched.cli.parsing import Subparsers
+from kubesched.cli.records import fields, write_record
 
 if TYPE_CHECKING:
     from kubesched.benchmarking.results import Report
@@ -70,14 +70,14 @@ def _list(args: argparse.Namespace) -> int:
                 "name": workload.full_name,
                 "file": workload.case.source,
                 "description": workload.case.description,
-                "labels": list(workload.labels),
+                "labels": workload.labels,
                 "nodes": workload.node_count,
                 "pods": workload.pod_count,
                 "notSupported": workload.not_supported,
             }
             for workload in workloads
         ]
-        print(json.dumps(entries, indent=2))
+        write_record("json", entries)
         return 0
     rows = [
         (
@@ -108,7 +108,7 @@ def _compare(args: argparse.Namespace) -> int:
         print("the two reports have no workload in common", file=sys.stderr)
         return 1
     if args.output == "json":
-        print(json.dumps([_change_as_json(change) for change in differences], indent=2))
+        write_record("json", [_change_as_json(change) for change in differences])
     else:
         _print_changes(differences)
         _print_unmatched(args, old, new, differences)
@@ -157,15 +157,10 @@ def _print_unmatched(
 
 
 def _change_as_json(change: Change) -> dict[str, object]:
-    workload, contestant, mode, plane = change.after.key
+    names = ("workload", "contestant", "mode", "controlPlane")
     return {
-        "workload": workload,
-        "contestant": contestant,
-        "mode": mode,
-        "controlPlane": plane,
+        **dict(zip(names, change.after.key, strict=True)),
         "podsPerSBefore": change.before.pods_per_s,
         "podsPerSAfter": change.after.pods_per_s,
-        "throughput": change.throughput,
-        "cpu": change.cpu,
-        "isNoise": change.is_noise,
+        **fields(change, "throughput cpu is_noise"),
     }

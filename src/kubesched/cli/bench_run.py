@@ -262,11 +262,8 @@ def _progress() -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield _LineByLine()
         return
-    line = terminal.ProgressLine()
-    try:
+    with terminal.ProgressLine() as line:
         yield line.show
-    finally:
-        line.clear()
 
 
 class _LineByLine:

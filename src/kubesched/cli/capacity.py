@@ -57,11 +57,9 @@ def add_planning_options(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     from kubesched.app.event_loop import run
     from kubesched.config.defaults import without_extenders
-    from kubesched.logs import silence
     from kubesched.planning.capacity import DEFAULT_LIMIT, count_capacity
     from kubesched.planning.manifests import read_manifests
 
-    silence()  # what a scheduler in memory logs about pods is printed here
     config, gates = load_configuration(args)
     config, notes = without_extenders(config)
     manifests = read_manifests(args.filename)

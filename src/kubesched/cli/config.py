@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kubesched.cli.configuration import add_configuration
 from kubesched.cli.options import add_options, add_output
 from kubesched.cli.parsing import Subparsers
+from kubesched.cli.records import write_record
 from kubesched.errors import ConfigError, FieldProblem
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _validate(args: argparse.Namespace, gates: FeatureGates) -> int:
         for result in results:
             _print_result(result)
     else:
-        _write(args.output, [_plain_result(result) for result in results])
+        write_record(args.output, [_plain_result(result) for result in results])
     return 1 if any(result.problems for result in results) else 0
 
 
@@ -186,16 +187,10 @@ def _view(args: argparse.Namespace, gates: FeatureGates) -> int:
         data = _read(args.config)
         config = check(data, args.config, gates, implements=implements, args_type=args_type).config
     if args.output in ("yaml", "json"):
-        _write(args.output, effective_plain(config, implements))
+        write_record(args.output, effective_plain(config, implements))
     else:
         _print_config(config, wide=args.output == "wide")
     return 0
-
-
-def _write(form: str, data: Plain) -> None:
-    from kubesched.config.output import to_json, to_yaml
-
-    sys.stdout.write(to_json(data) if form == "json" else to_yaml(data))
 
 
 def _print_config(config: KubeSchedulerConfiguration, *, wide: bool) -> None:

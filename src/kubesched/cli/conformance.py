@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kubesched.cli import conformance_extender, conformance_run, terminal
 from kubesched.cli.options import add_options, add_output
 from kubesched.cli.parsing import Subparsers
+from kubesched.cli.records import fields, write_record
 
 if TYPE_CHECKING:
     from kubesched.conformance.golden import Disagreement, Report
@@ -83,26 +82,17 @@ def _golden(
 
     # The in-memory schedulers log expected failures.
     silence()
-    with _progress() as progress:
+    with terminal.ProgressLine() as line:
+
+        def progress(report: Report) -> None:
+            line.show(f"{report.pods} pods, {report.pods_in_agreement} in agreement")
+
         report = evaluate(files, limit=limit, show=show, explained=explained, progress=progress)
     if output == "json":
-        print(json.dumps(_as_json(report), indent=2))
+        write_record("json", _as_json(report))
     else:
         print_report(report)
     return 0 if report.agreement.is_complete else 1
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[Report], None]]:
-    """A progress line that counts pods, on a terminal."""
-    line = terminal.ProgressLine()
-    line.show("reading ...")
-    try:
-        yield lambda report: line.show(
-            f"{report.pods} pods, {report.pods_in_agreement} in agreement"
-        )
-    finally:
-        line.clear()
 
 
 def print_report(report: Report) -> None:
@@ -149,27 +139,17 @@ def _shown(value: object) -> str:
 
 def _as_json(report: Report) -> dict[str, Any]:
     return {
-        "clusters": report.clusters,
-        "pods": report.pods,
-        "podsInAgreement": report.pods_in_agreement,
-        "selectors": report.selectors,
-        "selectorsInAgreement": report.selectors_in_agreement,
+        **fields(report, "clusters pods pods_in_agreement selectors selectors_in_agreement"),
         "aspects": [
-            {"aspect": aspect.value, "compared": tally.compared, "agreed": tally.agreed}
+            {"aspect": aspect.value, **fields(tally, "compared agreed")}
             for aspect, tally in report.agreement.by_aspect.items()
         ],
         "disagreements": [
             {
-                "file": disagreement.file,
-                "line": disagreement.line,
-                "pod": disagreement.pod,
-                "selector": disagreement.selector,
-                "node": disagreement.finding.node,
-                "plugin": disagreement.finding.plugin,
-                "device": disagreement.finding.device,
+                **fields(disagreement, "file line pod selector"),
+                **fields(disagreement.finding, "node plugin device"),
                 "aspect": disagreement.finding.aspect.value,
-                "expected": disagreement.finding.expected,
-                "got": disagreement.finding.got,
+                **fields(disagreement.finding, "expected got"),
             }
             for disagreement in report.disagreements
         ],

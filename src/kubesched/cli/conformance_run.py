@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import math
 import os
 import signal
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubesched.cli import terminal
 from kubesched.cli.options import add_options, add_output
+from kubesched.cli.records import fields, write_record
 
 if TYPE_CHECKING:
     from kubesched.cli.parsing import Subparsers
@@ -99,7 +99,7 @@ def main(args: argparse.Namespace) -> int:
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
     if args.output == "json":
-        print(json.dumps(_as_json(report, settings), indent=2))
+        write_record("json", _as_json(report, settings))
     else:
         print_report(report)
     return 0 if report.is_complete else 1
@@ -193,12 +193,9 @@ def _progress(total: int) -> Iterator[Callable[[RunReport], None]]:
     if not sys.stderr.isatty():
         yield tell
         return
-    in_place = terminal.ProgressLine()
-    in_place.show("starting two control planes ...")
-    try:
+    with terminal.ProgressLine() as in_place:
+        in_place.show("starting two control planes ...")
         yield lambda report: in_place.show(line(report))
-    finally:
-        in_place.clear()
 
 
 def print_report(report: RunReport) -> None:
@@ -258,20 +255,15 @@ def _as_json(report: RunReport, settings: ConformanceSettings) -> dict[str, Any]
     return {
         "kubeScheduler": report.kube_scheduler,
         "generator": VERSION,
-        "seed": settings.seed,
-        "first": settings.first,
+        **fields(settings, "seed first"),
         "podsPerSequence": settings.pods,
-        "sequences": report.sequences,
-        "sequencesInAgreement": report.sequences_in_agreement,
+        **fields(report, "sequences sequences_in_agreement"),
         "decisions": report.decisions.compared,
         "decisionsInAgreement": report.decisions.agreed,
-        "placed": report.placed,
-        "unschedulable": report.unschedulable,
-        "preempting": report.preempting,
-        "volumesBound": report.volumes_bound,
+        **fields(report, "placed unschedulable preempting volumes_bound"),
         "stepsRefused": report.refused,
         "features": [
-            {"feature": name, "compared": tally.compared, "agreed": tally.agreed}
+            {"feature": name, **fields(tally, "compared agreed")}
             for name, tally in report.by_feature.items()
         ],
         "differences": [_difference_as_json(difference) for difference in report.differences],
@@ -283,17 +275,10 @@ def _as_json(report: RunReport, settings: ConformanceSettings) -> dict[str, Any]
 
 
 def _difference_as_json(difference: Difference) -> dict[str, Any]:
-    return {
-        "sequence": difference.seed,
-        "step": difference.at,
-        "what": difference.what,
-        "findings": [
-            {
-                "aspect": finding.aspect.value,
-                "kubeScheduler": finding.expected,
-                "kubesched": finding.got,
-            }
-            for finding in difference.findings
-            if not finding.agrees
-        ],
-    }
+    findings = [
+        {"aspect": found.aspect.value, "kubeScheduler": found.expected, "kubesched": found.got}
+        for found in difference.findings
+        if not found.agrees
+    ]
+    told = {"sequence": difference.seed, "step": difference.at, "what": difference.what}
+    return {**told, "findings": findings}

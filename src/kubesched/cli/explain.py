@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from kubesched.cli.configuration import add_configuration, load_configuration
 from kubesched.cli.options import add_options, add_output
-from kubesched.cli.parsing import Subparsers, did_you_mean
+from kubesched.cli.parsing import Subparsers, did_you_mean, usage_error
 from kubesched.cli.records import write_record
 from kubesched.cli.sources import add_state_source, check_state_source, load_state, recorded_time
 from kubesched.errors import KubeschedError
@@ -116,7 +116,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run_words(words: Sequence[str]) -> int:
     """Run with the words after `kubesched explain`."""
-    from kubesched.cli.main import parse_and_run, usage_error
+    from kubesched.cli.main import parse_and_run
     from kubesched.planning.workload_kinds import KINDS, workload_kind
 
     word, slash, _ = words[0].partition("/") if words else ("", "", "")
@@ -155,13 +155,10 @@ def why_words(words: Sequence[str]) -> list[str]:
 
 
 def main(args: argparse.Namespace) -> int:
-    from kubesched.logs import silence
-
     if args.what == "schema":
         return _print_schema()
     if args.what == "attempts":
         return _list_attempts(args)
-    silence()  # what a scheduler in memory logs about pods is printed here
     if args.what == "pod" and args.recording is not None and not args.config:
         check_state_source(args)
         played = _explain_recorded(args)
@@ -247,8 +244,10 @@ def _explain_pod(args: argparse.Namespace, state: ClusterState, explainer: Expla
 def _explain_recorded(args: argparse.Namespace) -> Explanation | None:
     """The pod's attempt that the options mean, if the recording can be played up to it."""
     from kubesched.app.explaining import explain_attempt, find_attempt
+    from kubesched.logs import silence
     from kubesched.recording.reader import RecordingReader
 
+    silence()
     reader = RecordingReader.of_folder(args.recording)
     number, wall_time = recorded_time(reader, args.at)
     attempt = find_attempt(reader, "/".join(_key(args)), number=number, wall_time=wall_time)

@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
-from kubesched.cli.parsing import Parser, Subparsers, did_you_mean
+from kubesched.cli.parsing import EXIT_USAGE, Parser, Subparsers, did_you_mean, usage_error
 from kubesched.errors import ConfigError, KubeschedError, without_groups
 
 EXIT_FAILURE = 1
-EXIT_USAGE = 2
 EXIT_BUG = 70  # EX_SOFTWARE
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
@@ -178,12 +177,6 @@ def overview() -> str:
                 "",
             ]
     return _OVERVIEW.format(commands="\n".join(lines))
-
-
-def usage_error(message: str) -> int:
-    """Says what was wrong with the call."""
-    sys.stderr.write(f"error: {message}\nsee 'kubesched --help'\n")
-    return EXIT_USAGE
 
 
 def _report(error: Exception, *, debug: bool) -> int:

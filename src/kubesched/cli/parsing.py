@@ -14,6 +14,15 @@ else:
     Subparsers = argparse._SubParsersAction
 
 
+EXIT_USAGE = 2
+
+
+def usage_error(message: str, program: str = "kubesched") -> int:
+    """Says what was wrong with the call."""
+    sys.stderr.write(f"error: {message}\nsee '{program} --help'\n")
+    return EXIT_USAGE
+
+
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Descriptions and epilogs as written, options in a wide column."""
 
@@ -50,8 +59,7 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"error: {message}\nsee '{self.prog} --help'\n")
-        raise SystemExit(2)
+        raise SystemExit(usage_error(message, self.prog))
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:

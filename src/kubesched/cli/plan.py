@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from kubesched.cli.capacity import add_planning_options
 from kubesched.cli.configuration import load_configuration
 from kubesched.cli.options import add_options
-from kubesched.cli.parsing import Subparsers
-from kubesched.cli.records import write_record
+from kubesched.cli.parsing import Subparsers, usage_error
+from kubesched.cli.records import write_page, write_record
 from kubesched.cli.sources import load_state
 
 if TYPE_CHECKING:
@@ -82,12 +82,8 @@ def _new_nodes(text: str) -> NewNodes:
 
 
 def main(args: argparse.Namespace) -> int:
-    from kubesched.cli.main import usage_error
-    from kubesched.logs import silence
-
     if sum(isinstance(replicas, int) for replicas in args.replicas) > 1:
         return usage_error("--replicas N is for all files and can be given once")
-    silence()  # what a scheduler in memory logs about pods is printed here
     earlier = None
     if args.diff:
         from kubesched.planning.comparison import read_plan
@@ -95,7 +91,9 @@ def main(args: argparse.Namespace) -> int:
         earlier = read_plan(args.diff)
     plan = _plan(args)
     if args.page:
-        _write_page(args.page, plan)
+        from kubesched.planning.page import page
+
+        write_page(args.page, page(plan))
     _print(args, plan, earlier)
     return 0 if plan.is_complete else EXIT_INCOMPLETE
 
@@ -143,15 +141,3 @@ def _print(args: argparse.Namespace, plan: Plan, earlier: Plan | None) -> None:
         print_difference(difference, wide=args.output == "wide")
     else:
         print_plan(plan, wide=args.output == "wide")
-
-
-def _write_page(path: str, plan: Plan) -> None:
-    from pathlib import Path
-
-    from kubesched.planning.page import page
-    from kubesched.planning.world import PlanError
-
-    try:
-        Path(path).write_text(page(plan))
-    except OSError as error:
-        raise PlanError(f"{path}: {error.strerror or error}") from None

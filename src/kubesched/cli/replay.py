@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from kubesched.cli.configuration import add_configuration
 from kubesched.cli.options import add_options, add_output
-from kubesched.cli.parsing import Subparsers
+from kubesched.cli.parsing import Subparsers, usage_error
+from kubesched.cli.records import write_page
 from kubesched.cli.sweeping import add_sweep_options
 
 if TYPE_CHECKING:
@@ -69,8 +70,6 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    from kubesched.cli.main import usage_error
-
     if args.verify:
         if len(args.trace) > 1:
             return usage_error("--verify takes one recording")
@@ -91,7 +90,9 @@ def _compare(args: argparse.Namespace) -> int:
         print(f"note: {note}", file=sys.stderr)
     report = _play(args, trace)
     if args.page:
-        _write_page(args.page, report)
+        from kubesched.traces.page import page
+
+        write_page(args.page, page(report))
     if args.output == "json":
         sys.stdout.write(to_json(report).decode() + "\n")
     else:
@@ -166,15 +167,3 @@ def _cells(args: argparse.Namespace, trace: Trace) -> list[Cell]:
         for seed in range(first, first + args.seeds)
     ]
     return with_recorded(trace, cells)
-
-
-def _write_page(path: str, report: Report) -> None:
-    from pathlib import Path
-
-    from kubesched.traces.page import page
-    from kubesched.traces.trace import TraceError
-
-    try:
-        Path(path).write_text(page(report))
-    except OSError as error:
-        raise TraceError(f"{path}: {error.strerror or error}") from None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubesched.cli.options import add_options, add_output
-from kubesched.cli.parsing import Subparsers
+from kubesched.cli.parsing import Subparsers, usage_error
 from kubesched.cli.sweeping import add_sweep_options, run_with_progress
 
 if TYPE_CHECKING:
@@ -62,8 +62,6 @@ def main(args: argparse.Namespace) -> int:
 
     if _is_sweep(args):
         if args.trace or args.replay:
-            from kubesched.cli.main import usage_error
-
             return usage_error("--trace and --replay need --executor local:1 and no --results")
         return _report(args, _swept(args))
     with INTERRUPTION.at_safe_points() as safe_point:

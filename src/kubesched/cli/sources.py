@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from kubesched.cli.options import add_options
+from kubesched.cli.parsing import usage_error
 from kubesched.cli.terminal import ProgressLine
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ def load_state(args: argparse.Namespace) -> ClusterState:
     Raises:
         StateError, CredentialsError, ApiError, TransportError: it cannot be had, and why.
     """
+    from kubesched.logs import silence
+
+    silence()  # what a scheduler over the state logs about pods is printed by the command
     check_state_source(args)
     if args.recording is not None:
         state = _recorded(args.recording, args.at)
@@ -65,12 +69,12 @@ def check_state_source(args: argparse.Namespace) -> None:
     """End the program if the options name no source, or several."""
     is_recorded, is_live = args.recording is not None, bool(args.kubeconfig or args.context)
     if args.at is not None and not is_recorded:
-        raise SystemExit(_wrong_usage("--at needs --recording"))
+        raise SystemExit(usage_error("--at needs --recording"))
     if bool(args.from_) + is_recorded + is_live > 1:
         text = (
             "--from, --recording and --kubeconfig or --context name different sources; choose one"
         )
-        raise SystemExit(_wrong_usage(text))
+        raise SystemExit(usage_error(text))
 
 
 def _recorded(folder: str, at: str | None) -> ClusterState:
@@ -94,26 +98,17 @@ def recorded_time(reader: RecordingReader, at: str | None) -> tuple[int | None, 
             return None, reader.end() - parse_duration(at[1:])
         return None, parse_time(at)
     except ValueError as error:
-        raise SystemExit(_wrong_usage(f"--at: {error}")) from None
+        raise SystemExit(usage_error(f"--at: {error}")) from None
 
 
 def _live(kubeconfig: str, context: str) -> ClusterState:
     from kubesched.app.event_loop import run
     from kubesched.state.live import load_live
 
-    line = ProgressLine()
-    try:
+    with ProgressLine() as line:
         return run(load_live(kubeconfig, context, lambda progress: line.show(_listing(progress))))
-    finally:
-        line.clear()
 
 
 def _listing(progress: Progress) -> str:
     of = f" of {progress.listed + progress.remaining}" if progress.remaining else ""
     return f"listing {progress.resource}: {progress.listed}{of}"
-
-
-def _wrong_usage(message: str) -> int:
-    from kubesched.cli.main import usage_error
-
-    return usage_error(message)

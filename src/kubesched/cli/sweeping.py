@@ -44,18 +44,11 @@ def run_with_progress(
     from kubesched.sweeps.store import ResultStore
     from kubesched.sweeps.sweep import run_sweep
 
-    line = ProgressLine(enabled=len(cells) > 1)
-    try:
+    executor, store = parse(args.executor), ResultStore(args.results)
+    with ProgressLine(enabled=len(cells) > 1) as line:
         yield from run_sweep(
-            work,
-            shared,
-            cells,
-            parse(args.executor),
-            ResultStore(args.results),
-            lambda progress: line.show(_bar(progress)),
+            work, shared, cells, executor, store, lambda progress: line.show(_bar(progress))
         )
-    finally:
-        line.clear()
 
 
 def _bar(progress: Progress) -> str:

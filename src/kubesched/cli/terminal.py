@@ -42,21 +42,25 @@ def _is_coloured() -> bool:
 class ProgressLine:
     """One line on stderr that is rewritten; nothing unless a terminal shows it.
 
-    It has no thread: in a benchmark, that would be measured as well.
+    A context manager, which clears the line at its end. It has no thread, which benchmarks would
+    measure as well.
     """
 
     def __init__(self, *, enabled: bool = True) -> None:
         self._enabled = enabled and sys.stderr.isatty()
         self._shown_at = 0.0
 
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._enabled:
+            self._write("")
+
     def show(self, text: str) -> None:
         if self._enabled and monotonic() - self._shown_at >= REDRAW_S:
             self._shown_at = monotonic()
             self._write(text[: _columns(sys.stderr) - 1])
-
-    def clear(self) -> None:
-        if self._enabled:
-            self._write("")
 
     def _write(self, text: str) -> None:
         sys.stderr.write(f"\r\x1b[K{text}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from kubesched.cli.options import add_output
 from kubesched.cli.parsing import Subparsers
+from kubesched.cli.records import write_record
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -35,8 +35,5 @@ def main(args: argparse.Namespace) -> int:
             f"Python {versions['pythonVersion']}, {versions['platform']})"
         )
         return 0
-    from kubesched.config.output import to_json, to_yaml
-
-    write = to_json if args.output == "json" else to_yaml
-    sys.stdout.write(write(dict(versions)))
+    write_record(args.output, versions)
     return 0
