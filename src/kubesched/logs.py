@@ -21,7 +21,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -171,6 +171,17 @@ def configure(
 def silence() -> None:
     """Write no lines unless `configure` is called: for commands that print what a scheduler in memory would log."""
     logging.getLogger("kubesched").addHandler(logging.NullHandler())
+
+
+def leave_out(is_noise: Callable[[BaseException], bool]) -> None:
+    """Write no lines about errors of which `is_noise` is true. Call it after `configure`."""
+
+    def keeps(record: logging.LogRecord) -> bool:
+        error = (_values(record) or {}).get("err")
+        return not (isinstance(error, BaseException) and is_noise(error))
+
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(keeps)
 
 
 def set_verbosity(verbosity: int) -> None:

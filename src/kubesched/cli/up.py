@@ -116,6 +116,18 @@ def _configure_logging(verbosity: int | None) -> None:
     logs.configure(logs.LogSettings(verbosity=verbosity or 0))
     if verbosity is None:
         logs.set_verbosity(-10)  # warnings only
+        logs.leave_out(is_ordinary)
+
+
+def is_ordinary(error: BaseException | None) -> bool:
+    """Whether an error is part of a cluster's daily life: it is retried, or told as an event."""
+    from kubesched.errors import AlreadyExists, Conflict, Forbidden, NotFound
+
+    if isinstance(error, Forbidden):
+        return "exceeded quota" in str(error)
+    return isinstance(error, AlreadyExists | Conflict | NotFound) or (
+        error is not None and is_ordinary(error.__cause__)
+    )
 
 
 def _repair(data_dir: str | None) -> None:
