@@ -8,8 +8,9 @@ from kubesched.api.field_errors import not_supported
 from kubesched.embedded.exchange import ApiRequest, Query, decode_body, strip_nulls
 from kubesched.embedded.failures import invalid_options
 from kubesched.embedded.objects import Json, JsonObject, encode
+from kubesched.embedded.resources import autoscaler_v1
 from kubesched.embedded.resources.catalog import ResourceInfo
-from kubesched.embedded.resources.conversion import event_from_events_v1, event_to_events_v1
+from kubesched.embedded.resources.conversion import CONVERTED
 from kubesched.embedded.resources.schema.decoding import (
     ShapeError,
     check_shape,
@@ -77,6 +78,10 @@ def check_fields(
     """Refuse values of the wrong type, and deal with unknown fields as the client wishes; returns warnings."""
     if resource.schema is not None:
         return _check_custom_fields(resource, resource.schema, obj, mode)
+    if (
+        resource.api_version == autoscaler_v1.API_VERSION
+    ):  # types are known by group, not by version
+        obj, is_json = to_stored(resource, obj), False
     if not is_json:
         body = encode(obj)
     if fits_strictly(resource.group, resource.kind, body):
@@ -124,11 +129,13 @@ def check_types(resource: ResourceInfo, body: bytes) -> None:
 
 
 def to_stored(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
-    return event_from_events_v1(obj) if resource.key == "events.events.k8s.io" else obj
+    converted = CONVERTED.get((resource.api_version, resource.kind))
+    return converted[0](obj) if converted else obj
 
 
 def from_stored(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
-    return event_to_events_v1(obj) if resource.key == "events.events.k8s.io" else obj
+    converted = CONVERTED.get((resource.api_version, resource.kind))
+    return converted[1](obj) if converted else obj
 
 
 def _unrecognized(resource: ResourceInfo) -> str:

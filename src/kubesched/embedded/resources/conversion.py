@@ -1,8 +1,14 @@
-"""Events exist once and are served under two groups whose field names differ; the core form is what is stored."""
+"""Kinds that are served under two groups or versions whose fields differ, and stored in one form.
+
+Events are stored in the core form, HorizontalPodAutoscalers in that of `autoscaling/v2`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.resources.autoscaler_v1 import autoscaler_from_v1, autoscaler_to_v1
 
 _TO_EVENTS_V1 = {
     "involvedObject": "regarding",
@@ -28,3 +34,10 @@ def event_from_events_v1(event: JsonObject) -> JsonObject:
     renamed = {_TO_CORE.get(key, key): value for key, value in event.items()}
     renamed["apiVersion"] = "v1"
     return renamed
+
+
+CONVERTED: dict[tuple[str, str], tuple[Callable[[JsonObject], JsonObject], ...]] = {
+    ("events.k8s.io/v1", "Event"): (event_from_events_v1, event_to_events_v1),
+    ("autoscaling/v1", "HorizontalPodAutoscaler"): (autoscaler_from_v1, autoscaler_to_v1),
+}
+"""By API version and kind: into the stored form, and out of it."""
