@@ -54,7 +54,7 @@ def decode_protobuf(body: bytes) -> JsonObject:
             raw = _bytes(value)
     api_version, kind = type_meta.get("apiVersion", ""), type_meta.get("kind", "")
     group = api_version.rpartition("/")[0]
-    name = _OLD_VERSIONS.get((api_version, kind), kind)
+    name = _OLD_VERSIONS.get((api_version, kind)) or kind
     kind_type = type_of_kind(group, name) or types().get(f"meta.{kind}")
     if kind_type is None:
         raise ProtobufError(f'no kind "{kind}" is registered for version "{api_version}"')
