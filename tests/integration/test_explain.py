@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod
-from kubesched.cli.pod_names import pod_names
+from kubesched.cli.completion import pod_names
 from kubesched.conformance.scheduler_under_test import scheduler_under_test
 from kubesched.explain.selection import no_node
 from kubesched.explain.sources import explainer_of

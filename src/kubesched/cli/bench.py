@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from kubesched.cli import bench_gate, bench_run, terminal
 from kubesched.cli.options import add_options, add_output
-from kubesched.cli.parsing import Subparsers
 from kubesched.cli.records import fields, write_record
 
 if TYPE_CHECKING:
     from kubesched.benchmarking.results import Report
     from kubesched.benchmarking.summary import Change, Summary
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Run workloads and measure how fast pods are scheduled. Workloads are files in the vocabulary of
 Kubernetes' scheduler_perf; a set of them comes with this program.
 """
@@ -33,10 +32,7 @@ and the row says so.
 """
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "bench", help="measure throughput and latency", description=_DESCRIPTION
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     listing = kinds.add_parser("list", help="list workloads", description=_LIST)
     add_options(listing, "files FILE {*}  workload files (default: ours)")

@@ -6,16 +6,19 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kubesched.cli import terminal
-from kubesched.cli.configuration import add_configuration, load_configuration
 from kubesched.cli.options import add_options, add_output
-from kubesched.cli.parsing import Subparsers
 from kubesched.cli.records import write_record
-from kubesched.cli.sources import add_state_source, load_state
+from kubesched.cli.sources import (
+    add_configuration,
+    add_state_source,
+    load_configuration,
+    load_state,
+)
 
 if TYPE_CHECKING:
     from kubesched.planning.model import Capacity, Stop, ZoneStop
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Count how many more replicas of a workload fit into a cluster, and say what stops the next one.
 
 The scheduler itself places replica after replica, over the objects of a cluster or a dump and in
@@ -36,12 +39,7 @@ _OPTIONS = """
 """
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "capacity",
-        help="count how many more replicas fit, and say what stops the next one",
-        description=_DESCRIPTION,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, _OPTIONS)
     add_planning_options(parser)
 

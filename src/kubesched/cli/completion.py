@@ -8,14 +8,13 @@ kubectl asks the same through the executables `kubectl_complete-kubesched` and `
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kubesched.cli.parsing import Subparsers
+from kubesched.errors import KubeschedError
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Print a completion script.
 
   bash   source <(kubesched completion bash)
@@ -68,10 +67,7 @@ TAKES_POD = frozenset({"explain pod"})
 """Commands whose argument is a pod's name."""
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "completion", help="print a completion script", description=_DESCRIPTION
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=tuple(SCRIPTS), metavar="bash|zsh|fish")
 
 
@@ -116,16 +112,14 @@ def candidates(words: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _following(words: Sequence[str], current: str) -> Iterator[tuple[str, str]]:
-    from kubesched.cli.main import COMMANDS, new_parser
+    from kubesched.cli.main import COMMANDS, parser_of
 
-    by_name = {command.name: command for command in COMMANDS}
-    command = next((by_name[word] for word in words if word in by_name), None)
+    summaries = {command.name: command.summary for command in COMMANDS}
+    command = next((word for word in words if word in summaries), None)
     if command is None:
-        yield from ((command.name, command.summary) for command in COMMANDS)
+        yield from summaries.items()
         return
-    parser, subparsers = new_parser()
-    importlib.import_module(command.module).add_parser(subparsers)
-    by_words = {node.words: node for node in walk(parser)}
+    by_words = {node.words: node for node in walk(parser_of([command]))}
     path: tuple[str, ...] = ()
     for word in words:
         if (*path, word) in by_words:
@@ -136,8 +130,6 @@ def _following(words: Sequence[str], current: str) -> Iterator[tuple[str, str]]:
             yield from ((choice, "") for choice in option.choices)
             return
     if node.path in TAKES_POD and not current.startswith("-"):
-        from kubesched.cli.pod_names import pod_names
-
         yield from ((name, "") for name in pod_names(words))
     yield from node.subcommands
     yield from ((choice, "") for choice in node.choices)
@@ -196,3 +188,48 @@ def _option(parser: argparse.ArgumentParser, action: argparse.Action) -> Option:
         action.nargs != 0,
         tuple(str(choice) for choice in action.choices or ()),
     )
+
+
+# -- pods ------------------------------------------------------------------------------------------
+
+DEADLINE_S = 2.0
+MOST_NAMES = 500
+
+
+def pod_names(words: Sequence[str]) -> list[str]:
+    """Names that may follow the words of a command line such as `explain pod -n web`; none if they cannot be had."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("-n", "--namespace", default="")
+    parser.add_argument("--kubeconfig", default="")
+    parser.add_argument("--context", default="")
+    try:
+        args, rest = parser.parse_known_args(list(words))
+    except argparse.ArgumentError:
+        return []  # an option whose value is still to come
+    if any(word == "--from" or word.startswith("--from=") for word in rest):
+        return []
+    from kubesched.app.event_loop import run
+
+    try:
+        return run(_list(args.kubeconfig, args.context, args.namespace))
+    except (KubeschedError, OSError, TimeoutError):
+        return []
+
+
+async def _list(kubeconfig: str, context: str, namespace: str) -> list[str]:
+    import asyncio
+
+    from kubesched.api.core_v1 import Pod
+    from kubesched.state.live import live_client
+
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        live_client("completion", kubeconfig, context) as (client, config),
+    ):
+        page = await client.list_page(
+            Pod,
+            namespace or config.namespace,
+            field_selector="status.phase!=Succeeded,status.phase!=Failed",
+            limit=MOST_NAMES,
+        )
+    return sorted(pod.metadata.name for pod in page.items)

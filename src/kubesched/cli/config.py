@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kubesched.cli.configuration import add_configuration
 from kubesched.cli.options import add_options, add_output
-from kubesched.cli.parsing import Subparsers
 from kubesched.cli.records import write_record
+from kubesched.cli.sources import add_configuration
 from kubesched.errors import ConfigError, FieldProblem
 
 if TYPE_CHECKING:
@@ -48,13 +47,10 @@ files FILE {+}  - reads standard input
 --no-import     only check syntax and values; import no plugin, so that no code runs
 """
 
+DESCRIPTION = "Show and check KubeSchedulerConfiguration files."
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "config",
-        help="show and check scheduler configurations",
-        description="Show and check KubeSchedulerConfiguration files.",
-    )
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="config_command", metavar="COMMAND", required=True)
 
     view = commands.add_parser("view", help="print the effective configuration", description=_VIEW)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from kubesched.cli import conformance_extender, conformance_run, terminal
 from kubesched.cli.options import add_options, add_output
-from kubesched.cli.parsing import Subparsers
 from kubesched.cli.records import fields, write_record
 
 if TYPE_CHECKING:
@@ -37,13 +36,10 @@ files FILE {+}        recorded placements or sequences
 --explain             compare what 'kubesched explain' says about each pod of a placement
 """
 
+DESCRIPTION = "Compare this scheduler's decisions with those of kube-scheduler."
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "conformance",
-        help="compare decisions with those of kube-scheduler",
-        description="Compare this scheduler's decisions with those of kube-scheduler.",
-    )
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     golden = kinds.add_parser("golden", help="evaluate recordings", description=_GOLDEN)
     add_options(golden, _RECORDINGS)

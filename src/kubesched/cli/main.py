@@ -6,16 +6,15 @@ knows of each command only its name, group and summary.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
-from kubesched.cli.parsing import EXIT_USAGE, Parser, Subparsers, did_you_mean, usage_error
+from kubesched.cli.parsing import EXIT_USAGE, Parser, did_you_mean, usage_error
 from kubesched.errors import ConfigError, KubeschedError, without_groups
 
 EXIT_FAILURE = 1
@@ -138,10 +137,8 @@ def _dispatch(words: list[str]) -> int:
 
 
 def parse_and_run(module: ModuleType, words: list[str]) -> int:
-    """Parse the words with the module's parser, the command's name first, and run the command."""
-    parser, subparsers = new_parser()
-    module.add_parser(subparsers)
-    code: int = module.main(parser.parse_args(words))
+    """Parse the words, of which the first is the command's name, and run its module."""
+    code: int = module.main(parser_of([words[0]]).parse_args(words))
     return code
 
 
@@ -150,18 +147,20 @@ def _command_position(words: Sequence[str]) -> int:
     return next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
 
 
-def new_parser() -> tuple[Parser, Subparsers]:
-    """An empty top-level parser and the place where commands add theirs."""
+def parser_of(names: Iterable[str] | None = None) -> Parser:
+    """The parser of these commands; of all it is slow to build, for completion and documentation."""
     parser = Parser(prog="kubesched", add_help=False)
-    return parser, parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-
-
-def full_parser() -> argparse.ArgumentParser:
-    """The parser of every command: slow to build, for completion scripts and documentation."""
-    parser, subparsers = new_parser()
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
-        module: ModuleType = importlib.import_module(command.module)
-        module.add_parser(subparsers)
+        if names is None or command.name in names:
+            module = importlib.import_module(command.module)
+            own = subparsers.add_parser(
+                command.name,
+                help=command.summary,
+                description=module.DESCRIPTION,
+                add_help=command.name != "run",  # whose flags include --help
+            )
+            module.add_arguments(own)
     return parser
 
 

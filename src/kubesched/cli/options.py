@@ -28,9 +28,8 @@ _ROW = re.compile(
     r"(?P<names>(?:-[\w-]+(?:, )?)+|\w+)(?: (?P<value>[^\s{]\S*))?(?: \{(?P<rules>.*)\})?"
 )
 _RULES = re.compile(r"(?P<kind>[\w|-]*)(?P<flags>[*+?!]*)(?:=(?P<default>.*))?")
+_PLAIN: dict[str, type] = {"": str, "int": int, "float": float}
 _TYPES: dict[str, Callable[[str], object]] = {
-    "int": int,
-    "float": float,
     "number": number,
     "positive": positive,
     "port": port_number,
@@ -76,7 +75,7 @@ def _settings(
         first, *others = kind.split("|")
         settings |= {"choices": [first, *others] if first else others, "default": first or None}
     else:
-        settings["type"] = types[kind] if kind else str
+        settings["type"] = _PLAIN.get(kind) or _telling(types[kind])
     if default is not None:
         settings["default"] = settings["type"](default)
     if "!" in flags:
@@ -90,6 +89,18 @@ def _settings(
     if shown and "(default" not in text:
         text += f" (default: {shown})"
     return {**settings, "help": text}
+
+
+def _telling(convert: Callable[[str], object]) -> Callable[[str], object]:
+    """The same, except that argparse shows the text of a ValueError."""
+
+    def converted(text: str) -> object:
+        try:
+            return convert(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return converted
 
 
 def add_output(parser: argparse.ArgumentParser, *choices: str) -> None:

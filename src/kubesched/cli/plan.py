@@ -6,18 +6,17 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kubesched.cli.capacity import add_planning_options
-from kubesched.cli.configuration import load_configuration
 from kubesched.cli.options import add_options
-from kubesched.cli.parsing import Subparsers, usage_error
+from kubesched.cli.parsing import usage_error
 from kubesched.cli.records import write_page, write_record
-from kubesched.cli.sources import load_state
+from kubesched.cli.sources import load_configuration, load_state
 
 if TYPE_CHECKING:
     from kubesched.planning.model import Plan
     from kubesched.planning.nodes import NewNodes
     from kubesched.planning.scaling import Scale
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Show what would happen: where new pods would go, who would be evicted and where they would come
 back, what is left over and why, and how full the cluster is before and after.
 
@@ -53,10 +52,7 @@ _OPTIONS = """
 """
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "plan", help="show what would happen if", description=_DESCRIPTION
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, _OPTIONS, replicas=_replicas, new_nodes=_new_nodes)
     add_planning_options(parser)
 
@@ -64,21 +60,13 @@ def add_parser(subparsers: Subparsers) -> None:
 def _replicas(text: str) -> int | Scale:
     from kubesched.planning.scaling import Scale
 
-    if text.isdecimal():
-        return int(text)
-    try:
-        return Scale.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return int(text) if text.isdecimal() else Scale.parse(text)
 
 
 def _new_nodes(text: str) -> NewNodes:
     from kubesched.planning.nodes import NewNodes
 
-    try:
-        return NewNodes.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return NewNodes.parse(text)
 
 
 def main(args: argparse.Namespace) -> int:

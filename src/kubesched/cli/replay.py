@@ -6,10 +6,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from kubesched.cli.configuration import add_configuration
 from kubesched.cli.options import add_options, add_output
-from kubesched.cli.parsing import Subparsers, usage_error
+from kubesched.cli.parsing import usage_error
 from kubesched.cli.records import write_page
+from kubesched.cli.sources import add_configuration
 from kubesched.cli.sweeping import add_sweep_options
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kubesched.traces.report import Report
     from kubesched.traces.trace import Trace
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Play a recording or a trace to the scheduler in virtual time, under one or several configurations
 and seeds, and compare what comes of it: pods placed and unplaced, waits, evictions, utilisation and
 fragmentation over time, nodes used, cost. Differences are taken seed by seed; the report says where
@@ -57,12 +57,7 @@ _CONFIGS = """
 """
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "replay",
-        help="play a recording or a trace under one or several configurations and compare them",
-        description=_DESCRIPTION,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, _OPTIONS)
     add_sweep_options(parser)
     add_output(parser, "table", "json")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kubesched.cli import terminal
-
-if TYPE_CHECKING:
-    from kubesched.traces.report import Comparison, Configuration, Difference, Figure, Report
+from kubesched.traces.report import (
+    Comparison,
+    Configuration,
+    Difference,
+    Figure,
+    Report,
+    figures_of,
+    shown_number,
+)
 
 
 def print_report(report: Report) -> None:
     """The figures of every configuration, then the differences to the first, then what failed."""
-    from kubesched.traces.report import figures_of
-
     terminal.heading(f"{report.trace} ({report.format})")
     figures = figures_of(report.cells)
     if report.configurations:
@@ -40,8 +42,6 @@ def _named(configuration: Configuration) -> str:
 
 
 def _value(figure: Figure, configuration: Configuration) -> str:
-    from kubesched.traces.report import shown_number
-
     measured = configuration.figures.get(figure.key)
     if measured is None:
         return "-"
@@ -68,8 +68,6 @@ def _print_comparison(comparison: Comparison, figures: list[Figure]) -> None:
 
 
 def _difference(figure: Figure, found: Difference) -> tuple[str, str, str]:
-    from kubesched.traces.report import shown_number
-
     mean = shown_number(figure, found.mean, signed=True)
     if found.low is None or found.high is None:
         return mean, "-", "nothing shown"

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubesched.cli.options import add_options, add_output
-from kubesched.cli.parsing import Subparsers, usage_error
+from kubesched.cli.parsing import usage_error
 from kubesched.cli.sweeping import add_sweep_options, run_with_progress
 
 if TYPE_CHECKING:
     from kubesched.simulation.run import SimulationResult
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Run the scheduler against a simulated cluster in virtual time. Everything that happens follows from
 the seed: the cluster, its pods, and with --faults also lost, late and repeated answers and watch
 events, refused requests, crashes, lost leases, clock jumps, nodes and pods that come and go, and
@@ -46,12 +46,7 @@ _OPTIONS = """
 """
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "simulate",
-        help="look for defects: the scheduler in virtual time, with faults from a seed",
-        description=_DESCRIPTION,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, _OPTIONS)
     add_sweep_options(parser)
     add_output(parser, "text", "json")

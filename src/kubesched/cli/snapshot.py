@@ -7,10 +7,9 @@ import sys
 import time
 
 from kubesched.cli.options import add_options
-from kubesched.cli.parsing import Subparsers
 from kubesched.cli.sources import add_state_source, load_state
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Save the objects that scheduling reads (nodes, pods, namespaces, volumes, claims, budgets, ...) in one
 file, to look at them elsewhere with --from. Only list calls are made.
 
@@ -27,10 +26,7 @@ _OPTIONS = f"""
 """
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "snapshot", help="save what scheduling reads of a cluster", description=_DESCRIPTION
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, _OPTIONS)
     add_state_source(parser)
 

@@ -1,6 +1,7 @@
-"""The options that say which state a command looks at, and loading it.
+"""The options that say which state and which configuration a command works with, and loading them.
 
-Every command that takes a state calls `add_state_source` on its parser and `load_state` on the parsed arguments.
+A command calls `add_state_source` and `add_configuration` on its parser, `load_state` and
+`load_configuration` on the parsed arguments.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from kubesched.cli.parsing import usage_error
 from kubesched.cli.terminal import ProgressLine
 
 if TYPE_CHECKING:
+    from kubesched.config.features import FeatureGates
+    from kubesched.config.types import KubeSchedulerConfiguration
     from kubesched.recording.reader import RecordingReader
     from kubesched.state.cluster_state import ClusterState
     from kubesched.state.live import Progress
@@ -112,3 +115,29 @@ def _live(kubeconfig: str, context: str) -> ClusterState:
 def _listing(progress: Progress) -> str:
     of = f" of {progress.listed + progress.remaining}" if progress.remaining else ""
     return f"listing {progress.resource}: {progress.listed}{of}"
+
+
+# -- the scheduler's configuration -----------------------------------------------------------------
+
+_GATES = """
+--feature-gates A=true,... {=}  feature gates to assume; they change defaults and what is allowed
+"""
+_CONFIG = "--config FILE  the scheduler's configuration (default: the defaults)"
+
+
+def add_configuration(parser: argparse.ArgumentParser, config: str = _CONFIG) -> None:
+    """The options `--config`, which may be none or another one, and `--feature-gates`."""
+    add_options(parser, f"{config}\n{_GATES}")
+
+
+def load_configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfiguration, FeatureGates]:
+    """The named file, or the defaults, and the feature gates.
+
+    Raises:
+        ConfigError: with everything wrong in gates or file.
+    """
+    from kubesched.config import features
+    from kubesched.config.load import default_config, load_file
+
+    gates = features.parse(args.feature_gates)
+    return (load_file(args.config, gates) if args.config else default_config(gates)), gates

@@ -29,10 +29,7 @@ def add_sweep_options(parser: argparse.ArgumentParser) -> None:
 def _executor(text: str) -> str:
     from kubesched.sweeps.executors import parse
 
-    try:
-        parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    parse(text)
     return text
 
 

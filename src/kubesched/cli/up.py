@@ -13,16 +13,16 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubesched.cli.configuration import add_configuration
-from kubesched.cli.holding import signals_held, stop_event
+from kubesched.cli.interruption import signals_held, stop_event
 from kubesched.cli.options import add_options, add_page_options
-from kubesched.cli.parsing import Subparsers, number_up_to
+from kubesched.cli.parsing import number_up_to
+from kubesched.cli.sources import add_configuration
 
 if TYPE_CHECKING:
     from kubesched.app.demo import Placement
     from kubesched.app.playground import Playground, PlaygroundSettings
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Start a whole cluster on this machine, in this process: an API server that kubectl talks to, nodes,
 controllers, and the scheduler. Nothing is installed, nothing leaves the loopback interface.
 
@@ -56,10 +56,7 @@ _OPTIONS = """
 _CONFIG = "--config FILE  scheduler configuration (KubeSchedulerConfiguration)"
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "up", help="start a playground cluster with the scheduler", description=_DESCRIPTION
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(
         parser, _OPTIONS, count=_count, name=_name, verbosity=_verbosity, quantity=_record_limit
     )
@@ -76,12 +73,9 @@ def _record_limit(text: str) -> int:
     from kubesched.api.quantity import value
     from kubesched.app.flags import MIN_RECORD_LIMIT
 
-    try:
-        number = value(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    number = value(text)
     if number < MIN_RECORD_LIMIT:
-        raise argparse.ArgumentTypeError(f"must be at least {MIN_RECORD_LIMIT} bytes")
+        raise ValueError(f"must be at least {MIN_RECORD_LIMIT} bytes")
     return number
 
 

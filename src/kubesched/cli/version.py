@@ -5,16 +5,12 @@ from __future__ import annotations
 import argparse
 
 from kubesched.cli.options import add_output
-from kubesched.cli.parsing import Subparsers
 from kubesched.cli.records import write_record
 
+DESCRIPTION = "Print the version of kubesched and of the kube-scheduler it takes the place of."
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "version",
-        help="print versions",
-        description="Print the version of kubesched and of the kube-scheduler it takes the place of.",
-    )
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "text", "json", "yaml")
 
 

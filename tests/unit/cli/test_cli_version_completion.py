@@ -15,7 +15,7 @@ import yaml
 
 from kubesched import KUBERNETES_VERSION, __version__
 from kubesched.cli.completion import candidates, complete_for_kubectl, complete_why, walk
-from kubesched.cli.main import full_parser, main
+from kubesched.cli.main import main, parser_of
 
 
 def test_version_is_one_line(capsys):
@@ -101,8 +101,8 @@ def test_bash_completes_files(script, tmp_path):
 
 
 def test_every_command_and_option_is_offered(monkeypatch):
-    monkeypatch.setattr("kubesched.cli.pod_names.pod_names", lambda _words: [])
-    for node in walk(full_parser()):
+    monkeypatch.setattr("kubesched.cli.completion.pod_names", lambda _words: [])
+    for node in walk(parser_of()):
         offered = {word for word, _ in candidates([*node.words, ""])}
         assert {name for name, _ in node.subcommands} <= offered
         offered = {word for word, _ in candidates([*node.words, "-"])}
@@ -147,7 +147,7 @@ def test_bash_asks_for_pod_names(script, tmp_path):
     ids=["commands", "subcommands", "options", "values", "pods"],
 )
 def test_kubectl_completes_the_plugin(words, expected, capsys, monkeypatch):
-    monkeypatch.setattr("kubesched.cli.pod_names.pod_names", lambda _words: ["web-1"])
+    monkeypatch.setattr("kubesched.cli.completion.pod_names", lambda _words: ["web-1"])
     monkeypatch.setattr("sys.argv", ["kubectl_complete-kubesched", *words])
     assert complete_for_kubectl() == 0
     *offered, directive = capsys.readouterr().out.split()
@@ -157,7 +157,7 @@ def test_kubectl_completes_the_plugin(words, expected, capsys, monkeypatch):
 
 
 def test_kubectl_completes_why(capsys, monkeypatch):
-    monkeypatch.setattr("kubesched.cli.pod_names.pod_names", lambda _words: ["web-1", "db-0"])
+    monkeypatch.setattr("kubesched.cli.completion.pod_names", lambda _words: ["web-1", "db-0"])
     monkeypatch.setattr("sys.argv", ["kubectl_complete-why", "we"])
     assert complete_why() == 0
     assert capsys.readouterr().out == "web-1\n:4\n"
