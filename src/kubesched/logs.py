@@ -21,7 +21,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -183,6 +183,17 @@ def quiet_logs() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
+
+
+def leave_out(is_noise: Callable[[BaseException], bool]) -> None:
+    """Write no lines about errors of which `is_noise` is true. Call it after `configure`."""
+
+    def keeps(record: logging.LogRecord) -> bool:
+        error = (_values(record) or {}).get("err")
+        return not (isinstance(error, BaseException) and is_noise(error))
+
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(keeps)
 
 
 def set_verbosity(verbosity: int) -> None:

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod
-from kubesched.cli.pod_names import pod_names
+from kubesched.cli.completion import pod_names
 from kubesched.conformance.scheduler_under_test import scheduler_under_test
 from kubesched.explain.selection import no_node
 from kubesched.explain.sources import explainer_of
@@ -270,6 +270,40 @@ async def test_commands_of_each_kind_work(arrange, kind, bare_cluster, kubectl):
     after = await kubesched(kubectl, *words)
     assert after["verdict"] == "Fits"
     assert after["chosen"]["node"] == fix["node"]
+
+
+async def test_a_deployment_whose_quota_is_used_up(bare_cluster, kubectl):
+    def create_all(resource, *objects):
+        return [bare_cluster.api.create(resource, obj, "default") for obj in objects]
+
+    metadata = {"name": "web", "namespace": "default"}
+    labels = {"app": "web"}
+    containers = [{"name": "c", "image": "i"}]
+    template = {"metadata": {"labels": labels}, "spec": {"containers": containers}}
+    spec = {"replicas": 3, "selector": {"matchLabels": labels}, "template": template}
+    (deployment,) = create_all("deployments.apps", {"metadata": metadata, "spec": spec})
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}
+    owner["uid"] = deployment["metadata"]["uid"]
+    named = {"name": "web-1", "namespace": "default", "ownerReferences": [owner]}
+    create_all("replicasets.apps", {"metadata": named, "spec": spec})
+    about = {"kind": "ReplicaSet", "name": "web-1", "namespace": "default"}
+    create_all(
+        "events",
+        *(
+            {
+                "metadata": {"name": f"e{i}", "namespace": "default"},
+                "involvedObject": about,
+                "reason": "FailedCreate",
+                "message": f'Error creating: pods "web-1-{i}" is forbidden: exceeded quota: q',
+                "type": "Warning",
+            }
+            for i in range(2)
+        ),
+    )
+    told = await kubesched(kubectl, "explain", "deployment/web", "-o", "json")
+    assert told["wanted"] == 3
+    assert told["obstacles"] == ['FailedCreate: pods "web-1-1" is forbidden: exceeded quota: q']
+    assert told["pods"] == []
 
 
 async def test_pod_names_are_completed_from_the_cluster(bare_cluster, kubectl):

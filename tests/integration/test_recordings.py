@@ -149,6 +149,11 @@ def test_a_recorded_attempt_is_explained_on_the_command_line(
         assert main([*words, "--at", str(first.number)]) == 1
         about = f"attempt {first.number} is about {first.pod}, not about {last.pod}"
         assert about in capsys.readouterr().err
+    assert main(["explain", "attempts", last.pod, "--recording", str(recording)]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split() == ["ATTEMPT", "TIME", "POD", "TRY", "OUTCOME", "NODE"]
+    assert rows[-1].split()[0] == str(last.number)
+    assert {row.split()[2] for row in rows} == {last.pod}
     assert main(["explain", "pod", "nope", "--recording", str(recording)]) == 1
     assert 'pod "default/nope" not found in recording' in capsys.readouterr().err
 

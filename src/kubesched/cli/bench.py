@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubesched.cli import bench_gate, bench_run, terminal
-from kubesched.cli.parsing import Subparsers, add_output
+from kubesched.cli.options import add_options, add_output
+from kubesched.cli.records import fields, write_record
 
 if TYPE_CHECKING:
     from kubesched.benchmarking.results import Report
     from kubesched.benchmarking.summary import Change, Summary
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Run workloads and measure how fast pods are scheduled. Workloads are files in the vocabulary of
 Kubernetes' scheduler_perf; a set of them comes with this program.
 """
@@ -32,18 +32,14 @@ and the row says so.
 """
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "bench", help="measure throughput and latency", description=_DESCRIPTION
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     listing = kinds.add_parser("list", help="list workloads", description=_LIST)
-    listing.add_argument("files", nargs="*", metavar="FILE", help="workload files (default: ours)")
+    add_options(listing, "files FILE {*}  workload files (default: ours)")
     add_output(listing, "table", "json")
     bench_run.add_parser(kinds)
     comparing = kinds.add_parser("compare", help="compare two reports", description=_COMPARE)
-    comparing.add_argument("before", metavar="BEFORE", help="a report (JSON)")
-    comparing.add_argument("after", metavar="AFTER", help="another one")
+    add_options(comparing, "before BEFORE  a report (JSON)\nafter AFTER  another one")
     add_output(comparing, "table", "json")
     bench_gate.add_parser(kinds)
 
@@ -70,14 +66,14 @@ def _list(args: argparse.Namespace) -> int:
                 "name": workload.full_name,
                 "file": workload.case.source,
                 "description": workload.case.description,
-                "labels": list(workload.labels),
+                "labels": workload.labels,
                 "nodes": workload.node_count,
                 "pods": workload.pod_count,
                 "notSupported": workload.not_supported,
             }
             for workload in workloads
         ]
-        print(json.dumps(entries, indent=2))
+        write_record("json", entries)
         return 0
     rows = [
         (
@@ -108,7 +104,7 @@ def _compare(args: argparse.Namespace) -> int:
         print("the two reports have no workload in common", file=sys.stderr)
         return 1
     if args.output == "json":
-        print(json.dumps([_change_as_json(change) for change in differences], indent=2))
+        write_record("json", [_change_as_json(change) for change in differences])
     else:
         _print_changes(differences)
         _print_unmatched(args, old, new, differences)
@@ -157,15 +153,10 @@ def _print_unmatched(
 
 
 def _change_as_json(change: Change) -> dict[str, object]:
-    workload, contestant, mode, plane = change.after.key
+    names = ("workload", "contestant", "mode", "controlPlane")
     return {
-        "workload": workload,
-        "contestant": contestant,
-        "mode": mode,
-        "controlPlane": plane,
+        **dict(zip(names, change.after.key, strict=True)),
         "podsPerSBefore": change.before.pods_per_s,
         "podsPerSAfter": change.after.pods_per_s,
-        "throughput": change.throughput,
-        "cpu": change.cpu,
-        "isNoise": change.is_noise,
+        **fields(change, "throughput cpu is_noise"),
     }

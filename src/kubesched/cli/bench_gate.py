@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubesched.cli import terminal
+from kubesched.cli.options import add_options
 
 if TYPE_CHECKING:
-    from kubesched.benchmarking.call_counts import Budgets
+    from kubesched.benchmarking.call_counts import Budgets, Counts
     from kubesched.cli.parsing import Subparsers
 
 DEFAULT_BUDGETS = "tests/perf/budgets.json"
@@ -24,18 +26,17 @@ the functions that grew; below is fine. After a change that is worth its price, 
 cheaper, record anew with --record and commit the file.
 """
 
+_OPTIONS = f"""
+--budgets FILE {{={DEFAULT_BUDGETS}}}  recorded budgets
+--record  write the counts as new budgets
+"""
+
 
 def add_parser(kinds: Subparsers) -> None:
     parser = kinds.add_parser(
         "gate", help="compare counts per pod with budgets", description=_DESCRIPTION
     )
-    parser.add_argument(
-        "--budgets",
-        default=DEFAULT_BUDGETS,
-        metavar="FILE",
-        help=f"recorded budgets (default: {DEFAULT_BUDGETS})",
-    )
-    parser.add_argument("--record", action="store_true", help="write the counts as new budgets")
+    add_options(parser, _OPTIONS)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -46,22 +47,7 @@ def main(args: argparse.Namespace) -> int:
     measured = count_all(lambda text: print(text, file=sys.stderr, flush=True))
     version = python_version()
     known = budgets.by_python.get(version, {})
-    rows = [
-        (
-            name,
-            *(
-                cell
-                for what in ("calls", "opcodes", "peak_bytes")
-                for cell in (
-                    f"{getattr(known[name], what):,.0f}" if name in known else "-",
-                    f"{getattr(counts, what):,.0f}",
-                )
-            ),
-        )
-        for name, counts in measured.items()
-    ]
-    headers = ("WORKLOAD", "CALLS", "NOW", "OPCODES", "NOW", "PEAK BYTES", "NOW")
-    terminal.table(headers, rows)
+    print_counts(known, measured)
     if args.record:
         from kubesched.benchmarking.call_counts import Budgets
 
@@ -77,6 +63,17 @@ def main(args: argparse.Namespace) -> int:
     if over:
         print(f"to accept this: kubesched bench gate --record --budgets {path}", file=sys.stderr)
     return 1 if over else 0
+
+
+def print_counts(known: Mapping[str, Counts], measured: Mapping[str, Counts]) -> None:
+    rows = []
+    for name, counts in measured.items():
+        row = [name]
+        for what in ("calls", "opcodes", "peak_bytes"):
+            row.append(f"{getattr(known[name], what):,.0f}" if name in known else "-")
+            row.append(f"{getattr(counts, what):,.0f}")
+        rows.append(row)
+    terminal.table(("WORKLOAD", "CALLS", "NOW", "OPCODES", "NOW", "PEAK BYTES", "NOW"), rows)
 
 
 def _read(path: Path, *, may_be_missing: bool) -> Budgets:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from kubesched.cli import terminal
 from kubesched.cli.bench_record import RecordedWorkloads
-from kubesched.cli.parsing import add_output, number, positive
+from kubesched.cli.options import add_options, add_output
 
 if TYPE_CHECKING:
     from kubesched.benchmarking.core_mode import CoreOptions
@@ -42,77 +40,42 @@ Exit code 0 means that everything asked for was measured, 1 that something faile
 QUIET_CORES = 0.2
 """Load of other programs that is not worth a warning."""
 
-REDRAW_S = 0.1
-"""How often progress is redrawn at most."""
-
-_CONTROL_PLANES = ("embedded", "real")
+_OPTIONS = """
+workloads FILE|NAME {*}    what to run (default: all, size small)
+--mode MODE {core|end-to-end}  core or end-to-end
+--size, --workload PATTERN {*}  sizes to run: tiny, small, medium, large, or a pattern of workload names
+    in a file
+--labels A,-B,... {=}      only workloads with label A and without label B
+--param NAME=N {param*}    replaces a parameter of the workloads, e.g. measurePods=2000
+--rate N {float=0}         create measured pods at N per second (default: as fast as it goes)
+--percentage-of-nodes-to-score N {positive}  replaces the workload's, for all schedulers; 100: no sampling
+--repeats N {positive=3}   repetitions
+--warmup N {number=1}      repetitions before, which do not count
+--phases                   also show the time per extension point (core)
+--output-dir DIR           write report.json and report.html there
+"""
+_CORE = """
+--no-classes  without sharing answers between equal pods
+--both        with and without sharing answers, one after the other
+--record DIR  record decisions there as 'kubesched run --record' does, then play them and compare
+"""
+_END_TO_END = """
+--control-plane PLANE {embedded|real}  embedded or real
+--against SCHEDULER {|kube-scheduler}       also measure kube-scheduler on the same workload, in turn, and print
+    the ratio
+--assets DIR {=}           the programs (default: $KUBEBUILDER_ASSETS)
+--qps N {float=10000}      client limit
+--burst N {positive=10000}  its burst
+--release WHEN {as-created|drained}  as-created: pods come while the scheduler works; drained: before it
+    starts
+"""
 
 
 def add_parser(kinds: Subparsers) -> None:
     parser = kinds.add_parser("run", help="run workloads", description=_DESCRIPTION)
-    parser.add_argument(
-        "workloads", nargs="*", metavar="FILE|NAME", help="what to run (default: all, size small)"
-    )
-    parser.add_argument(
-        "--mode",
-        choices=("core", "end-to-end"),
-        default="core",
-        metavar="MODE",
-        help="core or end-to-end (default: core)",
-    )
-    parser.add_argument(
-        "--size",
-        "--workload",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="sizes to run: tiny, small, medium, large, or a pattern of workload names in a file",
-    )
-    parser.add_argument(
-        "--labels",
-        default="",
-        metavar="A,-B,...",
-        help="only workloads with label A and without label B",
-    )
-    parser.add_argument(
-        "--param",
-        action="append",
-        default=[],
-        type=_param,
-        metavar="NAME=N",
-        help="replaces a parameter of the workloads, e.g. measurePods=2000",
-    )
-    parser.add_argument(
-        "--rate",
-        type=float,
-        default=0.0,
-        metavar="N",
-        help="create measured pods at N per second (default: as fast as it goes)",
-    )
-    parser.add_argument(
-        "--percentage-of-nodes-to-score",
-        type=positive,
-        metavar="N",
-        help="replaces the workload's, for all schedulers; 100: no sampling",
-    )
-    parser.add_argument(
-        "--repeats", type=positive, default=3, metavar="N", help="repetitions (default: 3)"
-    )
-    parser.add_argument(
-        "--warmup",
-        type=number,
-        default=1,
-        metavar="N",
-        help="repetitions before, which do not count (default: 1)",
-    )
-    parser.add_argument(
-        "--phases", action="store_true", help="also show the time per extension point (core)"
-    )
-    _add_core(parser)
-    _add_end_to_end(parser)
-    parser.add_argument(
-        "--output-dir", metavar="DIR", help="write report.json and report.html there"
-    )
+    add_options(parser, _OPTIONS, param=_param)
+    add_options(parser.add_argument_group("core mode"), _CORE)
+    add_options(parser.add_argument_group("end to end"), _END_TO_END)
     add_output(parser, "table", "json")
 
 
@@ -121,55 +84,6 @@ def _param(text: str) -> tuple[str, int]:
     if not name or not value.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=N")
     return name, int(value)
-
-
-def _add_core(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("core mode")
-    group.add_argument(
-        "--no-classes", action="store_true", help="without sharing answers between equal pods"
-    )
-    group.add_argument(
-        "--both", action="store_true", help="with and without sharing answers, one after the other"
-    )
-    group.add_argument(
-        "--record",
-        metavar="DIR",
-        help="record decisions there as 'kubesched run --record' does, then play them and compare",
-    )
-
-
-def _add_end_to_end(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("end to end")
-    group.add_argument(
-        "--control-plane",
-        choices=_CONTROL_PLANES,
-        default="embedded",
-        metavar="PLANE",
-        help="embedded or real (default: embedded)",
-    )
-    group.add_argument(
-        "--against",
-        choices=("kube-scheduler",),
-        metavar="SCHEDULER",
-        help="also measure kube-scheduler on the same workload, in turn, and print the ratio",
-    )
-    group.add_argument(
-        "--assets", default="", metavar="DIR", help="the programs (default: $KUBEBUILDER_ASSETS)"
-    )
-    group.add_argument(
-        "--qps", type=float, default=10_000.0, metavar="N", help="client limit (default: 10000)"
-    )
-    group.add_argument(
-        "--burst", type=positive, default=10_000, metavar="N", help="its burst (default: 10000)"
-    )
-    group.add_argument(
-        "--release",
-        choices=("as-created", "drained"),
-        default="as-created",
-        metavar="WHEN",
-        help="as-created: pods come while the scheduler works; drained: before it starts "
-        "(default: as-created)",
-    )
 
 
 @dataclass(slots=True)
@@ -196,6 +110,7 @@ class _Findings:
 def main(args: argparse.Namespace) -> int:
     from kubesched.api.times import format_time
     from kubesched.benchmarking.catalogue import find
+    from kubesched.benchmarking.results import encode
     from kubesched.clock import SystemClock
 
     recordings = RecordedWorkloads(args.record) if args.record else None
@@ -218,7 +133,11 @@ def main(args: argparse.Namespace) -> int:
                 folder is not None
             ):  # immediately, so that an interrupted run has written its results
                 _write(findings.report(), folder)
-    _show(findings.report(), args)
+    report = findings.report()
+    if args.output == "json":
+        sys.stdout.write(encode(report).decode())
+    else:
+        show(report, is_phases=args.phases)
     if recordings is not None:
         print(recordings.summary(), file=sys.stderr)
     if folder is not None:
@@ -340,29 +259,11 @@ def _end_to_end(
 @contextmanager
 def _progress() -> Iterator[Progress]:
     """What is going on: in place on a terminal, elsewhere a line whenever a new stage begins."""
-    show = _InPlace() if sys.stderr.isatty() else _LineByLine()
-    try:
-        yield show
-    finally:
-        show.end()
-
-
-class _InPlace:
-    """One line that is overwritten. Without a thread: it would be measured as well."""
-
-    def __init__(self) -> None:
-        self._shown_at = 0.0
-
-    def __call__(self, text: str) -> None:
-        if monotonic() - self._shown_at >= REDRAW_S:
-            self._shown_at = monotonic()
-            width = shutil.get_terminal_size().columns
-            sys.stderr.write(f"\r\x1b[2K{text[: width - 1]}")
-            sys.stderr.flush()
-
-    def end(self) -> None:
-        sys.stderr.write("\r\x1b[2K")
-        sys.stderr.flush()
+    if not sys.stderr.isatty():
+        yield _LineByLine()
+        return
+    with terminal.ProgressLine() as line:
+        yield line.show
 
 
 class _LineByLine:
@@ -377,9 +278,6 @@ class _LineByLine:
             print(stage, file=sys.stderr, flush=True)
             self._last = stage
 
-    def end(self) -> None:
-        pass
-
 
 def _write(report: Report, folder: Path) -> None:
     from kubesched.benchmarking.plot import page
@@ -389,23 +287,20 @@ def _write(report: Report, folder: Path) -> None:
     (folder / "report.html").write_text(page(report), encoding="utf-8")
 
 
-def _show(report: Report, args: argparse.Namespace) -> None:
-    from kubesched.benchmarking.results import encode
+def show(report: Report, *, is_phases: bool) -> None:
+    """Prints the figures for people."""
     from kubesched.benchmarking.summary import against, ratio_table, summarise, table
 
-    if args.output == "json":
-        sys.stdout.write(encode(report).decode())
-        return
     summaries = summarise(report.results)
     if summaries:
-        _print_figures(*table(summaries))
-    if args.phases:
+        terminal.table(*table(summaries), right_from=2)
+    if is_phases:
         _print_phases(summaries)
     ratios = against(summaries)
     if ratios:
         print()
         terminal.heading(f"Beside {ratios[0].reference}")
-        _print_figures(*ratio_table(ratios), text_columns=1)
+        terminal.table(*ratio_table(ratios), right_from=1)
     for refusal in report.refused:
         print(f"not run: {refusal.workload}: {refusal.reason}", file=sys.stderr)
     for note in dict.fromkeys(note for result in report.results for note in result.notes):
@@ -437,17 +332,4 @@ def _print_phases(summaries: list[Summary]) -> None:
             )
             for phase in run.phases
         ]
-        _print_figures(("PHASE", "TIMES", "EACH", "SHARE"), rows, text_columns=1)
-
-
-def _print_figures(
-    headers: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 2
-) -> None:
-    """Aligned columns, figures to the right; never truncated, however narrow the terminal."""
-    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
-    for row in (headers, *rows):
-        cells = [
-            cell.ljust(width) if index < text_columns else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        print("   ".join(cells).rstrip())
+        terminal.table(("PHASE", "TIMES", "EACH", "SHARE"), rows, right_from=1)

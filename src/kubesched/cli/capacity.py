@@ -5,15 +5,20 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kubesched.cli.configuration import load_configuration
-from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output
+from kubesched.cli import terminal
+from kubesched.cli.options import add_options, add_output
 from kubesched.cli.records import write_record
-from kubesched.cli.sources import add_state_source, load_state
+from kubesched.cli.sources import (
+    add_configuration,
+    add_state_source,
+    load_configuration,
+    load_state,
+)
 
 if TYPE_CHECKING:
     from kubesched.planning.model import Capacity, Stop, ZoneStop
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Count how many more replicas of a workload fit into a cluster, and say what stops the next one.
 
 The scheduler itself places replica after replica, over the objects of a cluster or a dump and in
@@ -27,61 +32,31 @@ Exit code 2 if fewer than --min replicas fit.
 """
 
 EXIT_BELOW_MINIMUM = 2
+_OPTIONS = """
+-f, --filename FILE {*!}  pods and workloads, as for kubectl apply; - for standard input
+--max N {number}         stop counting at N (default: 1000000)
+--min N {number=0}       exit with 2 if fewer than N fit
+"""
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "capacity",
-        help="count how many more replicas fit, and say what stops the next one",
-        description=_DESCRIPTION,
-    )
-    parser.add_argument(
-        "-f",
-        "--filename",
-        action="append",
-        required=True,
-        metavar="FILE",
-        help="pods and workloads, as for kubectl apply; - for standard input; may be repeated",
-    )
-    parser.add_argument(
-        "--max", type=_count, metavar="N", help="stop counting at N (default: 1000000)"
-    )
-    parser.add_argument(
-        "--min", type=_count, default=0, metavar="N", help="exit with 2 if fewer than N fit"
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, _OPTIONS)
     add_planning_options(parser)
 
 
 def add_planning_options(parser: argparse.ArgumentParser) -> None:
     """What `capacity` and `plan` have in common."""
-    parser.add_argument(
-        "--config", metavar="FILE", help="the scheduler's configuration (default: the defaults)"
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="seed of the choice among nodes with equal scores (default: 0)",
-    )
+    add_options(parser, "--seed N {int=0}  seed of the choice among nodes with equal scores")
     add_output(parser, "table", "wide", "json", "yaml")
-    add_feature_gates(parser)
+    add_configuration(parser)
     add_state_source(parser)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of replicas")
-    return int(text)
 
 
 def main(args: argparse.Namespace) -> int:
     from kubesched.config.defaults import without_extenders
-    from kubesched.logs import silence
     from kubesched.planning.capacity import DEFAULT_LIMIT, count_capacity
     from kubesched.planning.manifests import read_manifests
 
-    silence()  # what a scheduler in memory logs about pods is printed here
     config, gates = load_configuration(args)
     config, notes = without_extenders(config)
     manifests = read_manifests(args.filename)
@@ -98,14 +73,12 @@ def main(args: argparse.Namespace) -> int:
 
 def print_capacity(counted: Capacity, *, wide: bool) -> None:
     """The count, where the pods went, and what stops the next one."""
-    from kubesched.cli import terminal
-
     more = " or more" if counted.is_limited else ""
     terminal.heading(f"{_named(counted)}: {counted.replicas}{more} fit.")
     if counted.pods > sum(part.per_replica for part in counted.parts) * counted.replicas:
-        print(f"({counted.pods} pods; the last replica fits in part)")
+        terminal.sentence(f"({counted.pods} pods; the last replica fits in part)")
     if counted.pending:
-        print(f"({counted.pending} pods of the cluster are pending and stay so)")
+        terminal.sentence(f"({counted.pending} pods of the cluster are pending and stay so)")
     if counted.next is not None:
         print_stop(counted.next)
     stops = {zone.zone: zone for zone in counted.next.zones} if counted.next is not None else {}
@@ -120,8 +93,7 @@ def print_capacity(counted: Capacity, *, wide: bool) -> None:
         print()
         rows = [(node, str(count)) for node, count in counted.nodes.items()]
         terminal.table(("NODE", "PODS"), rows)
-    for note in counted.notes:
-        print(f"\nnote: {note}")
+    terminal.notes(counted.notes)
 
 
 def _named(counted: Capacity) -> str:
@@ -142,8 +114,8 @@ def print_stop(stop: Stop) -> None:
     """Why a pod fits nowhere, as `explain` puts it."""
     from kubesched.cli.explain_tables import print_reasons
 
-    print(f"The next pod: {stop.summary}")
+    terminal.sentence(f"The next pod: {stop.summary}")
     if stop.preemption is not None:
         victims = ", ".join(victim.pod for victim in stop.preemption.victims)
-        print(f"It would preempt on {stop.preemption.node}: {victims}.")
+        terminal.sentence(f"It would preempt on {stop.preemption.node}: {victims}.")
     print_reasons(stop.reasons)

@@ -1,21 +1,20 @@
-"""`kubesched completion`: scripts that complete commands, options and their values.
+"""`kubesched completion`: scripts that complete commands, options, their values and pods' names.
 
-The scripts are generated from the argparse tree, so they cannot fall behind it. Where a pod's name comes next they ask
-`kubesched completion pods WORD...`, which asks the cluster. kubectl completes `kubectl kubesched ...` through the
-executable `kubectl_complete-kubesched` (`complete_for_kubectl`).
+The scripts ask `kubesched completion words WORD...` what may follow. The answer comes from the
+argparse tree, so it cannot fall behind it, and where a pod's name comes next from the cluster.
+kubectl asks the same through the executables `kubectl_complete-kubesched` and `kubectl_complete-why`.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kubesched.cli.parsing import Subparsers
+from kubesched.errors import KubeschedError
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Print a completion script.
 
   bash   source <(kubesched completion bash)
@@ -25,69 +24,116 @@ Print a completion script.
 Put the line into your shell's start-up file to have it always.
 """
 
+SCRIPTS = {
+    "bash": """\
+# bash completion for kubesched
+_kubesched() {
+    local IFS=$'\\n' current="${COMP_WORDS[COMP_CWORD]}"
+    local words=("${COMP_WORDS[@]:1:COMP_CWORD}")
+    COMPREPLY=($(kubesched completion words "${words[@]}" 2>/dev/null | cut -f1))
+    if [[ ${#COMPREPLY[@]} -eq 0 && "$current" != -* ]]; then
+        COMPREPLY=($(compgen -f -- "$current"))
+    fi
+}
+complete -o filenames -F _kubesched kubesched
+""",
+    "zsh": """\
+#compdef kubesched
+# zsh completion for kubesched
+_kubesched() {
+    local -a lines candidates
+    lines=(${(f)"$(kubesched completion words "${(@)words[2,CURRENT]}" 2>/dev/null)"})
+    candidates=("${(@)${(@)lines//:/\\:}/$'\\t'/:}")
+    (( $#lines )) && _describe 'kubesched' candidates || _files
+}
+compdef _kubesched kubesched
+""",
+    "fish": """\
+# fish completion for kubesched
+function __kubesched
+    set -l current (commandline -ct)
+    set -l found (kubesched completion words (commandline -opc)[2..-1] "$current" 2>/dev/null)
+    if test (count $found) -gt 0
+        printf '%s\\n' $found
+    else
+        __fish_complete_path "$current"
+    end
+end
+complete -c kubesched -f -a '(__kubesched)'
+""",
+}
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "completion", help="print a completion script", description=_DESCRIPTION
-    )
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="bash|zsh|fish")
+TAKES_POD = frozenset({"explain pod"})
+"""Commands whose argument is a pod's name."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=tuple(SCRIPTS), metavar="bash|zsh|fish")
 
 
 def run_words(words: list[str]) -> int:
-    """The command, and what the scripts call: `completion pods WORD...`."""
-    if words[:1] == ["pods"]:
-        from kubesched.cli.pod_names import pod_names
-
-        sys.stdout.write("".join(f"{name}\n" for name in pod_names(words[1:])))
+    """The command, and what the scripts call: `completion words WORD...`."""
+    if words[:1] == ["words"]:
+        for word, text in candidates(words[1:]):
+            print(f"{word}\t{text}")
         return 0
-    from kubesched.cli.main import new_parser
+    from kubesched.cli.main import parse_and_run
 
-    parser, subparsers = new_parser()
-    add_parser(subparsers)
-    return main(parser.parse_args(["completion", *words]))
+    return parse_and_run(sys.modules[__name__], ["completion", *words])
+
+
+def main(args: argparse.Namespace) -> int:
+    sys.stdout.write(SCRIPTS[args.shell])
+    return 0
 
 
 def complete_for_kubectl() -> int:
-    """Entry point of `kubectl_complete-kubesched`: the words so far are arguments, the last one is to be completed."""
-    from kubesched.cli.main import full_parser
+    """Entry point of `kubectl_complete-kubesched`: the last argument is the word to be completed."""
+    return _tell_kubectl(sys.argv[1:])
 
-    *words, current = sys.argv[1:] or [""]
-    for candidate in candidates(list(walk(full_parser())), words):
-        if candidate.startswith(current):
-            print(candidate)
+
+def complete_why() -> int:
+    """Entry point of `kubectl_complete-why`."""
+    return _tell_kubectl(["explain", "pod", *sys.argv[1:]])
+
+
+def _tell_kubectl(words: Sequence[str]) -> int:
+    for word, _text in candidates(words):
+        print(word)
     print(":4")  # kubectl's directive not to complete files
     return 0
 
 
-def candidates(nodes: list[CommandNode], words: list[str]) -> list[str]:
-    """What may follow the words."""
-    by_words = {node.words: node for node in nodes}
+def candidates(words: Sequence[str]) -> list[tuple[str, str]]:
+    """What the last word may become, each with what it is for; none where a file is expected."""
+    *before, current = words or [""]
+    found = [(word, text) for word, text in _following(before, current) if word.startswith(current)]
+    return found if current.startswith("-") else [pair for pair in found if pair[0][0] != "-"]
+
+
+def _following(words: Sequence[str], current: str) -> Iterator[tuple[str, str]]:
+    from kubesched.cli.main import COMMANDS, parser_of
+
+    summaries = {command.name: command.summary for command in COMMANDS}
+    command = next((word for word in words if word in summaries), None)
+    if command is None:
+        yield from summaries.items()
+        return
+    by_words = {node.words: node for node in walk(parser_of([command]))}
     path: tuple[str, ...] = ()
     for word in words:
         if (*path, word) in by_words:
             path = (*path, word)
     node = by_words[path]
     for option in node.options:
-        if words and words[-1] in option.flags and option.takes_value:
-            return list(option.choices)
-    if node.path in TAKES_POD:
-        from kubesched.cli.pod_names import pod_names
-
-        return [*pod_names(words), *_words(node)]
-    return _words(node)
-
-
-def main(args: argparse.Namespace) -> int:
-    from kubesched.cli.main import full_parser
-
-    nodes = list(walk(full_parser()))
-    write = {"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell]
-    sys.stdout.write(write(nodes))
-    return 0
-
-
-TAKES_POD = frozenset({"explain pod"})
-"""Commands whose argument is a pod's name."""
+        if words[-1] in option.flags and option.takes_value:
+            yield from ((choice, "") for choice in option.choices)
+            return
+    if node.path in TAKES_POD and not current.startswith("-"):
+        yield from ((name, "") for name in pod_names(words))
+    yield from node.subcommands
+    yield from ((choice, "") for choice in node.choices)
+    yield from ((flag, option.help) for option in node.options for flag in option.flags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,182 +190,46 @@ def _option(parser: argparse.ArgumentParser, action: argparse.Action) -> Option:
     )
 
 
-# -- bash -----------------------------------------------------------------------------------------
+# -- pods ------------------------------------------------------------------------------------------
 
-_BASH = """\
-# bash completion for kubesched
-_kubesched() {{
-    local current="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}"
-    local path="" words="" values="" word i
-    for ((i = 1; i < COMP_CWORD; i++)); do
-        word="${{COMP_WORDS[i]}}"
-        case "${{path:+$path }}$word" in
-{paths}
-        esac
-    done
-    case "$path $previous" in
-{values}
-    esac
-    if [[ -n "$values" ]]; then
-        COMPREPLY=($(compgen -W "$values" -- "$current"))
-        return
-    fi
-    case "$path" in
-{words}
-    esac
-    case "$path $current" in
-{pods}
-    esac
-    COMPREPLY=($(compgen -W "$words" -- "$current"))
-    if [[ ${{#COMPREPLY[@]}} -eq 0 && "$current" != -* ]]; then
-        COMPREPLY=($(compgen -f -- "$current"))
-    fi
-}}
-complete -o filenames -F _kubesched kubesched
-"""
+DEADLINE_S = 2.0
+MOST_NAMES = 500
 
 
-def _bash(nodes: list[CommandNode]) -> str:
-    paths = [f'            "{node.path}") path="{node.path}" ;;' for node in nodes if node.words]
-    values = []
-    for node in nodes:
-        for option in node.options:
-            for flag in option.flags if option.choices else ():
-                choices = " ".join(option.choices)
-                values.append(f'        "{node.path} {flag}") values="{choices}" ;;')
-    words = [f'        "{node.path}") words="{" ".join(_words(node))}" ;;' for node in nodes]
-    pods = [
-        f"""        "{path} -"*) ;;
-        "{path} "*) words+=" $(kubesched completion pods "${{COMP_WORDS[@]:1:COMP_CWORD-1}}" 2>/dev/null)" ;;"""
-        for path in sorted(TAKES_POD)
-    ]
-    return _BASH.format(
-        paths="\n".join(paths),
-        values="\n".join(values) or "        *) ;;",
-        words="\n".join(words),
-        pods="\n".join(pods),
-    )
+def pod_names(words: Sequence[str]) -> list[str]:
+    """Names that may follow the words of a command line such as `explain pod -n web`; none if they cannot be had."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("-n", "--namespace", default="")
+    parser.add_argument("--kubeconfig", default="")
+    parser.add_argument("--context", default="")
+    try:
+        args, rest = parser.parse_known_args(list(words))
+    except argparse.ArgumentError:
+        return []  # an option whose value is still to come
+    if any(word == "--from" or word.startswith("--from=") for word in rest):
+        return []
+    from kubesched.app.event_loop import run
+
+    try:
+        return run(_list(args.kubeconfig, args.context, args.namespace))
+    except (KubeschedError, OSError, TimeoutError):
+        return []
 
 
-def _words(node: CommandNode) -> list[str]:
-    options = [flag for option in node.options for flag in option.flags]
-    return [*(name for name, _ in node.subcommands), *node.choices, *options]
+async def _list(kubeconfig: str, context: str, namespace: str) -> list[str]:
+    import asyncio
 
+    from kubesched.api.core_v1 import Pod
+    from kubesched.state.live import live_client
 
-# -- zsh ------------------------------------------------------------------------------------------
-
-_ZSH = """\
-#compdef kubesched
-# zsh completion for kubesched
-_kubesched() {{
-    local word command_path="" i
-    local -a candidates
-    for ((i = 2; i < CURRENT; i++)); do
-        word="${{words[i]}}"
-        case "${{command_path:+$command_path }}$word" in
-{paths}
-        esac
-    done
-    case "$command_path ${{words[CURRENT-1]}}" in
-{values}
-    esac
-    case "$command_path" in
-{words}
-    esac
-    case "$command_path" in
-{pods}
-    esac
-    _describe 'kubesched' candidates
-    _files
-}}
-compdef _kubesched kubesched
-"""
-
-
-def _zsh(nodes: list[CommandNode]) -> str:
-    paths = [
-        f'            "{node.path}") command_path="{node.path}" ;;' for node in nodes if node.words
-    ]
-    values = []
-    for node in nodes:
-        for option in node.options:
-            for flag in option.flags if option.choices else ():
-                choices = " ".join(option.choices)
-                values.append(f'        "{node.path} {flag}") compadd -- {choices}; return ;;')
-    words = []
-    for node in nodes:
-        listed = " ".join(_quoted(f"{name}:{text}") for name, text in _described(node))
-        words.append(f'        "{node.path}") candidates=({listed}) ;;')
-    pods = [
-        f"""        "{path}") candidates+=(${{(f)"$(kubesched completion pods ${{words[2,CURRENT-1]}} 2>/dev/null)"}}) ;;"""
-        for path in sorted(TAKES_POD)
-    ]
-    return _ZSH.format(
-        paths="\n".join(paths),
-        values="\n".join(values) or "        *) ;;",
-        words="\n".join(words),
-        pods="\n".join(pods),
-    )
-
-
-def _described(node: CommandNode) -> Iterator[tuple[str, str]]:
-    yield from node.subcommands
-    yield from ((choice, choice) for choice in node.choices)
-    for option in node.options:
-        yield from ((flag, option.help.replace(":", r"\:")) for flag in option.flags)
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
-
-
-# -- fish -----------------------------------------------------------------------------------------
-
-_FISH = """\
-# fish completion for kubesched
-function __kubesched_at
-    set -l words (commandline -opc)
-    set -l path
-    for word in $words[2..-1]
-        switch "$path $word"
-            case {paths}
-                set path (string trim -- "$path $word")
-        end
-    end
-    test "$path" = "$argv[1]"
-end
-complete -c kubesched -f
-{lines}
-"""
-
-
-def _fish(nodes: list[CommandNode]) -> str:
-    paths = " ".join(_quoted(f"{' '.join(n.words[:-1])} {n.words[-1]}") for n in nodes if n.words)
-    lines = []
-    for node in nodes:
-        at = f"complete -c kubesched -n {_quoted(f'__kubesched_at {_quoted_path(node)}')}"
-        lines += [f"{at} -a {name} -d {_quoted(text)}" for name, text in node.subcommands]
-        lines += [f"{at} -a {choice}" for choice in node.choices]
-        lines += [f"{at} {_fish_option(option)}" for option in node.options]
-        if node.path in TAKES_POD:
-            ask = "(kubesched completion pods (commandline -opc)[2..-1] 2>/dev/null)"
-            lines.append(f"{at} -a {_quoted(ask)}")
-        elif not node.subcommands and not node.choices:
-            lines.append(f"{at} -F")
-    return _FISH.format(paths=paths, lines="\n".join(lines))
-
-
-def _quoted_path(node: CommandNode) -> str:
-    return f'"{node.path}"'
-
-
-def _fish_option(option: Option) -> str:
-    parts = []
-    for flag in option.flags:
-        name = re.sub("^-+", "", flag)
-        parts.append(f"-l {name}" if flag.startswith("--") else f"-s {name}")
-    if option.choices:
-        parts.append(f"-x -a {_quoted(' '.join(option.choices))}")
-    elif option.takes_value:
-        parts.append("-r")
-    return f"{' '.join(parts)} -d {_quoted(option.help)}"
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        live_client("completion", kubeconfig, context) as (client, config),
+    ):
+        page = await client.list_page(
+            Pod,
+            namespace or config.namespace,
+            field_selector="status.phase!=Succeeded,status.phase!=Failed",
+            limit=MOST_NAMES,
+        )
+    return sorted(pod.metadata.name for pod in page.items)

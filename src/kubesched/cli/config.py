@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output
+from kubesched.cli.options import add_options, add_output
+from kubesched.cli.records import write_record
+from kubesched.cli.sources import add_configuration
 from kubesched.errors import ConfigError, FieldProblem
 
 if TYPE_CHECKING:
@@ -40,31 +42,27 @@ the file names is executed.
 The exit code is 0 if all files are fine and 1 otherwise.
 """
 
+_VALIDATED = """
+files FILE {+}  - reads standard input
+--no-import     only check syntax and values; import no plugin, so that no code runs
+"""
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "config",
-        help="show and check scheduler configurations",
-        description="Show and check KubeSchedulerConfiguration files.",
-    )
+DESCRIPTION = "Show and check KubeSchedulerConfiguration files."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="config_command", metavar="COMMAND", required=True)
 
     view = commands.add_parser("view", help="print the effective configuration", description=_VIEW)
-    view.add_argument("--config", metavar="FILE", help="the file; - reads standard input")
     add_output(view, "table", "wide", "yaml", "json")
-    add_feature_gates(view)
+    add_configuration(view, "--config FILE  the file; - reads standard input")
 
     validate = commands.add_parser(
         "validate", help="report everything wrong with a file", description=_VALIDATE
     )
-    validate.add_argument("files", metavar="FILE", nargs="+", help="- reads standard input")
-    validate.add_argument(
-        "--no-import",
-        action="store_true",
-        help="only check syntax and values; import no plugin, so that no code runs",
-    )
+    add_options(validate, _VALIDATED)
     add_output(validate, "text", "json", "yaml")
-    add_feature_gates(validate)
+    add_configuration(validate, "")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -92,7 +90,7 @@ def _validate(args: argparse.Namespace, gates: FeatureGates) -> int:
         for result in results:
             _print_result(result)
     else:
-        _write(args.output, [_plain_result(result) for result in results])
+        write_record(args.output, [_plain_result(result) for result in results])
     return 1 if any(result.problems for result in results) else 0
 
 
@@ -185,16 +183,10 @@ def _view(args: argparse.Namespace, gates: FeatureGates) -> int:
         data = _read(args.config)
         config = check(data, args.config, gates, implements=implements, args_type=args_type).config
     if args.output in ("yaml", "json"):
-        _write(args.output, effective_plain(config, implements))
+        write_record(args.output, effective_plain(config, implements))
     else:
         _print_config(config, wide=args.output == "wide")
     return 0
-
-
-def _write(form: str, data: Plain) -> None:
-    from kubesched.config.output import to_json, to_yaml
-
-    sys.stdout.write(to_json(data) if form == "json" else to_yaml(data))
 
 
 def _print_config(config: KubeSchedulerConfiguration, *, wide: bool) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kubesched.cli import conformance_extender, conformance_run, terminal
-from kubesched.cli.parsing import Subparsers, add_output, positive
+from kubesched.cli.options import add_options, add_output
+from kubesched.cli.records import fields, write_record
 
 if TYPE_CHECKING:
     from kubesched.conformance.golden import Disagreement, Report
@@ -30,27 +29,20 @@ Exit code 0 means agreement in every aspect, 1 at least one disagreement or an u
 wrong usage.
 """
 
+_RECORDINGS = """
+files FILE {+}        recorded placements or sequences
+--limit N {positive}  stop after N pods (default: all)
+--show N {positive=10}  disagreements to show
+--explain             compare what 'kubesched explain' says about each pod of a placement
+"""
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "conformance",
-        help="compare decisions with those of kube-scheduler",
-        description="Compare this scheduler's decisions with those of kube-scheduler.",
-    )
+DESCRIPTION = "Compare this scheduler's decisions with those of kube-scheduler."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     golden = kinds.add_parser("golden", help="evaluate recordings", description=_GOLDEN)
-    golden.add_argument("files", nargs="+", metavar="FILE", help="recorded placements or sequences")
-    golden.add_argument(
-        "--limit", type=positive, metavar="N", help="stop after N pods (default: all)"
-    )
-    golden.add_argument(
-        "--show", type=positive, default=10, metavar="N", help="disagreements to show (default: 10)"
-    )
-    golden.add_argument(
-        "--explain",
-        action="store_true",
-        help="compare what 'kubesched explain' says about each pod of a placement",
-    )
+    add_options(golden, _RECORDINGS)
     add_output(golden, "table", "json")
     conformance_run.add_parser(kinds)
     conformance_extender.add_parser(kinds)
@@ -86,30 +78,20 @@ def _golden(
 
     # The in-memory schedulers log expected failures.
     silence()
-    with _progress() as progress:
+    with terminal.ProgressLine() as line:
+
+        def progress(report: Report) -> None:
+            line.show(f"{report.pods} pods, {report.pods_in_agreement} in agreement")
+
         report = evaluate(files, limit=limit, show=show, explained=explained, progress=progress)
     if output == "json":
-        print(json.dumps(_as_json(report), indent=2))
+        write_record("json", _as_json(report))
     else:
-        _print_report(report)
+        print_report(report)
     return 0 if report.agreement.is_complete else 1
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[Report], None]]:
-    """A progress line that counts pods, on a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _report: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("reading ...") as status:
-        yield lambda report: status.update(
-            f"{report.pods} pods, {report.pods_in_agreement} in agreement"
-        )
-
-
-def _print_report(report: Report) -> None:
+def print_report(report: Report) -> None:
     if report.pods or not report.selectors:
         terminal.heading(
             f"{report.pods_in_agreement} of {report.pods} pods on {report.clusters} clusters agree"
@@ -153,27 +135,17 @@ def _shown(value: object) -> str:
 
 def _as_json(report: Report) -> dict[str, Any]:
     return {
-        "clusters": report.clusters,
-        "pods": report.pods,
-        "podsInAgreement": report.pods_in_agreement,
-        "selectors": report.selectors,
-        "selectorsInAgreement": report.selectors_in_agreement,
+        **fields(report, "clusters pods pods_in_agreement selectors selectors_in_agreement"),
         "aspects": [
-            {"aspect": aspect.value, "compared": tally.compared, "agreed": tally.agreed}
+            {"aspect": aspect.value, **fields(tally, "compared agreed")}
             for aspect, tally in report.agreement.by_aspect.items()
         ],
         "disagreements": [
             {
-                "file": disagreement.file,
-                "line": disagreement.line,
-                "pod": disagreement.pod,
-                "selector": disagreement.selector,
-                "node": disagreement.finding.node,
-                "plugin": disagreement.finding.plugin,
-                "device": disagreement.finding.device,
+                **fields(disagreement, "file line pod selector"),
+                **fields(disagreement.finding, "node plugin device"),
                 "aspect": disagreement.finding.aspect.value,
-                "expected": disagreement.finding.expected,
-                "got": disagreement.finding.got,
+                **fields(disagreement.finding, "expected got"),
             }
             for disagreement in report.disagreements
         ],

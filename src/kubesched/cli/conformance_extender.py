@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kubesched.cli.options import add_options
+
 if TYPE_CHECKING:
     from kubesched.cli.parsing import Subparsers
     from kubesched.conformance.sequences import Sequence
@@ -20,18 +22,17 @@ pods and nodes alone.
 FILE is the case's sequence.json.
 """
 
+_OPTIONS = """
+file FILE              the sequence.json of the case
+--kubeconfig FILE {!}  the cluster on which the case is replayed, for extenders that bind
+"""
+
 
 def add_parser(kinds: Subparsers) -> None:
     parser = kinds.add_parser(
         "extender", help="serve the extenders of a written case", description=_DESCRIPTION
     )
-    parser.add_argument("file", metavar="FILE", help="the sequence.json of the case")
-    parser.add_argument(
-        "--kubeconfig",
-        required=True,
-        metavar="FILE",
-        help="the cluster on which the case is replayed, for extenders that bind",
-    )
+    add_options(parser, _OPTIONS)
 
 
 def main(args: argparse.Namespace) -> int:

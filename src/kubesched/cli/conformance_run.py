@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import math
 import os
 import signal
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubesched.cli import terminal
-from kubesched.cli.parsing import add_output, number, positive
+from kubesched.cli.options import add_options, add_output
+from kubesched.cli.records import fields, write_record
 
 if TYPE_CHECKING:
     from kubesched.cli.parsing import Subparsers
@@ -44,6 +44,18 @@ Exit code 0 means agreement in every decision, 1 a difference, or that something
 2 wrong usage.
 """
 
+_OPTIONS = """
+--sequences N {positive=10}  sequences to play
+--pods M {positive=150}  pods in each
+--seed S {int=1}       what to draw from
+--first N {number=0}   number of the first sequence, to do a long run in parts
+--features A,B,... {=}  what pods and clusters make use of (default: all of the above)
+--assets DIR {=}       the programs (default: $KUBEBUILDER_ASSETS)
+--record FILE          append kube-scheduler's decisions to this recording
+--cases DIR {=conformance-cases}  where to write shrunk differences
+--time-limit MINUTES {positive}  begin no sequence after this time (default: none)
+--no-shrink            report differences as they are
+"""
 _DEFAULTS = {"sequences": 10, "pods": 150, "seed": 1, "first": 0, "features": "", "record": None}
 """Of the options that say what to generate."""
 
@@ -52,43 +64,8 @@ def add_parser(kinds: Subparsers) -> None:
     parser = kinds.add_parser(
         "run", help="compare with a kube-scheduler, decision by decision", description=_DESCRIPTION
     )
-    parser.add_argument(
-        "--sequences", type=positive, metavar="N", help="sequences to play (default: 10)"
-    )
-    parser.add_argument("--pods", type=positive, metavar="M", help="pods in each (default: 150)")
-    parser.add_argument("--seed", type=int, metavar="S", help="what to draw from (default: 1)")
-    parser.add_argument(
-        "--first",
-        type=number,
-        metavar="N",
-        help="number of the first sequence, to do a long run in parts (default: 0)",
-    )
-    parser.add_argument(
-        "--features",
-        metavar="A,B,...",
-        help="what pods and clusters make use of (default: all of the above)",
-    )
-    parser.add_argument(
-        "--assets", default="", metavar="DIR", help="the programs (default: $KUBEBUILDER_ASSETS)"
-    )
-    parser.add_argument(
-        "--record", metavar="FILE", help="append kube-scheduler's decisions to this recording"
-    )
-    parser.add_argument(
-        "--cases",
-        default="conformance-cases",
-        metavar="DIR",
-        help="where to write shrunk differences (default: conformance-cases)",
-    )
-    parser.add_argument(
-        "--time-limit",
-        type=positive,
-        metavar="MINUTES",
-        help="begin no sequence after this time (default: none)",
-    )
-    parser.add_argument("--no-shrink", action="store_true", help="report differences as they are")
+    add_options(parser, _OPTIONS)
     add_output(parser, "table", "json")
-    parser.set_defaults(**_DEFAULTS)
 
 
 def is_without_programs(args: argparse.Namespace) -> bool:
@@ -122,9 +99,9 @@ def main(args: argparse.Namespace) -> int:
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
     if args.output == "json":
-        print(json.dumps(_as_json(report, settings), indent=2))
+        write_record("json", _as_json(report, settings))
     else:
-        _print_report(report)
+        print_report(report)
     return 0 if report.is_complete else 1
 
 
@@ -209,21 +186,19 @@ def _progress(total: int) -> Iterator[Callable[[RunReport], None]]:
             f"{report.decisions.compared} decisions in agreement"
         )
 
-    if sys.stderr.isatty():
-        from rich.console import Console
-
-        with Console(stderr=True).status("starting two control planes ...") as status:
-            yield lambda report: status.update(line(report))
-        return
-
     def tell(report: RunReport) -> None:
         if report.sequences % 10 == 0 or report.sequences == total:
             print(line(report), file=sys.stderr, flush=True)
 
-    yield tell
+    if not sys.stderr.isatty():
+        yield tell
+        return
+    with terminal.ProgressLine() as in_place:
+        in_place.show("starting two control planes ...")
+        yield lambda report: in_place.show(line(report))
 
 
-def _print_report(report: RunReport) -> None:
+def print_report(report: RunReport) -> None:
     if not report.sequences:
         print("nothing was compared: the run ended before its first sequence did")
         return
@@ -232,7 +207,7 @@ def _print_report(report: RunReport) -> None:
         f"{report.sequences_in_agreement} of {report.sequences} sequences agree, "
         f"{tally.agreed} of {tally.compared} decisions"
     )
-    print(
+    terminal.sentence(
         f"kube-scheduler {report.kube_scheduler}: {report.placed} pods placed, {report.unschedulable} "
         f"unschedulable, {report.preempting} after preemption, {report.volumes_bound} volumes bound; "
         f"{report.refused} steps refused by both API servers"
@@ -280,20 +255,15 @@ def _as_json(report: RunReport, settings: ConformanceSettings) -> dict[str, Any]
     return {
         "kubeScheduler": report.kube_scheduler,
         "generator": VERSION,
-        "seed": settings.seed,
-        "first": settings.first,
+        **fields(settings, "seed first"),
         "podsPerSequence": settings.pods,
-        "sequences": report.sequences,
-        "sequencesInAgreement": report.sequences_in_agreement,
+        **fields(report, "sequences sequences_in_agreement"),
         "decisions": report.decisions.compared,
         "decisionsInAgreement": report.decisions.agreed,
-        "placed": report.placed,
-        "unschedulable": report.unschedulable,
-        "preempting": report.preempting,
-        "volumesBound": report.volumes_bound,
+        **fields(report, "placed unschedulable preempting volumes_bound"),
         "stepsRefused": report.refused,
         "features": [
-            {"feature": name, "compared": tally.compared, "agreed": tally.agreed}
+            {"feature": name, **fields(tally, "compared agreed")}
             for name, tally in report.by_feature.items()
         ],
         "differences": [_difference_as_json(difference) for difference in report.differences],
@@ -305,17 +275,10 @@ def _as_json(report: RunReport, settings: ConformanceSettings) -> dict[str, Any]
 
 
 def _difference_as_json(difference: Difference) -> dict[str, Any]:
-    return {
-        "sequence": difference.seed,
-        "step": difference.at,
-        "what": difference.what,
-        "findings": [
-            {
-                "aspect": finding.aspect.value,
-                "kubeScheduler": finding.expected,
-                "kubesched": finding.got,
-            }
-            for finding in difference.findings
-            if not finding.agrees
-        ],
-    }
+    findings = [
+        {"aspect": found.aspect.value, "kubeScheduler": found.expected, "kubesched": found.got}
+        for found in difference.findings
+        if not found.agrees
+    ]
+    told = {"sequence": difference.seed, "step": difference.at, "what": difference.what}
+    return {**told, "findings": findings}

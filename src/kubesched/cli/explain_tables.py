@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kubesched.api.times import format_time
 from kubesched.cli import terminal
+from kubesched.cli.layout import clean
 
 if TYPE_CHECKING:
     from kubesched.explain import Explanation
     from kubesched.explain.model import Fix, NodeRow, Reason, Verdict, WokenBy
+    from kubesched.explain.workloads import Workload
+    from kubesched.page.attempts import Listed
 
 PODS_NAMED = 5
 
@@ -42,40 +46,43 @@ _EVENTS = {
 }
 
 
-def print_pod(explanation: Explanation, *, wide: bool) -> None:
-    """Verdict, what it waits for, reasons, nodes, fixes, notes: in this order."""
+def print_pod(explanation: Explanation, *, wide: bool, told: Sequence[str] = ()) -> None:
+    """Verdict, what it waits for, reasons, nodes, fixes, notes: in this order.
+
+    `told` are notes that have been printed already.
+    """
     terminal.heading(f"{explanation.pod}: {explanation.summary}")
     _print_circumstances(explanation)
     print_reasons(explanation.reasons)
     _print_choice(explanation)
     if explanation.verdict.value != "Waiting" or explanation.nodes.feasible:
         _print_nodes(explanation, wide=wide)
-    _print_fixes(explanation.fixes, explanation.verdict)
-    for note in explanation.notes:
-        print(f"\nnote: {note}")
+    if _print_fixes(explanation.fixes, explanation.verdict):
+        _print_commands(explanation.fixes or ())
+    terminal.notes(note for note in explanation.notes if note not in told)
 
 
 def _print_circumstances(explanation: Explanation) -> None:
     if explanation.woken_by:
-        print(f"Tried again when {_events(explanation.woken_by)}, and every 5 minutes.")
+        terminal.sentence(f"Tried again when {_events(explanation.woken_by)}, and every 5 minutes.")
     if explanation.preemption is not None:
         victims = explanation.preemption.victims
         named = ", ".join(f"{victim.pod} (priority {victim.priority})" for victim in victims)
         budgets = explanation.preemption.violated_budgets
-        print(
+        terminal.sentence(
             f"Would preempt on {explanation.preemption.node}: {named}; "
             f"{budgets or 'no'} disruption budget{'s' if budgets > 1 else ''} violated."
         )
     if explanation.nominated_node:
-        print(f"Nominated to {explanation.nominated_node}.")
+        terminal.sentence(f"Nominated to {explanation.nominated_node}.")
     condition = explanation.condition
     if condition is not None and condition.status == "False" and explanation.message:
         if condition.message == explanation.message:
-            print("The PodScheduled condition says the same.")
+            terminal.sentence("The PodScheduled condition says the same.")
         else:
-            print(f"The PodScheduled condition is older: {condition.message}")
+            terminal.sentence(f"The PodScheduled condition is older: {condition.message}")
     if explanation.message:
-        print(f"Message: {explanation.message}")
+        terminal.sentence(f"Message: {explanation.message}")
 
 
 def _events(woken_by: Sequence[WokenBy]) -> str:
@@ -107,9 +114,11 @@ def _print_choice(explanation: Explanation) -> None:
     if chosen is None or chosen.rank is None:
         return
     if chosen.decisive:
-        print(f"\nWithout {' or without '.join(chosen.decisive)} another node would win.")
+        print()
+        terminal.sentence(f"Without {' or without '.join(chosen.decisive)} another node would win.")
     elif chosen.rank == 1 and explanation.nodes.feasible > 1:
-        print("\nIt would win without any single plugin, too.")
+        print()
+        terminal.sentence("It would win without any single plugin, too.")
 
 
 def _print_nodes(explanation: Explanation, *, wide: bool) -> None:
@@ -124,7 +133,7 @@ def _print_nodes(explanation: Explanation, *, wide: bool) -> None:
         terminal.table(("CLOSEST NODE", "LACKS"), [(row.node, _lacks(row)) for row in others])
     left_out = explanation.nodes.total - len(matrix)
     if matrix and left_out > 0:
-        print(f"({left_out} more nodes; -o wide and -o json list all)")
+        terminal.sentence(f"({left_out} more nodes; -o wide and -o json list all)")
 
 
 def _print_feasible(rows: Sequence[NodeRow], explanation: Explanation, *, wide: bool) -> None:
@@ -145,7 +154,7 @@ def _print_feasible(rows: Sequence[NodeRow], explanation: Explanation, *, wide: 
     ]
     terminal.table(("FEASIBLE NODE", "RANK", "TOTAL", *plugins), listed)
     if not wide and len(plugins) < len(rows[0].scores):
-        print("(scores that do not differ between these nodes are left out)")
+        terminal.sentence("(scores that do not differ between these nodes are left out)")
 
 
 def _score(row: NodeRow, plugin: str, *, wide: bool) -> str:
@@ -162,13 +171,14 @@ def _lacks(row: NodeRow) -> str:
     return "; ".join(dict.fromkeys(parts))
 
 
-def _print_fixes(fixes: Sequence[Fix] | None, verdict: Verdict) -> None:
+def _print_fixes(fixes: Sequence[Fix] | None, verdict: Verdict) -> bool:
+    """Prints what would help; returns whether anything would."""
     if fixes is None or verdict.value in ("Placed", "Fits"):
-        return  # not asked for, or nothing to repair
+        return False  # not asked for, or nothing to repair
     print()
     if not fixes:
-        print("Nothing that was tried would help.")
-        return
+        terminal.sentence("Nothing that was tried would help.")
+        return False
     terminal.heading("WHAT WOULD HELP (each was tried)")
     rows = []
     for at, fix in enumerate(fixes, 1):
@@ -176,12 +186,17 @@ def _print_fixes(fixes: Sequence[Fix] | None, verdict: Verdict) -> None:
         text = ", ".join(change.text for change in fix.changes)
         rows.append((str(at), text, f"fits {fix.node}{more}"))
     terminal.table(("", "CHANGE", "RESULT"), rows)
+    return True
+
+
+def _print_commands(fixes: Sequence[Fix]) -> None:
+    """The commands of every fix, to be copied: they are not wrapped."""
     for at, fix in enumerate(fixes, 1):
         print()
         for effect in fix.effects:
-            print(f"{at}   # {effect}")
+            print(f"{at}   # {clean(effect)}")
         for command in fix.commands or ["# there is no command for this"]:
-            print(f"{at}   {command}")
+            print(f"{at}   {clean(command)}")
 
 
 def print_node(explanation: Explanation) -> None:
@@ -200,13 +215,16 @@ def print_node(explanation: Explanation) -> None:
         return
     terminal.heading(f"{explanation.pod} does not fit {row.node}.")
     for failure in row.failures:
-        print(f"{failure.plugin} rejects it: {'; '.join(failure.lacks)}.")
+        terminal.sentence(f"{failure.plugin} rejects it: {'; '.join(failure.lacks)}.")
         if failure.with_nominated:
-            print(f"  Only with {', '.join(failure.with_nominated)}, nominated to the node.")
+            terminal.sentence(
+                f"  Only with {', '.join(failure.with_nominated)}, nominated to the node."
+            )
 
 
-def print_groups(groups: Sequence[Sequence[Explanation]]) -> None:
-    """Several pods: each distinct story once."""
+def print_groups(groups: Sequence[Sequence[Explanation]], *, told: Sequence[str] = ()) -> None:
+    """Several pods: each distinct story once, and what would help the first of its pods."""
+    has_fixes = False
     for at, group in enumerate(groups):
         if at:
             print()
@@ -215,5 +233,58 @@ def print_groups(groups: Sequence[Sequence[Explanation]]) -> None:
         more = f" and {len(group) - PODS_NAMED} more" if len(group) > PODS_NAMED else ""
         terminal.heading(f"{named}{more}: {first.summary}")
         if len(group) > 1:
-            print(f"({len(group)} pods)")
+            terminal.sentence(f"({len(group)} pods)")
         print_reasons(first.reasons)
+        has_fixes |= _print_fixes(first.fixes, first.verdict)
+    if has_fixes:
+        print()
+        terminal.sentence("'kubesched explain pod NAME --fix' prints the commands.")
+    notes = (note for group in groups for explanation in group for note in explanation.notes)
+    terminal.notes(note for note in notes if note not in told)
+
+
+def print_workload(workload: Workload) -> None:
+    """How many pods it has, and why no more are made."""
+    terminal.heading(workload.summary())
+    is_short = workload.wanted is not None and len(workload.pods) < workload.wanted
+    for obstacle in workload.obstacles if is_short else ():
+        terminal.sentence(f"No more are made: {obstacle}")
+    if is_short and not workload.obstacles:
+        terminal.sentence(
+            "Nothing is known about why there are not more: no condition and no event tells of it."
+        )
+    placed = [pod for pod in workload.pods if pod.spec.node_name]
+    if placed and not workload.pending:
+        print()
+        rows = [(pod.metadata.name, pod.spec.node_name) for pod in placed]
+        terminal.table(("POD", "NODE"), rows)
+
+
+def print_attempts(listed: Sequence[Listed]) -> None:
+    """The attempts of a recording, with the numbers that --at takes."""
+    rows = [
+        (
+            str(attempt.number or "-"),
+            format_time(attempt.time),
+            attempt.pod,
+            "-" if attempt.attempt is None else str(attempt.attempt),
+            attempt.outcome,
+            attempt.node or "-",
+        )
+        for attempt in listed
+    ]
+    terminal.table(("ATTEMPT", "TIME", "POD", "TRY", "OUTCOME", "NODE"), rows)
+    if any(not attempt.number for attempt in listed):
+        terminal.notes(["attempts of earlier runs have no number: name a time with --at"])
+
+
+def attempt_fields(attempt: Listed) -> dict[str, object]:
+    """An attempt for programs."""
+    return {
+        "number": attempt.number or None,
+        "time": format_time(attempt.time),
+        "pod": attempt.pod,
+        "try": attempt.attempt,
+        "outcome": attempt.outcome,
+        "node": attempt.node,
+    }

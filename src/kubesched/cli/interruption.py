@@ -6,7 +6,8 @@ job of a script and under nohup. SIGTERM must work there, too, so it does not de
 KeyboardInterrupt can be raised between any two instructions. Inside a destructor or a task it is swallowed or reported
 with a traceback. Commands that compute for long therefore name safe points and are interrupted only there.
 
-Commands with an event loop (`run`, `up`, `conformance run`) handle both signals themselves.
+Commands with an event loop handle both signals themselves: `conformance run`, and with `signals_held` and `stop_event` those that run
+until they are told to stop.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
 
 EXIT_TERMINATED = 143
 SAFE_POINT_S = 5.0
@@ -79,3 +84,33 @@ def _give_up(_signum: int, _frame: FrameType | None) -> None:
 
 
 INTERRUPTION = Interruption()
+
+
+# -- commands that run until they are told to stop ---------------------------------------------------
+
+
+@contextlib.contextmanager
+def signals_held() -> Iterator[None]:
+    """Keep SIGINT and SIGTERM until the command is ready for them (`app.stopping.release_signals`).
+
+    Loading takes a good part of a second. A signal during that time must neither be lost nor end the process half-way,
+    which would give the wrong exit code.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+
+
+def stop_event() -> asyncio.Event:
+    """An event of the running loop that both signals set, those that were held included."""
+    import asyncio
+
+    from kubesched.app.stopping import STOP_SIGNALS, release_signals
+
+    stop = asyncio.Event()
+    for signum in STOP_SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    release_signals()
+    return stop

@@ -6,20 +6,18 @@ knows of each command only its name, group and summary.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
-from kubesched.cli.parsing import Parser, Subparsers
+from kubesched.cli.parsing import EXIT_USAGE, Parser, did_you_mean, usage_error
 from kubesched.errors import ConfigError, KubeschedError, without_groups
 
 EXIT_FAILURE = 1
-EXIT_USAGE = 2
 EXIT_BUG = 70  # EX_SOFTWARE
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
@@ -78,12 +76,15 @@ Options:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line and returns the exit code; no exception escapes."""
-    if argv is not None:
-        return _run(list(argv))
+    return run_process(sys.argv[1:]) if argv is None else _run(list(argv))
+
+
+def run_process(words: list[str]) -> int:
+    """Run the words as this process's command line: signals end it."""
     from kubesched.cli.interruption import INTERRUPTION
 
     INTERRUPTION.install()
-    code = _run(sys.argv[1:])
+    code = _run(words)
     is_terminated = code == EXIT_INTERRUPTED and INTERRUPTION.is_terminated
     return EXIT_TERMINATED if is_terminated else code
 
@@ -115,7 +116,8 @@ def _dispatch(words: list[str]) -> int:
     options, rest = words[:position], words[position:]
     for option in options:
         if option not in ("--debug", "--version", "-h", "--help"):
-            return usage_error(f"unknown option {option}")
+            hint = did_you_mean(option, ("--debug", "--version", "--help"))
+            return usage_error(f"unknown option {option}{hint}")
     if "--version" in options:
         rest = ["version"]
     if not rest or rest == ["help"] or {"-h", "--help"} & set(options):
@@ -125,14 +127,18 @@ def _dispatch(words: list[str]) -> int:
         rest = [*rest[1:], "--help"]
     command = next((command for command in COMMANDS if command.name == rest[0]), None)
     if command is None:
-        return usage_error(_unknown(rest[0]))
+        names = [command.name for command in COMMANDS]
+        return usage_error(f'unknown command "{rest[0]}"{did_you_mean(rest[0], names)}')
     module = importlib.import_module(command.module)
     if hasattr(module, "run_words"):  # a command with a syntax of its own
         exit_code: int = module.run_words(rest[1:])
         return exit_code
-    parser, subparsers = new_parser()
-    module.add_parser(subparsers)
-    code: int = module.main(parser.parse_args(rest))
+    return parse_and_run(module, rest)
+
+
+def parse_and_run(module: ModuleType, words: list[str]) -> int:
+    """Parse the words, of which the first is the command's name, and run its module."""
+    code: int = module.main(parser_of([words[0]]).parse_args(words))
     return code
 
 
@@ -141,18 +147,20 @@ def _command_position(words: Sequence[str]) -> int:
     return next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
 
 
-def new_parser() -> tuple[Parser, Subparsers]:
-    """An empty top-level parser and the place where commands add theirs."""
+def parser_of(names: Iterable[str] | None = None) -> Parser:
+    """The parser of these commands; of all it is slow to build, for completion and documentation."""
     parser = Parser(prog="kubesched", add_help=False)
-    return parser, parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-
-
-def full_parser() -> argparse.ArgumentParser:
-    """The parser of every command: slow to build, for completion scripts and documentation."""
-    parser, subparsers = new_parser()
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
-        module: ModuleType = importlib.import_module(command.module)
-        module.add_parser(subparsers)
+        if names is None or command.name in names:
+            module = importlib.import_module(command.module)
+            own = subparsers.add_parser(
+                command.name,
+                help=command.summary,
+                description=module.DESCRIPTION,
+                add_help=command.name != "run",  # whose flags include --help
+            )
+            module.add_arguments(own)
     return parser
 
 
@@ -168,20 +176,6 @@ def overview() -> str:
                 "",
             ]
     return _OVERVIEW.format(commands="\n".join(lines))
-
-
-def _unknown(name: str) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, [command.name for command in COMMANDS], n=1)
-    hint = f'; did you mean "{close[0]}"?' if close else ""
-    return f'unknown command "{name}"{hint}'
-
-
-def usage_error(message: str) -> int:
-    """Says what was wrong with the call."""
-    sys.stderr.write(f"error: {message}\nsee 'kubesched --help'\n")
-    return EXIT_USAGE
 
 
 def _report(error: Exception, *, debug: bool) -> int:

@@ -12,15 +12,15 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubesched.cli.holding import signals_held, stop_event
-from kubesched.cli.parsing import Subparsers, add_feature_gates, add_page_options
-from kubesched.cli.sources import add_state_source, load_state
+from kubesched.cli.interruption import signals_held, stop_event
+from kubesched.cli.options import add_page_options
+from kubesched.cli.sources import add_configuration, add_state_source, load_state
 
 if TYPE_CHECKING:
     from kubesched.page.serving import ServedPage
     from kubesched.page.source import Source
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Serve a page over a cluster: its nodes as a map, the pods that wait, decisions, why a pod is where
 it is, and what would happen if.
 
@@ -30,15 +30,9 @@ Ctrl-C ends it.
 """
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "page", help="look at a cluster in the browser", description=_DESCRIPTION
-    )
-    parser.add_argument(
-        "--config", metavar="FILE", help="the scheduler's configuration (default: the defaults)"
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_page_options(parser)
-    add_feature_gates(parser)
+    add_configuration(parser)
     add_state_source(parser)
 
 

@@ -5,12 +5,22 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction["Parser"]
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 else:
     Subparsers = argparse._SubParsersAction
+
+
+EXIT_USAGE = 2
+
+
+def usage_error(message: str, program: str = "kubesched") -> int:
+    """Says what was wrong with the call."""
+    sys.stderr.write(f"error: {message}\nsee '{program} --help'\n")
+    return EXIT_USAGE
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -28,9 +38,36 @@ class Parser(argparse.ArgumentParser):
         settings.setdefault("formatter_class", HelpFormatter)
         super().__init__(**settings)  # type: ignore[arg-type]  # passed through as given
 
+    def parse_known_args(  # type: ignore[override]  # one signature of several
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse does, but what is left over is an error of this command, not of the first."""
+        parsed, extras = super().parse_known_args(args, namespace)
+        if extras and extras[0].startswith("-"):
+            known = [name for name in self._option_string_actions if name.startswith("--")]
+            name = extras[0].partition("=")[0]
+            self.error(f"unknown option {name}{did_you_mean(name, known)}")
+        if extras:
+            self.error(f"unrecognized arguments: {' '.join(extras)}")
+        return parsed, extras
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            hint = did_you_mean(str(value), list(action.choices))
+            listed = ", ".join(action.choices)
+            raise argparse.ArgumentError(action, f"unknown: {value!r}{hint} (one of {listed})")
+        super()._check_value(action, value)
+
     def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"error: {message}\nsee '{self.prog} --help'\n")
-        raise SystemExit(2)
+        raise SystemExit(usage_error(message, self.prog))
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """The end of a message about an unknown word: the nearest known one, if any is near."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, known, n=1)
+    return f'; did you mean "{close[0]}"?' if close else ""
 
 
 def number(text: str) -> int:
@@ -46,45 +83,6 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return value
-
-
-def add_output(parser: argparse.ArgumentParser, *choices: str) -> None:
-    """The `-o` option; the first choice is the default."""
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=choices,
-        default=choices[0],
-        metavar="FORMAT",
-        help=f"{', '.join(choices[:-1])} or {choices[-1]} (default: {choices[0]})",
-    )
-
-
-def add_feature_gates(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--feature-gates",
-        default="",
-        metavar="A=true,...",
-        help="feature gates to assume; they change defaults and what is allowed",
-    )
-
-
-def add_page_options(parser: argparse.ArgumentParser) -> None:
-    """Where the page is served."""
-    parser.add_argument(
-        "--page-port",
-        type=port_number,
-        default=0,
-        metavar="PORT",
-        help="port of the page (default: any free one)",
-    )
-    parser.add_argument(
-        "--page-address",
-        type=ip_address,
-        default="127.0.0.1",
-        metavar="IP",
-        help="address the page listens on (default: 127.0.0.1); others can then reach it, without TLS",
-    )
 
 
 def number_up_to(text: str, highest: int) -> int:

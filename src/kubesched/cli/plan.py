@@ -6,17 +6,17 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kubesched.cli.capacity import add_planning_options
-from kubesched.cli.configuration import load_configuration
-from kubesched.cli.parsing import Subparsers
-from kubesched.cli.records import write_record
-from kubesched.cli.sources import load_state
+from kubesched.cli.options import add_options
+from kubesched.cli.parsing import usage_error
+from kubesched.cli.records import write_page, write_record
+from kubesched.cli.sources import load_configuration, load_state
 
 if TYPE_CHECKING:
     from kubesched.planning.model import Plan
     from kubesched.planning.nodes import NewNodes
     from kubesched.planning.scaling import Scale
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Show what would happen: where new pods would go, who would be evicted and where they would come
 back, what is left over and why, and how full the cluster is before and after.
 
@@ -32,109 +32,46 @@ Exit code 2 if a pod of these changes is left over or cannot be evicted.
 """
 
 EXIT_INCOMPLETE = 2
+_OPTIONS = """
+-f, --filename FILE {*}                       objects to apply, as for kubectl apply; - for standard input
+--replicas N|KIND/NAME=N {replicas*}          replicas of the workloads in the files, or of a workload
+    that exists
+--add-nodes N:FILE|N:like=NODE {new_nodes*}   add N nodes from a template, or like a node with its
+    DaemonSet pods
+--drain NODE|SELECTOR {*}         cordon these nodes and evict their pods, as kubectl drain does
+--remove-nodes NODE|SELECTOR {*}  drain these nodes, then delete those that come empty
+--force                           evict pods without a controller, too: they are lost
+--delete KIND/NAME {*}            delete a pod, or a workload with its pods; KIND/NAMESPACE/NAME works,
+    too
+-n, --namespace NAMESPACE {=default}  of --delete
+--extenders                       ask the configured extenders, which get real requests (default: they
+    are left out, with a note)
+--diff FILE                       show what differs from an earlier plan, which -o json has written to
+    this file
+--page FILE                       also write the plan as an HTML page
+"""
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "plan", help="show what would happen if", description=_DESCRIPTION
-    )
-    parser.add_argument(
-        "-f",
-        "--filename",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="objects to apply, as for kubectl apply; - for standard input; may be repeated",
-    )
-    parser.add_argument(
-        "--replicas",
-        type=_replicas,
-        action="append",
-        default=[],
-        metavar="N|KIND/NAME=N",
-        help="replicas of the workloads in the files, or of a workload that exists; may be repeated",
-    )
-    parser.add_argument(
-        "--add-nodes",
-        type=_new_nodes,
-        action="append",
-        default=[],
-        metavar="N:FILE|N:like=NODE",
-        help="add N nodes from a template, or like a node with its DaemonSet pods; may be repeated",
-    )
-    _add_removals(parser)
-    parser.add_argument(
-        "-n", "--namespace", default="default", metavar="NAMESPACE", help="of --delete"
-    )
-    parser.add_argument(
-        "--extenders",
-        action="store_true",
-        help="ask the configured extenders, which get real requests (default: they are left out, with a note)",
-    )
-    parser.add_argument(
-        "--diff",
-        metavar="FILE",
-        help="show what differs from an earlier plan, which -o json has written to this file",
-    )
-    parser.add_argument("--page", metavar="FILE", help="also write the plan as an HTML page")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, _OPTIONS, replicas=_replicas, new_nodes=_new_nodes)
     add_planning_options(parser)
-
-
-def _add_removals(parser: argparse.ArgumentParser) -> None:
-    nodes = "NODE|SELECTOR"
-    parser.add_argument(
-        "--drain",
-        action="append",
-        default=[],
-        metavar=nodes,
-        help="cordon these nodes and evict their pods, as kubectl drain does; may be repeated",
-    )
-    parser.add_argument(
-        "--remove-nodes",
-        action="append",
-        default=[],
-        metavar=nodes,
-        help="drain these nodes, then delete those that come empty; may be repeated",
-    )
-    parser.add_argument(
-        "--force", action="store_true", help="evict pods without a controller, too: they are lost"
-    )
-    parser.add_argument(
-        "--delete",
-        action="append",
-        default=[],
-        metavar="KIND/NAME",
-        help="delete a pod, or a workload with its pods; KIND/NAMESPACE/NAME works, too",
-    )
 
 
 def _replicas(text: str) -> int | Scale:
     from kubesched.planning.scaling import Scale
 
-    if text.isdecimal():
-        return int(text)
-    try:
-        return Scale.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return int(text) if text.isdecimal() else Scale.parse(text)
 
 
 def _new_nodes(text: str) -> NewNodes:
     from kubesched.planning.nodes import NewNodes
 
-    try:
-        return NewNodes.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return NewNodes.parse(text)
 
 
 def main(args: argparse.Namespace) -> int:
-    from kubesched.cli.main import usage_error
-    from kubesched.logs import silence
-
     if sum(isinstance(replicas, int) for replicas in args.replicas) > 1:
         return usage_error("--replicas N is for all files and can be given once")
-    silence()  # what a scheduler in memory logs about pods is printed here
     earlier = None
     if args.diff:
         from kubesched.planning.comparison import read_plan
@@ -142,7 +79,9 @@ def main(args: argparse.Namespace) -> int:
         earlier = read_plan(args.diff)
     plan = _plan(args)
     if args.page:
-        _write_page(args.page, plan)
+        from kubesched.planning.page import page
+
+        write_page(args.page, page(plan))
     _print(args, plan, earlier)
     return 0 if plan.is_complete else EXIT_INCOMPLETE
 
@@ -187,15 +126,3 @@ def _print(args: argparse.Namespace, plan: Plan, earlier: Plan | None) -> None:
         print_difference(difference, wide=args.output == "wide")
     else:
         print_plan(plan, wide=args.output == "wide")
-
-
-def _write_page(path: str, plan: Plan) -> None:
-    from pathlib import Path
-
-    from kubesched.planning.page import page
-    from kubesched.planning.world import PlanError
-
-    try:
-        Path(path).write_text(page(plan))
-    except OSError as error:
-        raise PlanError(f"{path}: {error.strerror or error}") from None

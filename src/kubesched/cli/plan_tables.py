@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kubesched.cli import terminal
-
-if TYPE_CHECKING:
-    from kubesched.planning.comparison import PlanDifference
-    from kubesched.planning.model import Amount, Plan, Unplaced, Utilisation
+from kubesched.explain.amounts import shown
+from kubesched.planning.comparison import PlanDifference
+from kubesched.planning.model import Amount, Plan, Unplaced, Utilisation
 
 SHOWN = 20
 """Rows of a table; -o wide shows all."""
@@ -20,49 +18,25 @@ def print_plan(plan: Plan, *, wide: bool) -> None:
     """Counts first, then what was placed, moved, lost and left over, then utilisation and notes."""
     terminal.heading(_counts(plan))
     gone = [eviction for eviction in plan.evicted if not _came_back(plan, eviction.replacement)]
-    _print_rows(
-        ("PLACED", "NODE", "ZONE", ""),
-        [
-            (
-                placement.pod,
-                placement.node,
-                placement.zone or "-",
-                "was pending" if placement.was_pending else "",
-            )
-            for placement in plan.placed
-        ],
-        wide=wide,
-    )
-    _print_rows(
-        ("MOVED", "FROM", "TO", "ZONE", "NOW CALLED"),
-        [
-            (move.pod, move.from_node, move.to_node, move.zone or "-", move.replacement)
-            for move in plan.moved
-        ],
-        wide=wide,
-    )
-    _print_rows(
-        ("EVICTED", "FROM", "BY", "COMES BACK AS"),
-        [(pod.pod, pod.node, pod.by, pod.replacement or "-") for pod in gone],
-        wide=wide,
-    )
-    _print_rows(
-        ("CANNOT BE EVICTED", "NODE", "WHY"),
-        [(kept.pod, kept.node, kept.reason) for kept in plan.kept],
-        wide=wide,
-    )
-    _print_rows(
-        ("NOT PLACED", "PODS", "WHY"),
-        [
-            (_named(left_over), str(len(left_over.pods)), _why(left_over))
-            for left_over in plan.unplaced
-        ],
-        wide=wide,
-    )
+    placed = [
+        (place.pod, place.node, place.zone or "-", "was pending" if place.was_pending else "")
+        for place in plan.placed
+    ]
+    moved = [
+        (move.pod, move.from_node, move.to_node, move.zone or "-", move.replacement)
+        for move in plan.moved
+    ]
+    evicted = [(pod.pod, pod.node, pod.by, pod.replacement or "-") for pod in gone]
+    kept = [(kept.pod, kept.node, kept.reason) for kept in plan.kept]
+    unplaced = [(_named(group), str(len(group.pods)), _why(group)) for group in plan.unplaced]
+    _print_rows(("PLACED", "NODE", "ZONE", ""), placed, wide=wide)
+    _print_rows(("MOVED", "FROM", "TO", "ZONE", "NOW CALLED"), moved, wide=wide)
+    _print_rows(("EVICTED", "FROM", "BY", "COMES BACK AS"), evicted, wide=wide)
+    _print_rows(("CANNOT BE EVICTED", "NODE", "WHY"), kept, wide=wide)
+    _print_rows(("NOT PLACED", "PODS", "WHY"), unplaced, wide=wide)
     print()
     _print_utilisation(plan, wide=wide)
-    for note in plan.notes:
-        print(f"\nnote: {note}")
+    terminal.notes(plan.notes)
 
 
 def print_difference(difference: PlanDifference, *, wide: bool) -> None:
@@ -121,18 +95,12 @@ def _came_back(plan: Plan, replacement: str) -> bool:
 
 
 def _named(group: Unplaced) -> str:
-    named = ", ".join(group.pods[:PODS_NAMED])
-    return (
-        f"{named} and {len(group.pods) - PODS_NAMED} more"
-        if len(group.pods) > PODS_NAMED
-        else named
-    )
+    more = len(group.pods) - PODS_NAMED
+    return ", ".join(group.pods[:PODS_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _why(group: Unplaced) -> str:
-    stop = group.stop
-    reason = stop.message or stop.summary
-    return f"{stop.verdict.value}: {reason}"
+    return f"{group.stop.verdict.value}: {group.stop.message or group.stop.summary}"
 
 
 def _print_rows(headers: Sequence[str], rows: Sequence[Sequence[str]], *, wide: bool) -> None:
@@ -141,7 +109,7 @@ def _print_rows(headers: Sequence[str], rows: Sequence[Sequence[str]], *, wide: 
     print()
     terminal.table(headers, rows if wide else rows[:SHOWN])
     if not wide and len(rows) > SHOWN:
-        print(f"({len(rows) - SHOWN} more; -o wide and -o json list all)")
+        terminal.sentence(f"({len(rows) - SHOWN} more; -o wide and -o json list all)")
 
 
 def _print_utilisation(plan: Plan, *, wide: bool) -> None:
@@ -155,7 +123,8 @@ def _print_utilisation(plan: Plan, *, wide: bool) -> None:
         ]
     terminal.table(("ZONE", "REQUESTED", "BEFORE", "AFTER", "FREE AFTER"), rows)
     if plan.tightest:
-        print(f"\n{plan.tightest} runs out first.")
+        print()
+        terminal.sentence(f"{plan.tightest} runs out first.")
 
 
 def _resources(plan: Plan) -> list[str]:
@@ -165,8 +134,6 @@ def _resources(plan: Plan) -> list[str]:
 def _utilisation_row(
     zone: str, resource: str, before: Utilisation, after: Utilisation
 ) -> tuple[str, str, str, str, str]:
-    from kubesched.explain.amounts import shown
-
     was = (before.resources if zone == "all" else before.zones.get(zone, {})).get(resource)
     now = (after.resources if zone == "all" else after.zones.get(zone, {})).get(resource)
     free = "-" if now is None else shown(resource, now.allocatable - now.requested)

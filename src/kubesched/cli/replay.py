@@ -6,7 +6,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output, number, positive
+from kubesched.cli.options import add_options, add_output
+from kubesched.cli.parsing import usage_error
+from kubesched.cli.records import write_page
+from kubesched.cli.sources import add_configuration
 from kubesched.cli.sweeping import add_sweep_options
 
 if TYPE_CHECKING:
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from kubesched.traces.report import Report
     from kubesched.traces.trace import Trace
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Play a recording or a trace to the scheduler in virtual time, under one or several configurations
 and seeds, and compare what comes of it: pods placed and unplaced, waits, evictions, utilisation and
 fragmentation over time, nodes used, cost. Differences are taken seed by seed; the report says where
@@ -37,71 +40,31 @@ defects of the scheduler itself, 'simulate'.
 Exit code 1 if a cell failed.
 """
 
+_OPTIONS = """
+trace RECORDING|TRACE {+}  the folder of a recording, or files
+--verify             compare every decision of a recording with the logged one
+--seeds N {positive=1}  play N seeds
+--seed N {number}    the first seed (default: 0, or the recording's)
+--from FILE {*}      objects that exist when an audit log begins: a dump or a snapshot
+--nodes N {positive}  machines of the Azure trace, which has none
+--machine ID         the machine type of the Azure trace to play (default: the most useful)
+--prices FILE        YAML or JSON: instance type, or node name, to price per hour; 'default' for others
+--page FILE          also write the report as an HTML page with plots
+"""
+_CONFIGS = """
+--config [NAME=]FILE {*}  a scheduler configuration to play; 'default' for the defaults, 'own' for a
+    recording's; of several the others are compared with the first
+"""
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "replay",
-        help="play a recording or a trace under one or several configurations and compare them",
-        description=_DESCRIPTION,
-    )
-    parser.add_argument(
-        "trace", nargs="+", metavar="RECORDING|TRACE", help="the folder of a recording, or files"
-    )
-    parser.add_argument(
-        "--verify",
-        action="store_true",
-        help="compare every decision of a recording with the logged one",
-    )
-    parser.add_argument(
-        "--config",
-        action="append",
-        default=[],
-        metavar="[NAME=]FILE",
-        help="a scheduler configuration to play; 'default' for the defaults, 'own' for a recording's; may be "
-        "repeated, the others are compared with the first",
-    )
-    parser.add_argument(
-        "--seeds", type=positive, default=1, metavar="N", help="play N seeds (default: 1)"
-    )
-    parser.add_argument(
-        "--seed", type=number, metavar="N", help="the first seed (default: 0, or the recording's)"
-    )
-    _add_source_options(parser)
-    parser.add_argument(
-        "--page", metavar="FILE", help="also write the report as an HTML page with plots"
-    )
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, _OPTIONS)
     add_sweep_options(parser)
     add_output(parser, "table", "json")
-    add_feature_gates(parser)
-
-
-def _add_source_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--from",
-        dest="from_",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="objects that exist when an audit log begins: a dump or a snapshot; may be repeated",
-    )
-    parser.add_argument(
-        "--nodes", type=positive, metavar="N", help="machines of the Azure trace, which has none"
-    )
-    parser.add_argument(
-        "--machine",
-        metavar="ID",
-        help="the machine type of the Azure trace to play (default: the most useful)",
-    )
-    parser.add_argument(
-        "--prices",
-        metavar="FILE",
-        help="YAML or JSON: instance type, or node name, to price per hour; 'default' for others",
-    )
+    add_configuration(parser, _CONFIGS)
 
 
 def main(args: argparse.Namespace) -> int:
-    from kubesched.cli.main import usage_error
-
     if args.verify:
         if len(args.trace) > 1:
             return usage_error("--verify takes one recording")
@@ -122,7 +85,9 @@ def _compare(args: argparse.Namespace) -> int:
         print(f"note: {note}", file=sys.stderr)
     report = _play(args, trace)
     if args.page:
-        _write_page(args.page, report)
+        from kubesched.traces.page import page
+
+        write_page(args.page, page(report))
     if args.output == "json":
         sys.stdout.write(to_json(report).decode() + "\n")
     else:
@@ -197,15 +162,3 @@ def _cells(args: argparse.Namespace, trace: Trace) -> list[Cell]:
         for seed in range(first, first + args.seeds)
     ]
     return with_recorded(trace, cells)
-
-
-def _write_page(path: str, report: Report) -> None:
-    from pathlib import Path
-
-    from kubesched.traces.page import page
-    from kubesched.traces.trace import TraceError
-
-    try:
-        Path(path).write_text(page(report))
-    except OSError as error:
-        raise TraceError(f"{path}: {error.strerror or error}") from None

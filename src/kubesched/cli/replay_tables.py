@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kubesched.cli import terminal
-
-if TYPE_CHECKING:
-    from kubesched.traces.report import Comparison, Configuration, Difference, Figure, Report
+from kubesched.traces.report import (
+    Comparison,
+    Configuration,
+    Difference,
+    Figure,
+    Report,
+    figures_of,
+    shown_number,
+)
 
 
 def print_report(report: Report) -> None:
     """The figures of every configuration, then the differences to the first, then what failed."""
-    from kubesched.traces.report import figures_of
-
     terminal.heading(f"{report.trace} ({report.format})")
     figures = figures_of(report.cells)
     if report.configurations:
@@ -29,9 +31,9 @@ def print_report(report: Report) -> None:
     for comparison in report.comparisons:
         _print_comparison(comparison, figures)
     for failed in report.failed:
-        print(f"\nfailed: {failed.config}, seed {failed.seed}: {failed.error}")
-    for note in report.notes:
-        print(f"\nnote: {note}")
+        print()
+        terminal.sentence(f"failed: {failed.config}, seed {failed.seed}: {failed.error}")
+    terminal.notes(report.notes)
 
 
 def _named(configuration: Configuration) -> str:
@@ -40,8 +42,6 @@ def _named(configuration: Configuration) -> str:
 
 
 def _value(figure: Figure, configuration: Configuration) -> str:
-    from kubesched.traces.report import shown_number
-
     measured = configuration.figures.get(figure.key)
     if measured is None:
         return "-"
@@ -55,7 +55,7 @@ def _print_comparison(comparison: Comparison, figures: list[Figure]) -> None:
     print()
     terminal.heading(f"{comparison.other} beside {comparison.first}")
     if comparison.same_placements:
-        print("Nothing shown: every pod went to the same node.")
+        terminal.sentence("Nothing shown: every pod went to the same node.")
         return
     rows = [
         [figure.title, *_difference(figure, comparison.figures[figure.key])]
@@ -64,12 +64,10 @@ def _print_comparison(comparison: Comparison, figures: list[Figure]) -> None:
     ]
     terminal.table(["", "DIFFERENCE", "95 % INTERVAL", ""], rows)
     if len(comparison.seeds) < 2:
-        print("One seed shows nothing about others: use --seeds.")
+        terminal.sentence("One seed shows nothing about others: use --seeds.")
 
 
 def _difference(figure: Figure, found: Difference) -> tuple[str, str, str]:
-    from kubesched.traces.report import shown_number
-
     mean = shown_number(figure, found.mean, signed=True)
     if found.low is None or found.high is None:
         return mean, "-", "nothing shown"

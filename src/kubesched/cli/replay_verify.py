@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from kubesched.recording.reader import Run
+from kubesched.api.times import format_time
+from kubesched.recording.reader import RecordingReader, Run
+from kubesched.traces.log_player import play
 
 
 def verify(recording: str) -> int:
     """Play what can be played of every run; 1 if a decision comes out differently or there is nothing to play."""
-    from kubesched.recording.reader import RecordingReader
-
     reader = RecordingReader.of_folder(recording)
     for name in reader.unreadable:
         print(f"note: {name} broke off before anything was recorded in it", file=sys.stderr)
@@ -44,8 +42,6 @@ def _attempts(first: int, part: Run) -> str:
 
 
 def _verify(run: Run) -> bool:
-    from kubesched.traces.log_player import play
-
     began = time.monotonic()
     played = play(run)
     took_s = time.monotonic() - began
@@ -61,8 +57,6 @@ def _verify(run: Run) -> bool:
 
 
 def _name(run: Run) -> str:
-    from kubesched.api.times import format_time
-
     first, last = run.segments[0].header, run.segments[-1].header
     numbers = f"segment {first.number}"
     if last.number != first.number:

@@ -10,10 +10,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from kubesched.cli.holding import signals_held
-from kubesched.cli.parsing import HelpFormatter, Subparsers
+from kubesched.cli.interruption import signals_held
+from kubesched.cli.parsing import HelpFormatter
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Run the scheduler against a cluster, in kube-scheduler's place or beside it.
 
 Takes kube-scheduler's flags and its configuration file. Without --config, --kubeconfig or --master
@@ -23,10 +23,7 @@ it expects to run in a pod and uses the pod's service account.
 EXIT_FAILURE = 1
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "run", help="run the scheduler against a cluster", description=_DESCRIPTION, add_help=False
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_flags(parser)
 
 
@@ -57,7 +54,7 @@ def _help_text() -> str:
     parser = argparse.ArgumentParser(
         prog="kubesched run",
         usage="kubesched run [flags]",
-        description=_DESCRIPTION,
+        description=DESCRIPTION,
         formatter_class=HelpFormatter,
         add_help=False,
     )

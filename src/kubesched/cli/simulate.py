@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kubesched.cli.parsing import Subparsers, add_output, number, positive
+from kubesched.cli.options import add_options, add_output
+from kubesched.cli.parsing import usage_error
 from kubesched.cli.sweeping import add_sweep_options, run_with_progress
 
 if TYPE_CHECKING:
     from kubesched.simulation.run import SimulationResult
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Run the scheduler against a simulated cluster in virtual time. Everything that happens follows from
 the seed: the cluster, its pods, and with --faults also lost, late and repeated answers and watch
 events, refused requests, crashes, lost leases, clock jumps, nodes and pods that come and go, and
@@ -34,35 +35,19 @@ With --replay every scheduler process is recorded, and each recording is played:
 comes out differently is a failure. The plugin that misbehaves at random is left out then.
 """
 
+_OPTIONS = """
+--faults              let things go wrong
+--seed N {number=1}   the first seed
+--runs K {positive=1}  seeds N, N+1, ...
+--with WHAT {|volumes|budgets|extender|resizing|devices|disk*}  have this in every run, not only where the seed draws it: volumes, budgets,
+    extender, resizing, devices, or disk (recorded, to disks with faults)
+--replay              record every scheduler, play the recordings and compare every decision
+--trace               print every event as it happens
+"""
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "simulate",
-        help="look for defects: the scheduler in virtual time, with faults from a seed",
-        description=_DESCRIPTION,
-    )
-    parser.add_argument("--faults", action="store_true", help="let things go wrong")
-    parser.add_argument(
-        "--seed", type=number, default=1, metavar="N", help="the first seed (default: 1)"
-    )
-    parser.add_argument(
-        "--runs", type=positive, default=1, metavar="K", help="seeds N, N+1, ... (default: 1)"
-    )
-    parser.add_argument(
-        "--with",
-        dest="extras",
-        action="append",
-        choices=("volumes", "budgets", "extender", "resizing", "devices", "disk"),
-        default=[],
-        metavar="WHAT",
-        help="have this in every run, not only where the seed draws it: volumes, budgets, extender, resizing, devices, or disk (recorded, to disks with faults); may be repeated",
-    )
-    parser.add_argument(
-        "--replay",
-        action="store_true",
-        help="record every scheduler, play the recordings and compare every decision",
-    )
-    parser.add_argument("--trace", action="store_true", help="print every event as it happens")
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, _OPTIONS)
     add_sweep_options(parser)
     add_output(parser, "text", "json")
 
@@ -72,8 +57,6 @@ def main(args: argparse.Namespace) -> int:
 
     if _is_sweep(args):
         if args.trace or args.replay:
-            from kubesched.cli.main import usage_error
-
             return usage_error("--trace and --replay need --executor local:1 and no --results")
         return _report(args, _swept(args))
     with INTERRUPTION.at_safe_points() as safe_point:
@@ -94,7 +77,7 @@ def _swept(args: argparse.Namespace) -> Iterator[SimulationResult | _Failed]:
     """The runs in the order of their seeds, from wherever they were made."""
     from kubesched.app.simulated_cells import SimulationSettings, decode, keyed, simulate_cell
 
-    settings = SimulationSettings(args.faults, tuple(args.extras))
+    settings = SimulationSettings(args.faults, tuple(args.with_))
     seeds = range(args.seed, args.seed + args.runs)
     results = run_with_progress(args, simulate_cell, settings, keyed(settings, seeds))
     for seed, result in zip(seeds, results, strict=True):
@@ -141,7 +124,7 @@ def _runs(args: argparse.Namespace, safe_point: Callable[[], None]) -> Iterator[
 
     echo = (lambda line: print(line, file=sys.stderr)) if args.trace else None
     for seed in range(args.seed, args.seed + args.runs):
-        options = of_seed(seed, faults=args.faults, extras=args.extras)
+        options = of_seed(seed, faults=args.faults, extras=args.with_)
         yield simulate(seed, SimulatedProcess, options=options, echo=echo, safe_point=safe_point)
 
 
@@ -153,7 +136,7 @@ def _replay(args: argparse.Namespace, safe_point: Callable[[], None]) -> int:
     failed: list[int] = []
     processes = decisions = 0
     for seed in range(args.seed, args.seed + args.runs):
-        options = of_seed(seed, faults=args.faults, extras=args.extras)
+        options = of_seed(seed, faults=args.faults, extras=args.with_)
         played = play_simulation(seed, options, safe_point=safe_point)
         processes += played.processes
         decisions += played.decisions
@@ -173,5 +156,5 @@ def _replay(args: argparse.Namespace, safe_point: Callable[[], None]) -> int:
 
 
 def _command(args: argparse.Namespace, seed: int) -> str:
-    flags = [*(["--faults"] if args.faults else []), *(f"--with {name}" for name in args.extras)]
+    flags = [*(["--faults"] if args.faults else []), *(f"--with {name}" for name in args.with_)]
     return " ".join(["kubesched simulate", *flags, f"--seed {seed} --trace"])

@@ -6,10 +6,10 @@ import argparse
 import sys
 import time
 
-from kubesched.cli.parsing import Subparsers
+from kubesched.cli.options import add_options
 from kubesched.cli.sources import add_state_source, load_state
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Save the objects that scheduling reads (nodes, pods, namespaces, volumes, claims, budgets, ...) in one
 file, to look at them elsewhere with --from. Only list calls are made.
 
@@ -19,24 +19,15 @@ equal stay equal, so that decisions stay the same, and with the same key so do l
 """
 
 DEFAULT_FILE = "snapshot.jsonl.gz"
+_OPTIONS = f"""
+-o, --output FILE {{={DEFAULT_FILE}}}  where to write it, - for standard output
+--pseudonyms KEYFILE                  replace names and label values, by a hash under the key in this
+    file (16 bytes or more)
+"""
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "snapshot", help="save what scheduling reads of a cluster", description=_DESCRIPTION
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        default=DEFAULT_FILE,
-        metavar="FILE",
-        help=f"where to write it, - for standard output (default: {DEFAULT_FILE})",
-    )
-    parser.add_argument(
-        "--pseudonyms",
-        metavar="KEYFILE",
-        help="replace names and label values, by a hash under the key in this file (16 bytes or more)",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, _OPTIONS)
     add_state_source(parser)
 
 

@@ -1,6 +1,7 @@
-"""The options that say which state a command looks at, and loading it.
+"""The options that say which state and which configuration a command works with, and loading them.
 
-Every command that takes a state calls `add_state_source` on its parser and `load_state` on the parsed arguments.
+A command calls `add_state_source` and `add_configuration` on its parser, `load_state` and
+`load_configuration` on the parsed arguments.
 """
 
 from __future__ import annotations
@@ -10,15 +11,28 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from kubesched.cli.options import add_options
+from kubesched.cli.parsing import usage_error
 from kubesched.cli.terminal import ProgressLine
 
 if TYPE_CHECKING:
+    from kubesched.config.features import FeatureGates
+    from kubesched.config.types import KubeSchedulerConfiguration
     from kubesched.recording.reader import RecordingReader
     from kubesched.state.cluster_state import ClusterState
     from kubesched.state.live import Progress
 
 
 _NEGATIVE = re.compile(r"^-\d")
+_OPTIONS = """
+--kubeconfig FILE {=}  a live cluster: its file
+--context NAME {=}     a live cluster: the context to use
+--from FILE {*}        a dump of 'kubectl get ... -o json|yaml' or of 'kubesched snapshot', a directory
+    of them, or - for standard input
+--recording DIR        a recording of 'kubesched run --record DIR'
+--at T                 with --recording: a time (2026-01-31T12:00:00Z), a time before its end (-5m), or
+    the number of an attempt of its last run (default: its end)
+"""
 
 
 def add_state_source(parser: argparse.ArgumentParser) -> None:
@@ -27,29 +41,8 @@ def add_state_source(parser: argparse.ArgumentParser) -> None:
         "state",
         "where the objects come from; without any of these, the cluster that kubectl would talk to",
     )
-    group.add_argument("--kubeconfig", default="", metavar="FILE", help="a live cluster: its file")
-    group.add_argument(
-        "--context", default="", metavar="NAME", help="a live cluster: the context to use"
-    )
-    group.add_argument(
-        "--from",
-        dest="from_",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a dump of 'kubectl get ... -o json|yaml' or of 'kubesched snapshot', a directory of them, "
-        "or - for standard input; may be repeated",
-    )
+    add_options(group, _OPTIONS)
     parser._negative_number_matcher = _NEGATIVE  # else argparse takes -5m for an option
-    group.add_argument(
-        "--recording", metavar="DIR", help="a recording of 'kubesched run --record DIR'"
-    )
-    group.add_argument(
-        "--at",
-        metavar="T",
-        help="with --recording: a time (2026-01-31T12:00:00Z), a time before its end (-5m), or the number of "
-        "an attempt of its last run (default: its end)",
-    )
 
 
 def load_state(args: argparse.Namespace) -> ClusterState:
@@ -58,6 +51,9 @@ def load_state(args: argparse.Namespace) -> ClusterState:
     Raises:
         StateError, CredentialsError, ApiError, TransportError: it cannot be had, and why.
     """
+    from kubesched.logs import silence
+
+    silence()  # what a scheduler over the state logs about pods is printed by the command
     check_state_source(args)
     if args.recording is not None:
         state = _recorded(args.recording, args.at)
@@ -76,12 +72,12 @@ def check_state_source(args: argparse.Namespace) -> None:
     """End the program if the options name no source, or several."""
     is_recorded, is_live = args.recording is not None, bool(args.kubeconfig or args.context)
     if args.at is not None and not is_recorded:
-        raise SystemExit(_wrong_usage("--at needs --recording"))
+        raise SystemExit(usage_error("--at needs --recording"))
     if bool(args.from_) + is_recorded + is_live > 1:
         text = (
             "--from, --recording and --kubeconfig or --context name different sources; choose one"
         )
-        raise SystemExit(_wrong_usage(text))
+        raise SystemExit(usage_error(text))
 
 
 def _recorded(folder: str, at: str | None) -> ClusterState:
@@ -105,18 +101,15 @@ def recorded_time(reader: RecordingReader, at: str | None) -> tuple[int | None, 
             return None, reader.end() - parse_duration(at[1:])
         return None, parse_time(at)
     except ValueError as error:
-        raise SystemExit(_wrong_usage(f"--at: {error}")) from None
+        raise SystemExit(usage_error(f"--at: {error}")) from None
 
 
 def _live(kubeconfig: str, context: str) -> ClusterState:
     from kubesched.app.event_loop import run
     from kubesched.state.live import load_live
 
-    line = ProgressLine()
-    try:
+    with ProgressLine() as line:
         return run(load_live(kubeconfig, context, lambda progress: line.show(_listing(progress))))
-    finally:
-        line.clear()
 
 
 def _listing(progress: Progress) -> str:
@@ -124,7 +117,27 @@ def _listing(progress: Progress) -> str:
     return f"listing {progress.resource}: {progress.listed}{of}"
 
 
-def _wrong_usage(message: str) -> int:
-    from kubesched.cli.main import usage_error
+# -- the scheduler's configuration -----------------------------------------------------------------
 
-    return usage_error(message)
+_GATES = """
+--feature-gates A=true,... {=}  feature gates to assume; they change defaults and what is allowed
+"""
+_CONFIG = "--config FILE  the scheduler's configuration (default: the defaults)"
+
+
+def add_configuration(parser: argparse.ArgumentParser, config: str = _CONFIG) -> None:
+    """The options `--config`, which may be none or another one, and `--feature-gates`."""
+    add_options(parser, f"{config}\n{_GATES}")
+
+
+def load_configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfiguration, FeatureGates]:
+    """The named file, or the defaults, and the feature gates.
+
+    Raises:
+        ConfigError: with everything wrong in gates or file.
+    """
+    from kubesched.config import features
+    from kubesched.config.load import default_config, load_file
+
+    gates = features.parse(args.feature_gates)
+    return (load_file(args.config, gates) if args.config else default_config(gates)), gates

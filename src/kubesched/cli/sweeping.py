@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kubesched.cli.options import add_options
 from kubesched.cli.terminal import ProgressLine
 
 if TYPE_CHECKING:
@@ -13,30 +14,22 @@ if TYPE_CHECKING:
     from kubesched.sweeps.sweep import Keyed, Progress, Result
 
 _BAR = 30
+_OPTIONS = """
+--executor WHERE {executor=local:1}  where to run: local (all cores), local:N (processes),
+    dask:ADDRESS, dask-local:N
+--results DIR                        keep results here, under the hash of their inputs; what is there
+    is not run again
+"""
 
 
 def add_sweep_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--executor",
-        type=_executor,
-        default="local:1",
-        metavar="WHERE",
-        help="where to run: local (all cores), local:N (processes), dask:ADDRESS, dask-local:N (default: local:1)",
-    )
-    parser.add_argument(
-        "--results",
-        metavar="DIR",
-        help="keep results here, under the hash of their inputs; what is there is not run again",
-    )
+    add_options(parser, _OPTIONS, executor=_executor)
 
 
 def _executor(text: str) -> str:
     from kubesched.sweeps.executors import parse
 
-    try:
-        parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    parse(text)
     return text
 
 
@@ -48,18 +41,11 @@ def run_with_progress(
     from kubesched.sweeps.store import ResultStore
     from kubesched.sweeps.sweep import run_sweep
 
-    line = ProgressLine(enabled=len(cells) > 1)
-    try:
+    executor, store = parse(args.executor), ResultStore(args.results)
+    with ProgressLine(enabled=len(cells) > 1) as line:
         yield from run_sweep(
-            work,
-            shared,
-            cells,
-            parse(args.executor),
-            ResultStore(args.results),
-            lambda progress: line.show(_bar(progress)),
+            work, shared, cells, executor, store, lambda progress: line.show(_bar(progress))
         )
-    finally:
-        line.clear()
 
 
 def _bar(progress: Progress) -> str:

@@ -9,24 +9,20 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubesched.cli.holding import signals_held, stop_event
-from kubesched.cli.parsing import (
-    Subparsers,
-    add_feature_gates,
-    add_page_options,
-    ip_address,
-    number_up_to,
-    port_number,
-)
+from kubesched.cli.interruption import signals_held, stop_event
+from kubesched.cli.options import add_options, add_page_options
+from kubesched.cli.parsing import number_up_to
+from kubesched.cli.sources import add_configuration
 
 if TYPE_CHECKING:
+    from kubesched.app.demo import Placement
     from kubesched.app.playground import Playground, PlaygroundSettings
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Start a whole cluster on this machine, in this process: an API server that kubectl talks to, nodes,
 controllers, and the scheduler. Nothing is installed, nothing leaves the loopback interface.
 
@@ -35,98 +31,38 @@ It writes a kubeconfig and prints the line that makes kubectl use it. Ctrl-C end
 
 DEMO_TIMEOUT_S = 60.0
 
+_OPTIONS = """
+--nodes N {count=10}        nodes to register
+--node-template FILE        a NodePools file: what the nodes look like
+--stages FILE               a file of pod life-cycle stages for the fake kubelets
+--data-dir DIR              keep the cluster there across restarts (default: in memory)
+--repair                    with --data-dir: if its database is damaged, keep what can be read and list
+    the rest
+--name NAME {name}          of the cluster, its context and its kubeconfig; several clusters need
+    several names
+--port PORT {port=0}        API server port (default: any free one)
+--address IP {ip=127.0.0.1}  address to listen on (default: 127.0.0.1); others can then reach the cluster
+--authorization allow|rbac {allow|rbac}  allow: every authenticated user may do everything (default); rbac:
+    what roles say
+--kubeconfig FILE           where to write the kubeconfig
+--no-scheduler              bring your own scheduler
+--demo                      run a demonstration workload and print its placements
+--once                      with --demo: end when the demonstration is running
+-v N {verbosity}            how much is logged (default: warnings and errors)
+--record DIR                record decisions there (default: the last ones, in memory)
+--record-limit QUANTITY {quantity}  how much the recording may take (default: 1Gi, in memory 32Mi)
+--no-page                   serve no page
+"""
+_CONFIG = "--config FILE  scheduler configuration (KubeSchedulerConfiguration)"
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "up", help="start a playground cluster with the scheduler", description=_DESCRIPTION
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_options(
+        parser, _OPTIONS, count=_count, name=_name, verbosity=_verbosity, quantity=_record_limit
     )
-    _add_cluster_options(parser)
-    _add_access_options(parser)
-    _add_scheduler_options(parser)
     add_page_options(parser)
-    parser.add_argument("--no-page", action="store_true", help="serve no page")
-    add_feature_gates(parser)
+    add_configuration(parser, _CONFIG)
     parser.set_defaults(parser=parser)
-
-
-def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--nodes", type=_count, default=10, metavar="N", help="nodes to register (default: 10)"
-    )
-    parser.add_argument(
-        "--node-template", metavar="FILE", help="a NodePools file: what the nodes look like"
-    )
-    parser.add_argument(
-        "--stages", metavar="FILE", help="a file of pod life-cycle stages for the fake kubelets"
-    )
-    parser.add_argument(
-        "--data-dir",
-        metavar="DIR",
-        help="keep the cluster there across restarts (default: in memory)",
-    )
-    parser.add_argument(
-        "--repair",
-        action="store_true",
-        help="with --data-dir: if its database is damaged, keep what can be read and list the rest",
-    )
-    parser.add_argument(
-        "--name",
-        type=_name,
-        help="of the cluster, its context and its kubeconfig; several clusters need several names",
-    )
-
-
-def _add_access_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--port",
-        type=port_number,
-        default=0,
-        metavar="PORT",
-        help="API server port (default: any free one)",
-    )
-    parser.add_argument(
-        "--address",
-        type=ip_address,
-        default="127.0.0.1",
-        metavar="IP",
-        help="address to listen on (default: 127.0.0.1); others can then reach the cluster",
-    )
-    parser.add_argument(
-        "--authorization",
-        choices=("allow", "rbac"),
-        default="allow",
-        help="allow: every authenticated user may do everything (default); rbac: what roles say",
-    )
-    parser.add_argument("--kubeconfig", metavar="FILE", help="where to write the kubeconfig")
-
-
-def _add_scheduler_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config", metavar="FILE", help="scheduler configuration (KubeSchedulerConfiguration)"
-    )
-    parser.add_argument("--no-scheduler", action="store_true", help="bring your own scheduler")
-    parser.add_argument(
-        "--demo", action="store_true", help="run a demonstration workload and print its placements"
-    )
-    parser.add_argument(
-        "--once", action="store_true", help="with --demo: end when the demonstration is running"
-    )
-    parser.add_argument(
-        "-v",
-        type=_verbosity,
-        default=None,
-        metavar="N",
-        help="how much is logged (default: warnings and errors)",
-    )
-    parser.add_argument(
-        "--record", metavar="DIR", help="record decisions there (default: the last ones, in memory)"
-    )
-    parser.add_argument(
-        "--record-limit",
-        type=_record_limit,
-        metavar="QUANTITY",
-        help="how much the recording may take (default: 1Gi, in memory 32Mi)",
-    )
 
 
 def _count(text: str) -> int:
@@ -137,12 +73,9 @@ def _record_limit(text: str) -> int:
     from kubesched.api.quantity import value
     from kubesched.app.flags import MIN_RECORD_LIMIT
 
-    try:
-        number = value(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    number = value(text)
     if number < MIN_RECORD_LIMIT:
-        raise argparse.ArgumentTypeError(f"must be at least {MIN_RECORD_LIMIT} bytes")
+        raise ValueError(f"must be at least {MIN_RECORD_LIMIT} bytes")
     return number
 
 
@@ -177,6 +110,18 @@ def _configure_logging(verbosity: int | None) -> None:
     logs.configure(logs.LogSettings(verbosity=verbosity or 0))
     if verbosity is None:
         logs.set_verbosity(-10)  # warnings only
+        logs.leave_out(is_ordinary)
+
+
+def is_ordinary(error: BaseException | None) -> bool:
+    """Whether an error is part of a cluster's daily life: it is retried, or told as an event."""
+    from kubesched.errors import AlreadyExists, Conflict, Forbidden, NotFound
+
+    if isinstance(error, Forbidden):
+        return "exceeded quota" in str(error)
+    return isinstance(error, AlreadyExists | Conflict | NotFound) or (
+        error is not None and is_ordinary(error.__cause__)
+    )
 
 
 def _repair(data_dir: str | None) -> None:
@@ -274,7 +219,6 @@ def _announce(running: Playground, settings: PlaygroundSettings, took_s: float) 
 
 async def _demonstrate(running: Playground) -> int:
     from kubesched.app import demo
-    from kubesched.cli.terminal import table
 
     api = running.cluster.api
     began = time.monotonic()
@@ -285,12 +229,13 @@ async def _demonstrate(running: Playground) -> int:
         f"{running_count} of {expected} demonstration pods running in namespace {demo.NAMESPACE}"
         f" after {time.monotonic() - began:.1f} s"
     )
-    table(
-        ["POD", "STATUS", "NODE", "ZONE"],
-        [
-            [placement.pod, placement.phase, placement.node or "-", placement.zone or "-"]
-            for placement in placed
-        ],
-    )
+    print_placements(placed)
     sys.stdout.flush()
     return 0 if running_count == expected else 1
+
+
+def print_placements(placed: Sequence[Placement]) -> None:
+    from kubesched.cli import terminal
+
+    rows = [(place.pod, place.phase, place.node or "-", place.zone or "-") for place in placed]
+    terminal.table(("POD", "STATUS", "NODE", "ZONE"), rows)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from kubesched.cli.parsing import Subparsers, add_output
+from kubesched.cli.options import add_output
+from kubesched.cli.records import write_record
+
+DESCRIPTION = "Print the version of kubesched and of the kube-scheduler it takes the place of."
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "version",
-        help="print versions",
-        description="Print the version of kubesched and of the kube-scheduler it takes the place of.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "text", "json", "yaml")
 
 
@@ -34,8 +31,5 @@ def main(args: argparse.Namespace) -> int:
             f"Python {versions['pythonVersion']}, {versions['platform']})"
         )
         return 0
-    from kubesched.config.output import to_json, to_yaml
-
-    write = to_json if args.output == "json" else to_yaml
-    sys.stdout.write(write(dict(versions)))
+    write_record(args.output, versions)
     return 0

@@ -7,23 +7,8 @@ from collections.abc import Sequence
 from kubesched.api.apps_v1 import ReplicaSet
 from kubesched.api.core_v1 import Pod
 from kubesched.planning.replacements import Replacements, controller_of
+from kubesched.planning.workload_kinds import KINDS, workload_kind
 from kubesched.planning.world import PlanError, PlannedCluster
-
-KINDS = {
-    "pod": "Pod",
-    "deployment": "Deployment",
-    "replicaset": "ReplicaSet",
-    "statefulset": "StatefulSet",
-    "daemonset": "DaemonSet",
-    "job": "Job",
-}
-_SHORT = {
-    "po": "pod",
-    "deploy": "deployment",
-    "rs": "replicaset",
-    "sts": "statefulset",
-    "ds": "daemonset",
-}
 
 
 def doomed_pods(
@@ -57,8 +42,7 @@ def workload_named(text: str, namespace: str, option: str) -> tuple[str, str, st
         PlanError: it names no kind.
     """
     parts = text.split("/")
-    word = parts[0].lower()
-    kind = KINDS.get(_SHORT.get(word, word.removesuffix("s")))
+    kind = workload_kind(parts[0])
     if kind is None or len(parts) not in (2, 3) or not all(parts):
         raise PlanError(
             f"{option}: {text!r}: expected KIND/NAME or KIND/NAMESPACE/NAME, with one of {', '.join(KINDS)}"

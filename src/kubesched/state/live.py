@@ -7,7 +7,8 @@ listed as it is then, and a note says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -63,12 +64,20 @@ async def load_live(
         CredentialsError: no cluster is configured, or its credentials cannot be used.
         ApiError, TransportError: the server refuses or cannot be reached.
     """
-    config: ClientConfig = load_default_config(kubeconfig, context=context)
-    transport = HttpTransport(config.connection)
-    try:
-        client = RestClient(transport, user_agent=user_agent("state"), random=Random())
+    async with live_client("state", kubeconfig, context) as (client, config):
         host = f"{config.connection.host}:{config.connection.port}"
         return await list_state(client, f"cluster at {host}", on_progress)
+
+
+@asynccontextmanager
+async def live_client(
+    component: str, kubeconfig: str = "", context: str = ""
+) -> AsyncIterator[tuple[RestClient, ClientConfig]]:
+    """A client of the cluster that kubectl would talk to."""
+    config = load_default_config(kubeconfig, context=context)
+    transport = HttpTransport(config.connection)
+    try:
+        yield RestClient(transport, user_agent=user_agent(component), random=Random()), config
     finally:
         await transport.aclose()
 

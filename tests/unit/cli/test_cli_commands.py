@@ -16,7 +16,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 def test_every_command_of_the_table_can_be_loaded():
     for command in cli.COMMANDS:
         module = importlib.import_module(command.module)
-        assert callable(module.add_parser)
+        assert callable(module.add_arguments)
+        assert module.DESCRIPTION
         assert callable(getattr(module, "run_words", None) or module.main)
 
 
@@ -24,7 +25,7 @@ def test_every_module_of_a_command_is_in_the_table():
     modules = {
         path.stem
         for path in Path(cli.__file__).parent.glob("*.py")
-        if re.search(r"^def add_parser\(", path.read_text(), re.MULTILINE)
+        if re.search(r"^def (add_arguments|add_parser)\(", path.read_text(), re.MULTILINE)
     }
     # The module of a subcommand is named after its command: `bench_run`.
     commands = {name for name in modules if name.partition("_")[0] not in modules - {name}}
@@ -32,7 +33,7 @@ def test_every_module_of_a_command_is_in_the_table():
 
 
 def test_every_command_and_subcommand_is_documented():
-    nodes = list(walk(cli.full_parser()))
+    nodes = list(walk(cli.parser_of()))
     commands = {" ".join(node.words) for node in nodes if not node.subcommands}
     documented = {
         name

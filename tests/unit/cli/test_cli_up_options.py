@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ssl
 
 import pytest
@@ -36,9 +35,7 @@ def test_wrong_options_are_named(words, message, capsys):
 
 def settings(monkeypatch, tmp_path, *words):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    parser = argparse.ArgumentParser()
-    up.add_parser(parser.add_subparsers())
-    return up._settings(parser.parse_args(["up", *words]))
+    return up._settings(cli.parser_of(["up"]).parse_args(["up", *words]))
 
 
 def test_a_name_is_that_of_context_and_kubeconfig(monkeypatch, tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubesched.cli.main import full_parser
+from kubesched.cli.main import parser_of
 
 ROOT = Path(__file__).parents[3]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -32,7 +32,7 @@ def test_workflows_name_no_secret_and_call_what_is_there(path):
     for file in re.findall(r"\b(?:deploy/\w+|constraints[\w-]*\.txt|CHANGELOG\.md)", commands):
         assert (ROOT / file).exists(), file
     for words in re.findall(r"bin/kubesched (.*)", commands):
-        full_parser().parse_args(words.split())
+        parser_of().parse_args(words.split())
 
 
 def test_every_supported_python_is_tested():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from kubesched.embedded.apimachinery import autoscaler_v1
 from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.conversion import CONVERTED
 from kubesched.embedded.apimachinery.objects import Json, JsonObject, encode
 from kubesched.embedded.apimachinery.schema.decoding import (
     ShapeError,
@@ -17,16 +19,6 @@ from kubesched.embedded.apimachinery.serialization import strip_nulls
 from kubesched.errors import BadRequest
 
 FieldValidation: TypeAlias = Literal["Strict", "Warn", "Ignore"]
-_TO_EVENTS_V1 = {
-    "involvedObject": "regarding",
-    "message": "note",
-    "source": "deprecatedSource",
-    "firstTimestamp": "deprecatedFirstTimestamp",
-    "lastTimestamp": "deprecatedLastTimestamp",
-    "count": "deprecatedCount",
-    "reportingComponent": "reportingController",
-}
-_TO_CORE = {there: here for here, there in _TO_EVENTS_V1.items()}
 
 
 def check_kind(obj: Json, resource: ResourceInfo) -> JsonObject:
@@ -59,6 +51,10 @@ def check_fields(
     """Refuse values of the wrong type, and deal with unknown fields as the client wishes; returns warnings."""
     if resource.schema is not None:
         return _check_custom_fields(resource, resource.schema, obj, mode)
+    if (
+        resource.api_version == autoscaler_v1.API_VERSION
+    ):  # types are known by group, not by version
+        obj, is_json = to_stored(resource, obj), False
     if not is_json:
         body = encode(obj)
     if fits_strictly(resource.group, resource.kind, body):
@@ -106,11 +102,13 @@ def check_types(resource: ResourceInfo, body: bytes) -> None:
 
 
 def to_stored(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
-    return event_from_events_v1(obj) if resource.key == "events.events.k8s.io" else obj
+    converted = CONVERTED.get((resource.api_version, resource.kind))
+    return converted[0](obj) if converted else obj
 
 
 def from_stored(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
-    return event_to_events_v1(obj) if resource.key == "events.events.k8s.io" else obj
+    converted = CONVERTED.get((resource.api_version, resource.kind))
+    return converted[1](obj) if converted else obj
 
 
 def unrecognized(resource: ResourceInfo) -> str:
@@ -121,17 +119,3 @@ def unreadable(resource: ResourceInfo, detail: str) -> str:
     """The message for a body that cannot be read as its kind."""
     kind, version = resource.kind, resource.version
     return f'{kind} in version "{version}" cannot be handled as a {kind}: {detail}'
-
-
-def event_to_events_v1(event: JsonObject) -> JsonObject:
-    """A stored event as `events.k8s.io/v1` shows it."""
-    renamed = {_TO_EVENTS_V1.get(key, key): value for key, value in event.items()}
-    renamed["apiVersion"] = "events.k8s.io/v1"
-    return renamed
-
-
-def event_from_events_v1(event: JsonObject) -> JsonObject:
-    """An `events.k8s.io/v1` event in the form that is stored."""
-    renamed = {_TO_CORE.get(key, key): value for key, value in event.items()}
-    renamed["apiVersion"] = "v1"
-    return renamed

@@ -158,7 +158,8 @@ class ResourceCatalog:
 
     def _insert(self, resource: ResourceInfo) -> None:
         self._by_path[resource.group, resource.version, resource.plural] = resource
-        self._by_key.setdefault(resource.key, resource)
+        if not resource.custom or resource.key not in self._by_key:
+            self._by_key[resource.key] = resource  # of built-in versions the last is stored
 
     def _changed(self) -> None:
         for listener in self._listeners:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from kubesched.embedded.apimachinery.bodies import event_to_events_v1
 from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.conversion import CONVERTED
 from kubesched.embedded.apimachinery.objects import JsonObject, encode
 from kubesched.embedded.storage.store import Entry
 
@@ -25,9 +25,9 @@ def _without_managers(entry: Entry) -> bytes:
     return encode(entry.obj)  # for the one scheduler in this process: not worth keeping
 
 
-def _as_events_v1(entry: Entry) -> bytes:
+def _converted(convert: Callable[[JsonObject], JsonObject], entry: Entry) -> bytes:
     # Nearly always read once, by the one that wrote it: not worth keeping.
-    return encode(event_to_events_v1(entry.with_managed_fields()))
+    return encode(convert(entry.with_managed_fields()))
 
 
 def _as_version(api_version: str, entry: Entry) -> bytes:
@@ -58,8 +58,8 @@ def encoder_for(
     """How entries of a resource are written for a client; managed fields are omitted from stored versions only."""
     if metadata_only:
         return _metadata_only
-    if resource.key == "events.events.k8s.io":
-        return _as_events_v1
+    if converted := CONVERTED.get((resource.api_version, resource.kind)):
+        return partial(_converted, converted[1])
     if resource.custom:
         return partial(_as_version, resource.api_version)
     return _without_managers if omits_managed_fields else _stored
