@@ -20,7 +20,6 @@ from kubesched.api.names import key_of
 from kubesched.api.resources import same_resource_status
 from kubesched.cache.siblings import Siblings
 from kubesched.errors import Unrecoverable
-from kubesched.growth import Place, put_apart
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 
@@ -142,7 +141,7 @@ class Cache:
         return uid in self._assumed
 
     def _insert(self, pod: PodInfo) -> None:
-        put_apart(self._pods, pod.uid, pod, Place.CACHED_PODS)
+        self._pods[pod.uid] = pod
         self.table.add_pod(pod, pod.pod.spec.node_name)
 
     def _delete(self, pod: PodInfo) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
-from kubesched.growth import Place, put_apart
-
 T = TypeVar("T")
 
 IndexFunction = Callable[[T], Iterable[str]]
@@ -46,7 +44,7 @@ class Index(Generic[T]):
                     del self._keys_by_value[value]
         for value in new_values:
             # Most pods may be in one namespace.
-            put_apart(self._keys_by_value.setdefault(value, {}), key, None, Place.INFORMER_INDEX)
+            self._keys_by_value.setdefault(value, {})[key] = None
 
     def rebuilt(self, objects: dict[str, T]) -> Index[T]:
         """The index these objects should have; for checking."""

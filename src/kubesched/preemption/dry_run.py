@@ -280,7 +280,7 @@ class _Run:
         priority = self._preemptor.pod.priority
         alone = np.array(
             [
-                any([caring.care(pod) for pod in row_pods.pods if pod.priority < priority])
+                any(caring.care(pod) for pod in row_pods.pods if pod.priority < priority)
                 for row_pods in self._row_pods.of(rows.tolist())
             ],
             dtype=np.bool_,

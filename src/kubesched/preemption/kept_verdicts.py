@@ -77,7 +77,7 @@ class KeptVerdicts:
         ):
             return
         rules = filter_rules(preemptor.framework, preemptor.state, preemptor.pod.pod).values()
-        if not all([is_lasting(rule) for rule in rules]):
+        if not all(is_lasting(rule) for rule in rules):
             return
         if self._key not in memo:
             self._make_room()

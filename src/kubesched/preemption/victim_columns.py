@@ -185,7 +185,7 @@ class VictimColumns:
         """What each pod frees, (pods, resources), and which column holds which resource of the table."""
         native = self._numbers[:, FIRST_RESOURCE:]
         column_of = {resource: resource for resource in range(_NATIVE_RESOURCES)}
-        if not any([row_pods.has_scalars for row_pods in self._row_pods]):
+        if not any(row_pods.has_scalars for row_pods in self._row_pods):
             return native, column_of
         scalars: dict[int, Ints] = {}
         resource_index = self._preemptor.framework.handle.table.resource_index

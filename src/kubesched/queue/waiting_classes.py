@@ -26,7 +26,6 @@ from typing import Final
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.queued_pod import QueuedPodInfo
-from kubesched.growth import Place, put_apart
 from kubesched.metrics import SchedulerMetrics
 from kubesched.queue.hints import HintEvaluator, ResolvedEvent, Strategy
 from kubesched.queue.rejection import PreCheck, Rejection, since
@@ -468,12 +467,12 @@ class WaitingClasses:
     def _park(self, member: Member) -> None:
         key = member.info.pod_info.key
         member.waiting.members[key] = member
-        put_apart(self._members, key, member, Place.PARKED_PODS)
+        self._members[key] = member
 
     def _keep(self, waiting: WaitingClass) -> None:
-        put_apart(self._classes, waiting.key, waiting, Place.WAITING_CLASSES)
+        self._classes[waiting.key] = waiting
         classes = self._by_rejection.setdefault(waiting.rejection, {})
-        put_apart(classes, waiting.class_key, waiting, Place.CLASSES_BY_REJECTION)
+        classes[waiting.class_key] = waiting
 
     def _drop(self, waiting: WaitingClass) -> None:
         del self._classes[waiting.key]

@@ -24,7 +24,6 @@ from kubesched.errors import KubeschedError
 from kubesched.framework.handle import Lister, SchedulerClient
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.pod_status import status_patch, write_status
-from kubesched.growth import Place, put_apart
 from kubesched.logs import get_logger
 
 log = get_logger(__name__)
@@ -89,7 +88,7 @@ class StatusWriter:
         update = _Update(pod, condition, nomination)
         pending = self._pending.get(key)
         if pending is None or pending.pod.metadata.uid != pod.metadata.uid:
-            put_apart(self._pending, key, update, Place.STATUS_UPDATES)
+            self._pending[key] = update
         else:
             pending.merge(update)
         if len(self._begun) < self._idle and key not in self._writing:

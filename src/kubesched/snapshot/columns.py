@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kubesched.api.core_v1 import Node
-from kubesched.growth import Place, put_apart
 
 Ints = npt.NDArray[np.int64]
 Levels = npt.NDArray[np.int16 | np.int64]
@@ -90,7 +89,7 @@ class InternedColumn(Generic[V]):
         known = self._index.get(value)
         if known is None:
             known = len(self.values)
-            put_apart(self._index, value, known, Place.LABEL_VALUES)
+            self._index[value] = known
             self.values.append(value)
             self._populations.append(0)
         return known

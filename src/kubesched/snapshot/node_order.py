@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from kubesched.api.core_v1 import Node
-from kubesched.growth import Place, put_apart
 from kubesched.logs import ObjectRef, get_logger
 from kubesched.snapshot.columns import Indices
 
@@ -68,7 +67,7 @@ class NodeOrder:
             if self._is_fixed:
                 self.rows()
             self._take_out(row, node.metadata.name)
-        put_apart(self._zones.setdefault(zone, {}), row, None, Place.NODES_OF_ZONE)
+        self._zones.setdefault(zone, {})[row] = None
         self._zone_of[row] = zone
         log.info("Added node to NodeTree", v=2, node=ObjectRef(node.metadata.name), zone=zone)
 

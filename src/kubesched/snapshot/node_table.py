@@ -27,7 +27,6 @@ import numpy as np
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.host_ports import HostPort
 from kubesched.api.resources import NodeAllocatable, node_allocatable
-from kubesched.growth import Place, put_apart
 from kubesched.snapshot.columns import ABSENT, Ids, Indices, IntColumn, InternedColumn, Mask, RowLog
 from kubesched.snapshot.images import ImageIndex
 from kubesched.snapshot.namespaces import NamespaceLabels
@@ -164,7 +163,7 @@ class NodeTable:
             self.names.append("")
             self.nodes.append(None)
             self.pods.append({})
-        put_apart(self.row_of, name, row, Place.NODE_ROWS)
+        self.row_of[name] = row
         self.names[row] = name
         self.alive[row] = True
         return row
@@ -251,7 +250,7 @@ class NodeTable:
         ghosts = self.ghosts.get(node_name)
         if ghosts is None:
             ghosts = {}
-            put_apart(self.ghosts, node_name, ghosts, Place.NODES_NOT_SEEN_YET)
+            self.ghosts[node_name] = ghosts
         return ghosts
 
     def remove_pod(self, pod: PodInfo, node_name: str) -> None:
