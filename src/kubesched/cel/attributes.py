@@ -87,7 +87,7 @@ class Attribute:
             for qualifier in self.qualifiers
             if qualifier.plan is None and not qualifier.optional
         ]
-        if len(keys) == len(self.qualifiers) and all([type(key) is str for key in keys]):
+        if len(keys) == len(self.qualifiers) and all(type(key) is str for key in keys):
             if self.slot and not self.test_only:
                 return _text_keys(self.slot, tuple(keys), charge + len(keys), walk)
             if self.slot:

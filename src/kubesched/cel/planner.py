@@ -259,7 +259,7 @@ class Planner:
     def _list(self, node: ListNode) -> Planned:
         elements = [self.plan(element) for element in node.elements]
         plan = closures.new_list([finished(element) for element in elements], node.optional)
-        if all([isinstance(element, Constant) for element in elements]):
+        if all(isinstance(element, Constant) for element in elements):
             return _constant_aggregate(plan)
         return plan
 
@@ -271,7 +271,7 @@ class Planner:
             for key, value, entry in zip(keys, values, node.entries, strict=True)
         ]
         plan = closures.new_map(entries)
-        if all([isinstance(part, Constant) for part in (*keys, *values)]):
+        if all(isinstance(part, Constant) for part in (*keys, *values)):
             return _constant_aggregate(plan)
         return plan
 

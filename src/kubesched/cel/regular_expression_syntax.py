@@ -31,19 +31,19 @@ class CharClass:
     def accepts(self, character: str) -> bool:
         if self._listed(character):
             return not self.negated
-        if self.fold and any([self._listed(other) for other in _folded(character)]):
+        if self.fold and any(self._listed(other) for other in _folded(character)):
             return not self.negated
         return self.negated
 
     def _listed(self, character: str) -> bool:
         code = ord(character)
-        if any([low <= code <= high for low, high in self.ranges]):
+        if any(low <= code <= high for low, high in self.ranges):
             return True
         if not self.categories:
             return False
         category = unicodedata.category(character)
         return any(
-            [(category.startswith(name) or name == "Any") is not no for name, no in self.categories]
+            (category.startswith(name) or name == "Any") is not no for name, no in self.categories
         )
 
 
@@ -277,7 +277,7 @@ class _Parser:
         if end < 0:
             raise error("invalid named capture", self.pattern[start:])
         name = self.pattern[begin:end]
-        if not name or not all([c == "_" or (c.isascii() and c.isalnum()) for c in name]):
+        if not name or not all(c == "_" or (c.isascii() and c.isalnum()) for c in name):
             raise error("invalid named capture", self.pattern[start : end + 1])
         self.at = end + 1
 

@@ -107,7 +107,7 @@ class Substitutions:
         if within.kind is TypeKind.PARAMETER:
             bound = self._bound.get(within.name)
             return bound is None or self._is_free_of(parameter, bound)
-        return all([self._is_free_of(parameter, inner) for inner in within.parameters])
+        return all(self._is_free_of(parameter, inner) for inner in within.parameters)
 
 
 def most_general(first: Type, second: Type) -> Type:

@@ -210,8 +210,9 @@ class ScoreColumns(_RowColumns):
         self._level: Levels = np.zeros(table.capacity, dtype=kind)
         self._cells = _cells(self._node_level), _cells(self._level)
         forms = _row_forms([score.rule for score in self._row_scores])
-        weights = [score.weight for score in self._row_scores]
-        self._at = None if forms is None else list(zip(forms, weights, strict=True))
+        self._at = None
+        if forms is not None:
+            self._at = [(at, s.weight) for at, s in zip(forms, self._row_scores, strict=True)]
         if any(raw.rule.depends_on is Scope.ROW for raw in self.raws):
             self._at = None
 

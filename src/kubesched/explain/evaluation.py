@@ -228,6 +228,7 @@ def _score(framework: Framework, evaluation: Evaluation) -> None:
         if isinstance(raw, Status) or isinstance(final, Status):
             evaluation.scores.clear()
             return  # the attempt fails, and its message says why
+        final = final.astype(np.int64, copy=False)
         weighted = final * framework.score_weights[plugin.name]
         columns = [np.broadcast_to(points, (len(view),)) for points in (raw, final, weighted)]
         evaluation.scores.append(PluginScores(plugin.name, *columns))

@@ -225,7 +225,7 @@ class Family(Generic[Cell]):
         out.append(self._header)
 
     def _add(self, values: tuple[str, ...]) -> Cell:
-        if len(values) != len(self.label_names) or not all([isinstance(v, str) for v in values]):
+        if len(values) != len(self.label_names) or not all(isinstance(v, str) for v in values):
             raise ValueError(
                 f"metric {self.name} takes text for the labels {self.label_names}, got {values!r}"
             )

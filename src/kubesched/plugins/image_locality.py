@@ -138,7 +138,7 @@ class NodeCounts:
 
     def _compare(self) -> None:
         before, images = self._scores, self._table.images
-        if not any([images.get(name) is not None for name in self._names]):
+        if not any(images.get(name) is not None for name in self._names):
             self._scores = {}
             return
         in_use = images.counts_in_use(self._names, _COUNTS_LIMIT)
@@ -147,7 +147,7 @@ class NodeCounts:
             self._changes += 1
             return
         after = self._scores = {seen: self._score(seen) for seen in in_use}
-        if not before or any([before.get(seen, score) != score for seen, score in after.items()]):
+        if not before or any(before.get(seen, score) != score for seen, score in after.items()):
             self._changes += 1
 
     def _score(self, counts: tuple[int, ...]) -> int:

@@ -264,7 +264,7 @@ class _Run:
         priority = self._preemptor.pod.priority
         alone = np.array(
             [
-                any([caring.care(pod) for pod in pods[row].values() if pod.priority < priority])
+                any(caring.care(pod) for pod in pods[row].values() if pod.priority < priority)
                 for row in rows.tolist()
             ],
             dtype=np.bool_,

@@ -70,7 +70,7 @@ class KnownVictims:
         if not preemptor.scopes.are_row_local:
             return None
         rules = filter_rules(preemptor.framework, preemptor.state, preemptor.pod.pod).values()
-        if not all([is_lasting(rule) for rule in rules]):
+        if not all(is_lasting(rule) for rule in rules):
             return None
         if known is None:
             self._make_room()

@@ -40,7 +40,7 @@ class LowerPods:
             dtype=np.int64,
         )
         """What each requests, (resources, pods), in the order of the table's resource index."""
-        self.have_scalars = any([request.scalars for request in requests])
+        self.have_scalars = any(request.scalars for request in requests)
 
 
 class CountedBelow:

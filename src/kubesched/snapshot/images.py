@@ -237,7 +237,7 @@ class ImageIndex:
         """
         states = [self._images.get(name) for name in names]
         known = [state for state in states if state is not None]
-        if any([len(state.versions) > _LONG_HISTORY for state in known]):
+        if any(len(state.versions) > _LONG_HISTORY for state in known):
             oldest = self._oldest_refresh()
             for state in known:
                 state.compact(oldest)

@@ -422,7 +422,7 @@ class BulkWhatIfColumns(WhatIfColumns):
             return self._takers()
         if self._added_of is None:
             return ()
-        return [i for i in range(len(self)) if any([pod.host_ports for pod in self.added_at(i)])]
+        return [i for i in range(len(self)) if any(pod.host_ports for pod in self.added_at(i))]
 
     def ports_at(self, index: int) -> set[HostPort]:
         if self._ports_of is not None:

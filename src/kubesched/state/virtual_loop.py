@@ -254,7 +254,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def is_interrupted(self, owner: str) -> bool:
         """Whether this process is frozen with something left to do at once."""
-        return any([not isinstance(handle, _Timer) for handle in self._frozen.get(owner, ())])
+        return any(not isinstance(handle, _Timer) for handle in self._frozen.get(owner, ()))
 
     def thaw(self, owner: str) -> None:
         """Go on with all that was held back, in its order; overdue timers fire at once."""

@@ -190,7 +190,7 @@ def _sort_by(elements: Value, keys: Value) -> list[Value]:
         return list(elements)
     if not operators.is_comparable(keys[0]):
         raise EvaluationError("list elements must be comparable")
-    if len(keys) > 1 and any([type(key) is not type(keys[0]) for key in keys]):
+    if len(keys) > 1 and any(type(key) is not type(keys[0]) for key in keys):
         raise EvaluationError("list elements must have the same type")
     order = sorted(range(len(keys)), key=lambda index: _SortKey(keys[index]))
     return [elements[index] for index in order]

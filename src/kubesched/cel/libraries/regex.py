@@ -42,7 +42,7 @@ def _specialize(
         compiled = regular_expressions.compile(pattern)
 
         def call(text: Value, _pattern: Value, *limit: Value) -> Value:
-            if type(text) is not str or any([type(bound) is not int for bound in limit]):
+            if type(text) is not str or any(type(bound) is not int for bound in limit):
                 raise no_such_overload()
             return search(compiled, text, *limit)
 

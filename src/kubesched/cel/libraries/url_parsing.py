@@ -125,7 +125,7 @@ def parse(text: str) -> ParsedUrl:
 
 
 def _parse(text: str, *, via_request: bool) -> ParsedUrl:
-    if any([character < " " or character == "\x7f" for character in text]):
+    if any(character < " " or character == "\x7f" for character in text):
         raise UrlError("net/url: invalid control character in URL")
     if not text and via_request:
         raise UrlError("empty url")

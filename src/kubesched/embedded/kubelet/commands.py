@@ -24,7 +24,7 @@ def with_effects(pod: JsonObject) -> JsonObject:
     """The pod with annotations for what its containers' commands say; the pod itself if they say nothing."""
     spec = spec_of(pod)
     containers: list[JsonObject] = spec.get("containers") or []
-    has_command = any(["command" in container or "args" in container for container in containers])
+    has_command = any("command" in container or "args" in container for container in containers)
     if not has_command and spec.get("restartPolicy", "Always") == "Always":
         return pod  # nearly all: they run until they are deleted
     ends = [_end_of(container) for container in containers]

@@ -117,7 +117,7 @@ def _schemas(versions: list[JsonObject]) -> list[tuple[str, Json]]:
     Upstream: a schema that all versions share is moved to a field of older definitions before it is validated.
     """
     schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
-    if schemas and all([schema == schemas[0] for schema in schemas]):
+    if schemas and all(schema == schemas[0] for schema in schemas):
         return [("spec.validation.openAPIV3Schema", schemas[0])] if schemas[0] else []
     paths = (f"spec.versions[{index}].schema.openAPIV3Schema" for index in range(len(schemas)))
     return [(path, schema) for path, schema in zip(paths, schemas, strict=True) if schema]

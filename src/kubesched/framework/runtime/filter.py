@@ -154,13 +154,11 @@ def is_row_local(framework: Framework, state: CycleState, pod: Pod) -> bool:
     """
     skipped = state.skip_filter_plugins
     return not any(
-        [p.has_extensions and p.name not in skipped for p in framework.pre_filter]
+        p.has_extensions and p.name not in skipped for p in framework.pre_filter
     ) and all(
-        [
-            plugin.filters_columns and what_if_scope(plugin, state, pod) is not Scope.CLUSTER
-            for plugin in framework.filter
-            if plugin.name not in skipped
-        ]
+        plugin.filters_columns and what_if_scope(plugin, state, pod) is not Scope.CLUSTER
+        for plugin in framework.filter
+        if plugin.name not in skipped
     )
 
 

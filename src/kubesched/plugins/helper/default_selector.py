@@ -102,7 +102,7 @@ class DefaultSelectors:
         namespace, own = pod.metadata.namespace, pod.metadata.labels or {}
         for pair in own.items():
             for wanted in self._services.members((namespace, pair)):
-                if all([own.get(key) == value for key, value in wanted.items()]):
+                if all(own.get(key) == value for key, value in wanted.items()):
                     selected.update(wanted)
         return selected
 

@@ -170,9 +170,9 @@ class FilterState:
     def is_about(self, other: PodInfo, table: NodeTable) -> bool:
         """Does that pod affect the verdict on any node?"""
         meta, labels = self.pod.metadata, other.pod.metadata.labels
-        if any([c.term.matches(other.namespace, labels) for c in self.anti]):
+        if any(c.term.matches(other.namespace, labels) for c in self.anti):
             return True
-        if self.affinity and all([c.term.matches(other.namespace, labels) for c in self.affinity]):
+        if self.affinity and all(c.term.matches(other.namespace, labels) for c in self.affinity):
             return True
         terms = other.affinity_terms.required_anti_affinity
         if not terms:
@@ -211,7 +211,8 @@ def _any_pods(counts: list[Ints], nodes: NodeColumns, key: str) -> Mask:
     """Where a node's domain has pods by any of the counts, which are over the same label."""
     ids, values = nodes.label_ids(key), len(nodes.label_column(key).values)
     if len(nodes) < values:
-        return np.logical_or.reduce([count.take(ids) > 0 for count in counts])
+        any_pods: Mask = np.logical_or.reduce([count.take(ids) > 0 for count in counts])
+        return any_pods
     has_pods = np.zeros(values + 1, dtype=np.bool_)  # the last is for nodes without the label
     for count in counts:
         has_pods[:-1] |= count[:values] > 0

@@ -88,7 +88,7 @@ class MatchingPods:
         )
 
     def matches(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool:
-        return all([term.matches(namespace, labels) for term in self._terms])
+        return all(term.matches(namespace, labels) for term in self._terms)
 
 
 def terms_about(table: NodeTable, kind: str, pod: Pod) -> list[Term]:

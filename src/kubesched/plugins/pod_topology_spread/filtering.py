@@ -70,7 +70,7 @@ class FilterState:
         """Does that pod count for any constraint, wherever it is?"""
         labels = other.pod.metadata.labels
         return other.namespace == pod.metadata.namespace and any(
-            [c.counted.constraint.selector.matches(labels) for c in self.constraints]
+            c.counted.constraint.selector.matches(labels) for c in self.constraints
         )
 
 

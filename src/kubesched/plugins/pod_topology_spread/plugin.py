@@ -154,7 +154,7 @@ class PodTopologySpread(
             return SKIP
         requires_all = self._requires_all(pod)
         kept: list[Any] = state.remember((self.name, "counted"), lambda: [None, ()])
-        if kept[0] is not constraints or any([soft.counter.is_dropped for soft in kept[1]]):
+        if kept[0] is not constraints or any(soft.counter.is_dropped for soft in kept[1]):
             counted = self._counted(pod, constraints, nodes, requires_all=requires_all)
             kept[:] = [constraints, counted]
         else:

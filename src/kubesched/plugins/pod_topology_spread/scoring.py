@@ -34,7 +34,7 @@ class ScoreState(NamedTuple):
 def weigh(counted: tuple[Counted, ...], feasible: NodeColumns, *, requires_all: bool) -> ScoreState:
     """Weights grow with the number of domains among the feasible nodes."""
     ignored: Mask | None = None
-    if requires_all and any([feasible.may_lack(c.constraint.topology_key) for c in counted]):
+    if requires_all and any(feasible.may_lack(c.constraint.topology_key) for c in counted):
         ignored = ignored_nodes(counted, feasible)
         if not ignored.any():
             ignored = None

@@ -44,7 +44,7 @@ def shape_problems(schema: Json, path: str) -> Iterator[FieldError]:
     yield from _fields(schema, _SCALARS, path)
     for field in ("required", "x-kubernetes-list-map-keys"):
         names = schema.get(field) or []
-        if not isinstance(names, list) or not all([isinstance(name, str) for name in names]):
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             yield invalid(f"{path}.{field}", names, "must be a list of strings")
     yield from _lists(schema, path)
     yield from _members(schema, path)

@@ -145,7 +145,7 @@ def predecessor_of_item(schema: JsonObject, item: Json, old: object) -> object:
     if is_map and isinstance(old, list) and isinstance(item, dict):
         for candidate in old:
             if isinstance(candidate, dict) and all(
-                [candidate.get(key) == item.get(key) for key in keys]
+                candidate.get(key) == item.get(key) for key in keys
             ):
                 return candidate
     return NO_PREDECESSOR

@@ -63,7 +63,7 @@ def _list(schema: JsonObject, value: list[Json]) -> Value:
     items = schema.get("items")
     elements = [_member(items, item) for item in value] if isinstance(items, dict) else value
     match schema.get("x-kubernetes-list-type"):
-        case "set" if all([isinstance(element, str | int | float) for element in elements]):
+        case "set" if all(isinstance(element, str | int | float) for element in elements):
             return SetList(elements)
         case "map":
             keys = schema.get("x-kubernetes-list-map-keys") or ()
