@@ -160,8 +160,13 @@ _fields(
     keep="topology_key match_label_keys mismatch_label_keys",
     name="namespaces",
 )
-_fields(placement.Toleration, keep="key operator effect", labels="value")
-_fields(placement.Taint, keep="key effect time_added", labels="value")
+_fields(
+    placement.Toleration,
+    resource_v1.DeviceToleration,
+    keep="key operator effect",
+    labels="value",
+)
+_fields(placement.Taint, resource_v1.DeviceTaint, keep="key effect time_added", labels="value")
 _fields(
     placement.TopologySpreadConstraint,
     keep="topology_key when_unsatisfiable node_affinity_policy node_taints_policy match_label_keys",
@@ -277,8 +282,6 @@ _fields(resource_v1.DeviceRequest, name="name")
 _fields(resource_v1.ExactDeviceRequest, keep="allocation_mode", name="device_class_name")
 _fields(resource_v1.DeviceSubRequest, keep="allocation_mode", name="name device_class_name")
 _fields(resource_v1.CELDeviceSelector, keep="expression")
-_fields(resource_v1.DeviceToleration, keep="key operator effect", labels="value")
-_fields(resource_v1.DeviceTaint, keep="key effect time_added", labels="value")
 _fields(resource_v1.CapacityRequirements, keep="requests")
 _fields(resource_v1.DeviceConstraint, keep="match_attribute distinct_attribute", name="requests")
 _fields(resource_v1.DeviceClaimConfiguration, name="requests")
