@@ -9,7 +9,7 @@ Verdicts about pods are values (`framework.status.Status`), never exceptions. Wh
     │  ├─ BadRequest · Unauthorized · Forbidden · NotFound · MethodNotAllowed · NotAcceptable
     │  ├─ AlreadyExists · Conflict · Gone · RequestEntityTooLarge · UnsupportedMediaType · Invalid
     │  └─ TooManyRequests · ServerError
-    ├─ TransportError       no answer: ConnectFailed (WriteRefused) · DeadlineExceeded · StreamEnded
+    ├─ TransportError       no answer: ConnectFailed (WriteRefused) · Interrupted (DeadlineExceeded · StreamEnded)
     ├─ CelError             an expression does not compile or cannot be evaluated
     └─ Unrecoverable        in-memory state is wrong in a way that only a restart repairs; ends the process
 
@@ -178,20 +178,20 @@ class WriteRefused(ConnectFailed):
     """Not sent, because this process does not hold the leader lease any more. Do not repeat it."""
 
 
-class DeadlineExceeded(TransportError):
-    """Time ran out. Unless `sent` is False the request may have taken effect."""
+class Interrupted(TransportError):
+    """An exchange broke off. Unless `sent` is False the request may have taken effect."""
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
         super().__init__(message)
         self.sent = sent
 
 
-class StreamEnded(TransportError):
-    """The peer closed the connection in mid-answer. Unless `sent` is False the request may have taken effect."""
+class DeadlineExceeded(Interrupted):
+    """Time ran out."""
 
-    def __init__(self, message: str, *, sent: bool = True) -> None:
-        super().__init__(message)
-        self.sent = sent
+
+class StreamEnded(Interrupted):
+    """The peer closed the connection in mid-answer."""
 
 
 def without_groups(error: Exception) -> Exception:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import field
 
-from kubesched.api.core_v1 import NodeSelector
+from kubesched.api.core_v1 import NodeSelector, Taint, Toleration
 from kubesched.api.meta import Condition, ObjectMeta, RawQuantity, Record, constant
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -81,13 +81,8 @@ class DeviceCounterConsumption(Record):
     counters: dict[str, Counter] | None = None
 
 
-class DeviceTaint(Record):
+class DeviceTaint(Taint):
     """A mark on a device that repels claims which do not tolerate it."""
-
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-    time_added: str | None = None
 
 
 class NodeAllocatableResourceMapping(Record):
@@ -160,14 +155,8 @@ class DeviceSelector(Record):
     cel: CELDeviceSelector | None = None
 
 
-class DeviceToleration(Record):
+class DeviceToleration(Toleration):
     """Which device taints a request puts up with."""
-
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
-    toleration_seconds: int | None = None
 
 
 class CapacityRequirements(Record):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from kubesched.api.codec import ListOf
 from kubesched.api.kinds import Kind
 from kubesched.api.meta import Record
 from kubesched.client.rest import RestClient
 from kubesched.client.watch import Watch
-from kubesched.informers.reflector import ListPage
 
 R = TypeVar("R", bound=Record)
 
@@ -31,9 +31,9 @@ class Collection(Generic[R]):
         self._kind = kind
         self._selection = selection
 
-    async def list_page(self, *, limit: int, continue_token: str) -> ListPage[R]:
+    async def list_page(self, *, limit: int, continue_token: str) -> ListOf[R]:
         selection = self._selection
-        page = await self._client.list_page(
+        return await self._client.list_page(
             self._kind,
             selection.namespace,
             label_selector=selection.label_selector,
@@ -41,19 +41,16 @@ class Collection(Generic[R]):
             limit=limit,
             continue_token=continue_token,
         )
-        metadata = page.metadata
-        return ListPage(page.items, metadata.resource_version, metadata.continue_)
 
-    async def read(self, namespace: str, name: str) -> ListPage[R]:
+    async def read(self, namespace: str, name: str) -> ListOf[R]:
         selection = self._selection
         is_it = f"metadata.name={name}"
-        page = await self._client.list_page(
+        return await self._client.list_page(
             self._kind,
             namespace,
             label_selector=selection.label_selector,
             field_selector=",".join(filter(None, (is_it, selection.field_selector))),
         )
-        return ListPage(page.items, page.metadata.resource_version)
 
     def watch(
         self, *, resource_version: str, timeout_s: float, send_initial_events: bool

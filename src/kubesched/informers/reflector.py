@@ -32,6 +32,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from kubesched.api.codec import ListOf
 from kubesched.api.meta import ApiObject
 from kubesched.api.names import key_of
 from kubesched.api.status import StatusDetails
@@ -60,7 +61,6 @@ from kubesched.logs import get_logger
 log = get_logger(__name__)
 
 T = TypeVar("T", bound=ApiObject)
-P = TypeVar("P")
 
 MAX_FAILED_STREAMS = 2
 """Streamed lists that may fail in a row before one is made in pages."""
@@ -86,23 +86,14 @@ class ReflectorSettings:
     """Pause between further comparisons while the watch stays quiet."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListPage(Generic[P]):
-    """Part of a list; `continue_token` is "" on the last page."""
-
-    items: list[P]
-    resource_version: str
-    continue_token: str = ""
-
-
 class ListerWatcher(Protocol[T]):
     """One collection on the server."""
 
-    async def list_page(self, *, limit: int, continue_token: str) -> ListPage[T]:
+    async def list_page(self, *, limit: int, continue_token: str) -> ListOf[T]:
         """A page of a consistent read. Raises `Gone` when the continue token has expired."""
         ...
 
-    async def read(self, namespace: str, name: str) -> ListPage[T]:
+    async def read(self, namespace: str, name: str) -> ListOf[T]:
         """A list of just this object, or of none; a consistent read."""
         ...
 
@@ -333,11 +324,11 @@ class Reflector(Generic[T]):
                 objects[key_of(obj.metadata)] = self._sink.trimmed(obj)
                 if self._slices.step():
                     await self._slices.pause()
-            if not page.continue_token:
-                return objects, page.resource_version
-            if page.continue_token == token:
+            last, token = token, page.metadata.continue_
+            if not token:
+                return objects, page.metadata.resource_version
+            if token == last:
                 raise TransportError("server returned the same continue token twice")
-            token = page.continue_token
 
     async def _stream_list_and_follow(self) -> None:
         """Streamed list and the watch that continues it; clears `_streams` if the server does not offer this."""
@@ -543,7 +534,7 @@ class Reflector(Generic[T]):
         else:
             metadata = witness.obj.metadata
             page = await self._source.read(metadata.namespace, metadata.name)
-        current = number_of(page.resource_version)
+        current = number_of(page.metadata.resource_version)
         if reached is None or current is None:
             return True
         if current < reached:

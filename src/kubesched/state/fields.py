@@ -144,9 +144,7 @@ _fields(
     name="namespace name uid",
     drop="field_path",
 )
-_fields(references.LocalObjectReference, drop="name")
 _fields(references.TypedLocalObjectReference, keep="api_group kind", name="name")
-_fields(references.TypedObjectReference, keep="api_group kind", name="name namespace")
 
 # -- pods ----------------------------------------------------------------------------------------
 
@@ -162,8 +160,13 @@ _fields(
     keep="topology_key match_label_keys mismatch_label_keys",
     name="namespaces",
 )
-_fields(placement.Toleration, keep="key operator effect", labels="value")
-_fields(placement.Taint, keep="key effect time_added", labels="value")
+_fields(
+    placement.Toleration,
+    resource_v1.DeviceToleration,
+    keep="key operator effect",
+    labels="value",
+)
+_fields(placement.Taint, resource_v1.DeviceTaint, keep="key effect time_added", labels="value")
 _fields(
     placement.TopologySpreadConstraint,
     keep="topology_key when_unsatisfiable node_affinity_policy node_taints_policy match_label_keys",
@@ -206,38 +209,20 @@ _fields(
 # -- volumes: what identifies a disk is a name, the rest of a source is not read -----------------
 
 _fields(volumes.Volume, name="name")
-_fields(volumes.HostPathVolumeSource, drop="path type")
-_fields(volumes.EmptyDirVolumeSource, keep="medium size_limit")
-_fields(volumes.GCEPersistentDiskVolumeSource, name="pd_name", drop="fs_type")
+_fields(volumes.GCEPersistentDiskVolumeSource, name="pd_name")
 _fields(
     volumes.AWSElasticBlockStoreVolumeSource,
     volumes.CinderVolumeSource,
     volumes.PortworxVolumeSource,
     name="volume_id",
-    drop="fs_type",
 )
-_fields(volumes.SecretVolumeSource, drop="secret_name")
-_fields(volumes.ConfigMapVolumeSource, drop="name")
-_fields(volumes.NFSVolumeSource, drop="server path")
-_fields(volumes.ISCSIVolumeSource, name="iqn", drop="target_portal iscsi_interface fs_type portals")
+_fields(volumes.ISCSIVolumeSource, name="iqn")
 _fields(volumes.PersistentVolumeClaimVolumeSource, name="claim_name")
-_fields(volumes.RBDVolumeSource, name="monitors image pool", drop="fs_type user keyring")
-_fields(volumes.FCVolumeSource, drop="target_wwns fs_type wwids")
-_fields(volumes.AzureFileVolumeSource, name="share_name", drop="secret_name secret_namespace")
-_fields(
-    volumes.VsphereVirtualDiskVolumeSource,
-    name="volume_path",
-    drop="fs_type storage_policy_name storage_policy_id",
-)
-_fields(
-    volumes.AzureDiskVolumeSource,
-    keep="kind",
-    name="disk_name disk_uri",
-    drop="caching_mode fs_type",
-)
-_fields(volumes.CSIVolumeSource, keep="driver", drop="fs_type volume_attributes")
-_fields(volumes.ImageVolumeSource, image="reference", drop="pull_policy")
-_fields(volumes.LocalVolumeSource, drop="path fs_type")
+_fields(volumes.RBDVolumeSource, name="monitors image pool")
+_fields(volumes.VsphereVirtualDiskVolumeSource, name="volume_path")
+_fields(volumes.AzureDiskVolumeSource, keep="kind", name="disk_uri")
+_fields(volumes.CSIVolumeSource, keep="driver")
+_fields(volumes.ImageVolumeSource, image="reference")
 _fields(
     volumes.PersistentVolumeClaimSpec,
     keep="access_modes volume_mode",
@@ -246,16 +231,10 @@ _fields(
 _fields(volumes.VolumeResourceRequirements, keep="limits requests")
 _fields(
     storage.PersistentVolumeSpec,
-    keep="capacity access_modes persistent_volume_reclaim_policy volume_mode",
+    keep="capacity access_modes volume_mode",
     name="storage_class_name volume_attributes_class_name",
-    drop="mount_options",
 )
-_fields(
-    storage.CSIPersistentVolumeSource,
-    keep="driver",
-    name="volume_handle",
-    drop="fs_type volume_attributes",
-)
+_fields(storage.CSIPersistentVolumeSource, keep="driver", name="volume_handle")
 _fields(
     storage.PersistentVolumeStatus, keep="phase reason last_phase_transition_time", drop="message"
 )
@@ -303,8 +282,6 @@ _fields(resource_v1.DeviceRequest, name="name")
 _fields(resource_v1.ExactDeviceRequest, keep="allocation_mode", name="device_class_name")
 _fields(resource_v1.DeviceSubRequest, keep="allocation_mode", name="name device_class_name")
 _fields(resource_v1.CELDeviceSelector, keep="expression")
-_fields(resource_v1.DeviceToleration, keep="key operator effect", labels="value")
-_fields(resource_v1.DeviceTaint, keep="key effect time_added", labels="value")
 _fields(resource_v1.CapacityRequirements, keep="requests")
 _fields(resource_v1.DeviceConstraint, keep="match_attribute distinct_attribute", name="requests")
 _fields(resource_v1.DeviceClaimConfiguration, name="requests")

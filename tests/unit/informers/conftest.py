@@ -13,12 +13,12 @@ import msgspec
 import pytest
 from virtual_time import in_virtual_time, make_clock  # noqa: F401  # fixtures
 
+from kubesched.api.codec import ListOf
 from kubesched.api.core_v1 import Pod, PodSpec
-from kubesched.api.meta import ObjectMeta
+from kubesched.api.meta import ListMeta, ObjectMeta
 from kubesched.client.watch import Watch
 from kubesched.errors import Gone, Invalid, StreamEnded
 from kubesched.informers.informer import DeletedFinalStateUnknown, EventHandler
-from kubesched.informers.reflector import ListPage
 
 MAX_RESTORES = 8
 
@@ -70,6 +70,10 @@ class FakeStream:
         data = b"".join(self._chunks)
         self._chunks.clear()
         return data
+
+
+def page_of(pods: list[Pod], revision: str, token: str = "") -> ListOf[Pod]:
+    return ListOf(items=pods, metadata=ListMeta(resource_version=revision, continue_=token))
 
 
 def encode_event(type_: str, obj: object) -> bytes:
@@ -193,7 +197,7 @@ class FakeCollection:
 
     # ListerWatcher.
 
-    async def list_page(self, *, limit: int, continue_token: str) -> ListPage[Pod]:
+    async def list_page(self, *, limit: int, continue_token: str) -> ListOf[Pod]:
         await asyncio.sleep(0)
         self.requests.append(("list", continue_token))
         if self.faults:
@@ -210,15 +214,15 @@ class FakeCollection:
         snapshot = self.snapshots[revision]
         end = int(start) + limit if limit else len(snapshot)
         token = f"{revision}:{end}" if end < len(snapshot) else ""
-        return ListPage(snapshot[int(start) : end], revision, token)
+        return page_of(snapshot[int(start) : end], revision, token)
 
-    async def read(self, namespace: str, name: str) -> ListPage[Pod]:
+    async def read(self, namespace: str, name: str) -> ListOf[Pod]:
         await asyncio.sleep(0)
         self.requests.append(("read", name))
         if self.faults:
             raise self.faults.popleft()
         pods = [copy.deepcopy(self.pods[name])] if name in self.pods else []
-        return ListPage(pods, str(self.revision))
+        return page_of(pods, str(self.revision))
 
     def watch(
         self, *, resource_version: str, timeout_s: float, send_initial_events: bool

@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from kubesched.api.codec import ListOf
+from kubesched.api.meta import ListMeta
 from kubesched.clock import ManualClock
 from kubesched.errors import (
     ConnectFailed,
@@ -26,7 +28,7 @@ from kubesched.errors import (
     Unrecoverable,
 )
 from kubesched.informers.informer import EventHandler, Informer
-from kubesched.informers.reflector import ListPage, ReflectorSettings
+from kubesched.informers.reflector import ReflectorSettings
 from kubesched.informers.slices import SLICE_STEPS
 
 
@@ -298,7 +300,8 @@ async def test_pause_is_at_least_what_the_server_asks_for(collection, story):
 async def test_list_that_repeats_its_continue_token_fails(collection, story):
     collection.create("a")
     collection.supports_streaming = False
-    pages = iter([ListPage([], "11", "token"), ListPage([], "11", "token")])
+    metadata = ListMeta(resource_version="11", continue_="token")
+    pages = iter([ListOf(metadata=metadata), ListOf(metadata=metadata)])
     real_page = collection.list_page
 
     async def page(**arguments):

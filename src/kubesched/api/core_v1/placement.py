@@ -88,13 +88,8 @@ class PodAffinity(Record):
     )
 
 
-class PodAntiAffinity(Record):
+class PodAntiAffinity(PodAffinity):
     """Which pods to keep away from."""
-
-    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
-    preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = (
-        None
-    )
 
 
 class Affinity(Record):

@@ -17,24 +17,9 @@ class ObjectReference(Record):
     field_path: str = ""
 
 
-class LocalObjectReference(Record):
-    """An object of the same namespace whose kind is clear from the field."""
-
-    name: str = ""
-
-
 class TypedLocalObjectReference(Record):
     """An object of the same namespace, any kind."""
 
     api_group: str | None = None
     kind: str = ""
     name: str = ""
-
-
-class TypedObjectReference(Record):
-    """An object of any kind, possibly in another namespace."""
-
-    api_group: str | None = None
-    kind: str = ""
-    name: str = ""
-    namespace: str | None = None

@@ -7,17 +7,11 @@ from kubesched.api.core_v1.references import ObjectReference
 from kubesched.api.core_v1.volumes import (
     AWSElasticBlockStoreVolumeSource,
     AzureDiskVolumeSource,
-    AzureFileVolumeSource,
     CinderVolumeSource,
-    FCVolumeSource,
     GCEPersistentDiskVolumeSource,
-    HostPathVolumeSource,
-    ISCSIVolumeSource,
-    LocalVolumeSource,
-    NFSVolumeSource,
     PersistentVolumeClaimSpec,
     PortworxVolumeSource,
-    RBDVolumeSource,
+    UnreadVolumeSource,
     VsphereVirtualDiskVolumeSource,
 )
 from kubesched.api.meta import ObjectMeta, Record, ResourceList, constant
@@ -28,9 +22,6 @@ class CSIPersistentVolumeSource(Record):
 
     driver: str = ""
     volume_handle: str = ""
-    read_only: bool = False
-    fs_type: str = ""
-    volume_attributes: dict[str, str] | None = None
 
 
 class VolumeNodeAffinity(Record):
@@ -45,23 +36,15 @@ class PersistentVolumeSpec(Record):
     capacity: ResourceList | None = None
     gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
     aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
-    host_path: HostPathVolumeSource | None = None
-    nfs: NFSVolumeSource | None = None
-    rbd: RBDVolumeSource | None = None
-    iscsi: ISCSIVolumeSource | None = None
     cinder: CinderVolumeSource | None = None
-    fc: FCVolumeSource | None = None
-    azure_file: AzureFileVolumeSource | None = None
+    azure_file: UnreadVolumeSource | None = None
     vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
     azure_disk: AzureDiskVolumeSource | None = None
     portworx_volume: PortworxVolumeSource | None = None
-    local: LocalVolumeSource | None = None
     csi: CSIPersistentVolumeSource | None = None
     access_modes: list[str] | None = None
     claim_ref: ObjectReference | None = None
-    persistent_volume_reclaim_policy: str = ""
     storage_class_name: str = ""
-    mount_options: list[str] | None = None
     volume_mode: str | None = None
     node_affinity: VolumeNodeAffinity | None = None
     volume_attributes_class_name: str | None = None
