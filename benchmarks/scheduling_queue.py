@@ -36,6 +36,7 @@ from kubesched.queue import (
     SchedulingQueue,
     build_hint_map,
 )
+from kubesched.queue.announcements import ClassFailure
 from kubesched.queue.nominator import Nominator
 
 PROFILE = "default-scheduler"
@@ -148,10 +149,12 @@ def event_cost(waiting: int, plugin: str, event: ClusterEvent, *, classes: int) 
         queue.add(pod)
         info = queue.pop()
         assert info is not None
+        info.unschedulable_plugins = {plugin}
+        failure = None
         if classes:
             info.pod_info.class_key = str(number % classes).encode()
-        info.unschedulable_plugins = {plugin}
-        queue.add_unschedulable_if_not_present(info)
+            failure = ClassFailure("does not fit", lambda _info: None)
+        queue.add_unschedulable_if_not_present(info, failure)
     times = []
     for _ in range(30):
         began = time.process_time_ns()
