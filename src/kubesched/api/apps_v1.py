@@ -18,6 +18,21 @@ class ControllerSpec(Record):
     selector: LabelSelector | None = None
 
 
+class ControllerCondition(Record):
+    """One aspect of a controller's state."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class ControllerStatus(Record):
+    """Why pods are missing, where a controller says it."""
+
+    conditions: list[ControllerCondition] | None = None
+
+
 class ReplicaSet(Record):
     """A number of equal pods."""
 
@@ -25,6 +40,7 @@ class ReplicaSet(Record):
     api_version: str = constant("apps/v1")
     metadata: ObjectMeta = ObjectMeta()
     spec: ControllerSpec = ControllerSpec()
+    status: ControllerStatus = ControllerStatus()
 
 
 class StatefulSet(Record):
@@ -34,6 +50,7 @@ class StatefulSet(Record):
     api_version: str = constant("apps/v1")
     metadata: ObjectMeta = ObjectMeta()
     spec: ControllerSpec = ControllerSpec()
+    status: ControllerStatus = ControllerStatus()
 
 
 class Deployment(Record):
