@@ -93,6 +93,10 @@ def main(args: argparse.Namespace) -> int:
 
     if args.what == "schema":
         return _print_schema()
+    if args.ask_extenders and args.recording is not None and not args.config:
+        from kubesched.cli.main import usage_error
+
+        return usage_error("--ask-extenders needs --config: a recording's URLs are not called")
     silence()  # what a scheduler in memory logs about pods is printed here
     if args.what == "pod" and args.recording is not None and not args.config:
         check_state_source(args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.lint import warnings
 from kubesched.config.plugin_args import ARGS_BY_PLUGIN, PluginArgs
 from kubesched.config.schema import Decoder, RawArgs, decode_args
-from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.config.types import ExtensionPoint, KubeSchedulerConfiguration, Plugins
 from kubesched.config.validation import validate, validate_start
 from kubesched.config.yaml_nodes import Mapping, Node, Scalar, is_json, parse
 from kubesched.errors import ConfigError, FieldProblem
@@ -33,7 +34,7 @@ def load_file(
     Raises:
         ConfigError: also when the file cannot be read.
     """
-    return load(read_file(path), str(path), gates, adjust=adjust)
+    return load(read_file(path), str(path), gates, adjust=adjust, imports=True)
 
 
 def read_file(path: str | Path) -> bytes:
@@ -56,18 +57,42 @@ def load(
     gates: FeatureGates = DEFAULT_GATES,
     *,
     adjust: Adjust | None = None,
+    imports: bool = False,
 ) -> KubeSchedulerConfiguration:
     """The configuration in `data`: decoded, defaulted, validated.
 
     `adjust` is applied before validation; that is where flags that win over the file go.
+    Only what the user of this process names as its configuration may have modules imported
+    (`imports`). One that came over the network or out of a recording names plugins of modules
+    that are loaded.
 
     Raises:
         ConfigError: with every problem, each with field path, line and column.
     """
     document = decode(data, source, gates)
     config = document.config if adjust is None else adjust(document.config)
-    document.raise_for(document.problems_with(validate(config, gates)))
+    problems = list(validate(config, gates))
+    if not imports:
+        problems += [document.as_written(problem) for problem in _not_loaded(config)]
+    document.raise_for(document.problems_with(problems))
     return config
+
+
+def _not_loaded(config: KubeSchedulerConfiguration) -> Iterator[FieldProblem]:
+    """Plugins named `module:Class` of modules that would have to be imported."""
+    for index, profile in enumerate(config.profiles):
+        plugins = profile.plugins or Plugins()
+        lists = {point.value: plugins.at(point) for point in ExtensionPoint}
+        for point, listed in {"multiPoint": plugins.multi_point, **lists}.items():
+            for position, plugin in enumerate(listed.enabled):
+                module, colon, _ = plugin.name.partition(":")
+                if colon and module not in sys.modules:
+                    path = f"profiles[{index}].plugins.{point}.enabled[{position}]"
+                    yield FieldProblem(
+                        path,
+                        f'plugin "{plugin.name}" is not loaded, and only the configuration file '
+                        "of this process may have modules imported",
+                    )
 
 
 def default_config(gates: FeatureGates = DEFAULT_GATES) -> KubeSchedulerConfiguration:

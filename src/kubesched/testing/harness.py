@@ -228,7 +228,7 @@ class SchedulerHarness:
                 config
                 or "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
             )
-            config = load(text.encode(), gates=self._gates)
+            config = load(text.encode(), gates=self._gates, imports=True)
         registry = self._registry or in_tree_registry()
         for plugin in self._plugins:
             registry.register(plugin.name, lambda plugin=plugin: plugin)  # type: ignore[misc]  # bound per plugin

@@ -119,3 +119,9 @@ def test_plugins_that_are_not_installed_are_named(dump, tmp_path, capsys):
     )
     assert main(["explain", "pod", "ok", "--config", str(config), "--from", dump]) == 1
     assert "NotInstalled" in capsys.readouterr().err
+
+
+def test_extenders_of_a_recording_are_not_called(tmp_path, capsys):
+    words = ["explain", "pod", "a", "--ask-extenders", f"--recording={tmp_path}"]
+    assert main(words) == 2
+    assert "--ask-extenders needs --config" in capsys.readouterr().err

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import sys
 from functools import partial
 
 import aiohttp
@@ -19,6 +20,7 @@ from kubesched.page import routes, serving
 from kubesched.page.serving import serve_page
 from kubesched.page.source import View
 from kubesched.page.updates import Updates
+from kubesched.plugins.registry import in_tree_registry
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.memory import in_memory_scheduler
 from kubesched.testing import make_node, make_pod
@@ -93,6 +95,48 @@ async def test_a_used_link_does_not_open_the_page_again():
         client.cookie_jar.clear()
         async with client.get(f"/?token={token}") as response:
             assert response.status == 403
+
+
+PLUGIN_CONFIG = """\
+---
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins: {{{point}: {{enabled: [{{name: "{name}"}}]}}}}
+"""
+
+
+@pytest.mark.parametrize("point", ["multiPoint", "filter", "score", "placementScore"])
+async def test_a_question_about_a_configuration_imports_no_module(tmp_path, monkeypatch, point):
+    (tmp_path / "never_imported.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    text = POD + PLUGIN_CONFIG.format(point=point, name="never_imported:Anything")
+    async with visiting() as (client, page):
+        status, answer = await post(client, page, "/api/whatif", {"yaml": text})
+    assert status == 400
+    assert (
+        f'plugins.{point}.enabled[0]: plugin "never_imported:Anything" is not loaded'
+        in (answer["message"])
+    )
+    assert "never_imported" not in sys.modules
+
+
+async def test_a_question_does_not_import_what_is_installed_but_not_used(tmp_path, monkeypatch):
+    (tmp_path / "never_imported.py").write_text("raise SystemExit('imported')")
+    info = tmp_path / "installed-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: installed\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[kubesched.plugins]\nUnused = never_imported:Unused\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    registry = in_tree_registry()
+    registry.add_installed()
+    assert "Unused" in registry.names()
+    text = POD + PLUGIN_CONFIG.format(point="filter", name="Unused")
+    async with visiting() as (client, page):
+        status, answer = await post(client, page, "/api/whatif", {"yaml": text})
+    assert status == 400
+    assert "Unused" in answer["message"]
+    assert "never_imported" not in sys.modules
 
 
 async def test_foreign_names_and_foreign_pages_are_refused():
