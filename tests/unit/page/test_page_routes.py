@@ -17,9 +17,11 @@ from kubesched.clock import SystemClock
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.http_server.limits import Limits
 from kubesched.page import routes, serving
+from kubesched.page.routes import Pages
 from kubesched.page.serving import serve_page
 from kubesched.page.source import View
 from kubesched.page.updates import Updates
+from kubesched.page.what_if import WhatIf
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.memory import in_memory_scheduler
@@ -137,6 +139,18 @@ async def test_a_question_does_not_import_what_is_installed_but_not_used(tmp_pat
     assert status == 400
     assert "Unused" in answer["message"]
     assert "never_imported" not in sys.modules
+
+
+async def test_a_question_that_ends_in_an_exit_fails_alone(monkeypatch):
+    def leave(*_args):
+        raise SystemExit("leaving")
+
+    monkeypatch.setattr(WhatIf, "answer", leave)
+    monkeypatch.setattr(Pages, "_meta", leave)
+    async with visiting() as (client, page):
+        assert (await post(client, page, "/api/whatif", {"yaml": POD}))[0] == 500
+        assert (await get_json(client, "/api/meta"))[0] == 500
+        assert (await get_json(client, "/api/queue"))[0] == 200
 
 
 async def test_foreign_names_and_foreign_pages_are_refused():
