@@ -13,6 +13,8 @@ from kubesched.snapshot.pods import Derived, LabelKey
 
 CLASS_LIMIT: Final = 4096
 """Classes kept at most. What is large is not kept here (`row_layers`)."""
+SHAPES_BYTES_LIMIT: Final = 16 * 1024 * 1024
+"""Bytes of their shapes. What a class holds is some twenty times that, if its pods name much."""
 SIGNATURE_LIMIT: Final = 1024
 """Signatures of which the class is remembered. Pods with labels of their own have as many signatures as there are pods."""
 
@@ -59,6 +61,7 @@ class ClassCache:
     def __init__(self, limit: int = CLASS_LIMIT) -> None:
         self._limit = limit
         self._classes: OrderedDict[ClassKey, PodClass] = OrderedDict()
+        self._bytes = 0
         self._recent: dict[bytes, Recent] = {}
         """By signature."""
 
@@ -81,8 +84,10 @@ class ClassCache:
         pod_class = self._classes.get(key)
         if pod_class is None:
             pod_class = self._classes[key] = PodClass(key)
-            if len(self._classes) > self._limit:
-                self._classes.popitem(last=False)
+            self._bytes += len(key[0])
+            while len(self._classes) > self._limit or self._bytes > SHAPES_BYTES_LIMIT:
+                (shape, _), _ = self._classes.popitem(last=False)
+                self._bytes -= len(shape)
                 self._recent.clear()
         else:
             self._classes.move_to_end(key)
@@ -94,4 +99,5 @@ class ClassCache:
 
     def clear(self) -> None:
         self._classes.clear()
+        self._bytes = 0
         self._recent.clear()

@@ -127,7 +127,7 @@ class CountedBelow:
         if resource < _COLUMNS - FIRST_RESOURCE:
             np.add.at(sums, self._owner, self._numbers[:, FIRST_RESOURCE + resource])
             return sums[rows]
-        name = list(self._table.resource_index)[resource]
+        name = self._table.resource_name(resource)
         for row, row_pods in zip(self._rows.tolist(), self._pods, strict=True):
             if row_pods.has_scalars:
                 sums[row] = sum(

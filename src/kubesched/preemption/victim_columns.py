@@ -194,10 +194,10 @@ class VictimColumns:
                 start = int(self._first[index])
                 for at, pod in enumerate(self._pods_of(index), start):
                     for name, amount in pod.requests.scalars.items():
-                        column = scalars.setdefault(
-                            resource_index[name], np.zeros(len(native), np.int64)
-                        )
-                        column[at] = amount
+                        resource = resource_index.get(name)
+                        if resource is not None:
+                            column = scalars.setdefault(resource, np.zeros(len(native), np.int64))
+                            column[at] = amount
         column_of |= {resource: _NATIVE_RESOURCES + at for at, resource in enumerate(scalars)}
         return np.column_stack((native, *scalars.values())), column_of
 
