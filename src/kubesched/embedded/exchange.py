@@ -133,12 +133,15 @@ class Query:
             raise BadRequest(f'strconv.ParseInt: parsing "{value}": invalid syntax') from None
 
 
+def check_size(body: bytes) -> None:
+    """Refuse what is larger than a request may be: a body, or an object that patches made grow."""
+    if len(body) > MAX_BODY_BYTES:
+        raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
+
+
 def decode_body(request: ApiRequest, *, keeps_nulls: bool = False) -> Json:
     """The request's body as a JSON value, from JSON or YAML; nulls are kept for kinds where they are values."""
-    if len(request.body) > MAX_BODY_BYTES:
-        raise RequestEntityTooLarge(
-            f"Request entity too large: limit is {MAX_BODY_BYTES}",
-        )
+    check_size(request.body)
     media_type = request.media_type
     if media_type in _JSON_TYPES:
         return decode_raw_json(request.body) if keeps_nulls else decode_json(request.body)
@@ -159,8 +162,7 @@ def decode_json(body: bytes) -> Json:
 
 def decode_raw_json(body: bytes) -> Json:
     """JSON with its nulls, which in a patch mean removal."""
-    if len(body) > MAX_BODY_BYTES:
-        raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
+    check_size(body)
     if not body:
         raise BadRequest(
             "couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)"

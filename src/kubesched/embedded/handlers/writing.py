@@ -11,6 +11,7 @@ from kubesched.embedded.exchange import (
     ApiRequest,
     ApiResponse,
     Query,
+    check_size,
     decode_body,
     decode_raw_json,
     decode_yaml,
@@ -153,6 +154,7 @@ def _apply(
         )
     if target.subresource not in ("", "status"):
         raise UnsupportedMediaType("apply is supported for objects and their status only")
+    check_size(request.body)
     entry, is_new, warnings = apply_object(
         registry,
         target.resource,

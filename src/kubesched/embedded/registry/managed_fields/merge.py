@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubesched.embedded.objects import Json, JsonObject
+from kubesched.embedded.objects import Json, JsonObject, encode
 from kubesched.embedded.registry.managed_fields.paths import (
     Layout,
     Path,
@@ -28,7 +28,8 @@ def merge(layout: Layout, live: Json, applied: Json) -> Json:
     if layout.kind == "items" and isinstance(applied, list) and isinstance(live, list):
         return _merge_items(layout, live, applied)
     if layout.kind == "set" and isinstance(applied, list) and isinstance(live, list):
-        return live + [item for item in applied if item not in live]
+        known = {encode(item) for item in live}
+        return live + [item for item in applied if encode(item) not in known]
     return applied
 
 

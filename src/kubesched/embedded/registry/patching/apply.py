@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kubesched.embedded.exchange import check_size
 from kubesched.embedded.failures import conflict, not_found, stale
 from kubesched.embedded.handlers.bodies import FieldValidation, check_fields, check_kind, to_stored
 from kubesched.embedded.objects import Json, JsonObject, decode, encode, timestamp
@@ -98,7 +99,9 @@ def _applied(
         if last.fields == mine.fields:
             present = _in_place(managers, others, last)
     # The merged object shares parts with the stored one, and defaulting works in place.
-    return decode(encode(merged)), tuple(present)
+    body = encode(merged)
+    check_size(body)
+    return decode(body), tuple(present)
 
 
 def _check_preconditions(resource: ResourceInfo, old: Entry, metadata: JsonObject) -> None:

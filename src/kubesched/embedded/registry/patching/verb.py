@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from kubesched.api import field_errors
+from kubesched.embedded.exchange import check_size
 from kubesched.embedded.failures import invalid
 from kubesched.embedded.handlers.bodies import (
     FieldValidation,
@@ -51,10 +52,14 @@ def patch_object(
         patched = apply_patch(resource, scale.scale_of(resource, old.obj), patch, kind)
         return scale.update(registry, resource, namespace, name, patched, options), []
     document = _document(resource, old, patch)
-    patched = apply_patch(resource, document, patch, kind)
+    try:
+        patched = apply_patch(resource, document, patch, kind)
+        body = encode(patched)
+    except RecursionError:
+        raise BadRequest("error decoding patch: the result is nested too deeply") from None
     if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
         raise BadRequest("the patched object has no metadata")
-    body = encode(patched)
+    check_size(body)
     if b"null" in body:
         patched = strip_nulls_of(resource, patched)
     warnings = _check_result(resource, name, patched, body, validation)
