@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from kubesched.errors import FieldProblem
+from kubesched.visible import visible, visible_lines
 
 
 def is_terminal() -> bool:
@@ -25,7 +26,7 @@ class ProgressLine:
 
     def show(self, text: str) -> None:
         if self._enabled:
-            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.write(f"\r\x1b[K{visible(text)}")
             sys.stderr.flush()
 
     def clear(self) -> None:
@@ -33,6 +34,7 @@ class ProgressLine:
 
 
 def heading(text: str) -> None:
+    text = visible(text)
     if is_terminal():
         _rich_print(f"[bold]{_escape(text)}[/bold]")
     else:
@@ -41,7 +43,7 @@ def heading(text: str) -> None:
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
     """Prints aligned columns; on a terminal the last one wraps to fit."""
-    listed = [list(row) for row in rows]
+    listed = [[visible(cell) for cell in row] for row in rows]
     if is_terminal():
         _rich_table(headers, listed, indent)
         return
@@ -57,7 +59,7 @@ def problem_line(problem: FieldProblem, source: str) -> str:
     if problem.line is not None:
         place += f":{problem.line}:{problem.column}"
     path = f"{problem.path}: " if problem.path else ""
-    return f"{place}: {path}{problem.message}"
+    return visible_lines(f"{place}: {path}{problem.message}")
 
 
 def problem(problem_: FieldProblem, source: str) -> None:
