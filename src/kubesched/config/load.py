@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kubesched import files
 from kubesched.config import legacy, v1
 from kubesched.config.conversion import Args, from_v1
 from kubesched.config.defaults import default_configuration, default_profile
@@ -23,6 +24,7 @@ from kubesched.errors import ConfigError, FieldProblem
 
 Adjust = Callable[[KubeSchedulerConfiguration], KubeSchedulerConfiguration]
 
+_MAX_BYTES = 64 << 20
 _LONGEST_QUOTE = 1000  # of the file's text in "Object 'Kind' is missing in '…'"
 
 
@@ -44,7 +46,7 @@ def read_file(path: str | Path) -> bytes:
         ConfigError: it cannot be read.
     """
     try:
-        return Path(path).read_bytes()
+        return files.read_file(path, _MAX_BYTES)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         problem = FieldProblem("", f"cannot read the configuration file: {reason}")

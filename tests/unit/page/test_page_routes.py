@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import subprocess
 import sys
 from functools import partial
 
@@ -17,6 +18,7 @@ from kubesched.clock import SystemClock
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.http_server.limits import Limits
 from kubesched.page import routes, serving
+from kubesched.page.actions import _here_document
 from kubesched.page.routes import Pages
 from kubesched.page.serving import serve_page
 from kubesched.page.source import View
@@ -300,3 +302,14 @@ async def test_a_reader_that_does_not_read_is_dropped(monkeypatch):
                         assembly.table.pod_log.append(row)
                     await asyncio.sleep(0.005)
                     _, open_streams = await get_json(client, "/api/meta")
+
+
+@pytest.mark.parametrize("line", ["EOF", "EOF_", "x"])
+def test_no_line_of_a_manifest_reaches_the_shell(line, tmp_path):
+    evil = tmp_path / "evil"
+    text = f"kind: Pod\ntext: |\n  $(touch {evil}) `touch {evil}`\n{line}\ntouch {evil}\nEOF_x\n"
+    command = _here_document("create", text)
+    shown = command.replace("kubectl create -f -", "cat", 1)
+    ran = subprocess.run(["sh", "-c", shown], capture_output=True, check=True, text=True)
+    assert ran.stdout == text
+    assert not evil.exists()
