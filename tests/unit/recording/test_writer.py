@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from recording_headers import HEADER
 
 from kubesched.api.core_v1 import Pod
@@ -27,6 +28,8 @@ from kubesched.recording.storage import FolderStorage, MemoryStorage
 from kubesched.recording.writer import Limits, RecordingWriter
 from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import make_pod
+from kubesched.traces.recorded import of_reader
+from kubesched.traces.trace import TraceError
 
 
 class Change(NamedTuple):
@@ -294,3 +297,24 @@ def test_a_damaged_header_in_the_middle_is_not_taken_for_a_crash() -> None:
     assert note == f"{storage.name(first)} is damaged in its header and left out"
     [note] = RecordingReader(flipped(storage, last, 40), "test").notes
     assert note == f"{storage.name(last)} broke off at once"
+
+
+def test_a_flipped_bit_is_told_when_a_recording_is_read_as_a_trace() -> None:
+    storage = MemoryStorage()
+    config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    writer = RecordingWriter(storage, Limits(), structs.replace(HEADER, config=config))
+    for change, _ in changes(Random(4), 25):
+        writer.write([change])
+
+    def read(recording: MemoryStorage) -> tuple[str, bool]:
+        try:
+            trace = of_reader(RecordingReader(recording, "test"))
+        except (RecordingError, TraceError):
+            return "", True
+        return trace.digest, bool(trace.notes)
+
+    digest, has_notes = read(storage)
+    assert not has_notes
+    for offset in range(storage.size(1)):
+        found, is_told = read(flipped(storage, 1, offset))
+        assert is_told or found == digest, f"bit flipped in byte {offset}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from kubesched.api.core_v1 import Node, Pod, TopologySpreadConstraint
 from kubesched.api.selectors import SelectorError
@@ -44,6 +44,7 @@ from kubesched.plugins.pod_topology_spread.constraints import (
 from kubesched.plugins.pod_topology_spread.few_rows import FewRows
 from kubesched.plugins.pod_topology_spread.filtering import FilterState, HardConstraint
 from kubesched.plugins.pod_topology_spread.scoring import (
+    ALL_IGNORED,
     ScoreState,
     normalized,
     raw_scores,
@@ -56,6 +57,8 @@ from kubesched.snapshot.views import NodeColumns
 
 PRE_FILTER_STATE = "PreFilterPodTopologySpread"
 PRE_SCORE_STATE = "PreScorePodTopologySpread"
+MANY_CONSTRAINTS: Final = 64
+"""Of a pod with more of them, whether any node takes part in scoring is found out first."""
 
 NOT_SIGNABLE = unschedulable("pods with topology constraints are not signable")
 NOT_SIGNABLE_BY_DEFAULT = unschedulable("pods with default topology constraints are not signable")
@@ -166,6 +169,11 @@ class PodTopologySpread(
         if not constraints:
             return SKIP
         requires_all = self._requires_all(pod)
+        if len(constraints) > MANY_CONSTRAINTS and requires_all:
+            keys = {constraint.topology_key for constraint in constraints}
+            if not nodes.table.has_label_keys(keys):
+                state.write(PRE_SCORE_STATE, ALL_IGNORED)
+                return None
         kept: list[Any] = state.remember((self.name, "counted"), lambda: [None, ()])
         if kept[0] is not constraints or any([soft.counter.is_dropped for soft in kept[1]]):
             counted = self._counted(pod, constraints, nodes, requires_all=requires_all)
@@ -190,12 +198,14 @@ class PodTopologySpread(
         soft: ScoreState = state.read(PRE_SCORE_STATE)
         return normalized(soft, scores, nodes)
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
         """Nodes of a domain share a score. Weights depend on the feasible nodes, so PreScore runs again."""
         premise = self._same_constraints(state, pod, SOFT)
         soft: ScoreState | None = state.get(PRE_SCORE_STATE)
         if soft is None:
             return Rule(traits=(), premise=premise)
+        if soft is ALL_IGNORED:
+            return None
         counted = [constraint.counted for constraint in soft.constraints]
         few = FewRows(counted, self.handle.table, requires_all=self._requires_all(pod))
         return Rule(traits=traits(soft), premise=premise, final=few.scores)
