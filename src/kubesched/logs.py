@@ -28,6 +28,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TextIO
 
+from kubesched.visible import visible, visible_lines
+
 MAX_VERBOSITY = 2**31 - 1
 _INFO = logging.INFO
 _LOWEST_LEVEL = 1  # 0 would mean "ask the parent"
@@ -282,7 +284,7 @@ def _text_line(record: logging.LogRecord) -> str:
         pairs = "".join(f" {key}{_text_value(value)}" for key, value in values.items())
         body = f"{quoted(str(record.msg))}{pairs}"
     trace = _trace(record)
-    return f"{header} {body}\n{trace}"
+    return visible_lines(f"{header} {body}\n{trace}")
 
 
 def _trace(record: logging.LogRecord) -> str:
@@ -295,7 +297,7 @@ def _text_value(value: object) -> str:
     """`=value` in klog's form: text is quoted or, over several lines, indented; numbers are bare; the rest is JSON."""
     plain = _plain(value)
     if isinstance(plain, ObjectRef):
-        return f'="{plain}"'
+        return f'="{visible(str(plain))}"'
     if not isinstance(plain, str):
         return f"={_to_json(plain)}"
     if "\n" not in plain:
@@ -353,7 +355,7 @@ def _nested(value: object) -> Any:  # noqa: ANN401 - as above
 
 
 def _to_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return visible_lines(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
 def quoted(text: str) -> str:

@@ -77,6 +77,8 @@ class AffinityTerms(NamedTuple):
 NO_TERMS = AffinityTerms()
 
 _KNOWN_LIMIT: Final = 1024
+_SPELLING_LIMIT: Final = 16 * 1024
+"""Bytes of terms that are kept; longer ones are parsed for every pod."""
 _encode = msgspec.msgpack.Encoder().encode
 _known: dict[tuple[str, bytes], AffinityTerms] = {}
 """Terms by how they are written: few spellings, many pods. Equal terms being one object makes comparing them quick."""
@@ -91,13 +93,15 @@ def parse_affinity_terms(pod: Pod) -> AffinityTerms:
     key = (namespace, _encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
     known = _known.get(key)
     if known is None:
-        if len(_known) >= _KNOWN_LIMIT:
-            _known.clear()
-        known = _known[key] = _parse(
+        known = _parse(
             namespace,
             affinity.pod_affinity or PodAffinity(),
             affinity.pod_anti_affinity or PodAntiAffinity(),
         )
+        if len(key[1]) <= _SPELLING_LIMIT:
+            if len(_known) >= _KNOWN_LIMIT:
+                _known.clear()
+            _known[key] = known
     return known
 
 

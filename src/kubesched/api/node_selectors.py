@@ -151,6 +151,8 @@ class RequiredNodeAffinity:
 
 
 _KNOWN_LIMIT: Final = 1024
+_SPELLING_LIMIT: Final = 16 * 1024
+"""Bytes of requirements that are kept; longer ones are parsed at every attempt."""
 _encode = msgspec.msgpack.Encoder().encode
 _known: dict[bytes, RequiredNodeAffinity] = {}
 
@@ -163,9 +165,11 @@ def required_node_affinity(pod: Pod) -> RequiredNodeAffinity:
     )
     cached = _known.get(key)
     if cached is None:
-        if len(_known) >= _KNOWN_LIMIT:
-            _known.clear()
-        cached = _known[key] = RequiredNodeAffinity(pod)
+        cached = RequiredNodeAffinity(pod)
+        if len(key) <= _SPELLING_LIMIT:
+            if len(_known) >= _KNOWN_LIMIT:
+                _known.clear()
+            _known[key] = cached
     return cached
 
 

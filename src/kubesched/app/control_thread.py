@@ -7,6 +7,7 @@ binding run on the main thread's loop. A slow plugin blocks that loop only. Desi
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Self, TypeVar
@@ -19,6 +20,7 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 JOIN_S = 5.0
+EXIT_DEAD = 1
 
 
 class ControlThread:
@@ -26,7 +28,19 @@ class ControlThread:
 
     def __init__(self) -> None:
         self.loop = event_loop.new()
-        self._thread = threading.Thread(target=self._serve, name="control", daemon=True)
+        self._is_ending = False
+        self._thread = threading.Thread(target=self._run, name="control", daemon=True)
+
+    def _run(self) -> None:
+        """Serve; a process whose control thread has died would neither serve nor keep its lease."""
+        try:
+            self._serve()
+        finally:
+            if not self._is_ending:
+                try:
+                    log.exception("The control thread has died, ending the process")
+                finally:
+                    os._exit(EXIT_DEAD)
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -42,6 +56,7 @@ class ControlThread:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
+        self._is_ending = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         await asyncio.to_thread(self._thread.join, JOIN_S)
         if self._thread.is_alive():

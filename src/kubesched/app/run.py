@@ -97,7 +97,11 @@ def run(line: CommandLine) -> int:
     except Exception as error:
         return _ended_by(error)
     gc.collect()
-    return event_loop.run(_run(settings, registry))
+    try:
+        return event_loop.run(_run(settings, registry))
+    except SystemExit as error:  # raised in a task, it ends the loop
+        log.exception("command failed")
+        return _failed(f"something called exit: {error}")
 
 
 def load_plugins(config: KubeSchedulerConfiguration) -> Registry:
@@ -412,9 +416,14 @@ async def _cancelled(task: asyncio.Future[Any]) -> None:
 
 @contextlib.asynccontextmanager
 async def _beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[None]:
-    """Run a task alongside the body and cancel it afterwards; if it fails, the body is cancelled."""
+    """Run a task alongside the body and cancel it afterwards; if it ends, the body is cancelled."""
+
+    async def keep() -> None:
+        await work
+        raise KubeschedError(f"{name} has ended")
+
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(work, name=name)
+        task = group.create_task(keep(), name=name)
         try:
             yield
         finally:

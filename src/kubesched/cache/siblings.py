@@ -6,48 +6,37 @@ containers. That list finds the values that were computed for the first of them.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.resources import same_resource_status
-from kubesched.snapshot.pods import Derived, LabelKey, PodInfo, label_key_of
-
-LIMIT: Final = 20_000
-"""Templates that are remembered; beyond that all are forgotten, and computed again."""
-
-
-class _Counted(NamedTuple):
-    """A pod as it was when the values were computed."""
-
-    pod: Pod
-    derived: Derived
-    label_key: LabelKey
+from kubesched.snapshot.pods import Derived, PodInfo, label_key_of
 
 
 class Siblings:
-    """Derived values by the list of containers they stem from."""
+    """Derived values by the list of containers they stem from, forgotten with the last pod that has them."""
 
     __slots__ = ("_by_containers",)
 
     def __init__(self) -> None:
-        self._by_containers: dict[int, _Counted] = {}
-        """By identity, which stays unique since the pod is kept, too."""
+        self._by_containers: WeakValueDictionary[int, Derived] = WeakValueDictionary()
+        """By identity, which stays unique since the values keep their pod."""
 
     def share(self, info: PodInfo) -> bool:
         """Give a pod the values of an earlier one that counts alike; False if there is none."""
-        counted = self._by_containers.get(id(info.pod.spec.containers))
-        if counted is None or not _count_alike(counted.pod, info.pod):
+        derived = self._by_containers.get(id(info.pod.spec.containers))
+        if derived is None or derived.pod is None or not _count_alike(derived.pod, info.pod):
             return False
-        info.share_derived(counted.derived, counted.label_key)
+        assert derived.label_key is not None, "noted without its labels"
+        info.share_derived(derived, derived.label_key)
         return True
 
     def note(self, info: PodInfo) -> None:
         """Remember what was computed for a pod."""
-        if len(self._by_containers) >= LIMIT:
-            self._by_containers.clear()
-        info.label_key = label_key_of(info.pod)
-        counted = _Counted(info.pod, info.derived, info.label_key)
-        self._by_containers[id(info.pod.spec.containers)] = counted
+        derived = info.derived
+        derived.pod = info.pod
+        derived.label_key = info.label_key = label_key_of(info.pod)
+        self._by_containers[id(info.pod.spec.containers)] = derived
 
 
 def _count_alike(one: Pod, other: Pod) -> bool:

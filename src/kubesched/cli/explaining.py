@@ -15,6 +15,7 @@ from kubesched.api import selectors
 from kubesched.api.core_v1 import Pod
 from kubesched.app.event_loop import run
 from kubesched.cli import explain_tables
+from kubesched.cli.parsing import usage_error
 from kubesched.cli.records import write_record
 from kubesched.cli.sources import (
     check_state_source,
@@ -48,6 +49,8 @@ def explain(args: argparse.Namespace) -> int:
         return _print_schema()
     if args.what == "attempts":
         return _list_attempts(args)
+    if args.ask_extenders and args.recording is not None and not args.config:
+        return usage_error("--ask-extenders needs --config: a recording's URLs are not called")
     if args.what == "pod" and args.recording is not None and not args.config:
         check_state_source(args)
         played = _explain_recorded(args)

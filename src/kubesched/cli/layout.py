@@ -13,6 +13,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kubesched.visible import visible
+
 GAP = 3
 NARROW_GAP = 2
 """Spaces between columns: of a table that fits as it is, and of one that has to be narrowed."""
@@ -29,7 +31,7 @@ _PIECE = re.compile(r"(?:\d(?:[\d.,]*\d)?|[A-Z]*[a-z]+|[A-Z]+|\s+|.)[-_/.,:;=+)\
 
 def clean(text: str) -> str:
     """The text as it is printed. Every cell and every sentence of every command passes here."""
-    return text.replace("\n", " ") if "\n" in text else text
+    return visible(text.replace("\n", " "))
 
 
 def text_width(text: str) -> int:

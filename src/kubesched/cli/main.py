@@ -13,9 +13,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
+from typing import TextIO, cast
 
 from kubesched.cli.parsing import EXIT_USAGE, Parser, did_you_mean, usage_error
 from kubesched.errors import ConfigError, KubeschedError, without_groups
+from kubesched.visible import VisibleStream
 
 EXIT_FAILURE = 1
 EXIT_BUG = 70  # EX_SOFTWARE
@@ -91,9 +93,18 @@ def run_process(words: list[str]) -> int:
 
 def _run(words: list[str]) -> int:
     debug = "--debug" in words[: _command_position(words)]
-    for stream in (sys.stdout, sys.stderr):
+    streams = sys.stdout, sys.stderr
+    for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names can hold what the locale cannot
+    sys.stdout, sys.stderr = (cast("TextIO", VisibleStream(stream)) for stream in streams)
+    try:
+        return _run_visibly(words, debug=debug)
+    finally:
+        sys.stdout, sys.stderr = streams
+
+
+def _run_visibly(words: list[str], *, debug: bool) -> int:
     try:
         code = _dispatch(words)
         sys.stdout.flush()

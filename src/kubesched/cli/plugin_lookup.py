@@ -35,7 +35,7 @@ def implements(name: str, point: ExtensionPoint) -> bool | None:
     from kubesched.framework.registry import RegistryError, as_config_error
 
     try:
-        return _third_party().implements(name, point.value)
+        return installed_plugins().implements(name, point.value)
     except RegistryError as error:
         raise as_config_error(error) from error
 
@@ -47,7 +47,7 @@ def args_type(name: str) -> type | None:
     from kubesched.framework.registry import RegistryError
 
     try:
-        plugin = _third_party().get(name)
+        plugin = installed_plugins().get(name)
     except RegistryError:
         return None  # `implements` complains where the plugin is enabled
     return None if plugin is None else plugin.args_type
@@ -88,7 +88,7 @@ def _construct(
     texts: list[str] = []
     classes: dict[str, type[Plugin]] = {}
     for name in names:
-        plugin_class = _third_party().get(name)
+        plugin_class = installed_plugins().get(name)
         assert plugin_class is not None, f"expansion accepted the unknown plugin {name}"
         classes[name] = plugin_class
         try:
@@ -99,7 +99,8 @@ def _construct(
 
 
 @cache
-def _third_party() -> Registry:
+def installed_plugins() -> Registry:
+    """In-tree plugins and those of installed packages."""
     from kubesched.plugins.registry import in_tree_registry
 
     registry = in_tree_registry()

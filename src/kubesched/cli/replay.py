@@ -99,11 +99,26 @@ def _trace(args: argparse.Namespace) -> Trace:
     from kubesched.traces.reading import Reading, read_trace
 
     state = None
+    _import_plugins(args)
     if args.from_:
         from kubesched.state.dumps import load_dumps
 
         state = load_dumps(args.from_)
     return read_trace(args.trace, Reading(state=state, nodes=args.nodes, machine=args.machine))
+
+
+def _import_plugins(args: argparse.Namespace) -> None:
+    """Import the plugins of the given files: a recording may name only what is loaded."""
+    from kubesched.cli.plugin_lookup import installed_plugins
+    from kubesched.config import features
+    from kubesched.config.load import load_file
+    from kubesched.framework.profile import enabled_plugins
+
+    gates = features.parse(args.feature_gates)
+    for text in args.config:
+        path = text.partition("=")[2] or text
+        if path not in ("own", "default"):
+            enabled_plugins(load_file(path, gates), installed_plugins())
 
 
 def _play(args: argparse.Namespace, trace: Trace) -> Report:

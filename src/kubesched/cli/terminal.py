@@ -13,6 +13,7 @@ from typing import TextIO
 
 from kubesched.cli import layout
 from kubesched.errors import FieldProblem
+from kubesched.visible import visible
 
 LEAST_WIDTH = 20
 REDRAW_S = 0.1
@@ -60,7 +61,7 @@ class ProgressLine:
     def show(self, text: str) -> None:
         if self._enabled and monotonic() - self._shown_at >= REDRAW_S:
             self._shown_at = monotonic()
-            self._write(text[: _columns(sys.stderr) - 1])
+            self._write(visible(text)[: _columns(sys.stderr) - 1])
 
     def _write(self, text: str) -> None:
         sys.stderr.write(f"\r\x1b[K{text}")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kubesched import files
 from kubesched.config import legacy
 from kubesched.config.defaults import complete, default_configuration, default_profile
 from kubesched.config.expansion import ExpandedPlugins, Implements, expand_profiles
@@ -14,13 +16,22 @@ from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.lint import warnings
 from kubesched.config.plugin_args import ARGS_BY_PLUGIN, PluginArgs
 from kubesched.config.schema import Decoder, RawArgs, decode_args
-from kubesched.config.types import API_VERSION, GROUP, KIND, Args, KubeSchedulerConfiguration
+from kubesched.config.types import (
+    API_VERSION,
+    GROUP,
+    KIND,
+    Args,
+    ExtensionPoint,
+    KubeSchedulerConfiguration,
+    Plugins,
+)
 from kubesched.config.validation import validate, validate_start
 from kubesched.config.yaml_nodes import Mapping, Node, Scalar, is_json, parse
 from kubesched.errors import ConfigError, FieldProblem
 
 Adjust = Callable[[KubeSchedulerConfiguration], KubeSchedulerConfiguration]
 
+_MAX_BYTES = 64 << 20
 _LONGEST_QUOTE = 1000  # of the file's text in "Object 'Kind' is missing in '…'"
 
 
@@ -32,7 +43,7 @@ def load_file(
     Raises:
         ConfigError: also when the file cannot be read.
     """
-    return load(read_file(path), str(path), gates, adjust=adjust)
+    return load(read_file(path), str(path), gates, adjust=adjust, imports=True)
 
 
 def read_file(path: str | Path) -> bytes:
@@ -42,7 +53,7 @@ def read_file(path: str | Path) -> bytes:
         ConfigError: it cannot be read.
     """
     try:
-        return Path(path).read_bytes()
+        return files.read_file(path, _MAX_BYTES)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         problem = FieldProblem("", f"cannot read the configuration file: {reason}")
@@ -55,18 +66,42 @@ def load(
     gates: FeatureGates = DEFAULT_GATES,
     *,
     adjust: Adjust | None = None,
+    imports: bool = False,
 ) -> KubeSchedulerConfiguration:
     """The configuration in `data`: decoded, defaulted, validated.
 
     `adjust` is applied before validation; that is where flags that win over the file go.
+    Only what the user of this process names as its configuration may have modules imported
+    (`imports`). One that came over the network or out of a recording names plugins of modules
+    that are loaded.
 
     Raises:
         ConfigError: with every problem, each with field path, line and column.
     """
     document = decode(data, source, gates)
     config = document.config if adjust is None else adjust(document.config)
-    document.raise_for(document.problems_with(validate(config, gates)))
+    problems = list(validate(config, gates))
+    if not imports:
+        problems += [document.as_written(problem) for problem in _not_loaded(config)]
+    document.raise_for(document.problems_with(problems))
     return config
+
+
+def _not_loaded(config: KubeSchedulerConfiguration) -> Iterator[FieldProblem]:
+    """Plugins named `module:Class` of modules that would have to be imported."""
+    for index, profile in enumerate(config.profiles):
+        plugins = profile.plugins or Plugins()
+        lists = {point.value: plugins.at(point) for point in ExtensionPoint}
+        for point, listed in {"multiPoint": plugins.multi_point, **lists}.items():
+            for position, plugin in enumerate(listed.enabled):
+                module, colon, _ = plugin.name.partition(":")
+                if colon and module not in sys.modules:
+                    path = f"profiles[{index}].plugins.{point}.enabled[{position}]"
+                    yield FieldProblem(
+                        path,
+                        f'plugin "{plugin.name}" is not loaded, and only the configuration file '
+                        "of this process may have modules imported",
+                    )
 
 
 def default_config(gates: FeatureGates = DEFAULT_GATES) -> KubeSchedulerConfiguration:

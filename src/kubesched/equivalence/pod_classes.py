@@ -23,6 +23,8 @@ from kubesched.snapshot.pods import Derived, PodInfo, label_key_of
 
 CLASS_LIMIT: Final = 4096
 """Classes kept at most. What is large is kept by shape."""
+SIGNATURES_BYTES_LIMIT: Final = 16 * 1024 * 1024
+"""Bytes of their signatures. A class holds some twenty times that, if its pods name much."""
 BYTES_LIMIT: Final = 128 * 1024 * 1024
 """For the answers of all shapes; those of the least recently used are dropped."""
 BYTES_PER_ROW: Final = 16
@@ -65,6 +67,7 @@ class ClassCache:
         self._table = table
         self._limit = limit
         self._classes: OrderedDict[bytes, PodClass] = OrderedDict()
+        self._signatures_bytes = 0
         self._answers: OrderedDict[bytes, Answers] = OrderedDict()
 
     def get(self, pod: PodInfo, signature: bytes, shape: bytes) -> PodClass:
@@ -72,8 +75,12 @@ class ClassCache:
         pod_class = self._classes.get(signature)
         if pod_class is None:
             pod_class = self._classes[signature] = PodClass(pod, shape)
-            if len(self._classes) > self._limit:
-                self._classes.popitem(last=False)
+            self._signatures_bytes += len(signature)
+            while (
+                len(self._classes) > self._limit or self._signatures_bytes > SIGNATURES_BYTES_LIMIT
+            ):
+                dropped, _ = self._classes.popitem(last=False)
+                self._signatures_bytes -= len(dropped)
         else:
             self._classes.move_to_end(signature)
         return pod_class
@@ -96,4 +103,5 @@ class ClassCache:
 
     def clear(self) -> None:
         self._classes.clear()
+        self._signatures_bytes = 0
         self._answers.clear()

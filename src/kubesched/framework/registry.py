@@ -1,13 +1,15 @@
 """The plugin registry: plugin classes by name.
 
 In-tree plugins come from a table, third-party ones from installed packages (entry-point group `kubesched.plugins`)
-or, named `module:Class` in the configuration, from any importable module. Classes are imported on first use.
+or, named `module:Class` in the configuration, from any importable module (but see `config.load.load`).
+Classes are imported on first use.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import cast
@@ -58,10 +60,14 @@ class Registry:
         self._points.pop(name, None)
         self._expanded = None
 
-    def add_installed(self) -> None:
-        """Register every plugin that an installed package declares."""
+    def add_installed(self, *, loaded_only: bool = False) -> None:
+        """Register every plugin that an installed package declares; nothing is imported yet.
+
+        With `loaded_only` nothing ever is: others' requests may name what this process uses.
+        """
         for entry in entry_points(group=ENTRY_POINT_GROUP):
-            self.register(entry.name, entry.load)
+            if not loaded_only or entry.module in sys.modules:
+                self.register(entry.name, entry.load)
 
     def names(self) -> list[str]:
         return sorted(self._loaders)
@@ -119,7 +125,8 @@ def _points_of(plugin: type[Plugin]) -> frozenset[str]:
 def load_by_path(path: str) -> type[Plugin]:
     """The class behind `module:Class`."""
     module_name, _, attribute = path.partition(":")
-    loaded = getattr(importlib.import_module(module_name), attribute, None)
+    # Not getattr(): a module's own __getattr__ may import others.
+    loaded = vars(importlib.import_module(module_name)).get(attribute)
     if loaded is None:
         raise RegistryError(f'plugin "{path}": module {module_name} has no {attribute}')
     return _checked(path, loaded)

@@ -221,7 +221,7 @@ class Connection(asyncio.Protocol):
                         return False
                     request.body = bytes(exchange.body)
                     outcome = application.respond(request)
-        except Exception:
+        except (Exception, SystemExit):
             outcome = self._failure(request)
         self._queue.popleft()
         if isinstance(outcome, Response):
@@ -270,7 +270,7 @@ class Connection(asyncio.Protocol):
             request.body = bytes(exchange.body)
             outcome = application.respond(request)
             return outcome if isinstance(outcome, Response) else await outcome
-        except Exception:
+        except (Exception, SystemExit):
             return self._failure(request)
 
     def _failure(self, request: Request) -> Response:

@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import ipaddress
 import os
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -43,6 +44,12 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+
+
+_HOST: Final = re.compile(
+    r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+)|(?P<name>[A-Za-z]+))(?::[0-9]{1,5})?"
+)
+"""A whole Host header: an address or a word, and perhaps a port."""
 
 
 def with_headers(response: Response) -> Response:
@@ -127,20 +134,16 @@ class Access:
 
 def is_allowed_host(host: str) -> bool:
     """Whether a Host header names this machine in a way that no foreign name server can."""
-    name = _host_name(host)
-    if name == "localhost":
-        return True
+    match = _HOST.fullmatch(host)
+    if match is None:
+        return False
+    if match["name"] is not None:
+        return match["name"].lower() == "localhost"
     try:
-        ipaddress.ip_address(name)
+        ipaddress.ip_address(match["six"] or match["four"])
     except ValueError:
         return False
     return True
-
-
-def _host_name(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].lower()
 
 
 def is_same_origin(headers: Mapping[str, str], scheme: str) -> bool:

@@ -11,6 +11,7 @@ import yaml
 from kubesched.embedded.client.local import LocalApi
 from kubesched.errors import KubeschedError
 from kubesched.planning.manifests import parse_manifests
+from kubesched.visible import visible_lines
 
 MAX_REPLICAS: Final = 10_000
 MAX_NEW_NODES: Final = 1000
@@ -172,7 +173,11 @@ def _command(*words: str) -> str:
 
 
 def _here_document(verb: str, text: str) -> str:
-    return f"kubectl {verb} -f - <<'EOF'\n{text.rstrip()}\nEOF"
+    """The text between two words that are no line of it, so that the shell reads none of it."""
+    lines, word = set(text.splitlines()), "EOF"
+    while word in lines:
+        word += "_"
+    return f"kubectl {verb} -f - <<'{word}'\n{visible_lines(text).rstrip()}\n{word}"
 
 
 def _text(request: Json, field: str) -> str:

@@ -116,6 +116,13 @@ class Busy(Exception):
     """Too many questions wait for an answer."""
 
 
+def _without_exit(work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except SystemExit as error:  # a plugin's; a question must not end the process
+        raise RuntimeError(f"the process was asked to exit: {error}") from error
+
+
 class Turns:
     """Work in threads, one at a time, with a bounded number waiting."""
 
@@ -131,6 +138,6 @@ class Turns:
         self._waiting += 1
         try:
             async with self._lock:
-                return await asyncio.to_thread(work)
+                return await asyncio.to_thread(_without_exit, work)
         finally:
             self._waiting -= 1

@@ -20,6 +20,7 @@ from kubesched.planning.manifests import Manifest, parse_manifests
 from kubesched.planning.model import Plan
 from kubesched.planning.plan import Changes, plan_in
 from kubesched.planning.world import PlanError, PlannedCluster
+from kubesched.plugins.registry import in_tree_registry
 from kubesched.state.cluster_state import ClusterState
 
 MAX_PODS: Final = 20_000
@@ -100,7 +101,10 @@ class WhatIf:
         return plan
 
     def _loaded(self, state: ClusterState, config: KubeSchedulerConfiguration) -> PlannedCluster:
-        return PlannedCluster(state, config, gates=self._gates)
+        registry = in_tree_registry()
+        # What a reader of the page asks for must not have code imported.
+        registry.add_installed(loaded_only=config is not self._config)
+        return PlannedCluster(state, config, gates=self._gates, registry=registry)
 
 
 def _check_size(manifests: Sequence[Manifest]) -> None:

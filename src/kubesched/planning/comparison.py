@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
+from kubesched.files import read_file
 from kubesched.planning.model import Plan, Record, Utilisation
 from kubesched.planning.world import PlanError
 
@@ -92,7 +92,7 @@ def read_plan(path: str) -> Plan:
         PlanError: it cannot be read, or is no plan.
     """
     try:
-        return msgspec.json.decode(Path(path).read_bytes(), type=Plan)
+        return msgspec.json.decode(read_file(path), type=Plan)
     except OSError as error:
         raise PlanError(f"{path}: {error.strerror or error}") from None
     except msgspec.DecodeError as error:

@@ -6,13 +6,13 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 import yaml
 
 from kubesched.api.kubernetes_yaml import Json, load
 from kubesched.embedded.apimachinery.objects import JsonObject
+from kubesched.files import MAX_BYTES, read_file
 from kubesched.planning.world import PlanError
 
 STDIN = "-"
@@ -57,7 +57,7 @@ def read_manifests(paths: Sequence[str]) -> list[Manifest]:
 def _read(path: str) -> Iterator[Manifest]:
     name = "standard input" if path == STDIN else path
     try:
-        text = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+        text = sys.stdin.buffer.read() if path == STDIN else read_file(path, MAX_BYTES)
     except OSError as error:
         raise PlanError(f"{name}: {error.strerror or error}") from None
     yield from parse_manifests(name, text)

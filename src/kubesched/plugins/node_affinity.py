@@ -5,7 +5,6 @@ The profile's `addedAffinity` applies to every pod in addition. Mirrors upstream
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -264,4 +263,4 @@ def _requirements_fragment(requirements: Sequence[NodeSelectorRequirement] | Non
 
 
 def _dump(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    return msgspec.json.encode(value).decode()

@@ -41,6 +41,8 @@ TaintSet = tuple[Taint, ...]
 
 _TABLES_LIMIT: Final = 256
 """Lists of tolerations whose rules are remembered."""
+_TOLERATIONS_LIMIT: Final = 256
+"""Of a pod with more of them, nothing is kept for the next."""
 
 
 class TaintToleration(
@@ -154,7 +156,8 @@ class _Tables:
             if len(tables) >= _TABLES_LIMIT:
                 tables.clear()
             table = ValueTable(column, partial(self._rule, pod), absent=0, dtype=self._dtype)
-            tables[tolerations] = table
+            if len(tolerations) <= _TOLERATIONS_LIMIT:
+                tables[tolerations] = table
         return table
 
 

@@ -64,6 +64,6 @@ class CountedBelow:
         if resource < NATIVE_RESOURCES:
             amounts: Ints = self._lower.amounts[resource]
             return amounts
-        name = next(name for name, at in self._table.resource_index.items() if at == resource)
+        name = self._table.resource_name(resource)
         pods = self._lower.pods
         return np.array([pod.requests.scalars.get(name, 0) for pod in pods], dtype=np.int64)

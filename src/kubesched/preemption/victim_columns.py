@@ -174,8 +174,10 @@ class VictimColumns:
         resource_index = self._preemptor.framework.handle.table.resource_index
         for place, at in enumerate(self._order.tolist()):
             for name, amount in self._lower.pods[at].requests.scalars.items():
-                column = scalars.setdefault(resource_index[name], np.zeros(len(native), np.int64))
-                column[place] = amount
+                resource = resource_index.get(name)
+                if resource is not None:
+                    column = scalars.setdefault(resource, np.zeros(len(native), np.int64))
+                    column[place] = amount
         column_of |= {resource: NATIVE_RESOURCES + at for at, resource in enumerate(scalars)}
         return np.column_stack((native, *scalars.values())), column_of
 

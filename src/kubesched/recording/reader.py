@@ -177,8 +177,8 @@ class RecordingReader:
         """Raises RecordingError: nothing is recorded there, or it cannot be read."""
         self.name = name
         self.segments: list[Segment] = []
-        self.unreadable: list[str] = []
-        """Segments that broke off before their header was written."""
+        self._unreadable: dict[int, str] = {}
+        """Segments that broke off in their header, by number."""
         for number in storage.numbers():
             self._add(storage, number)
         if not self.segments:
@@ -200,9 +200,20 @@ class RecordingReader:
         except RecordingError as error:
             if "broken off" not in str(error):
                 raise
-            self.unreadable.append(name)
+            self._unreadable[number] = name
             return
         self.segments.append(Segment(name, header, lambda: storage.open(number)))
+
+    @property
+    def notes(self) -> list[str]:
+        """What is missing of the recording: segments that cannot be read."""
+        notes = []
+        for number, name in self._unreadable.items():
+            # A crash leaves the last segment of a run like that; any other has had its header.
+            is_damaged = any(s.header.run <= number < s.header.number for s in self.segments)
+            what = "is damaged in its header and left out" if is_damaged else "broke off at once"
+            notes.append(f"{name} {what}")
+        return notes
 
     def runs(self) -> list[Run]:
         by_run: dict[int, list[Segment]] = {}
@@ -231,11 +242,12 @@ class RecordingReader:
         header = segment.header
         limit = None if wall_time is None else header.time + (wall_time - header.wall_time)
         objects = Objects(segment.name)
-        last, attempts = header.time, header.attempts
+        last, attempts, is_whole = header.time, header.attempts, False
         for entry in segment.entries():
             if isinstance(entry, Stored):
                 objects.store(entry)
                 continue
+            is_whole = is_whole or isinstance(entry, CheckpointEnd)
             if (limit is not None and entry.time > limit) or (
                 attempt is not None and isinstance(entry, Attempt) and entry.number >= attempt
             ):
@@ -250,7 +262,10 @@ class RecordingReader:
                 raise RecordingError(
                     f"{self.name}: there is no attempt {attempt}; the last one of the last run is {attempts}"
                 )
+        if not is_whole:
+            raise RecordingError(f"{segment.name}: broken off in its checkpoint, or damaged there")
         state = ClusterState(f"recording {self.name} at {_rfc3339(header, last)}")
+        state.notes += self.notes
         for obj in objects:
             state.put(obj)
         if segment.torn_at is not None:

@@ -197,7 +197,7 @@ class Recorder:
                 self._writer.write([pending.popleft() for _ in range(few)])
             if not self.stopped_reason:
                 self._writer.sync()
-        except Exception as error:  # the edge of a thread: a recorder must not end the scheduler
+        except (Exception, SystemExit) as error:  # the edge of a thread: scheduling goes on
             self._give_up(str(error) or type(error).__name__)
 
     def _too_many_pending(self) -> None:

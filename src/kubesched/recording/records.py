@@ -16,6 +16,7 @@ import msgspec
 from msgspec import structs
 
 from kubesched.api.meta import Record
+from kubesched.recording.redaction import redacted
 from kubesched.scheduler.checkpoint import SchedulerState
 
 Parts = dict[str, Any]
@@ -199,7 +200,7 @@ def whole(obj: Record) -> Parts:
         value = getattr(obj, attribute)
         if value != defaults[index]:
             parts[name] = value
-    return parts
+    return redacted(parts)
 
 
 def difference(old: Record, new: Record) -> Parts:
@@ -209,7 +210,7 @@ def difference(old: Record, new: Record) -> Parts:
         before, after = getattr(old, attribute), getattr(new, attribute)
         if before is not after and before != after:
             parts[name] = after
-    return parts
+    return redacted(parts)
 
 
 _decoders: dict[type[Any], msgspec.msgpack.Decoder[Any]] = {}

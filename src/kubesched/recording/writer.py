@@ -13,8 +13,10 @@ from typing import Any, BinaryIO
 
 from msgspec import structs
 
+from kubesched.api.meta import Record
 from kubesched.recording.records import (
     ATTEMPT,
+    CALL_DONE,
     CHANGED,
     CHECKPOINTED,
     SCHEDULER,
@@ -119,6 +121,8 @@ class RecordingWriter:
                 block = []
                 self._rotate(time, (SCHEDULER, time, timers, state))
                 self.checkpoints += 1
+            elif entry[0] == CALL_DONE and isinstance(entry[-1], Record):
+                block.append((*entry[:-1], whole(entry[-1])))
             else:
                 self._attempts += entry[0] == ATTEMPT
                 block.append(entry)

@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 from kubesched.framework.queued_pod import QueuedPodInfo
 
 RING_SIZE = 10_000
+MESSAGE_LIMIT = 4096
+REASONS_LIMIT = 100
+"""A pod may be rejected for thousands of reasons, and in as many words; the ring holds this much of them."""
 
 
 class Outcome(Enum):
@@ -83,6 +86,8 @@ class DecisionRing:
     ) -> None:
         pod = info.pod_info
         number = self.count = self.count + 1
+        if len(message) > MESSAGE_LIMIT:
+            message = f"{message[:MESSAGE_LIMIT]} ..."
         self._entries[number % self._size] = (
             number,
             now,
@@ -97,7 +102,7 @@ class DecisionRing:
             feasible,
             evaluated,
             message,
-            reasons,
+            reasons[:REASONS_LIMIT],
             info.unschedulable_plugins,
             queue,
             backoff_s,

@@ -102,6 +102,12 @@ class InternedColumn(Generic[V]):
         elif left == (2 if change > 0 else 1):
             self.shared += change
 
+    def clear(self, nowhere: Ids) -> None:
+        """No row has a value any more; `nowhere` holds ABSENT for every row."""
+        self.ids = nowhere
+        self._populations = [0] * len(self.values)
+        self.present = self.in_use = self.shared = 0
+
     def grow(self, capacity: int) -> None:
         bigger = np.full(capacity, ABSENT, dtype=np.int32)
         bigger[: len(self.ids)] = self.ids

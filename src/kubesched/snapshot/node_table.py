@@ -37,7 +37,7 @@ from kubesched.snapshot.ports import HostPortIndex
 from kubesched.snapshot.priorities import Below, PriorityIndex
 
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
-"""Indices of the resources every table has. A scalar resource gets the next index when first seen."""
+"""Indices of the resources every table has. A scalar resource gets the next index with its column."""
 T = TypeVar("T")
 
 FEW_CHANGES: Final = 32
@@ -53,7 +53,7 @@ class NodeTable:
         self.high_water = 0
         """Rows from here on were never used."""
         self.epoch = 0
-        """Increases when arrays are reallocated, so that references to them are stale, and when a resource is added."""
+        """Increases when arrays are reallocated, so that references to them are stale, and when a resource comes or goes."""
         self.alive: Mask = np.zeros(capacity, dtype=np.bool_)
         self.names: list[str] = []
         self.nodes: list[Node | None] = []
@@ -63,9 +63,17 @@ class NodeTable:
         self._free: list[int] = []
 
         self.resource_index: dict[str, int] = dict(_NATIVE_RESOURCES)
-        """Resource name -> its position in `allocatable` and `requested`."""
-        self.allocatable = [IntColumn(capacity) for _ in _NATIVE_RESOURCES]
-        self.requested = [IntColumn(capacity) for _ in _NATIVE_RESOURCES]
+        """Resource name -> its key in `allocatable` and `requested`, for those that a node offers or a plugin compares.
+
+        Of any other, which pods can name in any number, there is nothing to give away on any node.
+        """
+        self._next_resource = len(_NATIVE_RESOURCES)
+        self._offers: Counter[str] = Counter()
+        """Scalar resource -> how many nodes offer it."""
+        self._compared: set[str] = set()
+        """Resources that keep their columns while no node offers them."""
+        self.allocatable = {index: IntColumn(capacity) for index in _NATIVE_RESOURCES.values()}
+        self.requested = {index: IntColumn(capacity) for index in _NATIVE_RESOURCES.values()}
         self.nonzero_cpu = IntColumn(capacity)
         self.nonzero_memory = IntColumn(capacity)
         self.pod_count = IntColumn(capacity)
@@ -133,7 +141,8 @@ class NodeTable:
     def remove_node(self, name: str) -> None:
         """Remove a node; its pods become ghosts."""
         row = self.row_of.pop(name)
-        self._count_labels(self.nodes[row], None)
+        node = self.nodes[row]
+        self._count_labels(node, None)
         pods = self.pods[row]
         for pod in list(pods.values()):
             self._remove_from_row(pod, row)
@@ -143,8 +152,9 @@ class NodeTable:
         self.nodes[row] = None
         self.names[row] = ""
         self.allowed_pods.cells[row] = 0
-        for column in self.allocatable:
+        for column in self.allocatable.values():
             column.cells[row] = 0
+        self._count_offers(node, None)
         for interned in self._interned.values():
             interned.set_row(row, None)
         self.images.set_row(row, None)
@@ -176,6 +186,7 @@ class NodeTable:
         self._count_labels(old, node)
         self.order.put(row, node)
         if allocatable is not None:
+            self._count_offers(old, allocatable)
             self._write_allocatable(row, allocatable)
         for interned in self._interned.values():
             interned.set_row(row, node)
@@ -186,24 +197,58 @@ class NodeTable:
         self._log_node(row)
 
     def _write_allocatable(self, row: int, allocatable: NodeAllocatable) -> None:
-        for column in self.allocatable:
+        for column in self.allocatable.values():
             column.cells[row] = 0
         self.allocatable[CPU].cells[row] = allocatable.milli_cpu
         self.allocatable[MEMORY].cells[row] = allocatable.memory
         self.allocatable[EPHEMERAL_STORAGE].cells[row] = allocatable.ephemeral_storage
         self.allowed_pods.cells[row] = allocatable.allowed_pods
         for name, amount in allocatable.scalars.items():
-            self.allocatable[self.ensure_resource(name)].cells[row] = amount
+            self.allocatable[self.resource_index[name]].cells[row] = amount
 
-    def ensure_resource(self, name: str) -> int:
-        """The index of a resource in `allocatable` and `requested`; its columns are added on first use."""
+    def compare_resource(self, name: str) -> int:
+        """The index of a resource, which has columns from now on whether a node offers it or not."""
+        self._compared.add(name)
+        return self._ensure_resource(name)
+
+    def resource_name(self, index: int) -> str:
+        """The resource with that index."""
+        return next(name for name, known in self.resource_index.items() if known == index)
+
+    def _count_offers(self, old: Node | None, new: NodeAllocatable | None) -> None:
+        """Add and drop columns as a node that offered one set of resources comes to offer another."""
+        before = node_allocatable(old).scalars.keys() if old is not None else set()
+        after = new.scalars.keys() if new is not None else set()
+        for name in after - before:
+            self._offers[name] += 1
+            self._ensure_resource(name)
+        for name in before - after:
+            self._offers[name] -= 1
+            if not self._offers[name]:
+                del self._offers[name]
+                if name not in self._compared:
+                    self._drop_resource(name)
+
+    def _ensure_resource(self, name: str) -> int:
         index = self.resource_index.get(name)
         if index is None:
-            index = self.resource_index[name] = len(self.allocatable)
-            self.allocatable.append(IntColumn(self.capacity))
-            self.requested.append(IntColumn(self.capacity))
+            index = self.resource_index[name] = self._next_resource
+            self._next_resource += 1
+            self.allocatable[index] = IntColumn(self.capacity)
+            requested = self.requested[index] = IntColumn(self.capacity)
+            for row, pod in self.all_pods():
+                amount = pod.requests.scalars.get(name)
+                if amount:
+                    requested.add(row, amount)
+                    self.priorities.add_resource(pod, row, index, amount)
             self.epoch += 1  # answers may rest on no node offering this resource
         return index
+
+    def _drop_resource(self, name: str) -> None:
+        index = self.resource_index.pop(name)
+        del self.allocatable[index], self.requested[index]
+        self.priorities.drop_resource(index)
+        self.epoch += 1
 
     def _log_node(self, row: int) -> None:
         self.node_log.append(row)
@@ -214,8 +259,8 @@ class NodeTable:
         alive[: self.capacity] = self.alive
         self.alive = alive
         for column in (
-            *self.allocatable,
-            *self.requested,
+            *self.allocatable.values(),
+            *self.requested.values(),
             self.nonzero_cpu,
             self.nonzero_memory,
             self.pod_count,
@@ -319,7 +364,9 @@ class NodeTable:
         if requests.ephemeral_storage:
             requested[EPHEMERAL_STORAGE].add(row, sign * requests.ephemeral_storage)
         for name, amount in requests.scalars.items():
-            requested[self.ensure_resource(name)].add(row, sign * amount)
+            index = self.resource_index.get(name)
+            if index is not None:
+                requested[index].add(row, sign * amount)
         cpu, memory = pod.nonzero_requests
         self.nonzero_cpu.add(row, sign * cpu)
         self.nonzero_memory.add(row, sign * memory)
@@ -409,6 +456,15 @@ class NodeTable:
             counts[key] -= 1
             if not counts[key]:
                 del counts[key]
+                self._forget_label(key)
+
+    def _forget_label(self, key: str) -> None:
+        """No node has the label any more: who holds its column sees that, and the rest is freed."""
+        column = self._interned.pop(("label", key), None)
+        if column is not None:
+            column.clear(self._nowhere)
+            self._absent_labels[key] = column
+            self.epoch += 1
 
     # -- order -----------------------------------------------------------------------------------------------------
 
@@ -508,6 +564,12 @@ class NodeTable:
                 rows = claims.setdefault(claim, {})
                 rows[row] = rows.get(row, 0) + 1
         assert self.claims == claims, "claims are miscounted"
+        offers = Counter(
+            name for node in self.nodes if node for name in node_allocatable(node).scalars
+        )
+        assert self._offers == offers, "offers of resources are miscounted"
+        columns = {*_NATIVE_RESOURCES, *offers, *self._compared}
+        assert self.resource_index.keys() == columns, "resources have too many or too few columns"
         labels = Counter(key for node in self.nodes if node for key in node.metadata.labels or ())
         assert self._label_keys == labels, "label keys are miscounted"
         for key, column in self._absent_labels.items():
@@ -527,8 +589,6 @@ class NodeTable:
         room, pods = node_allocatable(node), self.pods[row].values()
         requests = [pod.requests for pod in pods]
         nonzero = [pod.nonzero_requests for pod in pods]
-        resources = {*room.scalars, *(name for asked in requests for name in asked.scalars)}
-        assert resources <= self.resource_index.keys(), f"{resources} lack a column"
         sums = [
             (self.allocatable[CPU], room.milli_cpu),
             (self.allocatable[MEMORY], room.memory),

@@ -26,9 +26,22 @@ LabelKey = tuple[str, tuple[tuple[str, str], ...]]
 class Derived:
     """Values derived from a pod on first use. Pods with equal specs may share one record."""
 
-    __slots__ = ("affinity", "nonzero", "ports", "requests", "term_keys", "volume_uses")
+    __slots__ = (
+        "__weakref__",
+        "affinity",
+        "label_key",
+        "nonzero",
+        "pod",
+        "ports",
+        "requests",
+        "term_keys",
+        "volume_uses",
+    )
 
     def __init__(self) -> None:
+        self.pod: Pod | None = None
+        """Of values that others may share: the pod they were computed from, with its labels."""
+        self.label_key: LabelKey | None = None
         self.requests: PodRequests | None = None
         self.nonzero: tuple[int, int] | None = None
         self.ports: tuple[HostPort, ...] | None = None

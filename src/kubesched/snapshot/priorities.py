@@ -9,7 +9,7 @@ Invariant: for every priority, columns equal a recount over the pods on nodes (`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -29,13 +29,14 @@ class RequestSums:
     def __init__(self, capacity: int) -> None:
         self.total = 0
         self.pod_count = IntColumn(capacity)
-        self.requested = [IntColumn(capacity) for _ in range(_NATIVE_RESOURCES)]
+        self.requested = {index: IntColumn(capacity) for index in range(_NATIVE_RESOURCES)}
 
     def column(self, resource: int) -> IntColumn:
         """The column of a resource, added on first use."""
-        while resource >= len(self.requested):
-            self.requested.append(IntColumn(len(self.pod_count.array)))
-        return self.requested[resource]
+        column = self.requested.get(resource)
+        if column is None:
+            column = self.requested[resource] = IntColumn(len(self.pod_count.array))
+        return column
 
     def add(self, pod: PodInfo, row: int, sign: int, resource_index: dict[str, int]) -> None:
         requests, requested = pod.requests, self.requested
@@ -46,10 +47,12 @@ class RequestSums:
         if requests.ephemeral_storage:
             requested[_EPHEMERAL_STORAGE].add(row, sign * requests.ephemeral_storage)
         for name, amount in requests.scalars.items():
-            self.column(resource_index[name]).add(row, sign * amount)
+            index = resource_index.get(name)
+            if index is not None:
+                self.column(index).add(row, sign * amount)
 
     def grow(self, capacity: int) -> None:
-        for column in (self.pod_count, *self.requested):
+        for column in (self.pod_count, *self.requested.values()):
             column.grow(capacity)
 
 
@@ -69,7 +72,7 @@ class PriorityIndex:
     # -- pods added and removed ------------------------------------------------------------------------------------
 
     def add(self, pod: PodInfo, row: int, sign: int) -> None:
-        """Count a pod in (1) or out (-1). Its resources are in the resource index already."""
+        """Count a pod in (1) or out (-1); of its resources, those that have columns."""
         priority = pod.priority
         if priority == self.base:
             self.base_total += sign
@@ -96,6 +99,16 @@ class PriorityIndex:
             sums = self._sums[priority] = RequestSums(self._capacity)
             sums.add(pod, row, sign, self._resource_index)
 
+    def add_resource(self, pod: PodInfo, row: int, resource: int, amount: int) -> None:
+        """Count what a pod that is counted requests of a resource that got its column now."""
+        sums = self._sums.get(pod.priority)
+        if sums is not None:
+            sums.column(resource).add(row, amount)
+
+    def drop_resource(self, resource: int) -> None:
+        for sums in self._sums.values():
+            sums.requested.pop(resource, None)
+
     def grow(self, capacity: int) -> None:
         self._capacity = capacity
         for sums in self._sums.values():
@@ -103,7 +116,9 @@ class PriorityIndex:
 
     # -- lookup ----------------------------------------------------------------------------------------------------
 
-    def below(self, priority: int, pod_count: Ints, requested: Sequence[IntColumn]) -> Below | None:
+    def below(
+        self, priority: int, pod_count: Ints, requested: Mapping[int, IntColumn]
+    ) -> Below | None:
         """The pods below a priority, given the table's own sums; None if some priorities have no columns."""
         if self._overflow:
             return None
@@ -145,7 +160,7 @@ class PriorityIndex:
             assert (sums.pod_count.array == other.pod_count.array).all(), (
                 f"pods of priority {priority} drifted"
             )
-            for resource, column in enumerate(sums.requested):
+            for resource, column in sums.requested.items():
                 assert (column.array == other.column(resource).array).all(), (
                     f"requests of priority {priority} drifted"
                 )
@@ -159,7 +174,7 @@ class Below:
         index: PriorityIndex,
         priority: int,
         pod_count: Ints,
-        requested: Sequence[IntColumn],
+        requested: Mapping[int, IntColumn],
     ) -> None:
         self._base_below, self._sums = index.split(priority)
         self._pod_count = pod_count
@@ -169,7 +184,7 @@ class Below:
         return self._combined(self._pod_count, [s.pod_count for s in self._sums], rows)
 
     def requested(self, resource: int, rows: Rows) -> Ints:
-        columns = [s.requested[resource] for s in self._sums if resource < len(s.requested)]
+        columns = [s.requested[resource] for s in self._sums if resource in s.requested]
         return self._combined(self._requested[resource].array, columns, rows)
 
     def _combined(self, whole: Ints, columns: list[IntColumn], rows: Rows) -> Ints:

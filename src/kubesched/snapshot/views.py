@@ -173,11 +173,16 @@ class NodeColumns:
         """The index-th node as an object."""
         table, row = self.table, self.row_at(index)
         pods = self.pods_at(index)
+        requested = self._resource_at(index, self.requested, 0)
+        for pod in pods:
+            for name, amount in pod.requests.scalars.items():
+                if amount and name not in table.resource_index:
+                    requested.scalars[name] = requested.scalars.get(name, 0) + amount
         return NodeInfo(
             node=self.node_at(index),
             pods=pods,
             allocatable=self._resource_at(index, self.allocatable, int(self.allowed_pods[index])),
-            requested=self._resource_at(index, self.requested, 0),
+            requested=requested,
             non_zero_requested=Resource(
                 int(self.nonzero_cpu[index]), int(self.nonzero_memory[index])
             ),
@@ -264,7 +269,9 @@ class WhatIfColumns(NodeColumns):
         self._change(MEMORY, index, sign * requests.memory)
         self._change(EPHEMERAL_STORAGE, index, sign * requests.ephemeral_storage)
         for name, amount in requests.scalars.items():
-            self._change(self.table.ensure_resource(name), index, sign * amount)
+            resource = self.table.resource_index.get(name)
+            if resource is not None:
+                self._change(resource, index, sign * amount)
         cpu, memory = pod.nonzero_requests
         self._change("nonzero cpu", index, sign * cpu)
         self._change("nonzero memory", index, sign * memory)

@@ -96,6 +96,8 @@ class DocumentReader:
         first = b""
         while len(first) < LONGEST_BEGINNING and (chunk := next(chunks, b"")):
             first += chunk
+        if b"\0" in first:
+            raise StateError("not a dump: neither JSON nor YAML has NUL bytes in it")
         streamed = StreamedList.begin(first, chunks)
         if streamed is None:
             chunks = chain((first,), chunks)

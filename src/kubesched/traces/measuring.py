@@ -111,14 +111,18 @@ class Meter:
         alive = table.alive[: table.high_water]
         used = self._used_rows()
         series.at_s.append(round(now, DIGITS))
-        for name, index in table.resource_index.items():
-            allocatable = table.allocatable[index].array[: table.high_water][alive]
-            total = int(allocatable.sum())
-            if not total and name not in series.utilisation:
-                continue
-            requested = table.requested[index].array[: table.high_water][alive]
-            share = int(requested.sum()) / total if total else 0.0
-            free = np.maximum(allocatable - requested, 0)
+        for name in dict.fromkeys((*table.resource_index, *series.utilisation)):
+            index = table.resource_index.get(name)
+            free = np.zeros(int(np.count_nonzero(alive)), dtype=np.int64)
+            share = 0.0
+            if index is not None:  # else no node offers it any more
+                allocatable = table.allocatable[index].array[: table.high_water][alive]
+                total = int(allocatable.sum())
+                if not total and name not in series.utilisation:
+                    continue
+                requested = table.requested[index].array[: table.high_water][alive]
+                share = int(requested.sum()) / total if total else 0.0
+                free = np.maximum(allocatable - requested, 0)
             # A resource that appears late had nothing before.
             before = [0.0] * (len(series.at_s) - 1)
             series.utilisation.setdefault(name, list(before)).append(round(share, DIGITS))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import yaml
 
 from kubesched.api.kubernetes_yaml import load
+from kubesched.files import read_file
 from kubesched.traces.measuring import Prices
 from kubesched.traces.trace import TraceError
 
@@ -15,7 +15,7 @@ from kubesched.traces.trace import TraceError
 def read_prices(path: str) -> Prices:
     """Raises TraceError."""
     try:
-        value = load(Path(path).read_bytes())
+        value = load(read_file(path))
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror or error}") from None
     except yaml.MarkedYAMLError as error:

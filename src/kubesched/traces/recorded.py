@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import structs
@@ -74,7 +75,7 @@ def of_reader(reader: RecordingReader) -> Trace:
         )
     conversion = _Conversion(playable[-1], reader.name)
     conversion.read()
-    return conversion.trace()
+    return conversion.trace(reader.notes)
 
 
 class _Conversion:
@@ -146,11 +147,15 @@ class _Conversion:
                     obj = structs.replace(obj, spec=structs.replace(obj.spec, node_name=node_name))
             self._state.put(obj)
 
-    def trace(self) -> Trace:
-        header, state = self._header, self._state
-        assert state is not None
+    def trace(self, missing: Sequence[str]) -> Trace:
+        """`missing` says what cannot be read of the recording."""
+        header, state, last = self._header, self._state, self._run.segments[-1]
+        if state is None:
+            raise TraceError(f"{last.name}: breaks off at byte {last.torn_at}, before its log")
         gates = from_map(header.feature_gates)
-        notes = []
+        notes = list(missing)
+        if last.torn_at is not None:
+            notes.append(f"{last.name} breaks off at byte {last.torn_at}")
         if not header.is_origin:
             notes.append(
                 f"begins with attempt {header.attempts + 1}: what was before it was deleted to stay within the limit"

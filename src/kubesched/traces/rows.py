@@ -7,18 +7,22 @@ column.
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import hashlib
 import io
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from kubesched.files import read_file
 from kubesched.traces.trace import TraceError
 
 _GZIP = b"\x1f\x8b"
+MAX_BYTES = 8 << 30
+"""Of a file, packed and unpacked."""
 _MISSING = ("", "nan", "NaN", "NULL", "null", "None")
 """How published tables write that a value is absent."""
 
@@ -30,10 +34,18 @@ def read_bytes(path: str) -> bytes:
         TraceError: it is not there, or cannot be read.
     """
     try:
-        data = Path(path).read_bytes()
-        return gzip.decompress(data) if data[:2] == _GZIP else data
+        data = read_file(path, MAX_BYTES)
+        return _unpacked(data) if data[:2] == _GZIP else data
     except (OSError, EOFError) as error:
         raise TraceError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _unpacked(data: bytes) -> bytes:
+    with gzip.open(io.BytesIO(data)) as file:
+        unpacked = file.read(MAX_BYTES + 1)
+    if len(unpacked) > MAX_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return unpacked
 
 
 def read_text(path: str) -> str:

@@ -12,7 +12,6 @@ from random_clusters import random_pod
 
 from kubesched.api import codec
 from kubesched.api.core_v1 import ContainerStatus, Pod, ResourceRequirements
-from kubesched.cache import siblings
 from kubesched.cache.siblings import Siblings
 from kubesched.informers.sharing import Sharing
 from kubesched.snapshot.pods import PodInfo, label_key_of
@@ -94,9 +93,13 @@ def test_a_pod_that_counts_differently_does_not_share(change) -> None:
     assert not known.share(second)
 
 
-def test_templates_are_forgotten_when_there_are_too_many(monkeypatch) -> None:
-    monkeypatch.setattr(siblings, "LIMIT", 2)
+def test_templates_are_forgotten_with_their_last_pod() -> None:
     known, infos = Siblings(), [PodInfo(make_pod(name).cpu("1").build()) for name in "abc"]
     for info in infos:
         known.note(info)
-    assert [known.share(PodInfo(info.pod)) for info in infos] == [False, False, True]
+    pods = [info.pod for info in infos]
+    sharing = PodInfo(pods[2])
+    assert known.share(sharing)
+    del info, infos
+    assert [known.share(PodInfo(pod)) for pod in pods] == [False, False, True]
+    assert len(known._by_containers) == 1

@@ -360,3 +360,13 @@ def test_a_good_file_passes_with_its_expansion():
     checked = check(HEADER.encode(), implements=default_plugins.implements)
     assert len(checked.expanded) == len(checked.config.profiles) == 1
     assert checked.warnings == ()
+
+
+def test_only_a_file_may_name_plugins_of_modules_that_are_not_loaded(tmp_path):
+    text = f"{HEADER}profiles: [{{plugins: {{multiPoint: {{enabled: [{{name: 'a.b:C'}}]}}}}}}]\n"
+    (problem,) = problems(text)
+    assert problem.startswith('profiles[0].plugins.multiPoint.enabled[0]: plugin "a.b:C" is not')
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    assert "a.b:C" in load_file(path).profiles[0].plugins.enabled_names()
+    load(text.replace("a.b:C", "json.decoder:JSONDecoder").encode())  # loaded, if no plugin

@@ -226,7 +226,7 @@ def completed(config: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
 def test_reading_what_was_written_gives_the_same_configuration(config):
     complete = completed(config)
     for text in (to_yaml(to_plain(complete)), to_json(to_plain(complete))):
-        assert load(text.encode()) == _merged_again(complete)
+        assert load(text.encode(), imports=True) == _merged_again(complete)
 
 
 def _merged_again(config):

@@ -37,3 +37,12 @@ def test_the_answers_used_least_recently_give_way_when_memory_is_used_up(monkeyp
     new = cache.answers(b"new")
     assert cache.all_answers() == [old, new]
     assert cache.answers(b"first") is not first
+
+
+def test_classes_of_large_pods_give_way_earlier(monkeypatch):
+    monkeypatch.setattr(pod_classes, "SIGNATURES_BYTES_LIMIT", 100)
+    cache = ClassCache(NodeTable())
+    old, small = cache.get(POD, b"o" * 60, b"a"), cache.get(POD, b"small", b"a")
+    cache.get(POD, b"n" * 60, b"a")
+    assert cache.get(POD, b"small", b"a") is small
+    assert cache.get(POD, b"o" * 60, b"a") is not old

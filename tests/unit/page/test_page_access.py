@@ -66,6 +66,17 @@ def test_forged_cookies_are_refused(value):
         ("localhost.example.com", False),
         ("", False),
         ("[evil]", False),
+        ("[::1]evil.com", False),
+        ("[::1]:80evil.com", False),
+        ("127.0.0.1:80@evil.com", False),
+        ("127.0.0.1:evil.com", False),
+        ("localhost:80@evil.com", False),
+        ("localhost:", False),
+        ("127.0.0.1 evil.com", False),
+        ("127.0.0.1\n", False),
+        ("[127.0.0.1", False),
+        ("::1", False),
+        ("[::ffff:127.0.0.1]:80", True),
     ],
 )
 def test_names_that_others_control_are_no_hosts(host, allowed):

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import json
 import socket
+import subprocess
+import sys
 from functools import partial
 
 import aiohttp
@@ -16,9 +18,13 @@ from kubesched.clock import SystemClock
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.http_server.limits import Limits
 from kubesched.page import routes, serving
+from kubesched.page.actions import _here_document
+from kubesched.page.routes import Pages
 from kubesched.page.serving import serve_page
 from kubesched.page.source import View
 from kubesched.page.updates import Updates
+from kubesched.page.what_if import WhatIf
+from kubesched.plugins.registry import in_tree_registry
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.memory import in_memory_scheduler
 from kubesched.testing import make_node, make_pod
@@ -93,6 +99,60 @@ async def test_a_used_link_does_not_open_the_page_again():
         client.cookie_jar.clear()
         async with client.get(f"/?token={token}") as response:
             assert response.status == 403
+
+
+PLUGIN_CONFIG = """\
+---
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins: {{{point}: {{enabled: [{{name: "{name}"}}]}}}}
+"""
+
+
+@pytest.mark.parametrize("point", ["multiPoint", "filter", "score", "placementScore"])
+async def test_a_question_about_a_configuration_imports_no_module(tmp_path, monkeypatch, point):
+    (tmp_path / "never_imported.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    text = POD + PLUGIN_CONFIG.format(point=point, name="never_imported:Anything")
+    async with visiting() as (client, page):
+        status, answer = await post(client, page, "/api/whatif", {"yaml": text})
+    assert status == 400
+    assert (
+        f'plugins.{point}.enabled[0]: plugin "never_imported:Anything" is not loaded'
+        in (answer["message"])
+    )
+    assert "never_imported" not in sys.modules
+
+
+async def test_a_question_does_not_import_what_is_installed_but_not_used(tmp_path, monkeypatch):
+    (tmp_path / "never_imported.py").write_text("raise SystemExit('imported')")
+    info = tmp_path / "installed-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: installed\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[kubesched.plugins]\nUnused = never_imported:Unused\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    registry = in_tree_registry()
+    registry.add_installed()
+    assert "Unused" in registry.names()
+    text = POD + PLUGIN_CONFIG.format(point="filter", name="Unused")
+    async with visiting() as (client, page):
+        status, answer = await post(client, page, "/api/whatif", {"yaml": text})
+    assert status == 400
+    assert "Unused" in answer["message"]
+    assert "never_imported" not in sys.modules
+
+
+async def test_a_question_that_ends_in_an_exit_fails_alone(monkeypatch):
+    def leave(*_args):
+        raise SystemExit("leaving")
+
+    monkeypatch.setattr(WhatIf, "answer", leave)
+    monkeypatch.setattr(Pages, "_meta", leave)
+    async with visiting() as (client, page):
+        assert (await post(client, page, "/api/whatif", {"yaml": POD}))[0] == 500
+        assert (await get_json(client, "/api/meta"))[0] == 500
+        assert (await get_json(client, "/api/queue"))[0] == 200
 
 
 async def test_foreign_names_and_foreign_pages_are_refused():
@@ -242,3 +302,14 @@ async def test_a_reader_that_does_not_read_is_dropped(monkeypatch):
                         assembly.table.pod_log.append(row)
                     await asyncio.sleep(0.005)
                     _, open_streams = await get_json(client, "/api/meta")
+
+
+@pytest.mark.parametrize("line", ["EOF", "EOF_", "x"])
+def test_no_line_of_a_manifest_reaches_the_shell(line, tmp_path):
+    evil = tmp_path / "evil"
+    text = f"kind: Pod\ntext: |\n  $(touch {evil}) `touch {evil}`\n{line}\ntouch {evil}\nEOF_x\n"
+    command = _here_document("create", text)
+    shown = command.replace("kubectl create -f -", "cat", 1)
+    ran = subprocess.run(["sh", "-c", shown], capture_output=True, check=True, text=True)
+    assert ran.stdout == text
+    assert not evil.exists()

@@ -79,7 +79,7 @@ def test_a_segment_of_zeros_is_left_out() -> None:
     file.seek(0)
     file.write(bytes(storage.size(last)))
     reader = RecordingReader(storage, "test")
-    assert reader.unreadable == [storage.name(last)]
+    assert reader.notes == [f"{storage.name(last)} broke off at once"]
     assert pod_count(reader) == pod_count(_without(storage, last))
 
 

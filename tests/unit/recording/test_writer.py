@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from recording_headers import HEADER
 
 from kubesched.api.core_v1 import Pod
@@ -27,6 +28,8 @@ from kubesched.recording.storage import FolderStorage, MemoryStorage
 from kubesched.recording.writer import Limits, RecordingWriter
 from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import make_pod
+from kubesched.traces.recorded import of_reader
+from kubesched.traces.trace import TraceError
 
 
 class Change(NamedTuple):
@@ -239,3 +242,79 @@ def test_the_thread_writes_what_is_left_when_it_is_stopped(tmp_path: Path) -> No
     recorder.stop()
     assert pods(RecordingReader.of_folder(str(tmp_path)).state_at()) == made[-1][1]
     storage.close()
+
+
+def flipped(storage: MemoryStorage, number: int, offset: int) -> MemoryStorage:
+    """The recording with one bit of a segment changed."""
+    copy = MemoryStorage()
+    for each in storage.numbers():
+        with storage.open(each) as file:
+            data = bytearray(file.read())
+        if each == number:
+            data[offset] ^= 1 << offset % 8
+        with copy.create(each) as file:
+            file.write(bytes(data))
+    return copy
+
+
+def told(storage: MemoryStorage, wall_time: float | None) -> tuple[dict[str, Pod] | None, bool]:
+    """The pods at a time, and whether anything is said about damage."""
+    try:
+        state = RecordingReader(storage, "test").state_at(wall_time)
+    except RecordingError:
+        return None, True
+    return pods(state), bool(state.notes)
+
+
+@pytest.mark.parametrize("segments", [1, 3])
+def test_a_flipped_bit_anywhere_in_the_first_segment_is_told(segments: int) -> None:
+    storage = MemoryStorage()
+    size = 1 << 20 if segments == 1 else 300
+    writer = RecordingWriter(storage, Limits(segment_bytes=size), HEADER)
+    made = changes(Random(4), 25)
+    for change, _ in made:
+        writer.write([change])
+        if len(storage.numbers()) > segments:
+            break
+    first = storage.numbers()[0]
+    times = (None, 1_000_000.5, 1_000_000.0 + change.time)
+    unharmed = [told(storage, time) for time in times]
+    assert not any(damage for _, damage in unharmed)
+    for offset in range(storage.size(first)):
+        damaged = flipped(storage, first, offset)
+        for time, (expected, _) in zip(times, unharmed, strict=True):
+            found, is_told = told(damaged, time)
+            assert is_told or found == expected, f"bit flipped in byte {offset}, time {time}"
+
+
+def test_a_damaged_header_in_the_middle_is_not_taken_for_a_crash() -> None:
+    storage = MemoryStorage()
+    writer = RecordingWriter(storage, Limits(segment_bytes=300), HEADER)
+    for change, _ in changes(Random(4), 40):
+        writer.write([change])
+    first, last = storage.numbers()[0], storage.numbers()[-1]
+    [note] = RecordingReader(flipped(storage, first, 40), "test").notes
+    assert note == f"{storage.name(first)} is damaged in its header and left out"
+    [note] = RecordingReader(flipped(storage, last, 40), "test").notes
+    assert note == f"{storage.name(last)} broke off at once"
+
+
+def test_a_flipped_bit_is_told_when_a_recording_is_read_as_a_trace() -> None:
+    storage = MemoryStorage()
+    config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    writer = RecordingWriter(storage, Limits(), structs.replace(HEADER, config=config))
+    for change, _ in changes(Random(4), 25):
+        writer.write([change])
+
+    def read(recording: MemoryStorage) -> tuple[str, bool]:
+        try:
+            trace = of_reader(RecordingReader(recording, "test"))
+        except (RecordingError, TraceError):
+            return "", True
+        return trace.digest, bool(trace.notes)
+
+    digest, has_notes = read(storage)
+    assert not has_notes
+    for offset in range(storage.size(1)):
+        found, is_told = read(flipped(storage, 1, offset))
+        assert is_told or found == digest, f"bit flipped in byte {offset}"

@@ -51,7 +51,8 @@ def test_sums_equal_a_recount(seed: int) -> None:
         action = rng.random()
         node = f"n{rng.randrange(6)}"
         if action < 0.15:
-            cache.add_node(make_node(node).build())
+            offers = {GPU: str(rng.choice([0, 4]))} if rng.random() < 0.4 else {}
+            cache.add_node(make_node(node).capacity(cpu="4", **offers).build())
         elif action < 0.2 and node in table.row_of:
             cache.remove_node(node)
         elif action < 0.4 and pods:
@@ -65,7 +66,7 @@ def test_sums_equal_a_recount(seed: int) -> None:
         below = table.pods_below(priority)
         assert below is not None
         assert below.pod_count(rows).tolist() == recount(table, priority, None).tolist()
-        for resource in range(len(table.requested)):
+        for resource in table.requested:
             expected = recount(table, priority, resource).tolist()
             assert below.requested(resource, rows).tolist() == expected
 

@@ -10,6 +10,12 @@ from kubesched.errors import BadRequest, RequestEntityTooLarge
 MAX_BODY_BYTES = 3 * 1024 * 1024  # upstream's limit for a request body
 
 
+def check_size(body: bytes) -> None:
+    """Refuse what is larger than a request may be: a body, or an object that patches made grow."""
+    if len(body) > MAX_BODY_BYTES:
+        raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
+
+
 def decode_json(body: bytes) -> Json:
     value = decode_raw_json(body)
     return strip_nulls(value) if b"null" in body else value
@@ -17,8 +23,7 @@ def decode_json(body: bytes) -> Json:
 
 def decode_raw_json(body: bytes) -> Json:
     """JSON with its nulls, which in a patch mean removal."""
-    if len(body) > MAX_BODY_BYTES:
-        raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
+    check_size(body)
     if not body:
         raise BadRequest(
             "couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)"

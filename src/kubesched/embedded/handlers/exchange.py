@@ -20,14 +20,14 @@ from kubesched.embedded.apimachinery.catalog import ResourceInfo
 from kubesched.embedded.apimachinery.failures import invalid_options
 from kubesched.embedded.apimachinery.objects import Json, JsonObject, encode
 from kubesched.embedded.apimachinery.serialization import (
-    MAX_BODY_BYTES,
+    check_size,
     decode_json,
     decode_protobuf_body,
     decode_raw_json,
     decode_yaml,
 )
 from kubesched.embedded.registry.users import ADMINISTRATOR, User
-from kubesched.errors import BadRequest, NotAcceptable, RequestEntityTooLarge, UnsupportedMediaType
+from kubesched.errors import BadRequest, NotAcceptable, UnsupportedMediaType
 from kubesched.http_server.messages import ByteStream, Response
 
 JSON = "application/json"
@@ -149,10 +149,7 @@ class Query:
 
 def decode_body(request: ApiRequest, *, keeps_nulls: bool = False) -> Json:
     """The request's body as a JSON value, from JSON or YAML; nulls are kept for kinds where they are values."""
-    if len(request.body) > MAX_BODY_BYTES:
-        raise RequestEntityTooLarge(
-            f"Request entity too large: limit is {MAX_BODY_BYTES}",
-        )
+    check_size(request.body)
     media_type = request.media_type
     if media_type in _JSON_TYPES:
         return decode_raw_json(request.body) if keeps_nulls else decode_json(request.body)

@@ -9,7 +9,7 @@ from kubesched.api.field_errors import not_supported, required, too_long
 from kubesched.embedded.apimachinery.catalog import ResourceInfo
 from kubesched.embedded.apimachinery.failures import details_of, invalid_options, success_status
 from kubesched.embedded.apimachinery.objects import JsonObject, encode, name_of, namespace_of
-from kubesched.embedded.apimachinery.serialization import decode_raw_json, decode_yaml
+from kubesched.embedded.apimachinery.serialization import check_size, decode_raw_json, decode_yaml
 from kubesched.embedded.handlers.exchange import (
     ApiResponse,
     Query,
@@ -132,6 +132,7 @@ def _apply(call: Call) -> ApiResponse:
         raise invalid_options("PatchOptions", problem)
     if target.subresource not in ("", "status"):
         raise UnsupportedMediaType("apply is supported for objects and their status only")
+    check_size(call.request.body)
     entry, is_new, warnings = apply_object(
         call.registry,
         target.resource,

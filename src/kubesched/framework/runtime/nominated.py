@@ -58,7 +58,7 @@ class Rivals:
         """The rivals' requests."""
         known = self._requested.get(resource)
         if known is None:
-            name = list(self._nominated.table.resource_index)[resource]
+            name = self._nominated.table.resource_name(resource)
             known = self._nominated.sum_of(
                 lambda pod: pod.requests.get(name), resource, self._priority, self._own
             )
@@ -147,7 +147,7 @@ class NominatedPods:
                 total[row] = sum(amount(pod) for pod in pods if pod.priority >= priority)
         elif resource is None:
             total = sums.pod_count.array[rows] - below.pod_count(rows)
-        elif resource < len(sums.requested):
+        elif resource in sums.requested:
             total = sums.requested[resource].array[rows] - below.requested(resource, rows)
         else:
             return np.zeros(self.table.high_water, dtype=np.int64)
@@ -185,8 +185,6 @@ class NominatedPods:
         self._held[name] = (row, pods)
         self._by_row[row] = pods
         for pod in pods:
-            for scalar in pod.requests.scalars:
-                self.table.ensure_resource(scalar)
             self._by_uid[pod.uid] = (row, pod)
             self._sums.add(pod, row, 1, self.table.resource_index)
             self._priorities.add(pod, row, 1)

@@ -58,6 +58,8 @@ PRE_SCORE_STATE = "PreScoreInterPodAffinity"
 
 _RESOLVED_LIMIT: Final = 1024
 """Maximum number of cached term sets with resolved namespaces."""
+_TERMS_LIMIT: Final = 64
+"""Terms of a pod up to which they are kept; more are resolved at every attempt."""
 
 NOT_SIGNABLE = unschedulable("pods with InterPodAffinity are not signable")
 
@@ -205,7 +207,9 @@ class InterPodAffinity(
         parsed = self._parsed(state, pod)
         terms = self._resolved.get(parsed)
         if terms is None:
-            terms = self._resolved[parsed] = resolve(parsed, namespaces)
+            terms = resolve(parsed, namespaces)
+            if sum(map(len, parsed)) <= _TERMS_LIMIT:
+                self._resolved[parsed] = terms
         return terms
 
     def _about(self, pod: Pod, table: NodeTable, kind: str) -> tuple[Term, ...]:

@@ -66,6 +66,8 @@ PRE_SCORE_STATE = "PreScoreNodeResourcesFit"
 
 _NEEDS_LIMIT: Final = 256
 """Request vectors whose needs are remembered."""
+_SCALARS_LIMIT: Final = 64
+"""Resources in such a vector; pods may name thousands."""
 
 SIGNATURE_REFUSED = unschedulable(
     "signature disabled when dra extended resources are used in the cluster"
@@ -111,9 +113,11 @@ class NodeResourcesFit(
         key = _key_of(requests)
         needs = self._needs.get(key)
         if needs is None:
-            if len(self._needs) >= _NEEDS_LIMIT:
-                self._needs.clear()
-            needs = self._needs[key] = needs_of(requests, self._ignored, self._ignored_groups)
+            needs = needs_of(requests, self._ignored, self._ignored_groups)
+            if len(requests.scalars) <= _SCALARS_LIMIT:
+                if len(self._needs) >= _NEEDS_LIMIT:
+                    self._needs.clear()
+                self._needs[key] = needs
         state.write(PRE_FILTER_STATE, needs)
 
     def filter_nodes(
@@ -146,7 +150,7 @@ class NodeResourcesFit(
         """Where a resource does not suffice; None for nowhere."""
         resource = nodes.table.resource_index.get(need.name)
         if resource is None:
-            # No node offers it and no pod has it.
+            # No node offers it.
             is_left_to_devices = need.is_scalar and need.name in self._device_backed
             return None if is_left_to_devices else np.ones(len(nodes), dtype=np.bool_)
         left = nodes.allocatable(resource) - nodes.requested(resource)

@@ -73,7 +73,7 @@ class ScoredResources:
     def for_pod(self, requests: PodRequests, table: NodeTable) -> ScoredRequests:
         """The resources that count for this pod, in configured order.
 
-        An extended resource the pod does not ask for is left out. One that no node has yet gets its column in the
+        An extended resource the pod does not ask for is left out. One that no node has gets its column in the
         table here, so that the answer stays right when a node with it comes.
         """
         wanted = tuple([requests.get(name) for name, _, _ in self._specs])
@@ -82,7 +82,7 @@ class ScoredResources:
         known = self._known.get(wanted)
         if known is None:
             scored = [
-                ScoredResource(table.ensure_resource(name), request, weight)
+                ScoredResource(table.compare_resource(name), request, weight)
                 for (name, kind, weight), request in zip(self._specs, wanted, strict=True)
                 if kind in _COUNTED and (request or kind is not ResourceClass.SCALAR)
             ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from kubesched.api.core_v1 import Node, Pod, TopologySpreadConstraint
 from kubesched.api.selectors import SelectorError
@@ -42,6 +42,7 @@ from kubesched.plugins.pod_topology_spread.constraints import (
 )
 from kubesched.plugins.pod_topology_spread.filtering import FilterState, HardConstraint
 from kubesched.plugins.pod_topology_spread.scoring import (
+    ALL_IGNORED,
     ScoreState,
     normalized,
     raw_scores,
@@ -53,6 +54,8 @@ from kubesched.snapshot.views import NodeColumns
 
 PRE_FILTER_STATE = "PreFilterPodTopologySpread"
 PRE_SCORE_STATE = "PreScorePodTopologySpread"
+MANY_CONSTRAINTS: Final = 64
+"""Of a pod with more of them, whether any node takes part in scoring is found out first."""
 
 NOT_SIGNABLE = unschedulable("pods with topology constraints are not signable")
 NOT_SIGNABLE_BY_DEFAULT = unschedulable("pods with default topology constraints are not signable")
@@ -153,6 +156,11 @@ class PodTopologySpread(
         if not constraints:
             return SKIP
         requires_all = self._requires_all(pod)
+        if len(constraints) > MANY_CONSTRAINTS and requires_all:
+            keys = {constraint.topology_key for constraint in constraints}
+            if not nodes.table.has_label_keys(keys):
+                state.write(PRE_SCORE_STATE, ALL_IGNORED)
+                return None
         kept: list[Any] = state.remember((self.name, "counted"), lambda: [None, ()])
         if kept[0] is not constraints or any(soft.counter.is_dropped for soft in kept[1]):
             counted = self._counted(pod, constraints, nodes, requires_all=requires_all)

@@ -31,6 +31,10 @@ class ScoreState(NamedTuple):
     has_ignored: bool
 
 
+ALL_IGNORED = ScoreState((), has_ignored=True)
+"""No node has all the labels: none takes part, whatever pods there are."""
+
+
 def weigh(counted: tuple[Counted, ...], feasible: NodeColumns, *, requires_all: bool) -> ScoreState:
     """Weights grow with the number of domains among the feasible nodes."""
     ignored: Mask | None = None
@@ -61,6 +65,8 @@ def ignored_nodes(counted: tuple[Counted, ...], nodes: NodeColumns) -> Mask:
 
 def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
     """Weighted pods per node, rounded half away from zero. High is bad."""
+    if state is ALL_IGNORED:
+        return np.zeros(len(nodes), dtype=np.int64)
     total: Floats | None = None
     for (constraint, counter, domains), weight in state.constraints:
         ids = nodes.label_ids(constraint.topology_key)
@@ -105,6 +111,8 @@ def _plus(total: Floats | None, more: Floats) -> Floats:
 
 def normalized(state: ScoreState, scores: Ints, nodes: NodeColumns) -> Levels:
     """Turn "high is bad" into 0..100; ignored nodes get 0 and have no say in the extremes."""
+    if state is ALL_IGNORED:
+        return np.zeros_like(scores)
     counted = tuple(c.counted for c in state.constraints)
     ignored = ignored_nodes(counted, nodes) if state.has_ignored else None
     taking_part = scores if ignored is None else scores[~ignored]

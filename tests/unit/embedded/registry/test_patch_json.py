@@ -166,3 +166,33 @@ def test_an_empty_merge_patch_changes_nothing(document):
 )
 def test_merge_patch_follows_its_rfc(document, patch, expected):
     assert apply_merge_patch(document, patch) == expected
+
+
+def test_copies_of_copies_are_refused_before_they_are_large():
+    patch = [{"op": "add", "path": "/a", "value": {"x": "y" * 20}}]
+    patch += [{"op": "copy", "from": "/a", "path": f"/a/b{n}"} for n in range(60)]
+    with pytest.raises(Invalid, match="the accumulated size increase of copy is"):
+        apply_json_patch({"a": {}}, patch)
+
+
+def test_many_copies_that_are_small_in_all_are_made():
+    patch = [{"op": "copy", "from": "/a", "path": f"/b{n}"} for n in range(9_000)]
+    assert len(apply_json_patch({"a": {"x": [1]}}, patch)) == 9_001
+
+
+def test_places_with_equal_values_do_not_change_together():
+    value = {"x": [1]}
+    patch = [
+        {"op": "add", "path": "/a", "value": value},
+        {"op": "copy", "from": "/a", "path": "/b"},
+        {"op": "add", "path": "/b/x/-", "value": 2},
+        {"op": "remove", "path": "/a/x/0"},
+    ]
+    assert apply_json_patch({}, patch) == {"a": {"x": []}, "b": {"x": [1, 2]}}
+    assert value == {"x": [1]}
+
+
+def test_thousands_of_operations_on_a_large_list():
+    patch = [{"op": "add", "path": "/a/b/c/-", "value": n} for n in range(9_000)]
+    result = apply_json_patch({"a": {"b": {"c": [0] * 50_000}}}, patch)
+    assert len(result["a"]["b"]["c"]) == 59_000

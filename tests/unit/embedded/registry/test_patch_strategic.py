@@ -199,3 +199,25 @@ def test_everything_the_patch_says_holds_afterwards(document, patch):
         **document["metadata"]["labels"],
         **patch["metadata"]["labels"],
     }
+
+
+def test_lists_of_many_items_merge():
+    many = 20_000
+    volumes = [{"name": f"v{n}", "emptyDir": {}} for n in range(many)]
+    drop = [{"name": f"v{n}", "$patch": "delete"} for n in range(0, many, 2)]
+    more = [{"name": f"w{n}", "emptyDir": {}} for n in range(many)]
+    result = patched({"spec": {"volumes": volumes}}, {"spec": {"volumes": drop + more}})
+    assert len(result["spec"]["volumes"]) == many // 2 + many
+    names = [f"example.com/{n}" for n in range(many)]
+    gone = {"$deleteFromPrimitiveList/finalizers": names[1:]}
+    result = patched({"metadata": {"finalizers": names}}, {"metadata": gone})
+    assert result == {"metadata": {"finalizers": names[:1]}}
+
+
+def test_items_with_the_same_key_go_one_by_one():
+    twins = containers(A, {"name": "a", "image": "a:2"}, B)
+    assert patched(twins, containers({"name": "a", "$patch": "delete"})) == containers(
+        {"name": "a", "image": "a:2"}, B
+    )
+    again = containers({"name": "b", "$patch": "delete"}, {"name": "b", "image": "b:2"})
+    assert patched(containers(A, B), again) == containers(A, {"name": "b", "image": "b:2"})

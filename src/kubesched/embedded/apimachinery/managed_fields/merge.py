@@ -11,7 +11,7 @@ from kubesched.embedded.apimachinery.managed_fields.paths import (
     item_step,
     value_step,
 )
-from kubesched.embedded.apimachinery.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.objects import Json, JsonObject, encode
 
 
 def merge(layout: Layout, live: Json, applied: Json) -> Json:
@@ -28,7 +28,8 @@ def merge(layout: Layout, live: Json, applied: Json) -> Json:
     if layout.kind == "items" and isinstance(applied, list) and isinstance(live, list):
         return _merge_items(layout, live, applied)
     if layout.kind == "set" and isinstance(applied, list) and isinstance(live, list):
-        return live + [item for item in applied if item not in live]
+        known = {encode(item) for item in live}
+        return live + [item for item in applied if encode(item) not in known]
     return applied
 
 

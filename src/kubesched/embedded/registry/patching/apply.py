@@ -24,6 +24,7 @@ from kubesched.embedded.apimachinery.managed_fields.managers import Manager, enc
 from kubesched.embedded.apimachinery.managed_fields.merge import merge, prefixes, prune
 from kubesched.embedded.apimachinery.managed_fields.paths import Layout, Path, describe, paths_of
 from kubesched.embedded.apimachinery.objects import Json, JsonObject, decode, encode, timestamp
+from kubesched.embedded.apimachinery.serialization import check_size
 from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.embedded.storage.store import Entry
 from kubesched.errors import BadRequest, Conflict
@@ -103,7 +104,9 @@ def _applied(
         if last.fields == mine.fields:
             present = _in_place(managers, others, last)
     # The merged object shares parts with the stored one, and defaulting works in place.
-    return decode(encode(merged)), tuple(present)
+    body = encode(merged)
+    check_size(body)
+    return decode(body), tuple(present)
 
 
 def _check_preconditions(resource: ResourceInfo, old: Entry, metadata: JsonObject) -> None:

@@ -1,11 +1,16 @@
-"""JSON Patch (RFC 6902). Pure: the document given is never changed, the result shares what was not touched."""
+"""JSON Patch (RFC 6902). Pure: neither the document given nor the patch is changed.
+
+The operations change a copy in place, in which no two places share a value: what an operation costs follows from the
+size of the patch. Only `copy` can make a document grow faster than that, and has a bound.
+"""
 
 from __future__ import annotations
 
-from kubesched.embedded.apimachinery.objects import Json, JsonObject
+from kubesched.embedded.apimachinery.objects import Json, JsonObject, decode, encode
 from kubesched.errors import BadRequest, Invalid
 
 MAX_OPERATIONS = 10_000  # upstream's limit per patch
+MAX_COPIED_BYTES = 3 * 1024 * 1024  # as above
 
 
 def apply_json_patch(document: JsonObject, operations: Json) -> Json:
@@ -16,41 +21,85 @@ def apply_json_patch(document: JsonObject, operations: Json) -> Json:
         raise BadRequest(
             f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}",
         )
-    result: Json = document
+    patching = _Patching(document)
     for operation in operations:
         if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
             raise BadRequest("error decoding patch: every operation needs an op and a path")
-        result = _apply_one(result, operation)
-    return result
+        patching.apply(operation)
+    return patching.document
 
 
-def _apply_one(document: Json, operation: JsonObject) -> Json:
-    op = operation.get("op")
-    path = _parse_pointer(operation["path"])
-    if op in ("add", "replace", "test"):
-        if "value" not in operation and op != "test":
-            raise BadRequest(
-                f"error decoding patch: operation {op} at {operation['path']} has no value"
-            )
-        value = operation.get("value")
-        if op == "test":
-            if _lookup(document, path, missing=None) != value:
-                raise Invalid(
-                    f"the server rejected our request due to an error in our request: testing path {operation['path']} failed"
+class _Patching:
+    """A document that is being patched."""
+
+    def __init__(self, document: JsonObject) -> None:
+        self.document: Json = decode(encode(document))
+        self._copied = 0
+
+    def apply(self, operation: JsonObject) -> None:
+        op = operation.get("op")
+        path = _parse_pointer(operation["path"])
+        if op in ("add", "replace", "test"):
+            if "value" not in operation and op != "test":
+                raise BadRequest(
+                    f"error decoding patch: operation {op} at {operation['path']} has no value"
                 )
-            return document
-        return _with(document, path, value, replace=op == "replace")
-    if op == "remove":
-        return _without(document, path)
-    if op in ("move", "copy"):
-        source = _parse_pointer(str(operation.get("from", "")))
-        value = _lookup(document, source)
-        if op == "move":
+            value = operation.get("value")
+            if op == "test":
+                if _lookup(self.document, path, missing=None) != value:
+                    raise _rejected(f"testing path {operation['path']} failed")
+            else:
+                self._put(path, decode(encode(value)), replace=op == "replace")
+        elif op == "remove":
+            self._remove(path)
+        elif op == "move":
+            source = _parse_pointer(str(operation.get("from", "")))
             if path[: len(source)] == source and path != source:
                 raise _rejected(f"cannot move {operation['from']} into itself")
-            document = _without(document, source)
-        return _with(document, path, value, replace=False)
-    raise BadRequest(f"error decoding patch: unexpected operation kind {op!r}")
+            value = _lookup(self.document, source)
+            self._remove(source)
+            self._put(path, value)
+        elif op == "copy":
+            source = _parse_pointer(str(operation.get("from", "")))
+            self._put(path, self._copy(_lookup(self.document, source)))
+        else:
+            raise BadRequest(f"error decoding patch: unexpected operation kind {op!r}")
+
+    def _copy(self, value: Json) -> Json:
+        written = encode(value)
+        self._copied += len(written)
+        if self._copied > MAX_COPIED_BYTES:
+            raise _rejected(
+                "Unable to complete the copy, the accumulated size increase of copy is"
+                f" {self._copied}, exceeding the limit {MAX_COPIED_BYTES}"
+            )
+        return decode(written)
+
+    def _put(self, path: list[str], value: Json, *, replace: bool = False) -> None:
+        if not path:
+            self.document = value
+            return
+        holder, part = _lookup(self.document, path[:-1], full=path), path[-1]
+        if isinstance(holder, list):
+            if replace:
+                holder[_index(part, len(holder))] = value
+            else:
+                holder.insert(len(holder) if part == "-" else _index(part, len(holder) + 1), value)
+        elif isinstance(holder, dict) and (part in holder or not replace):
+            holder[part] = value
+        else:
+            raise _missing(path)
+
+    def _remove(self, path: list[str]) -> None:
+        if not path:
+            raise _rejected("the whole object cannot be removed")
+        holder, part = _lookup(self.document, path[:-1], full=path), path[-1]
+        if isinstance(holder, list):
+            del holder[_index(part, len(holder))]
+        elif isinstance(holder, dict) and part in holder:
+            del holder[part]
+        else:
+            raise _missing(path)
 
 
 def _rejected(detail: str) -> Invalid:
@@ -78,7 +127,10 @@ def _index(part: str, length: int) -> int:
 _REFUSE = object()
 
 
-def _lookup(document: Json, path: list[str], missing: Json = _REFUSE) -> Json:
+def _lookup(
+    document: Json, path: list[str], missing: Json = _REFUSE, *, full: list[str] | None = None
+) -> Json:
+    """What is at a path; `full` is the path to complain about, if not this."""
     for part in path:
         if isinstance(document, list):
             document = document[_index(part, len(document))]
@@ -87,53 +139,9 @@ def _lookup(document: Json, path: list[str], missing: Json = _REFUSE) -> Json:
         elif missing is not _REFUSE:
             return missing
         else:
-            raise _missing(path)
+            raise _missing(full or path)
     return document
 
 
 def _missing(path: list[str]) -> Invalid:
     return _rejected(f"the path /{'/'.join(path)} does not exist")
-
-
-def _with(document: Json, path: list[str], value: Json, *, replace: bool) -> Json:
-    if not path:
-        return value
-    part, rest = path[0], path[1:]
-    if isinstance(document, list):
-        copy = list(document)
-        if rest:
-            index = _index(part, len(copy))
-            copy[index] = _with(copy[index], rest, value, replace=replace)
-        elif replace:
-            copy[_index(part, len(copy))] = value
-        else:
-            copy.insert(len(copy) if part == "-" else _index(part, len(copy) + 1), value)
-        return copy
-    if isinstance(document, dict):
-        if rest:
-            if part not in document:
-                raise _missing(path)
-            return {**document, part: _with(document[part], rest, value, replace=replace)}
-        if replace and part not in document:
-            raise _missing(path)
-        return {**document, part: value}
-    raise _missing(path)
-
-
-def _without(document: Json, path: list[str]) -> Json:
-    if not path:
-        raise _rejected("the whole object cannot be removed")
-    part, rest = path[0], path[1:]
-    if isinstance(document, list):
-        index = _index(part, len(document))
-        copy = list(document)
-        if rest:
-            copy[index] = _without(copy[index], rest)
-        else:
-            del copy[index]
-        return copy
-    if not isinstance(document, dict) or part not in document:
-        raise _missing(path)
-    if rest:
-        return {**document, part: _without(document[part], rest)}
-    return {key: value for key, value in document.items() if key != part}

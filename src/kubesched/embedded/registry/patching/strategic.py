@@ -66,16 +66,17 @@ def _retained(document: JsonObject, patch: JsonObject) -> JsonObject:
         return dict(document)
     if not isinstance(keep, list):
         raise BadRequest(f"{RETAIN_KEYS} must be a list of field names")
+    names = {name for name in keep if isinstance(name, str)}
     stray = [
         key
         for key in patch
-        if not key.startswith("$") and patch[key] is not None and key not in keep
+        if not key.startswith("$") and patch[key] is not None and key not in names
     ]
     if stray:
         raise BadRequest(
             f"{RETAIN_KEYS} must list every field of the patch, {stray[0]!r} is missing"
         )
-    return {key: value for key, value in document.items() if key in keep}
+    return {key: value for key, value in document.items() if key in names}
 
 
 def _merge_value(
@@ -110,7 +111,8 @@ def _merge_list(old: list[Any], patch: list[Any], field: Field) -> list[Any]:
     fields = _fields_below(field.type)
     if any(isinstance(item, dict) and item.get(PATCH) == "replace" for item in patch):
         return [_without_directives(item) for item in patch if item.get(PATCH) != "replace"]
-    result = list(old)
+    result: list[Any] = list(old)
+    positions = _positions(result, key)
     stated: list[JsonObject] = []
     for item in patch:
         if not isinstance(item, dict):
@@ -120,25 +122,31 @@ def _merge_list(old: list[Any], patch: list[Any], field: Field) -> list[Any]:
         value = item.get(key)
         if value is None:
             raise BadRequest(f"map: {item} does not contain declared merge key: {key}")
-        index = _position(result, key, value)
+        known = positions.setdefault(encode(value), [])
         if item.get(PATCH) == "delete":
-            if index is not None:
-                del result[index]
+            if known:
+                result[known.pop(0)] = _GONE
             continue
         stated.append(item)
-        if index is None:
-            # New items are merged over nothing, so that their directives and nulls take effect and disappear.
-            result.append(_merge_object({}, item, fields))
+        if known:
+            result[known[0]] = _merge_object(result[known[0]], item, fields)
         else:
-            result[index] = _merge_object(result[index], item, fields)
-    return _ordered(result, stated, old, key)
+            # New items are merged over nothing, so that their directives and nulls take effect and disappear.
+            known.append(len(result))
+            result.append(_merge_object({}, item, fields))
+    return _ordered([item for item in result if item is not _GONE], stated, old, key)
 
 
-def _position(items: list[Any], key: str, value: Json) -> int | None:
+_GONE = object()
+
+
+def _positions(items: list[Any], key: str) -> dict[bytes, list[int]]:
+    """Where the items with each value of the key are."""
+    positions: dict[bytes, list[int]] = {}
     for index, item in enumerate(items):
-        if isinstance(item, dict) and item.get(key) == value:
-            return index
-    return None
+        if isinstance(item, dict):
+            positions.setdefault(encode(item.get(key)), []).append(index)
+    return positions
 
 
 def _delete_primitives(result: JsonObject, field: str, values: Json) -> None:
@@ -146,7 +154,8 @@ def _delete_primitives(result: JsonObject, field: str, values: Json) -> None:
         raise BadRequest(f"{DELETE_FROM}{field} must be a list")
     present = result.get(field)
     if isinstance(present, list):
-        result[field] = [value for value in present if value not in values]
+        gone = {encode(value) for value in values}
+        result[field] = [value for value in present if encode(value) not in gone]
 
 
 def _check_order(field_name: str, order: Json, patch: Json, field: Field) -> None:

@@ -20,6 +20,7 @@ from kubesched.embedded.apimachinery.catalog import ResourceInfo
 from kubesched.embedded.apimachinery.failures import invalid
 from kubesched.embedded.apimachinery.objects import Json, JsonObject, decode, encode
 from kubesched.embedded.apimachinery.schema.table import type_of_kind
+from kubesched.embedded.apimachinery.serialization import check_size
 from kubesched.embedded.apimachinery.validation import IS_IMMUTABLE
 from kubesched.embedded.registry import scale
 from kubesched.embedded.registry.patching.json_patch import apply_json_patch
@@ -51,10 +52,14 @@ def patch_object(
         patched = apply_patch(resource, scale.scale_of(resource, old.obj), patch, kind)
         return scale.update(registry, resource, namespace, name, patched, options), []
     document = _document(resource, old, patch)
-    patched = apply_patch(resource, document, patch, kind)
+    try:
+        patched = apply_patch(resource, document, patch, kind)
+        body = encode(patched)
+    except RecursionError:
+        raise BadRequest("error decoding patch: the result is nested too deeply") from None
     if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
         raise BadRequest("the patched object has no metadata")
-    body = encode(patched)
+    check_size(body)
     if b"null" in body:
         patched = strip_nulls_of(resource, patched)
     warnings = _check_result(resource, name, patched, body, validation)

@@ -1,0 +1,135 @@
+"""Names that users choose: whatever pods and nodes bring along, nothing of it is left when they have gone.
+
+Caches with a bound are made small, so that what goes on growing is seen after a few hundred objects.
+"""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+from held_entries import held_entries
+
+from kubesched.equivalence import pod_classes, row_layers, signature
+from kubesched.planning.world import PlannedCluster
+from kubesched.plugins import taint_toleration
+from kubesched.plugins.inter_pod_affinity import plugin as inter_pod_affinity
+from kubesched.plugins.node_resources import fit, scored_resources
+from kubesched.scheduler import decisions
+from kubesched.snapshot import pod_index
+from kubesched.state.cluster_state import ClusterState
+from kubesched.testing import make_node, make_pod
+
+MANY = 60
+SMALL = 5
+HOST = "kubernetes.io/hostname"
+
+PODS = {
+    "label keys": lambda pod, n: pod.label(f"key{n}", "x"),
+    "label values": lambda pod, n: pod.label("key", f"value{n}"),
+    "node selectors": lambda pod, n: pod.node_selector(**{f"key{n}": "x"}),
+    "tolerations": lambda pod, n: pod.tolerates(f"taint{n}"),
+    "topology keys, spread": lambda pod, n: pod.spread(1, f"key{n}", app="a"),
+    "topology keys, affinity": lambda pod, n: pod.pod_anti_affinity(f"key{n}", app="a"),
+    "selectors": lambda pod, n: pod.pod_anti_affinity(HOST, app=f"a{n}"),
+    "images": lambda pod, n: pod.image(f"image{n}"),
+    "ports": lambda pod, n: pod.host_port(1 + n),
+    "resources": lambda pod, n: pod.request(f"example.com/r{n}", "1"),
+    "resources, on a node": lambda pod, n: pod.on("n0").request(f"example.com/r{n}", "1"),
+    "amounts": lambda pod, n: pod.cpu(f"{n}m"),
+    "amounts that fit nowhere": lambda pod, n: pod.cpu(10_000 + n),
+    "priorities": lambda pod, n: pod.priority(n),
+    "claims": lambda pod, n: pod.claim(f"claim{n}"),
+    "gates": lambda pod, n: pod.gate(f"example.com/g{n}"),
+    "scheduler names": lambda pod, n: pod.scheduler(f"scheduler{n}"),
+    "nodes that are not there": lambda pod, n: pod.on(f"nowhere{n}"),
+}
+
+
+@pytest.fixture(autouse=True)
+def small_caches(monkeypatch):
+    for module, limit in (
+        (pod_classes, "SIGNATURE_LIMIT"),
+        (signature, "SIGNED_LIMIT"),
+        (row_layers, "SEEN_LIMIT"),
+        (pod_index, "COUNTER_LIMIT"),
+        (inter_pod_affinity, "_RESOLVED_LIMIT"),
+        (fit, "_NEEDS_LIMIT"),
+        (scored_resources, "_KNOWN_LIMIT"),
+        (taint_toleration, "_TABLES_LIMIT"),
+    ):
+        assert getattr(module, limit) <= 10_000
+        monkeypatch.setattr(module, limit, SMALL)
+    for made in (pod_classes.ClassCache, decisions.DecisionRing):
+        assert all(limit <= 10_000 for limit in made.__init__.__defaults__)
+        monkeypatch.setattr(made.__init__, "__defaults__", (SMALL,))
+
+
+def five_nodes():
+    state = ClusterState("test")
+    for n in range(5):
+        node = make_node(f"n{n}").capacity(cpu="1000", memory="4Gi", pods=10_000)
+        state.put(node.zone("ab"[n % 2]).label(HOST, f"n{n}").build())
+    return state
+
+
+def entries(world):
+    gc.collect()
+    counts = held_entries(world.assembly, without=[world, world.listers])
+    for log in ("RowLog._rows", "DecisionRing._entries"):  # both have a bound
+        counts.pop(log, None)
+    return counts
+
+
+def grown(before, after):
+    return {name: n for name in after if (n := after[name] - before[name]) >= MANY // 2}
+
+
+@pytest.mark.parametrize("brings", PODS.values(), ids=PODS)
+async def test_what_a_pod_brings_along_goes_with_it(brings):
+    async with PlannedCluster(five_nodes()) as world:
+
+        async def come_and_go(first):
+            pods = [
+                brings(make_pod(f"p{n}", f"space{n}").cpu("1m"), n).build()
+                for n in range(first, first + MANY)
+            ]
+            for pod in pods:
+                world.add(pod)
+            await world.settle()
+            for pod in pods:
+                world.remove(pod)
+            await world.settle()
+            return entries(world)
+
+        before = await come_and_go(1)
+        assert grown(before, await come_and_go(1 + MANY)) == {}
+        world.assembly.scheduler.check_invariants()
+
+
+NODES = {
+    "resources": lambda node, n: node.offers(f"example.com/r{n}", "1"),
+    "label keys": lambda node, n: node.label(f"key{n}", "x"),
+    "images": lambda node, n: node.image(f"image{n}", size_bytes=1000),
+}
+
+
+@pytest.mark.parametrize("brings", NODES.values(), ids=NODES)
+async def test_what_a_node_brings_along_goes_with_it(brings):
+    async with PlannedCluster(five_nodes()) as world:
+
+        async def come_and_go(first):
+            for n in range(first, first + MANY):
+                world.add(brings(make_node("more").capacity(cpu="1"), n).build())
+                pod = make_pod("p").label("app", "a").image(f"image{n}")
+                pod.spread(1, f"key{n}", app="a").request(f"example.com/r{n}", "1")
+                world.add(pod.build())
+                await world.settle()
+                world.remove(world.pods()[0])
+                world.remove(world.find(type(world.nodes()[0]), "", "more"))
+            await world.settle()
+            return entries(world)
+
+        before = await come_and_go(1)
+        assert grown(before, await come_and_go(1 + MANY)) == {}
+        world.assembly.scheduler.check_invariants()
