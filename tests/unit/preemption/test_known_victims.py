@@ -84,6 +84,7 @@ def described(shortlist):
     return candidates, shortlist.criteria.tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("limit", [64, 1], ids=["all classes kept", "one class kept"])

@@ -469,6 +469,7 @@ async def outcome_of_preemption(world: SchedulerHarness) -> dict[str, str]:
     return world.client.bindings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error", [ServerError("busy", code=503), KubeschedError("no answer")], ids=str
 )
