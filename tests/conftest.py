@@ -53,3 +53,11 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Freeze again what a test has thawed."""
+    if gc.get_freeze_count() == 0:
+        gc.collect()
+        gc.freeze()

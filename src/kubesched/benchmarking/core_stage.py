@@ -96,14 +96,18 @@ class CoreStage:
         self._is_binding = False
         self._make_measurement = make_measurement
         self._attempts = 0
+        self._has_frozen = False
         cluster.on_bound = self._bound
 
     # -- measuring ---------------------------------------------------------------------------------------------------
 
     def start_measuring(self, namespaces: Sequence[str], labels: Mapping[str, str]) -> None:
-        # As `kubesched run` does: keeps the collector from traversing the cluster again.
+        # As `kubesched run` does: keeps the collector from traversing the cluster again. A caller
+        # that has frozen its own objects keeps them so: unfreezing would thaw these as well.
         gc.collect()
-        gc.freeze()
+        self._has_frozen = gc.get_freeze_count() == 0
+        if self._has_frozen:
+            gc.freeze()
         points = self.cluster.metrics.framework_extension_point_duration_seconds
         self._measurement = self._make_measurement(points, namespaces, labels)
         if self._cycle is not None:
@@ -113,7 +117,8 @@ class CoreStage:
         measurement, self._measurement = self._measurement, None
         if measurement is None:
             raise KubeschedError("stopCollectingMetrics without startCollectingMetrics")
-        gc.unfreeze()
+        if self._has_frozen:
+            gc.unfreeze()
         if self._cycle is not None:
             measurement.cycles_s = self._cycle.cpu_s
         return measurement

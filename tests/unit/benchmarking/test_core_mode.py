@@ -1,10 +1,12 @@
 """Core mode: every operation takes effect in the production core, and what is measured is what happened."""
 
+import time
 from dataclasses import replace
 
 import pytest
 
 from kubesched.api.core_v1 import Pod
+from kubesched.benchmarking import core_cluster
 from kubesched.benchmarking.catalogue import SIZES, find, shipped
 from kubesched.benchmarking.core_cluster import CoreCluster, PacedClock
 from kubesched.benchmarking.core_mode import CoreOptions, run_core, with_core_decisions
@@ -26,6 +28,12 @@ spec:
   {extra}
   containers: [{{name: a, image: b, resources: {{requests: {{cpu: "{cpu}"}}}}}}]
 """
+
+
+@pytest.fixture(autouse=True)
+def cpu_time(monkeypatch):
+    """Only CPU time passes, so that a busy machine plays workloads as an idle one does."""
+    monkeypatch.setattr(core_cluster, "perf_counter", time.thread_time)
 
 
 @pytest.fixture

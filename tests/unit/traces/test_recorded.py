@@ -3,6 +3,7 @@
 import asyncio
 import pickle
 import re
+import time
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -11,6 +12,7 @@ import pytest
 
 from kubesched.app.recorded_simulation import playing_registry, record_simulation
 from kubesched.app.replay_cells import play_cell, play_outcome
+from kubesched.benchmarking import core_cluster
 from kubesched.benchmarking.catalogue import find
 from kubesched.benchmarking.core_mode import CoreOptions, run_core
 from kubesched.config.load import default_config
@@ -24,6 +26,12 @@ from kubesched.traces.outcome import decode
 from kubesched.traces.player import Cell, play_trace
 from kubesched.traces.recorded import of_reader
 from kubesched.traces.report import make_report
+
+
+@pytest.fixture(autouse=True)
+def cpu_time(monkeypatch):
+    """Only CPU time passes, so that a busy machine plays workloads as an idle one does."""
+    monkeypatch.setattr(core_cluster, "perf_counter", time.thread_time)
 
 
 def recorded(name):
