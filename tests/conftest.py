@@ -12,7 +12,8 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 # A busy machine must not fail a test: no deadlines, and drawing examples may take its time.
 CLOCKS = [HealthCheck.too_slow]
@@ -33,6 +34,15 @@ settings.register_profile(
 )
 settings.load_profile("explore" if os.environ.get("KUBESCHED_EXPLORE") else "fixed")
 
+
+@given(st.none())
+def draw_first_example(_: None) -> None:
+    """With its first example Hypothesis looks for what refers to its random numbers.
+
+    It would not find that among frozen objects, and warn.
+    """
+
+
 WORKERS_PER_CORE = 2
 """Workers wait for processes, sockets and timers about half of the time."""
 
@@ -51,6 +61,7 @@ def pytest_collection() -> Iterator[None]:
     try:
         return (yield)
     finally:
+        draw_first_example()
         gc.freeze()
         gc.enable()
 
