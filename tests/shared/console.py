@@ -43,7 +43,6 @@ SUBSTITUTIONS = {
 """Texts of commands and files that are replaced before they are used; `{port}` is a free one."""
 
 NOT_RUN = {
-    "README.md: pip install": "needs a package index",
     "README.md: scripts/test": "runs this test",
     "docs/how-to/deploy-as-second-scheduler.md: podman": "needs a base image from a registry",
     "docs/how-to/deploy-as-second-scheduler.md: helm": "tests/unit/deploy renders the chart",

@@ -86,6 +86,7 @@ class CoreStage:
         if times_cycles:
             self._cycle = self._scheduler.cycle = TimedCycle.like(self._scheduler.cycle)
         self._progress = progress
+        self._has_frozen = False
         self._beside: list[Beside] = []
         self._awaited: set[str] = set()
         """Pods the workload waits for, by uid."""
@@ -96,7 +97,6 @@ class CoreStage:
         self._is_binding = False
         self._make_measurement = make_measurement
         self._attempts = 0
-        self._has_frozen = False
         cluster.on_bound = self._bound
 
     # -- measuring ---------------------------------------------------------------------------------------------------

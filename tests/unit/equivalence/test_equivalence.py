@@ -314,7 +314,6 @@ def _nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(algorithm, "MIN_FEASIBLE_NODES_TO_FIND", 3)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [1, 16])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", range(10))
@@ -340,7 +339,6 @@ def test_classes_and_plain_columns_decide_alike(
         side.cache.check_invariants()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [1, 16])
 @pytest.mark.parametrize(
     "strangers",
@@ -395,7 +393,6 @@ class ManyShapes(History):
         super().place(number, self.templates[self.turn % len(self.templates)])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 4, 5, 7, 8])  # without images, which are scored alone
 def test_many_shapes_in_turn_decide_alike(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_index, "UNSORTED_ROWS", 3)

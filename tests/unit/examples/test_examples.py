@@ -11,8 +11,6 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from runpy import run_path
 
-import pytest
-
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.harness import SchedulerHarness
 
@@ -29,7 +27,6 @@ def run(*words, path=""):
     return answer.stdout
 
 
-@pytest.mark.slow
 def test_the_plugins_own_tests_pass():
     options = ("-q", "-p", "no:cacheprovider", "--asyncio-mode=auto", f"--rootdir={RACKS}")
     assert "2 passed" in run("pytest", *options, str(RACKS / "tests"), path=RACKS / "src")
