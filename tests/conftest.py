@@ -64,11 +64,3 @@ def pytest_collection() -> Iterator[None]:
         draw_first_example()
         gc.freeze()
         gc.enable()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown() -> None:
-    """Freeze again what a test has thawed."""
-    if gc.get_freeze_count() == 0:
-        gc.collect()
-        gc.freeze()
