@@ -67,3 +67,18 @@ def test_locks_that_are_installed_together_agree(name):
     for requirement, _hashes in locked(name):
         other = dev.get((requirement.name, str(requirement.marker)), requirement)
         assert other.specifier == requirement.specifier
+
+
+def test_the_supported_pythons_are_those_that_are_tested():
+    prefix = "Programming Language :: Python :: "
+    named = [
+        each.removeprefix(prefix) for each in PROJECT["classifiers"] if each.startswith(prefix)
+    ]
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    (matrix,) = re.findall(r"python: \[(.*)\]", workflow)
+    assert re.findall(r"[\d.]+", matrix) == named
+    assert f"| Python | {', '.join(named)} on Linux |" in (ROOT / "README.md").read_text()
+    (searched,) = re.findall(
+        r"for candidate in (.*);", (ROOT / "scripts" / "environment").read_text()
+    )
+    assert re.findall(r"python(3\.\d+)", searched) == named
