@@ -1,14 +1,19 @@
-"""How Hypothesis draws, for all tests.
+"""How many workers run the tests, what they need not collect as garbage, and how Hypothesis draws.
 
-The same examples every time, so that a landing does not depend on luck; `KUBESCHED_EXPLORE=1` draws new ones, which is
-how counterexamples are looked for. `KUBESCHED_FUZZ_EXAMPLES` sets how many a test draws that does not say so itself.
+Hypothesis draws the same examples every time, so that a landing does not depend on luck;
+`KUBESCHED_EXPLORE=1` draws new ones, which is how counterexamples are looked for.
+`KUBESCHED_FUZZ_EXAMPLES` sets how many a test draws that does not say so itself.
 """
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 # A busy machine must not fail a test: no deadlines, and drawing examples may take its time.
 CLOCKS = [HealthCheck.too_slow]
@@ -28,3 +33,34 @@ settings.register_profile(
     suppress_health_check=CLOCKS,
 )
 settings.load_profile("explore" if os.environ.get("KUBESCHED_EXPLORE") else "fixed")
+
+
+@given(st.none())
+def draw_first_example(_: None) -> None:
+    """With its first example Hypothesis looks for what refers to its random numbers.
+
+    It would not find that among frozen objects, and warn.
+    """
+
+
+WORKERS_PER_CORE = 2
+"""Workers wait for processes, sockets and timers about half of the time."""
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    return WORKERS_PER_CORE * len(os.sched_getaffinity(0))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep the garbage collector off what stays to the end.
+
+    Ten thousand tests are some 400,000 objects, which take 0.3 s to traverse.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        draw_first_example()
+        gc.freeze()
+        gc.enable()

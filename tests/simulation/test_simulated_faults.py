@@ -28,6 +28,11 @@ SEEDS_PER_TEST = 10
 FAULTY = range(1, 251, SEEDS_PER_TEST)
 COUNTED = range(1, 251)
 """Seeds among which every kind of fault has to occur."""
+TELLING = (
+    *(13, 15, 19, 22, 36, 39, 41, 44, 45, 50, 53, 54, 73, 80, 81, 84, 94, 97, 99, 102),
+    *(129, 139, 141, 143, 156, 158, 160, 161, 168),
+)
+"""Those that together showed every kind when this was written: looked at first, as a shortcut."""
 LARGE = 500
 DIVIDED = (4, 35, 72, 90, 121, 131)
 """Seeds with many pods that wait."""
@@ -157,12 +162,10 @@ def test_every_promise_holds_under_faults(first: int) -> None:
     assert not any(failures), "\n".join(filter(None, failures))
 
 
-@pytest.mark.timeout(
-    900
-)  # some dozens of seeds, of which most have been run by now without parallel workers
+@pytest.mark.timeout(900)  # a few dozen seeds, or all of them if the telling ones no longer suffice
 def test_nothing_that_can_go_wrong_never_does() -> None:
     missing = {(where, what) for where, kinds in FAULTS.items() for what in kinds}
-    for seed in COUNTED:
+    for seed in (*TELLING, *COUNTED):
         if missing:
             counts = _run(seed).census
             missing = {(where, what) for where, what in missing if not counts[where][what]}

@@ -38,6 +38,7 @@ def test_every_python_block_belongs_to_a_file() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_printed_tests_pass(package: Path) -> None:
     done = run(package, "pytest", "-q", "-p", "no:cacheprovider", "test_racks.py")
     assert done.returncode == 0, done.stdout + done.stderr

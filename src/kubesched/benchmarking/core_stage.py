@@ -79,6 +79,7 @@ class CoreStage:
         if times_cycles:
             self._cycle = self._scheduler.cycle = TimedCycle.like(self._scheduler.cycle)
         self._progress = progress
+        self._has_frozen = False
         self._beside: list[Beside] = []
         self._awaited: set[str] = set()
         """Pods the workload waits for, by uid."""
@@ -94,9 +95,12 @@ class CoreStage:
     # -- measuring ---------------------------------------------------------------------------------------------------
 
     def start_measuring(self, namespaces: Sequence[str], labels: Mapping[str, str]) -> None:
-        # As `kubesched run` does: keeps the collector from traversing the cluster again.
+        # As `kubesched run` does: keeps the collector from traversing the cluster again. A caller
+        # that has frozen its own objects keeps them so: unfreezing would thaw these as well.
         gc.collect()
-        gc.freeze()
+        self._has_frozen = gc.get_freeze_count() == 0
+        if self._has_frozen:
+            gc.freeze()
         points = self._scheduler.metrics.framework_extension_point_duration_seconds
         self._measurement = self._make_measurement(points, namespaces, labels)
         if self._cycle is not None:
@@ -106,7 +110,8 @@ class CoreStage:
         measurement, self._measurement = self._measurement, None
         if measurement is None:
             raise KubeschedError("stopCollectingMetrics without startCollectingMetrics")
-        gc.unfreeze()
+        if self._has_frozen:
+            gc.unfreeze()
         if self._cycle is not None:
             measurement.cycles_s = self._cycle.cpu_s
         return measurement

@@ -10,8 +10,8 @@ import pytest
 from serving_requests import get
 
 QUICK = {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
-STALL_S = 12.0
-"""Four times the lease's duration."""
+STALL_S = 7.0
+"""More than twice the lease's duration: the standby would have taken over."""
 PLUGIN = """
 import time
 
@@ -26,15 +26,22 @@ class Sleeper(FilterPlugin):
             time.sleep(float(pod.metadata.labels["sleep"]))
         return None
 """
+HASTE = """
+from kubesched.app import stopping
+
+stopping.EXIT_S = {exit_s}
+"""
 
 
 @pytest.fixture
 async def sleeper(cluster, run, tmp_path):
     """Start a scheduler with a plugin that sleeps as a pod's label says."""
-    (tmp_path / "sleeping.py").write_text(PLUGIN)
     await cluster.add_node("n1")
 
-    async def start(*flags, elect=True, **settings):
+    async def start(*flags, elect=True, exit_s=None, **settings):
+        """`exit_s` replaces the time that a process gets to end by itself."""
+        haste = "" if exit_s is None else HASTE.format(exit_s=exit_s)
+        (tmp_path / "sleeping.py").write_text(PLUGIN + haste)
         config = {
             "leaderElection": {"leaderElect": elect, **QUICK, **settings},
             "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "sleeping:Sleeper"}]}}}],
@@ -99,7 +106,7 @@ async def test_a_process_frozen_in_a_stall_binds_nothing_when_it_thaws(cluster, 
 
 @pytest.mark.parametrize("elect", [True, False], ids=["elected", "alone"])
 async def test_sigterm_ends_a_process_whose_loop_is_blocked(cluster, sleeper, elect):
-    leader = await sleeper("--drain-timeout=1s", elect=elect)
+    leader = await sleeper("--drain-timeout=1s", elect=elect, exit_s=4.0)
     await leader.says('"Handlers synced"')
     await add_sleeping_pod(cluster, "slow", 3600)
     await leader.says('"The scheduling loop is blocked"')

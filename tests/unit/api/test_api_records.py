@@ -288,6 +288,7 @@ def any_record(record, depth=3):
     return build()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("record", SENT_OR_RECEIVED, ids=named)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())

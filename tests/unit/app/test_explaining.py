@@ -21,6 +21,7 @@ from kubesched.snapshot.pods import PodInfo
 from kubesched.traces.log_player import play
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [4, 24, 55, 60, 121])
 def test_explaining_every_attempt_says_what_it_comes_to_and_changes_nothing(seed: int) -> None:
     run = max(record_simulation(seed)[1], key=lambda each: sum(1 for _ in each.entries()))

@@ -134,6 +134,7 @@ def test_an_old_cycle_is_collected_once_memory_has_doubled_for_no_reason():
         assert gone() is not None, "it has not grown since"
 
 
+@pytest.mark.slow
 def test_pods_that_come_and_go_leave_no_cycles():
     """What a full collection would be for: it is made rarely, since there is nothing to find."""
     cluster = CoreCluster(default_config(), DEFAULT_GATES)

@@ -13,6 +13,7 @@ def counts(calls=100.0, opcodes=1000.0, peak_bytes=5000.0, **functions):
     return Counts(calls=calls, opcodes=opcodes, peak_bytes=peak_bytes, functions=functions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [True, False], ids=["with classes", "without classes"])
 def test_counting_twice_gives_the_same(classes):
     (workload,) = find(["Basic/tiny"])
@@ -25,6 +26,7 @@ def test_counting_twice_gives_the_same(classes):
     assert not any(name.startswith("benchmarking") for name in first.functions)
 
 
+@pytest.mark.slow
 def test_nothing_is_left_hooked_in():
     trace = sys.gettrace(), sys.getprofile()
     (workload,) = find(["Basic/tiny"])

@@ -1,10 +1,12 @@
 """Core mode: every operation takes effect in the production core, and what is measured is what happened."""
 
+import time
 from dataclasses import replace
 
 import pytest
 
 from kubesched.api.core_v1 import Pod
+from kubesched.benchmarking import core_cluster
 from kubesched.benchmarking.catalogue import SIZES, find, shipped
 from kubesched.benchmarking.core_cluster import CoreCluster, PacedClock
 from kubesched.benchmarking.core_mode import CoreOptions, run_core, with_core_decisions
@@ -26,6 +28,12 @@ spec:
   {extra}
   containers: [{{name: a, image: b, resources: {{requests: {{cpu: "{cpu}"}}}}}}]
 """
+
+
+@pytest.fixture(autouse=True)
+def cpu_time(monkeypatch):
+    """Only CPU time passes, so that a busy machine plays workloads as an idle one does."""
+    monkeypatch.setattr(core_cluster, "perf_counter", time.thread_time)
 
 
 @pytest.fixture
@@ -91,6 +99,7 @@ def test_time_is_split_into_phases_that_contain_extension_points(played):
     assert 0 < parts < phases["Attempt"].share < 1
 
 
+@pytest.mark.slow
 def test_repetitions_are_numbered_and_warm_ups_left_out(played):
     results = played(pods("small", 1, MEASURED), options=CoreOptions(repeats=2, warmup=1))
     assert [result.repeat for result in results] == [1, 2]
@@ -107,6 +116,7 @@ def test_preemption_takes_its_second_attempt(played):
     assert (result.pods, result.attempts, result.unschedulable_attempts) == (1, 2, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rate", "expected"), [(0.0, ["comes"] * 5 + ["bound"] * 5), (0.01, ["comes", "bound"] * 5)]
 )
@@ -390,6 +400,7 @@ def test_an_extender_for_other_pods_is_never_asked(played, tmp_path):
     assert (result.pods, result.unschedulable_attempts) == (2, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "used"), [(None, 30), (100, 100)])
 def test_another_percentage_replaces_the_workloads(given, used):
     (workload,) = find(["SampledNodes/tiny"])
@@ -398,6 +409,7 @@ def test_another_percentage_replaces_the_workloads(given, used):
     assert result.pods == workload.params["measurePods"]
 
 
+@pytest.mark.slow
 def test_decisions_of_core_mode_complete_end_to_end_results_of_ours():
     (workload,) = find(["Basic/tiny"])
     ours, theirs = (
@@ -425,6 +437,7 @@ def test_kinds_no_scheduler_knows_are_refused(played, tmp_path):
         played("createAny, templatePath: odd.yaml", pods("small", 1, MEASURED))
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_placements(tmp_path):
     def placements():
         from kubesched.api.core_v1 import Pod
@@ -475,6 +488,7 @@ def test_time_runs_inside_work_jumps_outside_and_never_goes_back():
 # -- our own workloads -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [True, False], ids=["with classes", "without classes"])
 @pytest.mark.parametrize(
     "workload",

@@ -95,6 +95,7 @@ def check_text(expression):
     program.run(BINDINGS)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60))
 @example("\ud800")
 @example("'\ud800' + x.b")
@@ -157,6 +158,7 @@ def doubled(operation, value, times):
     return f"cel.bind(v0, {value}, {expression})"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "expression",
     [

@@ -25,6 +25,7 @@ def run(capsys, *words):
     return code, printed.out, printed.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [True, False], ids=["with classes", "without classes"])
 @pytest.mark.parametrize(
     "name",
@@ -49,6 +50,7 @@ def test_every_decision_of_a_workload_comes_out_the_same(name, classes):
     assert played.decisions == decisions >= result.pods > 0
 
 
+@pytest.mark.slow
 def test_recordings_are_kept_by_workload_and_played(capsys, tmp_path):
     words = ("Basic/tiny", "Gated/tiny", *QUICK, "--record", tmp_path)
     code, out, err = run(capsys, *words)

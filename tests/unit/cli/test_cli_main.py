@@ -210,6 +210,7 @@ def test_an_error_that_task_groups_have_wrapped_is_told_like_any_other(command, 
     assert capsys.readouterr().err == "error: no such cluster\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["run", "--help"], ["completion", "bash"], ["up", "--nodes=1", "--demo"]]
 )

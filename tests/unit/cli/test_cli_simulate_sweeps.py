@@ -13,6 +13,7 @@ def run(capsys, *words):
     return code, printed.out, printed.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_the_output_does_not_depend_on_the_executor(capsys, tmp_path, form):
     words = ("--faults", "--seed", 5, "--runs", 3, "-o", form)

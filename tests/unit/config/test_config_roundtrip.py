@@ -222,6 +222,7 @@ def completed(config: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
     return replace(config, profiles=profiles)
 
 
+@pytest.mark.slow
 @given(_CONFIGS)
 def test_reading_what_was_written_gives_the_same_configuration(config):
     complete = completed(config)

@@ -10,7 +10,9 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[3]
 FILES = ("constraints.txt", "constraints-build.txt", "constraints-dev.txt")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = METADATA["project"]
+EXTRAS = [each for extra in PROJECT["optional-dependencies"].values() for each in extra]
 
 
 def locked(name):
@@ -21,16 +23,6 @@ def locked(name):
         pinned, *hashes = re.split(r"\s+--hash=", line)
         entries.append((Requirement(pinned.strip()), hashes))
     return entries
-
-
-def wanted(requirements, extras):
-    for text in requirements:
-        requirement = Requirement(text)
-        if canonicalize_name(requirement.name) == "kubesched":
-            for extra in requirement.extras:
-                yield from wanted(extras[extra], extras)
-        else:
-            yield requirement
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -52,18 +44,17 @@ def test_no_index_is_named(name):
 @pytest.mark.parametrize(
     ("name", "requirements"),
     [
-        ("constraints.txt", PROJECT["project"]["dependencies"]),
-        ("constraints-build.txt", PROJECT["build-system"]["requires"]),
+        ("constraints.txt", PROJECT["dependencies"]),
+        ("constraints-build.txt", METADATA["build-system"]["requires"]),
         (
             "constraints-dev.txt",
-            PROJECT["project"]["dependencies"] + PROJECT["project"]["optional-dependencies"]["dev"],
+            PROJECT["dependencies"] + EXTRAS + METADATA["dependency-groups"]["dev"],
         ),
     ],
 )
 def test_every_dependency_is_locked_at_a_version_that_fits(name, requirements):
     pins = {canonicalize_name(r.name): r for r, _hashes in locked(name)}
-    extras = PROJECT["project"]["optional-dependencies"]
-    for requirement in wanted(requirements, extras):
+    for requirement in map(Requirement, requirements):
         pin = pins.get(canonicalize_name(requirement.name))
         assert pin is not None, f"{requirement.name} is not in {name}: run scripts/lock"
         (version,) = (specifier.version for specifier in pin.specifier)
@@ -76,3 +67,18 @@ def test_locks_that_are_installed_together_agree(name):
     for requirement, _hashes in locked(name):
         other = dev.get((requirement.name, str(requirement.marker)), requirement)
         assert other.specifier == requirement.specifier
+
+
+def test_the_supported_pythons_are_those_that_are_tested():
+    prefix = "Programming Language :: Python :: "
+    named = [
+        each.removeprefix(prefix) for each in PROJECT["classifiers"] if each.startswith(prefix)
+    ]
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    (matrix,) = re.findall(r"python: \[(.*)\]", workflow)
+    assert re.findall(r"[\d.]+", matrix) == named
+    assert f"| Python | {', '.join(named)} on Linux |" in (ROOT / "README.md").read_text()
+    (searched,) = re.findall(
+        r"for candidate in (.*);", (ROOT / "scripts" / "environment").read_text()
+    )
+    assert re.findall(r"python(3\.\d+)", searched) == named

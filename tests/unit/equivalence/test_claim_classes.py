@@ -89,6 +89,7 @@ def told(outcome):
     return str(outcome.error or outcome), outcome.code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_pods_with_claims_of_their_own_share_answers(seed: int) -> None:
     history = History(seed)

@@ -140,6 +140,7 @@ def told(outcome):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_failures_are_those_of_a_full_evaluation(seed: int) -> None:
     history = History(seed)

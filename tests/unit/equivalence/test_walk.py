@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ def walked_plainly(order: list[int], start: int, wanted: int, passing: set[int])
     return found, len(order)
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 400).flatmap(lambda count: st.permutations(range(count))),
     st.integers(0, 399),

@@ -416,6 +416,7 @@ def search_space(state: ClusterState, pod: Pod):
             yield explainer.assembly.table.names[row], list(changes.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_no_fix_is_wrong_and_none_smaller_exists(seed):
     state, pod = random_cluster(Random(f"fixes {seed}"))

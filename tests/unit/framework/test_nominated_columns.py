@@ -85,6 +85,7 @@ def random_pod(rng: Random, name: str, uid: str | None = None) -> Pod:
     return pod.build()
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("limit", [64, 0], ids=["sums by priority", "too many priorities"])

@@ -199,6 +199,7 @@ def make_machine(new_collection, new_story):
     return History
 
 
+@pytest.mark.slow
 def test_any_history_ends_with_store_equal_to_server(new_collection, new_story, caplog):
     caplog.set_level(logging.ERROR)
     machine = make_machine(new_collection, new_story)

@@ -5,6 +5,8 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+import pytest
+
 from kubesched.metrics import MetricGates, MetricsRegistry, SchedulerMetrics
 
 ROOT = Path(__file__).parents[3]
@@ -33,6 +35,7 @@ def test_every_metric_is_documented_as_it_is():
     assert documented == expected
 
 
+@pytest.mark.slow
 def test_every_metric_of_the_process_is_documented():
     patterns = re.findall(r"`([a-z_]+\*?)`", PAGE.read_text())
     named = [name for path in SOURCES.rglob("*.py") for name in registered_names(path)]

@@ -72,6 +72,7 @@ def admitted(state: ClusterState, manifest: Manifest) -> Pod:
     return next(obj for obj in made if isinstance(obj, Pod))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_the_count_is_that_of_creating_pods_one_by_one(seed):
     rng = Random(seed)

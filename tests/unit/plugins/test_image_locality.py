@@ -216,6 +216,7 @@ def test_a_number_of_nodes_that_changes_no_score_changes_nothing():
     assert len(values) < 4
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_scores_stay_while_the_premise_and_the_row_do(data):

@@ -5,6 +5,7 @@ change of nodes, pods, claims, volumes, classes, CSI objects and attachments.
 """
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from plugin_strategies import pod_of
 from scalar import storage as twin
@@ -103,6 +104,7 @@ def test_every_plugin_equals_its_twin_in_any_world(worlds):
         judge(worlds, plugin, worlds.pod("q"))
 
 
+@pytest.mark.slow
 @thorough
 @given(storage_worlds())
 def test_every_plugin_equals_its_twin_after_any_changes(worlds):

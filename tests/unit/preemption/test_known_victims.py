@@ -94,6 +94,7 @@ def described(shortlist):
     return candidates, shortlist.criteria.tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("limit", [2**20, 1], ids=["all classes kept", "one class kept"])

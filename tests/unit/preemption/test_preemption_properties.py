@@ -176,6 +176,7 @@ class Without:
         return self.fits()
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
 @pytest.mark.parametrize("social", [False, True], ids=["by columns", "node by node"])
@@ -193,6 +194,7 @@ def test_victims_are_less_important_and_their_eviction_makes_room(
         assert Without(world, preemptor, candidate.node_name, victims).fits()
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
 @pytest.mark.parametrize("social", [False, True], ids=["by columns", "node by node"])
@@ -208,6 +210,7 @@ def test_every_victim_is_needed(world_type, social: bool, seed: int) -> None:
             assert not node.fits_with(victim), f"{victim.metadata.name} was evicted unnecessarily"
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(seed=SEEDS)
 @example(seed=939).via("a nominated pod's terms that are ignored once no other pod has any")
@@ -236,6 +239,7 @@ def test_what_was_thought_is_what_comes_of_real_evictions(world_type, seed: int)
     assert (status is None) == (name in victims), status
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
 def test_a_budget_is_violated_only_when_no_node_spares_it(world_type, seed: int) -> None:
@@ -251,6 +255,7 @@ def test_a_budget_is_violated_only_when_no_node_spares_it(world_type, seed: int)
             assert not spares, f"{world.table.names[row]} would have done without"
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(seed=SEEDS)
 def test_what_is_done_together_is_what_is_done_node_by_node(world_type, seed: int) -> None:

@@ -51,6 +51,7 @@ def outcome_of(run):
     return candidates, (best_of(shortlist).node_name, ladder), statuses, errors
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("limit", [64, 0], ids=["sums by priority", "too many priorities"])

@@ -168,6 +168,7 @@ def change(world, name, pod_name):
         world.queue.update(pod, newer, ())
 
 
+@pytest.mark.slow
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(steps, max_size=12))
 @example([("add", ["a", "b", "a", "b", "a"]), ("event", ["a", "b"], 2, False)] * 3)
@@ -205,6 +206,7 @@ def parked(make_world, count, kind="a"):
     return side
 
 
+@pytest.mark.slow
 def test_one_pod_is_tried_for_its_class(make_world):
     side = parked(make_world, 1000)
     side.attempts = 0

@@ -98,6 +98,7 @@ flushes = st.tuples(st.just("flush"), st.sampled_from([100, 250, 301]))
 changes = st.tuples(st.sampled_from(["delete", "activate", "touch", "relabel"]), st.integers(0, 11))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pods, st.lists(st.lists(events | flushes | changes, min_size=1, max_size=5), max_size=3))
 @example([("a", False)] * 3 + [("b", True)] * 3, [[("room", ["a", "b"]), ("relabel", 2)]])

@@ -51,6 +51,7 @@ def numbers(folder: Path) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", range(12))
 def test_everything_flushed_before_the_kill_is_there(tmp_path: Path, point: int) -> None:
     wanted = Random(point).randrange(10, 1_500)

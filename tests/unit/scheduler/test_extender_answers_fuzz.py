@@ -160,6 +160,7 @@ async def test_every_verb_answers_or_fails_with_a_reason(
         assert told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "bind"])
 @FUZZ
 @given(answer=ANSWERS, ignorable=st.booleans(), names=st.booleans())

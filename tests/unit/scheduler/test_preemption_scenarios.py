@@ -464,6 +464,7 @@ def outcome_of_preemption(world: Cluster) -> dict[str, str]:
     return world.client.bindings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error", [ServerError("busy", code=503), KubeschedError("no answer")], ids=str
 )

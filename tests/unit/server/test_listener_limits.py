@@ -310,6 +310,7 @@ async def test_a_client_that_is_answered_may_send_on(serve, context):
     await close(writer)
 
 
+@pytest.mark.slow
 async def test_nothing_of_a_bad_request_stays_behind(serve, context):
     """What a stranger sent must be gone at once, not when the collector comes around to it."""
     running = await serve()

@@ -204,6 +204,7 @@ def decisions(state: ClusterState) -> list[tuple[str, str]]:
     return decided
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.integers(0, 2**32))
 def test_decisions_over_a_snapshot_are_those_of_the_cluster(seed: int) -> None:

@@ -101,6 +101,7 @@ def importable(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "shared"))
 
 
+@pytest.mark.slow
 def test_a_dask_worker_killed_in_the_middle_changes_nothing(tmp_path, importable):
     """Two worker processes, of which one is killed after some cells are done."""
     cells = keyed(range(60))

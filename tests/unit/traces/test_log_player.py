@@ -123,6 +123,7 @@ def test_a_plugin_that_reads_the_outside_world_is_found(run: Run) -> None:
     assert "it rains" in played.difference
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed",
     [

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import time
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -9,6 +10,7 @@ from random import Random
 import pytest
 
 from kubesched.app.recorded_simulation import playing_registry, record_simulation
+from kubesched.benchmarking import core_cluster
 from kubesched.benchmarking.catalogue import find
 from kubesched.benchmarking.core_mode import CoreOptions, run_core
 from kubesched.config.load import default_config
@@ -23,6 +25,12 @@ from kubesched.traces.play import play_cell, play_outcome
 from kubesched.traces.player import Cell, play_trace
 from kubesched.traces.recorded import of_reader
 from kubesched.traces.report import make_report
+
+
+@pytest.fixture(autouse=True)
+def cpu_time(monkeypatch):
+    """Only CPU time passes, so that a busy machine plays workloads as an idle one does."""
+    monkeypatch.setattr(core_cluster, "perf_counter", time.thread_time)
 
 
 def recorded(name):
@@ -52,6 +60,7 @@ def own_cell(trace, **more):
     return Cell(name="own", config=own.config, gates=own.gates, seed=own.seed, **more)
 
 
+@pytest.mark.slow
 @WORKLOADS
 def test_a_model_gives_placements_back_where_bindings_take_no_time(name):
     trace = of_reader(recorded(name))
@@ -70,6 +79,7 @@ def test_a_model_gives_placements_back_where_bindings_take_no_time(name):
     assert outcome.notes == [same]
 
 
+@pytest.mark.slow
 @WORKLOADS
 def test_a_recording_as_it_was_has_the_figures_of_a_model_in_which_nothing_takes_time(name):
     trace = of_reader(recorded(name))
@@ -93,6 +103,7 @@ def traces_of_simulation(seed):
         yield of_reader(RecordingReader(storage, str(seed)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [35, 102, 103, 115, 30010, 30043])
 def test_failed_calls_extenders_and_claims_are_played_as_they_were(seed):
     """Lost answers, refused bindings, extenders, devices, leader changes: every placement comes out again."""
@@ -125,6 +136,7 @@ def test_a_recording_that_is_not_played_to_its_end_is_modelled():
     assert "logged node elsewhere; played node " in outcome.notes[1]
 
 
+@pytest.mark.slow
 def test_a_recording_stands_beside_the_models_it_is_compared_with():
     trace = of_reader(recorded("Basic"))
     own = own_cell(trace)
@@ -146,12 +158,14 @@ def test_a_recording_stands_beside_the_models_it_is_compared_with():
     assert [(each.first, each.other) for each in report.comparisons] == [("own", "other")]
 
 
+@pytest.mark.slow
 def test_a_recording_can_be_played_in_another_process():
     trace = of_reader(recorded("Churn"))
     cell = own_cell(trace, as_recorded=True)
     assert play_cell(pickle.loads(pickle.dumps(trace)), cell) == play_cell(trace, cell)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "kinds"),
     [

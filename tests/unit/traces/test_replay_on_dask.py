@@ -29,6 +29,7 @@ def workers():
     ]
 
 
+@pytest.mark.slow
 def test_a_killed_worker_does_not_change_a_byte_of_the_report():
     trace = read_trace([str(SAMPLES / "openb")])
     cells = [

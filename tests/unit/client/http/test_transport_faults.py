@@ -427,29 +427,34 @@ async def test_books_of_the_pool_survive_any_mixture_of_faults(serve, connect, t
     )
     outcomes = collections.Counter()
 
-    async def one(number: int) -> None:
+    async def one(number: int, deadline_s: float, patience_s: float) -> None:
         body = str(number).encode()
         request = Request(
             method="POST",
             target="/",
             body=body,
-            deadline_s=0.3,
+            deadline_s=deadline_s,
             stream=rng.random() < 0.1,
             idempotent=rng.random() < 0.5,
         )
         try:
-            async with asyncio.timeout(rng.choice([0.001, 0.05, 5.0])):
+            async with asyncio.timeout(patience_s):
                 response = await transport.request(request)
                 assert await response.read() == body
                 outcomes["answered"] += 1
         except (TransportError, TimeoutError) as error:
             outcomes[type(error).__name__] += 1
 
-    await asyncio.gather(*(one(number) for number in range(200)))
+    patience_s = [rng.choice([0.001, 0.05, 5.0]) for _ in range(200)]
+    await asyncio.gather(*(one(n, 0.3, each_s) for n, each_s in enumerate(patience_s)))
     transport.check_invariants()
-    assert outcomes["answered"] > 0
     assert outcomes["TimeoutError"] > 0
     assert sum(outcomes.values()) == 200
+    for number in range(200, 220):  # a busy machine may have answered none of them in time
+        if not outcomes["answered"]:
+            await one(number, 5.0, 10.0)
+    assert outcomes["answered"] > 0
+    transport.check_invariants()
 
 
 # Any split of the bytes is the same answer.

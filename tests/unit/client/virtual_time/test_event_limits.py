@@ -147,6 +147,7 @@ async def test_the_longer_events_have_waited_the_more_writers_care_for_them(make
         assert stage.server.most_under_way == 3
 
 
+@pytest.mark.slow
 @virtual
 async def test_more_writers_write_the_fuller_the_queue_whatever_else_is_urgent(make_clock):
     async with running(make_clock(), writer_count=16, is_urgent=lambda: True) as stage:
@@ -168,6 +169,7 @@ async def test_more_writers_write_the_fuller_the_queue_whatever_else_is_urgent(m
 # Bounds
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_full_queue_drops_and_counts(make_clock, caplog):
     async with running(make_clock()) as stage:

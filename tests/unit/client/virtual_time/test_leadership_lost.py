@@ -226,6 +226,7 @@ candidates_drawn = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(
     drawn=st.lists(candidates_drawn, min_size=2, max_size=3),
     end_at=st.integers(40, 150),

@@ -138,6 +138,7 @@ def _is_beyond(ref: TypeRef, depth: int) -> bool:
     return ref.name in ("any", "Time", "MicroTime") or (ref.shape == "object" and depth <= 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     data=st.data(),

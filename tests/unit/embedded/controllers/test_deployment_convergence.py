@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -101,6 +102,7 @@ class Checked:
         self.settle()
 
 
+@pytest.mark.slow
 @given(
     replicas=st.integers(1, 6),
     surge=BOUND,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -135,6 +136,7 @@ def test_a_daemon_set_covers_exactly_the_nodes_it_selects(make_world, steps, sur
     assert status["numberMisscheduled"] == 0
 
 
+@pytest.mark.slow
 @given(
     completions=st.integers(1, 4),
     parallelism=st.integers(1, 3),

@@ -151,6 +151,7 @@ async def one_life(client: Client, maker: Maker, resource: ResourceInfo, name: s
     client.server.registry.store.check_invariants()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_any_object_is_accepted_or_refused_with_a_reason(seed):
     maker = Maker(seed)

@@ -125,6 +125,7 @@ def test_an_expensive_rule_is_cut_off(api):
         create(api, {"n": list(range(400))})
 
 
+@pytest.mark.slow
 def test_rules_share_a_budget(api):
     rule = {"rule": "self.all(a, self.all(b, a + b >= 0))"}
     numbers = {"type": "array", "maxItems": 350, "items": {"type": "integer"}, **rules(rule)}

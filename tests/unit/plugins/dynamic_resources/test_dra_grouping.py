@@ -210,6 +210,7 @@ def change(world, random, families):
         world.free(random.randrange(4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(120))
 def test_every_node_gets_the_answer_it_would_get_by_itself(seed):
     """Few kinds of slices in each world, so that nodes are often alike, and almost alike."""
