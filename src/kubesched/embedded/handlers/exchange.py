@@ -18,7 +18,7 @@ from kubesched.embedded.apimachinery.bodies import (
 )
 from kubesched.embedded.apimachinery.catalog import ResourceInfo
 from kubesched.embedded.apimachinery.failures import invalid_options
-from kubesched.embedded.apimachinery.objects import Json, JsonObject, encode
+from kubesched.embedded.apimachinery.objects import Json, JsonObject
 from kubesched.embedded.apimachinery.serialization import (
     MAX_BODY_BYTES,
     decode_json,
@@ -104,16 +104,10 @@ def negotiate(accept: str) -> Accepted:
         view = options.get("as", "")
         if not view:
             return Accepted(media_type)
-        if options.get("g") == "meta.k8s.io" and options.get("v") == "v1" and media_type == JSON:
-            if view == "Table":
-                return Accepted(JSON, "Table")
-            if view == "PartialObjectMetadata":
-                return Accepted(JSON, "PartialObjectMetadata")
-            if view == "PartialObjectMetadataList":
-                return Accepted(JSON, "PartialObjectMetadataList")
-    raise NotAcceptable(
-        f"only the following media types are accepted: {_READABLE}",
-    )
+        is_meta = options.get("g") == "meta.k8s.io" and options.get("v") == "v1"
+        if is_meta and media_type == JSON and view in get_args(View):
+            return Accepted(JSON, cast("View", view))
+    raise NotAcceptable(f"only the following media types are accepted: {_READABLE}")
 
 
 class Query:
@@ -150,9 +144,7 @@ class Query:
 def decode_body(request: ApiRequest, *, keeps_nulls: bool = False) -> Json:
     """The request's body as a JSON value, from JSON or YAML; nulls are kept for kinds where they are values."""
     if len(request.body) > MAX_BODY_BYTES:
-        raise RequestEntityTooLarge(
-            f"Request entity too large: limit is {MAX_BODY_BYTES}",
-        )
+        raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
     media_type = request.media_type
     if media_type in _JSON_TYPES:
         return decode_raw_json(request.body) if keeps_nulls else decode_json(request.body)
@@ -164,10 +156,6 @@ def decode_body(request: ApiRequest, *, keeps_nulls: bool = False) -> Json:
         "the body of the request was in an unknown format - accepted media types include:"
         f" {_READABLE}, {PROTOBUF}"
     )
-
-
-def json_response(value: JsonObject, status: int = 200) -> ApiResponse:
-    return ApiResponse(status, encode(value))
 
 
 def field_validation(query: Query) -> FieldValidation:
