@@ -71,17 +71,17 @@ def invalid(resource: ResourceInfo, name: str, problems: Sequence[FieldError]) -
     if resource.group:
         details["group"] = resource.group
     details["kind"] = resource.kind
-    details["causes"] = [
-        {"reason": problem.kind.reason, "message": problem.body(), "field": problem.path}
-        for problem in problems
-    ]
+    details["causes"] = [_cause(problem) for problem in problems]
     return Invalid(f'{kind} "{name}" is invalid: {aggregate(problems)}', details=details)
+
+
+def _cause(problem: FieldError) -> JsonObject:
+    return {"reason": problem.kind.reason, "message": problem.body(), "field": problem.path}
 
 
 def invalid_options(kind: str, problem: FieldError) -> Invalid:
     """A refusal of the request's options rather than of its object."""
-    cause = {"reason": problem.kind.reason, "message": problem.body(), "field": problem.path}
-    details = {"group": "meta.k8s.io", "kind": kind, "causes": [cause]}
+    details = {"group": "meta.k8s.io", "kind": kind, "causes": [_cause(problem)]}
     return Invalid(f'{kind}.meta.k8s.io "" is invalid: {problem}', details=details)
 
 

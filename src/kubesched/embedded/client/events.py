@@ -171,7 +171,7 @@ class EventRecorder:
         source = {"component": component}
         if host:
             source["host"] = host
-        self._api.create(
+        self._api.create_composed(
             "events",
             {
                 "apiVersion": "v1",
@@ -189,6 +189,7 @@ class EventRecorder:
                 "reportingInstance": host,
             },
             namespace,
+            (tuple(reference), bool(host)),
         )
         self._written += 1
         return _Remembered(namespace, name, 1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar, cast
 
 from kubesched.embedded.apimachinery.catalog import ResourceInfo
 from kubesched.embedded.apimachinery.objects import ChangeType, JsonObject, key_of, namespace_of
@@ -27,6 +27,9 @@ Follower = Callable[[ResourceInfo, str, JsonObject, JsonObject | None], None]
 """Called with the resource, the kind of change, the object and its state before."""
 
 _NOT_FOLLOWED = frozenset({"events"})  # events have no owners, own nothing, and are many
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Informer:
         self.resource = resource
         self._objects: dict[str, JsonObject] = {}
         self._indexes: dict[Index, dict[str, dict[str, None]]] = {}
+        self._derived: dict[type, object] = {}
         self._handlers: list[Listener] = []
 
     def __len__(self) -> int:
@@ -83,6 +87,13 @@ class Informer:
 
     def add_handler(self, handler: Listener) -> None:
         self._handlers.append(handler)
+
+    def derive(self, make: Callable[[Informer], T]) -> T:
+        """Something that follows this view, made once however many ask: `make` is its class."""
+        key = cast("type", make)
+        if key not in self._derived:
+            self._derived[key] = make(self)
+        return cast("T", self._derived[key])
 
     def apply(self, kind: ChangeType, obj: JsonObject, old: JsonObject | None) -> None:
         """Take one change from the server, then tell the handlers."""

@@ -16,12 +16,14 @@ from typing import Literal, TypeAlias
 from kubesched.clock import Clock
 from kubesched.embedded.apimachinery.bodies import check_types, to_stored
 from kubesched.embedded.apimachinery.catalog import ResourceInfo
+from kubesched.embedded.apimachinery.managed_fields.managers import Manager
 from kubesched.embedded.apimachinery.objects import (
     ChangeType,
     JsonObject,
     encode,
     name_of,
     namespace_of,
+    timestamp,
     uid_of,
 )
 from kubesched.embedded.apimachinery.selectors import (
@@ -45,6 +47,9 @@ Subresource: TypeAlias = Literal["", "status", "scale", "resize"]
 Listener: TypeAlias = Callable[[ChangeType, JsonObject, JsonObject | None], None]
 
 
+_REMEMBERED_SHAPES = 256
+
+
 class LocalApi:
     """Synchronous verbs and ordered change notifications over one registry."""
 
@@ -52,6 +57,7 @@ class LocalApi:
         self.registry = registry
         self._options = WriteOptions(manager=manager)
         self._creates = RepeatedCreates(registry)
+        self._managers: dict[tuple[object, ...], tuple[Manager, ...]] = {}  # of composed objects
 
     @classmethod
     def in_memory(cls, *, clock: Clock, rng: random.Random) -> LocalApi:
@@ -89,6 +95,24 @@ class LocalApi:
         info = self._resource(resource)
         return self._creates.create(info, namespace or "", _encode(info, obj), self._options).obj
 
+    def create_composed(
+        self, resource: Resource, obj: JsonObject, namespace: str, shape: tuple[object, ...]
+    ) -> JsonObject:
+        """Create an object that this process composed from values of the right types.
+
+        It is not checked for types or copied, must not hold nulls, and must not be changed afterwards. Objects of one
+        `shape` have the same fields.
+        """
+        info = self._resource(resource)
+        key = (info.key, shape, timestamp(self.registry.clock.now()))
+        known = self._managers.get(key)
+        entry = self.registry.create(info, namespace, obj, self._options, managers=known)
+        if known is None:
+            if len(self._managers) >= _REMEMBERED_SHAPES:
+                self._managers.clear()
+            self._managers[key] = entry.managers
+        return entry.obj
+
     def update(self, resource: Resource, obj: JsonObject) -> JsonObject:
         """Replace everything but the status. A `resourceVersion` in the object must be current, else `Conflict`."""
         return self._update(resource, obj, "")
@@ -112,6 +136,11 @@ class LocalApi:
     ) -> JsonObject:
         info, old = self._current(resource, obj)
         return self.registry.replace_status(info, old, status, self._options).obj
+
+    def write_spec(self, resource: Resource, obj: JsonObject, spec: JsonObject) -> JsonObject:
+        """The same for the spec of kinds without defaults and generation, such as Leases."""
+        info, old = self._current(resource, obj)
+        return self.registry.replace_spec(info, old, spec, self._options).obj
 
     def _current(self, resource: Resource, obj: JsonObject) -> tuple[ResourceInfo, Entry]:
         """The present version of an object that was read from here; `Conflict` if it is newer."""

@@ -154,8 +154,7 @@ class EndpointController(Controller[str]):
         is_same = is_same and (present.get("ports") or []) == body["ports"]
         if is_same and labels_of(present) == labels:
             return
-        gone = {key: None for key in labels_of(present) if key not in labels}
-        patch = {"metadata": {"labels": {**gone, **labels}}, **body}
+        patch = {"metadata": {"labels": _relabelled(present, labels)}, **body}
         self.api.patch_object(SLICES, present, patch)
 
     # -- endpoints -------------------------------------------------------------------------------
@@ -176,8 +175,8 @@ class EndpointController(Controller[str]):
                 body["subsets"] = subsets
             self.api.create(ENDPOINTS, body, namespace_of(service))
         elif (present.get("subsets") or []) != subsets or labels_of(present) != labels:
-            gone = {key: None for key in labels_of(present) if key not in labels}
-            patch = {"metadata": {"labels": {**gone, **labels}}, "subsets": subsets or None}
+            metadata = {"labels": _relabelled(present, labels)}
+            patch = {"metadata": metadata, "subsets": subsets or None}
             self.api.patch_object(ENDPOINTS, present, patch)
 
     def _forget(self, key: str) -> None:
@@ -210,6 +209,11 @@ class EndpointController(Controller[str]):
                 for version in (pod, old)
             ):
                 self.queue.add_after(key_of(service), pause_s)
+
+
+def _relabelled(obj: JsonObject, labels: JsonObject) -> JsonObject:
+    """The patch that leaves an object with these labels."""
+    return {**{key: None for key in labels_of(obj) if key not in labels}, **labels}
 
 
 def _shown(pod: JsonObject) -> tuple[object, ...]:

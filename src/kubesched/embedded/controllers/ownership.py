@@ -77,6 +77,10 @@ class Dependents:
                     claimed.append(adopted)
         return claimed
 
+    def has_orphans(self, namespace: str, selector: JsonObject | None) -> bool:
+        """Whether there is something to adopt."""
+        return bool(self._orphans(namespace, selector))
+
     def _orphans(self, namespace: str, selector: JsonObject | None) -> list[JsonObject]:
         """Objects without a controller that match; one label narrows the search down."""
         pairs = (selector or {}).get("matchLabels") or {}

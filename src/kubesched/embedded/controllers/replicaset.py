@@ -2,7 +2,8 @@
 
 Both kinds work alike. Pods that match and have no controller are
 adopted, own pods that stopped matching are released, then the difference between wanted and active
-pods is created or deleted, at most `BURST_REPLICAS` at a time.
+pods is created or deleted, at most `BURST_REPLICAS` at a time. Numbers come from the `ReplicaTally`;
+single pods are visited only to adopt, release, delete or time them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from kubesched.embedded.apimachinery.objects import (
     is_deleting,
     key_of,
     labels_of,
+    namespace_of,
     spec_of,
     status_of,
+    uid_of,
     with_condition,
     without_condition,
     without_zeros,
@@ -36,6 +39,7 @@ from kubesched.embedded.controllers.pods import (
     deletion_order,
     pod_from_template,
 )
+from kubesched.embedded.controllers.replica_tally import ReplicaTally
 from kubesched.errors import ApiError
 
 BURST_REPLICAS = 50
@@ -53,6 +57,7 @@ class ReplicaSetController(OwnerController):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
+        self._tally = self.informers.informer("pods").derive(ReplicaTally)
         self._siblings = Dependents(self.api, self.owners)
         self._pod_control = PodControl(context, self.component)
         self._reported: dict[str, JsonObject] = {}  # the last status written, by key
@@ -62,19 +67,20 @@ class ReplicaSetController(OwnerController):
         if replica_set is None:
             self._reported.pop(key, None)
             return None
-        pods = self.dependents.claim(replica_set, self.selector(replica_set))
-        counts = self._count(replica_set, pods)
+        if self._may_claim(replica_set):
+            self.dependents.claim(replica_set, self.selector(replica_set))
+        counts = self._count(replica_set)
         failure: ApiError | None = None
         surplus = counts.active - int(spec_of(replica_set).get("replicas", 1))
         if surplus and not is_deleting(replica_set):
             try:
-                self._manage(surplus, replica_set, pods)
+                self._manage(surplus, replica_set)
             except ApiError as error:
                 failure = error
             else:
                 if abs(surplus) > BURST_REPLICAS:
                     return 0.0  # in the middle of it: the last turn reports
-            counts = self._count(replica_set, self._selected(replica_set))
+            counts = self._count(replica_set)
         current = self.owners.get(key)
         if current is not None:
             status = self._reported[key] = self._status(current, counts, failure)
@@ -83,7 +89,17 @@ class ReplicaSetController(OwnerController):
             raise failure
         return counts.next_available_s
 
-    def _manage(self, surplus: int, replica_set: JsonObject, pods: list[JsonObject]) -> None:
+    def _may_claim(self, replica_set: JsonObject) -> bool:
+        """Whether there are pods to adopt or to release."""
+        if is_deleting(replica_set):
+            return False
+        selector = self.selector(replica_set)
+        return self.dependents.has_orphans(namespace_of(replica_set), selector) or not all(
+            selector_matches(selector, dict(labels))
+            for labels in self._tally.label_sets(uid_of(replica_set))
+        )
+
+    def _manage(self, surplus: int, replica_set: JsonObject) -> None:
         """Create or delete the difference, or as much of it as one turn may take."""
         if surplus < 0:
             # Stopping at the first failure keeps a refused template from being tried again and again.
@@ -91,7 +107,7 @@ class ReplicaSetController(OwnerController):
             for _ in range(min(-surplus, BURST_REPLICAS)):
                 self._pod_control.create(pod, replica_set)
             return
-        active = [pod for pod in pods if is_active(pod)]
+        active = [pod for pod in self._selected(replica_set) if is_active(pod)]
         ordered = deletion_order(active, self._related_pods(replica_set), self.clock.now())
         for pod in ordered[: min(surplus, BURST_REPLICAS)]:
             self._pod_control.delete(pod, replica_set)
@@ -105,11 +121,19 @@ class ReplicaSetController(OwnerController):
             if selector_matches(selector, labels_of(pod))
         ]
 
-    def _count(self, replica_set: JsonObject, pods: list[JsonObject]) -> PodCounts:
+    def _count(self, replica_set: JsonObject) -> PodCounts:
         template = spec_of(replica_set).get("template") or {}
-        labels = (template.get("metadata") or {}).get("labels") or {}
+        template_labels = (template.get("metadata") or {}).get("labels") or {}
         min_ready_s = int(spec_of(replica_set).get("minReadySeconds") or 0)
-        return count_pods(pods, labels, min_ready_s, self.clock.now())
+        if min_ready_s:  # availability is a matter of every pod's time
+            pods = self._selected(replica_set)
+            return count_pods(pods, template_labels, min_ready_s, self.clock.now())
+        selector = self.selector(replica_set)
+        return self._tally.count(
+            uid_of(replica_set),
+            template_labels,
+            lambda labels: selector_matches(selector, dict(labels)),
+        )
 
     def _related_pods(self, replica_set: JsonObject) -> list[JsonObject]:
         """Pods of all ReplicaSets under the same Deployment: they make a node crowded together."""

@@ -174,11 +174,7 @@ class Discovery:
                 "kind": resource.kind,
                 "verbs": list(resource.verbs),
             }
-            if resource.short_names:
-                row["shortNames"] = list(resource.short_names)
-            if resource.categories:
-                row["categories"] = list(resource.categories)
-            resources.append(row)
+            resources.append({**row, **_nicknames(resource)})
             resources += [_subresource_row(resource, name) for name in resource.subresources]
         return {
             "kind": "APIResourceList",
@@ -217,6 +213,12 @@ class Discovery:
         }
 
 
+def _nicknames(resource: ResourceInfo) -> JsonObject:
+    """Short names and categories, where a resource has any."""
+    names = {"shortNames": resource.short_names, "categories": resource.categories}
+    return {field: list(values) for field, values in names.items() if values}
+
+
 def _subresource_row(resource: ResourceInfo, name: str) -> JsonObject:
     group, version, kind, verbs = _SUBRESOURCES[name]
     row: JsonObject = {
@@ -243,11 +245,8 @@ def _aggregated_resource(resource: ResourceInfo) -> JsonObject:
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": list(resource.verbs),
+        **_nicknames(resource),
     }
-    if resource.short_names:
-        row["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        row["categories"] = list(resource.categories)
     if resource.subresources:
         row["subresources"] = [
             _aggregated_subresource(resource, name) for name in resource.subresources

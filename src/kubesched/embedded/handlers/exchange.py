@@ -18,7 +18,7 @@ from kubesched.embedded.apimachinery.bodies import (
 )
 from kubesched.embedded.apimachinery.catalog import ResourceInfo
 from kubesched.embedded.apimachinery.failures import invalid_options
-from kubesched.embedded.apimachinery.objects import Json, JsonObject, encode
+from kubesched.embedded.apimachinery.objects import Json, JsonObject
 from kubesched.embedded.apimachinery.serialization import (
     check_size,
     decode_json,
@@ -104,16 +104,10 @@ def negotiate(accept: str) -> Accepted:
         view = options.get("as", "")
         if not view:
             return Accepted(media_type)
-        if options.get("g") == "meta.k8s.io" and options.get("v") == "v1" and media_type == JSON:
-            if view == "Table":
-                return Accepted(JSON, "Table")
-            if view == "PartialObjectMetadata":
-                return Accepted(JSON, "PartialObjectMetadata")
-            if view == "PartialObjectMetadataList":
-                return Accepted(JSON, "PartialObjectMetadataList")
-    raise NotAcceptable(
-        f"only the following media types are accepted: {_READABLE}",
-    )
+        is_meta = options.get("g") == "meta.k8s.io" and options.get("v") == "v1"
+        if is_meta and media_type == JSON and view in get_args(View):
+            return Accepted(JSON, cast("View", view))
+    raise NotAcceptable(f"only the following media types are accepted: {_READABLE}")
 
 
 class Query:
@@ -161,10 +155,6 @@ def decode_body(request: ApiRequest, *, keeps_nulls: bool = False) -> Json:
         "the body of the request was in an unknown format - accepted media types include:"
         f" {_READABLE}, {PROTOBUF}"
     )
-
-
-def json_response(value: JsonObject, status: int = 200) -> ApiResponse:
-    return ApiResponse(status, encode(value))
 
 
 def field_validation(query: Query) -> FieldValidation:

@@ -1,6 +1,6 @@
 """The verbs on stored objects: metadata, admission, defaults, validation and optimistic concurrency in one place.
 
-Every write of every client passes here, whether it came over HTTP (`server`) or from a controller (`local`). Each verb
+Every write of every client passes here, over HTTP (`handlers`) or from a controller (`client`). Each verb
 is one synchronous step: it either finds something to refuse and changes nothing, or it makes exactly one change.
 
 Objects given to a verb become the registry's property; entries that come back are shared and frozen.
@@ -29,6 +29,7 @@ from kubesched.embedded.apimachinery.failures import (
 )
 from kubesched.embedded.apimachinery.managed_fields.managers import (
     Manager,
+    after_status_update,
     after_update,
     creator,
     parse_managers,
@@ -352,7 +353,23 @@ class RestStorage:
         causes = self._status_problems(strategy, old.obj, obj)
         if causes:
             raise invalid(resource, obj["metadata"]["name"], causes)
-        managers = self._after_update(resource, old.managers, old.obj, obj, options, "status")
+        managers = old.managers
+        if options.manager:
+            mine = self._writer(resource, options, "status")
+            layout = self.layout(resource)
+            managers = after_status_update(managers, layout, old.obj, obj, mine)
+        return self._finish(resource, old, obj, options, managers)
+
+    def replace_spec(
+        self, resource: ResourceInfo, old: Entry, spec: JsonObject, options: WriteOptions
+    ) -> Entry:
+        """`replace` of the spec by this process's own components, for kinds without defaults and generation (Leases)."""
+        strategy = self.strategy(resource)
+        obj = {**old.obj, "metadata": dict(old.obj["metadata"]), "spec": spec}
+        causes = list(strategy.validate(obj))
+        if causes:
+            raise invalid(resource, obj["metadata"]["name"], causes)
+        managers = self._after_update(resource, old.managers, old.obj, obj, options, "")
         return self._finish(resource, old, obj, options, managers)
 
     def _status_problems(

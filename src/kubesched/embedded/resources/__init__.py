@@ -1,1 +1,1 @@
-"""What the server knows about each resource: catalogue, strategies, admission, defaults, validation, schema."""
+"""What is particular to each kind: defaults, admission, validation, and custom resources."""

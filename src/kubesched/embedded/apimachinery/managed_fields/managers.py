@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import msgspec
 
-from kubesched.embedded.apimachinery.managed_fields.compare import compare
+from kubesched.embedded.apimachinery.managed_fields.compare import compare, compare_status
 from kubesched.embedded.apimachinery.managed_fields.paths import (
     Layout,
     Path,
@@ -160,6 +160,53 @@ def after_update(
     """The managers after a write that was not an apply; `mine` is the writer, without fields."""
     difference = compare(layout, old, new)
     return _taken_over(managers, ownable(difference.changed), ownable(difference.removed), mine)
+
+
+def after_status_update(
+    managers: tuple[Manager, ...],
+    layout: Layout,
+    old: JsonObject,
+    new: JsonObject,
+    mine: Manager,
+) -> tuple[Manager, ...]:
+    """`after_update` of a write that changed the status only.
+
+    Kubelets write the same fields of thousands of pods alike, so results are remembered.
+    """
+    difference = compare_status(layout, old, new)
+    changed, removed = difference.changed, difference.removed
+    address = _sole_address(changed)
+    if not address or any(_encoded(_ADDRESS) in entry.fields for entry in managers):
+        return _remembered(managers, frozenset(changed), frozenset(removed), mine)
+    # The address is the one thing in the field sets of two pods that differs: it is filled in afterwards.
+    alike = {tuple(_ANY_ADDRESS if step == address else step for step in path) for path in changed}
+    result = _remembered(managers, frozenset(alike), frozenset(removed), mine)
+    return tuple(
+        replace(entry, fields=entry.fields.replace(_encoded(_ANY_ADDRESS), _encoded(address)))
+        for entry in result
+    )
+
+
+_ADDRESS = 'k:{"ip":'
+_ANY_ADDRESS = f'{_ADDRESS}"*"}}'
+
+
+def _sole_address(paths: set[Path]) -> str:
+    """The step of the only list item among the paths that is addressed by an IP address, if there is just one."""
+    steps = {path[2] for path in paths if len(path) > 2 and path[2].startswith(_ADDRESS)}
+    return steps.pop() if len(steps) == 1 else ""
+
+
+@lru_cache(maxsize=1024)
+def _encoded(step: str) -> bytes:
+    return encode(step)[1:-1]
+
+
+@lru_cache(maxsize=1024)
+def _remembered(
+    managers: tuple[Manager, ...], changed: Paths, removed: Paths, mine: Manager
+) -> tuple[Manager, ...]:
+    return _taken_over(managers, ownable(changed), ownable(removed), mine)
 
 
 def _taken_over(

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubesched.api import quantity
 from kubesched.api.quantity import Quantity
 from kubesched.embedded.apimachinery.failures import forbidden
 from kubesched.embedded.apimachinery.objects import JsonObject
 from kubesched.embedded.registry.rest_storage import AdmissionRequest, RestStorage
-from kubesched.embedded.resources.admission.quota_usage import Totals, pod_total
+from kubesched.embedded.resources.admission.quota_usage import Totals, parsed, pod_total
 
 RESOURCE = "limitranges"
 ANNOTATION = "kubernetes.io/limit-ranger"
@@ -86,7 +85,7 @@ def _pod_problems(item: JsonObject, pod: JsonObject) -> Iterator[str]:
             for container in spec.get(field) or ():
                 resources = container.get("resources") or {}
                 yield from _problems(
-                    item, _parsed(resources.get("requests")), _parsed(resources.get("limits"))
+                    item, parsed(resources.get("requests")), parsed(resources.get("limits"))
                 )
     elif item.get("type") == "Pod":
         yield from _problems(item, pod_total(spec, "requests"), pod_total(spec, "limits"))
@@ -95,10 +94,10 @@ def _pod_problems(item: JsonObject, pod: JsonObject) -> Iterator[str]:
 def _claim_problems(item: JsonObject, claim: JsonObject) -> Iterator[str]:
     if item.get("type") != "PersistentVolumeClaim":
         return
-    requests = _parsed((claim["spec"].get("resources") or {}).get("requests"))
-    for name, bound in _parsed(item.get("min")).items():
+    requests = parsed((claim["spec"].get("resources") or {}).get("requests"))
+    for name, bound in parsed(item.get("min")).items():
         yield from _below(item["type"], name, bound, requests.get(name), None)
-    for name, bound in _parsed(item.get("max")).items():
+    for name, bound in parsed(item.get("max")).items():
         here = f"maximum {name} usage per {item['type']} is {bound}"
         if name not in requests:
             yield f"{here}.  No request is specified"
@@ -108,11 +107,11 @@ def _claim_problems(item: JsonObject, claim: JsonObject) -> Iterator[str]:
 
 def _problems(item: JsonObject, requests: Totals, limits: Totals) -> Iterator[str]:
     scope = item["type"]
-    for name, bound in _parsed(item.get("min")).items():
+    for name, bound in parsed(item.get("min")).items():
         yield from _below(scope, name, bound, requests.get(name), limits.get(name))
-    for name, bound in _parsed(item.get("max")).items():
+    for name, bound in parsed(item.get("max")).items():
         yield from _above(scope, name, bound, requests.get(name), limits.get(name))
-    for name, bound in _parsed(item.get("maxLimitRequestRatio")).items():
+    for name, bound in parsed(item.get("maxLimitRequestRatio")).items():
         yield from _ratio(scope, name, bound, requests.get(name), limits.get(name))
 
 
@@ -150,7 +149,3 @@ def _ratio(
         yield f"{here} no limit is specified or limit is 0"
     elif limit.nanos * 1000 > bound.milli_value() * request.nanos:
         yield f"{here} provided ratio is {limit.nanos / request.nanos:f}"
-
-
-def _parsed(amounts: JsonObject | None) -> Totals:
-    return {name: quantity.parse(amount) for name, amount in (amounts or {}).items()}

@@ -182,18 +182,19 @@ def pod_total(spec: JsonObject, side: Side) -> Totals:
             own = _add(sidecars, own)
         starting = _largest(starting, own)
     total = _largest(_add(running, sidecars), starting)
-    total.update(_parsed((spec.get("resources") or {}).get(side)))
-    overhead = _parsed(spec.get("overhead"))
+    total.update(parsed((spec.get("resources") or {}).get(side)))
+    overhead = parsed(spec.get("overhead"))
     if side == "limits":  # Upstream: overhead raises only limits that are set.
         overhead = {name: amount for name, amount in overhead.items() if name in total}
     return _add(total, overhead)
 
 
 def _amounts(container: JsonObject, side: Side) -> Totals:
-    return _parsed((container.get("resources") or {}).get(side))
+    return parsed((container.get("resources") or {}).get(side))
 
 
-def _parsed(amounts: JsonObject | None) -> Totals:
+def parsed(amounts: JsonObject | None) -> Totals:
+    """Amounts by resource, read."""
     return {name: quantity.parse(amount) for name, amount in (amounts or {}).items()}
 
 

@@ -6,7 +6,6 @@ controller counts again when something goes, and after a refused write was charg
 
 from __future__ import annotations
 
-from kubesched.api import quantity
 from kubesched.embedded.apimachinery.catalog import ResourceInfo
 from kubesched.embedded.apimachinery.failures import forbidden
 from kubesched.embedded.apimachinery.objects import JsonObject
@@ -16,6 +15,7 @@ from kubesched.embedded.resources.admission.quota_usage import (
     add,
     difference,
     matches_scopes,
+    parsed,
     unspecified,
     usage_of,
 )
@@ -60,9 +60,7 @@ def _charged(
 ) -> Totals | None:
     """The quota's usage with the write; None if it is not about what the write uses."""
     status = quota.get("status") or {}
-    hard: Totals = {
-        name: quantity.parse(amount) for name, amount in (status.get("hard") or {}).items()
-    }
+    hard = parsed(status.get("hard"))
     name, quota_name = obj["metadata"].get("name", ""), quota["metadata"]["name"]
     if resource.key == "pods" and is_new:
         missing = unspecified(obj, hard)
@@ -72,9 +70,7 @@ def _charged(
     delta = {key: amount for key, amount in wanted.items() if key in hard}
     if not delta:
         return None
-    before: Totals = {
-        key: quantity.parse(amount) for key, amount in (status.get("used") or {}).items()
-    }
+    before = parsed(status.get("used"))
     if not set(delta) <= set(before):
         what = ",".join(sorted(delta))
         raise forbidden(resource, name, f"status unknown for quota: {quota_name}, resources: {what}")  # fmt: skip
