@@ -11,40 +11,24 @@ from itertools import groupby
 
 from msgspec import structs
 
-from kubesched.api.core_v1 import Namespace, Pod
-from kubesched.api.meta import ObjectMeta
+from kubesched.api.core_v1 import Pod
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
-from kubesched.config.load import load
 from kubesched.config.types import DEFAULT_SCHEDULER_NAME
+from kubesched.conformance.placements import config_of, state_of
 from kubesched.conformance.recordings import Placement, RecordedAnswer, RecordingError, Rejection
 from kubesched.errors import KubeschedError
 from kubesched.explain.model import Explanation, NodeRow
 from kubesched.explain.selection import in_node_order
 from kubesched.explain.sources import explainer_of
 from kubesched.framework.pod_status import REASON_SCHEDULER_ERROR
-from kubesched.state.cluster_state import ClusterState
 
 
 class ExplainedCluster:
     """A recorded cluster whose pods are explained."""
 
     def __init__(self, placement: Placement, gates: FeatureGates = DEFAULT_GATES) -> None:
-        state = ClusterState("recording")
-        for name, labels in placement.namespaces.items():
-            state.put(Namespace(metadata=ObjectMeta(name=name, labels=labels)))
-        for objects in (
-            placement.nodes,
-            placement.pods,
-            placement.services,
-            placement.replication_controllers,
-            placement.replica_sets,
-            placement.stateful_sets,
-        ):
-            for obj in objects:
-                state.put(obj)
-        written = bytes(placement.configuration)
-        config = load(written, "configuration", gates) if written else None
-        self._explainer = explainer_of(state, config, gates=gates)
+        config = config_of(placement, gates)
+        self._explainer = explainer_of(state_of(placement), config, gates=gates)
         for framework in self._explainer.assembly.frameworks.values():
             framework.post_filter.clear()  # recorded messages are without its part
 

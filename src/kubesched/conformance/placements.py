@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
-from kubesched.api.core_v1 import Pod
+from kubesched.api.core_v1 import Namespace, Pod
+from kubesched.api.meta import ObjectMeta
 from kubesched.api.quantity import QuantityError
+from kubesched.clock import Clock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config, load
-from kubesched.config.types import DEFAULT_SCHEDULER_NAME
+from kubesched.config.types import DEFAULT_SCHEDULER_NAME, KubeSchedulerConfiguration
 from kubesched.conformance.recordings import Placement, RecordedAnswer, RecordingError, Rejection
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import FitError
-from kubesched.framework.handle import Handle
-from kubesched.framework.profile import build_frameworks
+from kubesched.framework.handle import SchedulerClient
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.framework.status import Status
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.algorithm import Feasible, SchedulingAlgorithm
-from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
-from kubesched.state.memory import MemoryListers
+from kubesched.state.cluster_state import ClusterState
+from kubesched.state.memory import in_memory_scheduler
 
 
 class Cluster:
@@ -33,36 +33,32 @@ class Cluster:
         self,
         placement: Placement,
         gates: FeatureGates = DEFAULT_GATES,
-        **handle_parts: Any,  # noqa: ANN401  # fields of Handle
+        *,
+        client: SchedulerClient | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        """`handle_parts` are what plugins need besides table and listers."""
-        self.table = NodeTable()
-        try:
-            self._fill(placement)
-        except QuantityError as error:
-            raise RecordingError(str(error)) from error
-        self.listers = MemoryListers()
-        for objects in (
-            placement.services,
-            placement.replication_controllers,
-            placement.replica_sets,
-            placement.stateful_sets,
-        ):
-            for obj in objects:
-                self.listers.of(type(obj)).put(obj)
-        self._frameworks = _frameworks(self.table, self.listers, placement, gates, handle_parts)
-        self._algorithm = SchedulingAlgorithm(self.table, Random(0), parallelism=1)
-
-    def _fill(self, placement: Placement) -> None:
-        for name, labels in placement.namespaces.items():
-            self.table.namespaces.put(name, labels)
-        for node in placement.nodes:
-            self.table.set_node(node)
+        """Raises RecordingError if an object makes no sense."""
         for pod in placement.pods:
             if not pod.spec.node_name:
                 raise RecordingError(f"pod {PodInfo(pod).key} among the bound ones names no node")
-            self.table.add_pod(PodInfo(pod), pod.spec.node_name)
+        scheduler = in_memory_scheduler(
+            state_of(placement),
+            config_of(placement, gates),
+            gates=gates,
+            registry=in_tree_registry(),
+            client=client,
+            clock=clock,
+            classes=False,
+        )
+        if scheduler.problems:
+            raise RecordingError(
+                scheduler.problems[0].partition(": ")[2]
+            )  # names the object itself
+        self.listers = scheduler.listers
+        self.table = scheduler.assembly.table
         self.table.refresh()
+        self._frameworks = scheduler.assembly.frameworks
+        self._algorithm = SchedulingAlgorithm(self.table, Random(0), parallelism=1)
 
     def framework_for(self, pod: Pod) -> Framework:
         name = pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
@@ -118,24 +114,25 @@ def _rejection(status: Status) -> Rejection:
     return Rejection(status.plugin, status.code.upstream_name, list(status.all_reasons))
 
 
-def _frameworks(
-    table: NodeTable,
-    listers: MemoryListers,
-    placement: Placement,
-    gates: FeatureGates,
-    handle_parts: dict[str, Any],
-) -> dict[str, Framework]:
+def state_of(placement: Placement) -> ClusterState:
+    """The objects of a recorded cluster."""
+    state = ClusterState("recording")
+    for name, labels in placement.namespaces.items():
+        state.put(Namespace(metadata=ObjectMeta(name=name, labels=labels)))
+    for objects in (
+        placement.nodes,
+        placement.pods,
+        placement.services,
+        placement.replication_controllers,
+        placement.replica_sets,
+        placement.stateful_sets,
+    ):
+        for obj in objects:
+            state.put(obj)
+    return state
+
+
+def config_of(placement: Placement, gates: FeatureGates) -> KubeSchedulerConfiguration:
+    """The recorded configuration, or the default one."""
     written = bytes(placement.configuration)
-    config = load(written, "configuration", gates) if written else default_config(gates)
-
-    def handle(name: str) -> Handle:
-        return Handle(
-            table,
-            profile_name=name,
-            listers=listers,
-            feature_gates=gates,
-            parallelism=1,
-            **handle_parts,
-        )
-
-    return build_frameworks(config.profiles, in_tree_registry(), handle, gates)
+    return load(written, "configuration", gates) if written else default_config(gates)
