@@ -263,7 +263,8 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule until cancelled; bindings in flight are then called off and undone."""
-        self.queue.divides_work = True
+        # A recording is played event by event, so it is made without slices, too.
+        self.queue.divides_work = self._flight is None
         if self._flight is not None:
             self._flight.began()
         async with asyncio.TaskGroup() as group:
@@ -279,7 +280,7 @@ class Scheduler:
                             outcome = await worked.outcome
                         if isinstance(outcome, Assumed):
                             self.start_binding(group, outcome)
-                    elif worked and not self._is_saturated():
+                    elif worked and (self.queue.is_busy or not self._is_saturated()):
                         await asyncio.sleep(0)
                     else:
                         await self._wake.wait()
@@ -295,11 +296,9 @@ class Scheduler:
         Returns whether any attempt was made, or the attempt to be awaited.
         """
         deadline = self._clock.monotonic() + BURST_S
-        worked = self.queue.do_some()
-        if len(self.event_gate):
+        worked = self.queue.do_some() or bool(len(self.event_gate))
+        if not self.may_begin():
             self.event_gate.replay()
-            worked = True
-        if self.queue.is_busy or not self.may_begin():
             return worked
         for _ in range(BURST_PODS):
             if self._is_draining or self._is_saturated():
@@ -314,6 +313,8 @@ class Scheduler:
                 return outcome
             if self._clock.monotonic() >= deadline:
                 break
+        # Last, so that pods are tried between two events that take several turns each.
+        self.event_gate.replay()
         return worked
 
     def _pauses_for_checkpoint(self) -> bool:
