@@ -11,7 +11,7 @@ from kubesched.recording.reader import RecordingReader, Run
 
 
 def verify(recording: str) -> int:
-    """Play what can be played of every run; 1 if a decision comes out differently or there is nothing to play."""
+    """Play what can be played of every run; 1 if a decision differs or nothing can be played."""
     reader = RecordingReader.of_folder(recording)
     for name in reader.unreadable:
         print(f"note: {name} broke off before anything was recorded in it", file=sys.stderr)
@@ -29,8 +29,8 @@ def _not_playable(run: Run, part: Run | None) -> str:
     first = run.segments[0].header.attempts + 1
     which = f"attempts from {first} on are" if part is None else _attempts(first, part)
     return (
-        f"{which} not playable: what was before was deleted to stay within the limit, and the state of the "
-        "scheduler is not in the checkpoint, because something was under way then"
+        f"{which} not playable: what was before was deleted to stay within the limit, and the "
+        "state of the scheduler is not in the checkpoint, because something was under way then"
     )
 
 

@@ -1,7 +1,7 @@
 """`kubesched run`: the scheduler, with kube-scheduler's flags.
 
-The flags have Go's syntax (`kubesched.app.flag_parsing`), so this command reads its words itself; argparse only
-renders the help and feeds the completion scripts.
+The flags have Go's syntax (`kubesched.app.flag_parsing`), so this command reads its words itself;
+argparse only renders the help and feeds the completion scripts.
 """
 
 from __future__ import annotations
