@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 DEFAULT_BUDGETS = "tests/perf/budgets.json"
 
 _DESCRIPTION = """\
-Count what one pod costs, in a few fixed workloads: calls, instructions and memory. The counts do not
-depend on the machine or on what else it does, so a regression shows without any timing.
+Count what one pod costs, in a few fixed workloads: calls, instructions and memory. The counts do
+not depend on the machine or on what else it does, so a regression shows without any timing.
 
 They are compared with budgets that were recorded before. More than 5 % above one is a failure, with
 the functions that grew; below is fine. After a change that is worth its price, or that made things

@@ -1,4 +1,4 @@
-"""`kubesched bench run --record`: record core-mode runs, and compare every decision when they are played."""
+"""`kubesched bench run --record`: record core-mode runs, play them, compare every decision."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class RecordedWorkloads:
 
     def summary(self) -> str:
         return (
-            f"{self._decisions:,} decisions of {self._workloads} recorded workloads came out the same "
-            "when played"
+            f"{self._decisions:,} decisions of {self._workloads} recorded workloads came out "
+            "the same when played"
         )
 
     def _folder_of(self, workload: Workload) -> Path:

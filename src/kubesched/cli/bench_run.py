@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Run workloads and report pods per second, latencies, CPU and memory.
 
-A workload is named (`Basic`, `Basic/large`, `*Affinity`), or all of a FILE are meant; without either,
-all that come with this program are run in size small. `kubesched bench list` shows them.
+A workload is named (`Basic`, `Basic/large`, `*Affinity`), or all of a FILE are meant; without
+either, all that come with this program are run in size small. `kubesched bench list` shows them.
 
-In core mode (the default) the workload goes through queue, scheduling cycle and binding cycle in this
-process, without an API: decisions per second of CPU time, microseconds per extension point. End to
-end, the scheduler runs as a process against a control plane of its own, embedded or real (etcd and
-kube-apiserver), and with --against kube-scheduler the two take turns on the same machine.
+In core mode (the default) the workload goes through queue, scheduling cycle and binding cycle in
+this process, without an API: decisions per second of CPU time, microseconds per extension point.
+End to end, the scheduler runs as a process against a control plane of its own, embedded or real
+(etcd and kube-apiserver), and with --against kube-scheduler the two take turns on the same machine.
 
 Exit code 0 means that everything asked for was measured, 1 that something failed or cannot be run.
 """
@@ -43,12 +43,13 @@ QUIET_CORES = 0.2
 _OPTIONS = """
 workloads FILE|NAME {*}    what to run (default: all, size small)
 --mode MODE {core|end-to-end}  core or end-to-end
---size, --workload PATTERN {*}  sizes to run: tiny, small, medium, large, or a pattern of workload names
-    in a file
+--size, --workload PATTERN {*}  sizes to run: tiny, small, medium, large, or a pattern of workload
+    names in a file
 --labels A,-B,... {=}      only workloads with label A and without label B
 --param NAME=N {param*}    replaces a parameter of the workloads, e.g. measurePods=2000
 --rate N {float=0}         create measured pods at N per second (default: as fast as it goes)
---percentage-of-nodes-to-score N {positive}  replaces the workload's, for all schedulers; 100: no sampling
+--percentage-of-nodes-to-score N {positive}  replaces the workload's, for all schedulers; 100: no
+    sampling
 --repeats N {positive=3}   repetitions
 --warmup N {number=1}      repetitions before, which do not count
 --phases                   also show the time per extension point (core)
@@ -61,13 +62,13 @@ _CORE = """
 """
 _END_TO_END = """
 --control-plane PLANE {embedded|real}  embedded or real
---against SCHEDULER {|kube-scheduler}       also measure kube-scheduler on the same workload, in turn, and print
-    the ratio
+--against SCHEDULER {|kube-scheduler}  also measure kube-scheduler on the same workload, in turn,
+    and print the ratio
 --assets DIR {=}           the programs (default: $KUBEBUILDER_ASSETS)
 --qps N {float=10000}      client limit
 --burst N {positive=10000}  its burst
---release WHEN {as-created|drained}  as-created: pods come while the scheduler works; drained: before it
-    starts
+--release WHEN {as-created|drained}  as-created: pods come while the scheduler works; drained:
+    before it starts
 """
 
 
@@ -86,31 +87,12 @@ def _param(text: str) -> tuple[str, int]:
     return name, int(value)
 
 
-@dataclass(slots=True)
-class _Findings:
-    environment: Environment
-    started: str
-    command: str
-    results: list[RunResult] = field(default_factory=list)
-    refused: list[Refusal] = field(default_factory=list)
-    failed: bool = False
-
-    def report(self) -> Report:
-        from kubesched.benchmarking.results import Report
-
-        return Report(
-            started=self.started,
-            command=self.command,
-            environment=self.environment,
-            results=tuple(self.results),
-            refused=tuple(self.refused),
-        )
-
-
 def main(args: argparse.Namespace) -> int:
+    from msgspec import structs
+
     from kubesched.api.times import format_time
     from kubesched.benchmarking.catalogue import find
-    from kubesched.benchmarking.results import encode
+    from kubesched.benchmarking.results import Report, encode
     from kubesched.clock import SystemClock
 
     recordings = RecordedWorkloads(args.record) if args.record else None
@@ -123,17 +105,23 @@ def main(args: argparse.Namespace) -> int:
     folder = Path(args.output_dir) if args.output_dir else None
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    findings = _Findings(
-        environment, format_time(SystemClock().now()), shlex.join(["kubesched", *sys.argv[1:]])
+    report = Report(
+        started=format_time(SystemClock().now()),
+        command=shlex.join(["kubesched", *sys.argv[1:]]),
+        environment=environment,
     )
+    failed = False
     with _progress() as progress:
         for workload in workloads:
-            _run_one(workload, run, progress, findings)
-            if (
-                folder is not None
-            ):  # immediately, so that an interrupted run has written its results
-                _write(findings.report(), folder)
-    report = findings.report()
+            results, refused = _run_one(workload, run, progress)
+            failed |= refused is not None and not workload.not_supported
+            report = structs.replace(
+                report,
+                results=(*report.results, *results),
+                refused=(*report.refused, *([refused] if refused else ())),
+            )
+            if folder is not None:  # at once: an interrupted run has written its results
+                _write(report, folder)
     if args.output == "json":
         sys.stdout.write(encode(report).decode())
     else:
@@ -142,32 +130,26 @@ def main(args: argparse.Namespace) -> int:
         print(recordings.summary(), file=sys.stderr)
     if folder is not None:
         print(f"written to {folder / 'report.json'} and {folder / 'report.html'}", file=sys.stderr)
-    return 1 if findings.failed or not findings.results else 0
+    return 1 if failed or not report.results else 0
 
 
 def _run_one(
-    workload: Workload,
-    run: Callable[[Workload, Progress], list[RunResult]],
-    progress: Progress,
-    findings: _Findings,
-) -> None:
+    workload: Workload, run: Callable[[Workload, Progress], list[RunResult]], progress: Progress
+) -> tuple[list[RunResult], Refusal | None]:
+    """Results, or why there are none."""
     from kubesched.benchmarking.results import Refusal
     from kubesched.errors import KubeschedError
 
-    if reason := workload.not_supported:
-        findings.refused.append(
-            Refusal(workload=workload.full_name, reason=f"not supported: {reason}")
-        )
-        return
-    try:
-        findings.results += run(workload, progress)
-    except KubeschedError as error:
-        findings.failed = True
-        reason = str(error).removeprefix(f"{workload.full_name}: ")
-        findings.refused.append(Refusal(workload=workload.full_name, reason=reason))
+    reason = f"not supported: {workload.not_supported}"
+    if not workload.not_supported:
+        try:
+            return run(workload, progress), None
+        except KubeschedError as error:
+            reason = str(error).removeprefix(f"{workload.full_name}: ")
+    return [], Refusal(workload=workload.full_name, reason=reason)
 
 
-# -- modes ---------------------------------------------------------------------------------------------------------
+# -- modes -----------------------------------------------------------------------------------------
 
 
 def _core(
@@ -253,7 +235,7 @@ def _end_to_end(
     return run, environment
 
 
-# -- output --------------------------------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -311,7 +293,8 @@ def show(report: Report, *, is_phases: bool) -> None:
     )
     if busy > QUIET_CORES:
         print(
-            f"note: the machine was not quiet: up to {busy:.1f} cores were busy with something else",
+            f"note: the machine was not quiet: up to {busy:.1f} cores were busy with something "
+            "else",
             file=sys.stderr,
         )
 

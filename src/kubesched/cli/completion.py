@@ -2,7 +2,7 @@
 
 The scripts ask `kubesched completion words WORD...` what may follow. The answer comes from the
 argparse tree, so it cannot fall behind it, and where a pod's name comes next from the cluster.
-kubectl asks the same through the executables `kubectl_complete-kubesched` and `kubectl_complete-why`.
+kubectl asks through the executables `kubectl_complete-kubesched` and `kubectl_complete-why`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def complete_for_kubectl() -> int:
-    """Entry point of `kubectl_complete-kubesched`: the last argument is the word to be completed."""
+    """Entry point of `kubectl_complete-kubesched`; the last argument is to be completed."""
     return _tell_kubectl(sys.argv[1:])
 
 
@@ -197,7 +197,7 @@ MOST_NAMES = 500
 
 
 def pod_names(words: Sequence[str]) -> list[str]:
-    """Names that may follow the words of a command line such as `explain pod -n web`; none if they cannot be had."""
+    """Names that may follow words such as `explain pod -n web`; none if they cannot be had."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("-n", "--namespace", default="")
     parser.add_argument("--kubeconfig", default="")

@@ -37,9 +37,9 @@ Check configuration files and report every problem with its field, line and colu
 Besides the syntax and the values this covers what would only fail when a scheduler starts: plugins
 that do not exist, that do not fit their extension point, or that are there twice or not at all.
 Third-party plugins are imported and constructed over an empty cluster: this runs their code, so
-check only files whose plugins you would run. With --no-import plugins are not looked at, and nothing of what
-the file names is executed.
-The exit code is 0 if all files are fine and 1 otherwise.
+check only files whose plugins you would run. With --no-import plugins are not looked at, and
+nothing of what the file names is executed. The exit code is 0 if all files are fine and 1
+otherwise.
 """
 
 _VALIDATED = """
@@ -80,7 +80,7 @@ def _read(path: str) -> bytes:
     return read_file(path)
 
 
-# -- validate -------------------------------------------------------------------------------------
+# -- validate --------------------------------------------------------------------------------------
 
 
 def _validate(args: argparse.Namespace, gates: FeatureGates) -> int:
@@ -169,7 +169,7 @@ def _plain_result(result: _Result) -> Plain:
     }
 
 
-# -- view -----------------------------------------------------------------------------------------
+# -- view ------------------------------------------------------------------------------------------
 
 
 def _view(args: argparse.Namespace, gates: FeatureGates) -> int:

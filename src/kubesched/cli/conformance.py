@@ -62,9 +62,9 @@ def _recorded(args: argparse.Namespace) -> int:
     from kubesched.conformance.golden import RECORDED_VERSION, SHIPPED
 
     print(
-        f"no programs to compare with: these are the recorded answers of kube-scheduler {RECORDED_VERSION} that come "
-        "with kubesched\nto compare with a running one, name the folder of etcd, kube-apiserver and kube-scheduler "
-        "with --assets or $KUBEBUILDER_ASSETS",
+        "no programs to compare with: these are the recorded answers of kube-scheduler "
+        f"{RECORDED_VERSION} that come with kubesched\nto compare with a running one, name the "
+        "folder of etcd, kube-apiserver and kube-scheduler with --assets or $KUBEBUILDER_ASSETS",
         file=sys.stderr,
     )
     return _golden([str(SHIPPED)], None, 10, args.output)

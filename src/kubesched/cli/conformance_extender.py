@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Serve the extenders of a case that `kubesched conformance run` has written, at the address that the
-case's scheduler-config.yaml names, until Ctrl-C. They answer as they did in the run: by the names of
-pods and nodes alone.
+case's scheduler-config.yaml names, until Ctrl-C. They answer as they did in the run: by the names
+of pods and nodes alone.
 
 FILE is the case's sequence.json.
 """

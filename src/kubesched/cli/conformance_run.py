@@ -31,8 +31,8 @@ unschedulable message, nominated node and victims, and where all pods are in the
 
 Needs etcd and kube-apiserver (setup-envtest installs them) and kube-scheduler (part of the server
 binaries of a Kubernetes release) in one folder. The same seed gives the same sequences. A sequence
-with a difference is shrunk to a small one and written out as manifests with a script that replays it
-with kubectl. Without the programs, and without options that say what to generate, the answers
+with a difference is shrunk to a small one and written out as manifests with a script that replays
+it with kubectl. Without the programs, and without options that say what to generate, the answers
 recorded from a kube-scheduler that come with this program are compared instead.
 
 Features: resources, node-affinity, taints, pod-affinity, topology-spread, default-spread, ports,
@@ -208,9 +208,9 @@ def print_report(report: RunReport) -> None:
         f"{tally.agreed} of {tally.compared} decisions"
     )
     terminal.sentence(
-        f"kube-scheduler {report.kube_scheduler}: {report.placed} pods placed, {report.unschedulable} "
-        f"unschedulable, {report.preempting} after preemption, {report.volumes_bound} volumes bound; "
-        f"{report.refused} steps refused by both API servers"
+        f"kube-scheduler {report.kube_scheduler}: {report.placed} pods placed, "
+        f"{report.unschedulable} unschedulable, {report.preempting} after preemption, "
+        f"{report.volumes_bound} volumes bound; {report.refused} steps refused by both API servers"
     )
     rows = [
         (name, str(tally.compared), str(tally.agreed), share(tally))
@@ -222,7 +222,8 @@ def print_report(report: RunReport) -> None:
         _print_difference(difference)
     for sequence in report.unsteady:
         print(
-            f"\nunsteady: sequence {sequence.seed}: {sequence.who} decided otherwise when asked again"
+            f"\nunsteady: sequence {sequence.seed}: {sequence.who} decided otherwise "
+            "when asked again"
         )
         _print_difference(sequence.difference)
 

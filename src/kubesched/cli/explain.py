@@ -49,8 +49,8 @@ Explain several pods. Pods with the same story are told together.
 """
 
 _WORKLOAD = """\
-Explain the pods of a Deployment, ReplicaSet, StatefulSet, DaemonSet or Job that are pending, and say
-why its controller makes no more: a quota, an admission that refuses them, a pause.
+Explain the pods of a Deployment, ReplicaSet, StatefulSet, DaemonSet or Job that are pending, and
+say why its controller makes no more: a quota, an admission that refuses them, a pause.
 """
 
 _ATTEMPTS = """\

@@ -98,7 +98,7 @@ def print_reasons(reasons: Sequence[Reason]) -> None:
     print()
     rows = [
         (
-            f"{reason.reason.removeprefix('node(s) ')}{': ' if reason.detail else ''}{reason.detail}",
+            ": ".join(filter(None, (reason.reason.removeprefix("node(s) "), reason.detail))),
             str(reason.nodes),
             str(reason.only_reason),
             reason.plugin,
@@ -204,7 +204,8 @@ def print_node(explanation: Explanation) -> None:
     row = explanation.matrix[0]
     if row.feasible:
         terminal.heading(
-            f"{explanation.pod} fits {row.node}: rank {row.rank} of {explanation.nodes.feasible}, total {row.total}."
+            f"{explanation.pod} fits {row.node}: rank {row.rank} of {explanation.nodes.feasible}, "
+            f"total {row.total}."
         )
         print()
         scores = [

@@ -91,7 +91,7 @@ def _configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfiguration
 
 @contextmanager
 def _explaining(args: argparse.Namespace) -> Iterator[tuple[ClusterState, Explainer]]:
-    """A state and its explainer, with an event loop for questions to extenders if they are asked."""
+    """A state and its explainer, with an event loop for questions to extenders if asked."""
     config, gates = _configuration(args)
     state = load_state(args)
     if not args.ask_extenders:

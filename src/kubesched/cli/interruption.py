@@ -1,13 +1,15 @@
 """How signals end a command: SIGTERM like Ctrl-C, however the command was started.
 
-Python turns SIGINT into KeyboardInterrupt, unless SIGINT was ignored when the process started, as it is for a background
-job of a script and under nohup. SIGTERM must work there, too, so it does not depend on SIGINT's handler.
+Python turns SIGINT into KeyboardInterrupt, unless SIGINT was ignored when the process started, as
+it is for a background job of a script and under nohup. SIGTERM must work there, too, so it does not
+depend on SIGINT's handler.
 
-KeyboardInterrupt can be raised between any two instructions. Inside a destructor or a task it is swallowed or reported
-with a traceback. Commands that compute for long therefore name safe points and are interrupted only there.
+KeyboardInterrupt can be raised between any two instructions. Inside a destructor or a task it is
+swallowed or reported with a traceback. Commands that compute for long therefore name safe points
+and are interrupted only there.
 
-Commands with an event loop handle both signals themselves: `conformance run`, and with `signals_held` and `stop_event` those that run
-until they are told to stop.
+Commands with an event loop handle both signals themselves: `conformance run`, and with
+`signals_held` and `stop_event` those that run until they are told to stop.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class Interruption:
 
     @contextlib.contextmanager
     def at_safe_points(self) -> Iterator[Callable[[], None]]:
-        """Within the block, signals raise KeyboardInterrupt only when the function that it gets is called."""
+        """Within the block, signals raise KeyboardInterrupt only when its function is called."""
         handled = [signal.SIGTERM]
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             handled.append(signal.SIGINT)
@@ -86,15 +88,15 @@ def _give_up(_signum: int, _frame: FrameType | None) -> None:
 INTERRUPTION = Interruption()
 
 
-# -- commands that run until they are told to stop ---------------------------------------------------
+# -- commands that run until they are told to stop -------------------------------------------------
 
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
     """Keep SIGINT and SIGTERM until the command is ready for them (`app.stopping.release_signals`).
 
-    Loading takes a good part of a second. A signal during that time must neither be lost nor end the process half-way,
-    which would give the wrong exit code.
+    Loading takes a good part of a second. A signal during that time must neither be lost nor end
+    the process half-way, which would give the wrong exit code.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:

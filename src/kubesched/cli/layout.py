@@ -26,7 +26,9 @@ BOLD, DIM, CYAN, YELLOW = "1", "2", "36", "33"
 
 _FIGURE = re.compile(r"|-|[-+±<≥~]?\d\S*( (±|to|of|/) [-+]?\d\S*)*( \S{1,3})?")
 _DIGITS = re.compile(r"\d(?:[\d.,]*\d)?")
-_PIECE = re.compile(r"(?:\d(?:[\d.,]*\d)?|[A-Z]*[a-z]+|[A-Z]+|\s+|.)[-_/.,:;=+)\]}]*", re.DOTALL)
+_PIECE = re.compile(
+    r"(?:\d[\d.,]*\d(?![a-z])|[A-Z]*[a-z0-9]+|[A-Z]+|\s+|.)[-_/.,:;=+)\]}]*", re.DOTALL
+)
 
 
 def clean(text: str) -> str:

@@ -159,7 +159,7 @@ def _command_position(words: Sequence[str]) -> int:
 
 
 def parser_of(names: Iterable[str] | None = None) -> Parser:
-    """The parser of these commands; of all it is slow to build, for completion and documentation."""
+    """The parser of these commands; that of all is slow to build, for documentation and tests."""
     parser = Parser(prog="kubesched", add_help=False)
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
@@ -213,7 +213,7 @@ def _report(error: Exception, *, debug: bool) -> int:
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is the cause of another exception, as happens when it interrupts the creation of a class."""
+    """Whether Ctrl-C caused another exception, as when it interrupts the creation of a class."""
     return error is not None and (
         isinstance(error, KeyboardInterrupt) or _is_interrupt(error.__cause__)
     )

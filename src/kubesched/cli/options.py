@@ -4,14 +4,14 @@
     --drain NODE|SELECTOR {*}  cordon these nodes and evict their pods, as kubectl drain does
     --seed N {number=0}        seed of the choice among nodes with equal scores
     --force                    evict pods without a controller, too: they are lost
-    name NAME {?}              a word without dashes is an argument; its attribute's name comes first
+    name NAME {?}              a word without dashes is an argument; its attribute comes first
     ''')
 
 A row is the names, the value's placeholder, its rules in braces, two spaces, and the help; indented
-lines go on with the help. Without a placeholder it is a switch. The rules: a type's name, or choices
-`a|b|c`, of which the first is the default (`|b|c`: none is); `*` if an option may be repeated; `*`, `+`
-or `?` for the number of arguments; `!` if the option is required; `=default`. Default and repetition
-are added to the help.
+lines go on with the help. Without a placeholder it is a switch. The rules: a type's name, or
+choices `a|b|c`, of which the first is the default (`|b|c`: none is); `*` if an option may be
+repeated; `*`, `+` or `?` for the number of arguments; `!` if the option is required; `=default`.
+Default and repetition are added to the help.
 """
 
 from __future__ import annotations

@@ -66,8 +66,9 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
     """The end of a message about an unknown word: the nearest known one, if any is near."""
     from difflib import get_close_matches
 
-    close = get_close_matches(word, known, n=1)
-    return f'; did you mean "{close[0]}"?' if close else ""
+    by_name = {name.lstrip("-"): name for name in known}
+    close = get_close_matches(word.lstrip("-"), by_name, n=1)
+    return f'; did you mean "{by_name[close[0]]}"?' if close else ""
 
 
 def number(text: str) -> int:

@@ -22,8 +22,8 @@ back, what is left over and why, and how full the cluster is before and after.
 
 The scheduler and the controllers run over the objects of a cluster or a dump, in virtual time;
 nothing is written. The steps, in this order: pods that are pending already get their try, nodes are
-added, objects are deleted, existing workloads are scaled, files are applied, nodes are drained, nodes
-are removed.
+added, objects are deleted, existing workloads are scaled, files are applied, nodes are drained,
+nodes are removed.
 
 To count how many replicas fit, use 'capacity'; to compare configurations on a history, 'replay'; to
 look for defects of the scheduler itself, 'simulate'.
@@ -33,21 +33,19 @@ Exit code 2 if a pod of these changes is left over or cannot be evicted.
 
 EXIT_INCOMPLETE = 2
 _OPTIONS = """
--f, --filename FILE {*}                       objects to apply, as for kubectl apply; - for standard input
---replicas N|KIND/NAME=N {replicas*}          replicas of the workloads in the files, or of a workload
-    that exists
+-f, --filename FILE {*}  objects to apply, as for kubectl apply; - for standard input
+--replicas N|KIND/NAME=N {replicas*}  replicas of the workloads in the files, or of a workload that
+    exists
 --add-nodes N:FILE|N:like=NODE {new_nodes*}   add N nodes from a template, or like a node with its
     DaemonSet pods
 --drain NODE|SELECTOR {*}         cordon these nodes and evict their pods, as kubectl drain does
 --remove-nodes NODE|SELECTOR {*}  drain these nodes, then delete those that come empty
 --force                           evict pods without a controller, too: they are lost
---delete KIND/NAME {*}            delete a pod, or a workload with its pods; KIND/NAMESPACE/NAME works,
-    too
+--delete KIND/NAME {*}  delete a pod, or a workload with its pods; KIND/NAMESPACE/NAME works, too
 -n, --namespace NAMESPACE {=default}  of --delete
---extenders                       ask the configured extenders, which get real requests (default: they
-    are left out, with a note)
---diff FILE                       show what differs from an earlier plan, which -o json has written to
-    this file
+--extenders  ask the configured extenders, which get real requests (default: they are left out, with
+    a note)
+--diff FILE  show what differs from an earlier plan, which -o json has written to this file
 --page FILE                       also write the plan as an HTML page
 """
 

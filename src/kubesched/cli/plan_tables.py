@@ -46,7 +46,8 @@ def print_difference(difference: PlanDifference, *, wide: bool) -> None:
         return
     terminal.heading(
         f"{len(difference.placed)} pods are placed differently, "
-        f"{len(difference.unplaced_after)} more and {len(difference.unplaced_before)} fewer are not placed."
+        f"{len(difference.unplaced_after)} more and {len(difference.unplaced_before)} fewer "
+        "are not placed."
     )
     _print_rows(
         ("POD", "BEFORE", "NOW"),

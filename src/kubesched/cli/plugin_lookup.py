@@ -54,7 +54,7 @@ def args_type(name: str) -> type | None:
 
 
 def construct(config: KubeSchedulerConfiguration, gates: FeatureGates) -> list[FieldProblem]:
-    """What is wrong with third-party plugins that only shows when they are constructed, over an empty cluster."""
+    """Problems of third-party plugins that only their construction shows, over an empty cluster."""
     problems: list[FieldProblem] = []
     for index, profile in enumerate(config.profiles):
         named = {entry.name: entry.args for entry in profile.plugin_config}

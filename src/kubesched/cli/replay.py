@@ -23,19 +23,19 @@ and seeds, and compare what comes of it: pods placed and unplaced, waits, evicti
 fragmentation over time, nodes used, cost. Differences are taken seed by seed; the report says where
 nothing has been shown.
 
-RECORDING is the folder of 'kubesched run --record DIR'; without --config it is played as it was, and
-beside other configurations it is a column of its own. TRACE is the files of Alibaba's openb trace
-(nodes and pods, CSV), of Google's Borg trace of 2019 (machine and instance events, JSON lines or
-CSV), of Azure's packing trace (SQLite, or the tables vm and vmType as CSV; needs --nodes), or a
+RECORDING is the folder of 'kubesched run --record DIR'; without --config it is played as it was,
+and beside other configurations it is a column of its own. TRACE is the files of Alibaba's openb
+trace (nodes and pods, CSV), of Google's Borg trace of 2019 (machine and instance events, JSON lines
+or CSV), of Azure's packing trace (SQLite, or the tables vm and vmType as CSV; needs --nodes), or a
 Kubernetes audit log (JSON lines; --from for the nodes that were there before). Files may be packed
 with gzip; a folder stands for its files.
 
-With --verify, every decision of a recording is compared with the logged one instead. A decision that
-comes out differently is a defect of kubesched, or of a plugin that reads something outside of the
-scheduler; the first one is explained, and the exit code is 1.
+With --verify, every decision of a recording is compared with the logged one instead. A decision
+that comes out differently is a defect of kubesched, or of a plugin that reads something outside of
+the scheduler; the first one is explained, and the exit code is 1.
 
-To see what a change would do to a cluster now, use 'plan'; to count replicas, 'capacity'; to look for
-defects of the scheduler itself, 'simulate'.
+To see what a change would do to a cluster now, use 'plan'; to count replicas, 'capacity'; to look
+for defects of the scheduler itself, 'simulate'.
 
 Exit code 1 if a cell failed.
 """
@@ -48,7 +48,7 @@ trace RECORDING|TRACE {+}  the folder of a recording, or files
 --from FILE {*}      objects that exist when an audit log begins: a dump or a snapshot
 --nodes N {positive}  machines of the Azure trace, which has none
 --machine ID         the machine type of the Azure trace to play (default: the most useful)
---prices FILE        YAML or JSON: instance type, or node name, to price per hour; 'default' for others
+--prices FILE  YAML or JSON: instance type, or node name, to price per hour; 'default' for others
 --page FILE          also write the report as an HTML page with plots
 """
 _CONFIGS = """

@@ -11,7 +11,7 @@ from kubesched.traces.log_player import play
 
 
 def verify(recording: str) -> int:
-    """Play what can be played of every run; 1 if a decision comes out differently or there is nothing to play."""
+    """Play what can be played of every run; 1 if a decision differs or nothing can be played."""
     reader = RecordingReader.of_folder(recording)
     for note in reader.notes:
         print(f"note: {note}", file=sys.stderr)
@@ -29,8 +29,8 @@ def _not_playable(run: Run, part: Run | None) -> str:
     first = run.segments[0].header.attempts + 1
     which = f"attempts from {first} on are" if part is None else _attempts(first, part)
     return (
-        f"{which} not playable: what was before was deleted to stay within the limit, and the state of the "
-        "scheduler is not in the checkpoint, because something was under way then"
+        f"{which} not playable: what was before was deleted to stay within the limit, and the "
+        "state of the scheduler is not in the checkpoint, because something was under way then"
     )
 
 

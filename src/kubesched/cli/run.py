@@ -1,7 +1,7 @@
 """`kubesched run`: the scheduler, with kube-scheduler's flags.
 
-The flags have Go's syntax (`kubesched.app.flag_parsing`), so this command reads its words itself; argparse only
-renders the help and feeds the completion scripts.
+The flags have Go's syntax (`kubesched.app.flag_parsing`), so this command reads its words itself;
+argparse only renders the help and feeds the completion scripts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from kubesched.cli.interruption import signals_held
-from kubesched.cli.parsing import HelpFormatter
+from kubesched.cli.parsing import HelpFormatter, did_you_mean
 
 DESCRIPTION = """\
 Run the scheduler against a cluster, in kube-scheduler's place or beside it.
@@ -37,7 +37,7 @@ def run_words(words: Sequence[str]) -> int:
         sys.stderr.write(f"Error: {error}\n")
         return EXIT_FAILURE
     except flag_parsing.FlagError as error:
-        sys.stderr.write(f"{_help_text()}\nError: {error}\n")
+        sys.stderr.write(f"{_help_text()}\nError: {error}{_suggestion(str(error))}\n")
         return EXIT_FAILURE
     if line.options.help:
         sys.stdout.write(_help_text())
@@ -48,6 +48,14 @@ def run_words(words: Sequence[str]) -> int:
         from kubesched.app.run import run
 
         return run(line)
+
+
+def _suggestion(message: str) -> str:
+    from kubesched.app.flags import all_flags
+
+    _, is_unknown, name = message.partition("unknown flag: ")
+    known = [f"--{flag}" for flag in all_flags()]
+    return did_you_mean(name, known) if is_unknown else ""
 
 
 def _help_text() -> str:

@@ -39,8 +39,9 @@ _OPTIONS = """
 --faults              let things go wrong
 --seed N {number=1}   the first seed
 --runs K {positive=1}  seeds N, N+1, ...
---with WHAT {|volumes|budgets|extender|resizing|devices|disk*}  have this in every run, not only where the seed draws it: volumes, budgets,
-    extender, resizing, devices, or disk (recorded, to disks with faults)
+--with WHAT {|volumes|budgets|extender|resizing|devices|disk*}  have this in every run, not only
+    where the seed draws it: volumes, budgets, extender, resizing, devices, or disk (recorded, to
+    disks with faults)
 --replay              record every scheduler, play the recordings and compare every decision
 --trace               print every event as it happens
 """
@@ -150,7 +151,8 @@ def _replay(args: argparse.Namespace, safe_point: Callable[[], None]) -> int:
         )
     names = f": seeds {', '.join(map(str, failed))}" if failed else ""
     print(
-        f"{args.runs} runs, {processes} recordings, {decisions} decisions played, {len(failed)} failed{names}"
+        f"{args.runs} runs, {processes} recordings, {decisions} decisions played, "
+        f"{len(failed)} failed{names}"
     )
     return 1 if failed else 0
 

@@ -10,19 +10,20 @@ from kubesched.cli.options import add_options
 from kubesched.cli.sources import add_state_source, load_state
 
 DESCRIPTION = """\
-Save the objects that scheduling reads (nodes, pods, namespaces, volumes, claims, budgets, ...) in one
-file, to look at them elsewhere with --from. Only list calls are made.
+Save the objects that scheduling reads (nodes, pods, namespaces, volumes, claims, budgets, ...) in
+one file, to look at them elsewhere with --from. Only list calls are made.
 
-What scheduling does not read is left out: environments, commands, templates, addresses, annotations but
-a few, names of Secrets, messages. With --pseudonyms, names and label values are replaced by a keyed hash:
-equal stay equal, so that decisions stay the same, and with the same key so do later snapshots.
+What scheduling does not read is left out: environments, commands, templates, addresses, annotations
+but a few, names of Secrets, messages. With --pseudonyms, names and label values are replaced by a
+keyed hash: equal stay equal, so that decisions stay the same, and with the same key so do later
+snapshots.
 """
 
 DEFAULT_FILE = "snapshot.jsonl.gz"
 _OPTIONS = f"""
 -o, --output FILE {{={DEFAULT_FILE}}}  where to write it, - for standard output
---pseudonyms KEYFILE                  replace names and label values, by a hash under the key in this
-    file (16 bytes or more)
+--pseudonyms KEYFILE  replace names and label values, by a hash under the key in this file (16 bytes
+    or more)
 """
 
 

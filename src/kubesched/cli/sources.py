@@ -27,11 +27,11 @@ _NEGATIVE = re.compile(r"^-\d")
 _OPTIONS = """
 --kubeconfig FILE {=}  a live cluster: its file
 --context NAME {=}     a live cluster: the context to use
---from FILE {*}        a dump of 'kubectl get ... -o json|yaml' or of 'kubesched snapshot', a directory
-    of them, or - for standard input
+--from FILE {*}  a dump of 'kubectl get ... -o json|yaml' or of 'kubesched snapshot', a directory of
+    them, or - for standard input
 --recording DIR        a recording of 'kubesched run --record DIR'
---at T                 with --recording: a time (2026-01-31T12:00:00Z), a time before its end (-5m), or
-    the number of an attempt of its last run (default: its end)
+--at T  with --recording: a time (2026-01-31T12:00:00Z), a time before its end (-5m), or the number
+    of an attempt of its last run (default: its end)
 """
 
 

@@ -17,8 +17,7 @@ _BAR = 30
 _OPTIONS = """
 --executor WHERE {executor=local:1}  where to run: local (all cores), local:N (processes),
     dask:ADDRESS, dask-local:N
---results DIR                        keep results here, under the hash of their inputs; what is there
-    is not run again
+--results DIR  keep results here, under the hash of their inputs; what is there is not run again
 """
 
 

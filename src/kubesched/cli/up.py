@@ -36,14 +36,14 @@ _OPTIONS = """
 --node-template FILE        a NodePools file: what the nodes look like
 --stages FILE               a file of pod life-cycle stages for the fake kubelets
 --data-dir DIR              keep the cluster there across restarts (default: in memory)
---repair                    with --data-dir: if its database is damaged, keep what can be read and list
-    the rest
+--repair  with --data-dir: if its database is damaged, keep what can be read and list the rest
 --name NAME {name}          of the cluster, its context and its kubeconfig; several clusters need
     several names
 --port PORT {port=0}        API server port (default: any free one)
---address IP {ip=127.0.0.1}  address to listen on (default: 127.0.0.1); others can then reach the cluster
---authorization allow|rbac {allow|rbac}  allow: every authenticated user may do everything (default); rbac:
-    what roles say
+--address IP {ip=127.0.0.1}  address to listen on (default: 127.0.0.1); others can then reach the
+    cluster
+--authorization allow|rbac {allow|rbac}  allow: every authenticated user may do everything
+    (default); rbac: what roles say
 --kubeconfig FILE           where to write the kubeconfig
 --no-scheduler              bring your own scheduler
 --demo                      run a demonstration workload and print its placements

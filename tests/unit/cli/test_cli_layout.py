@@ -103,6 +103,11 @@ def test_numbers_in_text_are_not_broken():
     assert max(map(len, lines)) <= 60
 
 
+def test_names_break_at_their_dashes():
+    assert wrapped("demo/web-74b8bb49fc-4sxxf", 16) == ["demo/web-", "74b8bb49fc-4sxxf"]
+    assert wrapped("1,234,567.8", 11) == ["1,234,567.8"]
+
+
 def test_wide_characters_take_two_columns():
     assert text_width("日本") == 4
     assert text_width("e\u0301") == 1

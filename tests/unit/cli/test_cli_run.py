@@ -47,6 +47,12 @@ def test_version_begins_as_kube_schedulers(capsys, flag):
     assert capsys.readouterr().out.startswith("Kubernetes v1.36.4 ")
 
 
+def test_a_misspelt_flag_gets_a_suggestion(capsys):
+    assert main(["run", "--kubecnfig=x"]) == 1
+    suggested = 'Error: unknown flag: --kubecnfig; did you mean "--kubeconfig"?\n'
+    assert capsys.readouterr().err.endswith(suggested)
+
+
 def test_an_unknown_gate_is_a_failed_command(capsys):
     assert main(["run", "--feature-gates=Nope=true"]) == 1
     assert (

@@ -10,6 +10,8 @@ import ast
 import inspect
 import json
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -252,6 +254,21 @@ def test_a_terminal_shows_what_a_pipe_gets(name, folder, capsys, monkeypatch):
         assert max(map(layout.text_width, lines)) <= width, f"{width} columns"
         assert numbers(piped) - numbers(shown) == Counter(), f"{width} columns"
         assert characters(piped) - characters(shown) == Counter(), f"{width} columns"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_process_of_its_own_sees_the_width(width, folder, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    words = ["explain", "pod", "greedy-but-patient-pod", "--from", f"{folder}/dump.json"]
+
+    def run() -> None:
+        command = [sys.executable, "-m", "kubesched", *words]
+        subprocess.run(command, stdout=sys.stdout, check=True, timeout=60)
+
+    lines = printed_on_terminal(run, width).splitlines()
+    assert max(map(layout.text_width, lines)) <= width
+    assert {"REASON", "NODES", "ONLY", "PLUGIN", "WHAT", "30", "29"} <= set(" ".join(lines).split())
 
 
 def test_every_table_of_the_program_is_among_them(folder, monkeypatch, capsys):
