@@ -46,12 +46,12 @@ from decisions import BATCH, Cluster, Workload, basic, one_per_node
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
 from kubesched.api.core_v1 import Service
 from kubesched.config.types import Extender, ExtenderManagedResource
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nominating_info import NominatingInfo
+from kubesched.insight.state.memory import MemoryListers
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.extended_algorithm import ExtendedAlgorithm
 from kubesched.scheduler.http_extender import HttpExtender
-from kubesched.snapshot.pods import PodInfo
-from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_pod
 from kubesched.testing.builders import PodBuilder
 

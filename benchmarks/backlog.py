@@ -30,9 +30,9 @@ from functools import partial
 from statistics import median
 
 from kubesched.api.core_v1 import Pod
-from kubesched.benchmarking.core_cluster import CoreCluster
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import default_config
+from kubesched.lab.benchmarking.core_cluster import CoreCluster
 from kubesched.scheduler.scheduler import Finished, QueueEmpty, Suspended
 from kubesched.scheduler.scheduling_cycle import Assumed
 from kubesched.testing import make_node, make_pod

@@ -5,8 +5,8 @@ python benchmarks/cel.py
 
 import timeit
 
+from kubesched.api.cel import KUBERNETES, DefaultMap, Environment, compile, parse_semver, types
 from kubesched.api.quantity import parse
-from kubesched.cel import KUBERNETES, DefaultMap, Environment, compile, parse_semver, types
 
 DEVICE = types.object_type(
     "kubernetes.DRADevice",

@@ -40,23 +40,23 @@ import msgspec
 
 from kubesched.api.apps_v1 import ReplicaSet
 from kubesched.api.core_v1 import Pod, Service
-from kubesched.cache.cache import Cache
 from kubesched.config.defaults import default_profile
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerProfile, Plugin, Plugins, PluginSet
-from kubesched.equivalence import EquivalenceEngine
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.profile import build_frameworks
 from kubesched.framework.registry import RegistryError
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.post_filter import run_post_filter
+from kubesched.insight.state.memory import MemoryListers
 from kubesched.plugins.registry import in_tree_registry
-from kubesched.queue.nominator import Nominator
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
-from kubesched.state.memory import MemoryListers
+from kubesched.scheduler.cache.cache import Cache
+from kubesched.scheduler.classes import ClassEngine
+from kubesched.scheduler.queue.nominator import Nominator
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME, ZONE, NodeBuilder, PodBuilder
 
@@ -242,7 +242,7 @@ class Cluster:
             self.listers.of(type(workload_object)).put(workload_object)
         self.framework = framework_for(self.table, plugins, self.listers)
         self.algorithm = SchedulingAlgorithm(
-            self.table, Random(1), engine=EquivalenceEngine(self.table) if classes else None
+            self.table, Random(1), engine=ClassEngine(self.table) if classes else None
         )
 
     @staticmethod

@@ -179,8 +179,8 @@ async def fanout(load: Load) -> None:
 
 def memory() -> None:
     """5,000 nodes and 50,000 pods, created and bound in this process."""
-    from kubesched.clock import SystemClock
-    from kubesched.embedded.client.local import LocalApi
+    from kubesched.base.clock import SystemClock
+    from kubesched.playground.client.local import LocalApi
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     api = LocalApi.in_memory(clock=SystemClock(), rng=random.Random(1))
@@ -199,7 +199,7 @@ def memory() -> None:
 
 
 async def serve(kubeconfig: str) -> None:
-    from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
+    from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
 
     async with EmbeddedCluster(ClusterSettings(kubeconfig=Path(kubeconfig))):
         print("ready", flush=True)

@@ -13,9 +13,9 @@ import sys
 import time
 
 from kubesched.api.core_v1 import Pod
-from kubesched.explain.selection import telling_nodes
-from kubesched.explain.sources import explainer_of
-from kubesched.state.cluster_state import ClusterState
+from kubesched.insight.explain.selection import telling_nodes
+from kubesched.insight.explain.sources import explainer_of
+from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.testing import make_node, make_pod
 
 PODS_PER_NODE = 30

@@ -1,4 +1,4 @@
-"""How fast `kubesched.http_server` answers over TLS on one core, beside aiohttp's server doing the same.
+"""How fast `kubesched.base.http_server` answers over TLS on one core, beside aiohttp's server doing the same.
 
     python -P benchmarks/http_server.py [--seconds 3] [--repeat 3] [--connections 32]
 
@@ -29,12 +29,12 @@ from pathlib import Path
 
 import uvloop
 
-from kubesched.clock import SystemClock
-from kubesched.http_server.limits import Limits
-from kubesched.http_server.listener import Listener
-from kubesched.http_server.messages import Refusal, Request, Response
-from kubesched.http_server.sockets import open_socket
-from kubesched.server import self_signed
+from kubesched.app.server import self_signed
+from kubesched.base.clock import SystemClock
+from kubesched.base.http_server.limits import Limits
+from kubesched.base.http_server.listener import Listener
+from kubesched.base.http_server.messages import Refusal, Request, Response
+from kubesched.base.http_server.sockets import open_socket
 
 SMALL = b'{"kind":"Status","code":200}\r\n'
 CREATED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'

@@ -333,7 +333,7 @@ def _stack_of(thread: int) -> str:
 
 def run_watched(arguments: list[str], *, stacks: bool) -> None:
     """The child: kubesched, with a callback in every turn of the loop that scheduling runs on."""
-    from kubesched.cli.main import main as kubesched
+    from kubesched.app.cli.main import main as kubesched
 
     new_loop = event_loop.new
     turns: list[Turns] = []

@@ -13,9 +13,9 @@ import time
 from collections.abc import Coroutine, Generator
 from typing import Any
 
-from kubesched.metrics import MetricsRegistry, SchedulerMetrics
-from kubesched.server.metrics_pages import MetricsPage
-from kubesched.server.requests import PageRequest
+from kubesched.app.server.metrics_pages import MetricsPage
+from kubesched.app.server.requests import PageRequest
+from kubesched.base.metrics import MetricsRegistry, SchedulerMetrics
 
 
 def busy_registry(profiles: int) -> MetricsRegistry:

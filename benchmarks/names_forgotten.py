@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kubesched.logs import silence
-from kubesched.planning.world import PlannedCluster
-from kubesched.state.cluster_state import ClusterState
+from kubesched.base.logs import silence
+from kubesched.insight.planning.world import PlannedCluster
+from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import PodBuilder
 

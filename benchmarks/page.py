@@ -25,15 +25,15 @@ from time import perf_counter, thread_time
 from kubesched.app.page_sources import state_source
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import default_config
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
-from kubesched.page.assets import assets
-from kubesched.page.serving import serve_page
-from kubesched.page.source import Source, View
-from kubesched.page.updates import Updates
+from kubesched.insight.page.assets import assets
+from kubesched.insight.page.serving import serve_page
+from kubesched.insight.page.source import Source, View
+from kubesched.insight.page.updates import Updates
+from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.memory import in_memory_scheduler
 from kubesched.scheduler.decisions import DecisionRing, Outcome
-from kubesched.snapshot.pods import PodInfo
-from kubesched.state.cluster_state import ClusterState
-from kubesched.state.memory import in_memory_scheduler
 from kubesched.testing import make_node, make_pod
 
 KEY = b"k" * 32

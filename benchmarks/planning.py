@@ -12,11 +12,11 @@ from __future__ import annotations
 import sys
 from time import perf_counter, process_time
 
-from kubesched.planning.capacity import count_capacity
-from kubesched.planning.manifests import Manifest
-from kubesched.planning.plan import Changes, make_plan
-from kubesched.planning.world import PlannedCluster
-from kubesched.state.cluster_state import ClusterState
+from kubesched.insight.planning.capacity import count_capacity
+from kubesched.insight.planning.manifests import Manifest
+from kubesched.insight.planning.plan import Changes, make_plan
+from kubesched.insight.planning.world import PlannedCluster
+from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.testing import make_node, make_pod
 
 REPLICAS = 100_000

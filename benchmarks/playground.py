@@ -26,8 +26,8 @@ from typing import Any
 
 from kubesched.app.event_loop import run
 from kubesched.app.playground import Playground, PlaygroundSettings, playground
-from kubesched.embedded.handlers.exchange import ApiRequest
-from kubesched.embedded.registry.users import ADMINISTRATOR
+from kubesched.playground.handlers.exchange import ApiRequest
+from kubesched.playground.registry.users import ADMINISTRATOR
 
 FEWEST_PODS = 1000  # below, starting and ending weigh more than the pods
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -78,14 +78,14 @@ class Stages:
 
     def install(self) -> None:
         """Probe the synchronous steps a pod passes through."""
-        from kubesched.embedded.client.controller import Controller
-        from kubesched.embedded.client.informers import Informer
-        from kubesched.embedded.client.local import LocalApi
-        from kubesched.embedded.handlers import subresources
-        from kubesched.embedded.handlers.watching import WatchStream
-        from kubesched.embedded.kubelet.pods import PodPlayer
-        from kubesched.embedded.server.api_server import ApiServer
-        from kubesched.informers.reflector import Reflector
+        from kubesched.client.informers.reflector import Reflector
+        from kubesched.playground.client.controller import Controller
+        from kubesched.playground.client.informers import Informer
+        from kubesched.playground.client.local import LocalApi
+        from kubesched.playground.handlers import subresources
+        from kubesched.playground.handlers.watching import WatchStream
+        from kubesched.playground.kubelet.pods import PodPlayer
+        from kubesched.playground.server.api_server import ApiServer
         from kubesched.scheduler.scheduler import Scheduler
 
         self.probe(LocalApi, "create", "API create")

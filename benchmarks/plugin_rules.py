@@ -9,11 +9,11 @@ import sys
 from random import Random
 from time import thread_time
 
-from kubesched.equivalence import EquivalenceEngine
 from kubesched.framework import CycleState, FilterPlugin, Rule, Scope, Verdicts, unschedulable
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
+from kubesched.scheduler.classes import ClassEngine
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.frameworks import default_framework
 
@@ -67,7 +67,7 @@ def measure(node_count: int, plugin: type[FilterPlugin] | None, pods: int) -> fl
     framework = default_framework(table)
     if plugin is not None:
         framework.filter.append(plugin(None, framework.handle))
-    algorithm = SchedulingAlgorithm(table, Random(1), engine=EquivalenceEngine(table))
+    algorithm = SchedulingAlgorithm(table, Random(1), engine=ClassEngine(table))
     best = float("inf")
     for turn in range(ROUNDS):
         made = [PodInfo(make_pod(f"p-{turn}-{n}").cpu("10m").build()) for n in range(pods)]

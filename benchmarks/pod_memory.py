@@ -21,11 +21,11 @@ from run_process import node, pod
 
 from kubesched.api import codec
 from kubesched.api.core_v1 import Node, Pod
-from kubesched.benchmarking.core_cluster import CoreCluster
+from kubesched.client.informers.sharing import Sharing
+from kubesched.client.informers.store import Store
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import default_config
-from kubesched.informers.sharing import Sharing
-from kubesched.informers.store import Store
+from kubesched.lab.benchmarking.core_cluster import CoreCluster
 
 PAGE = 500
 

@@ -24,24 +24,24 @@ from collections.abc import Callable
 from random import Random
 
 from kubesched.api.core_v1 import Pod
-from kubesched.cache.cache import Cache
-from kubesched.clock import ManualClock
+from kubesched.base.clock import ManualClock
+from kubesched.base.metrics.registry import MetricsRegistry
+from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import default_config
-from kubesched.equivalence import EquivalenceEngine
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.runtime.post_filter import run_post_filter
-from kubesched.metrics.registry import MetricsRegistry
-from kubesched.metrics.scheduler import SchedulerMetrics
+from kubesched.insight.state.memory import MemoryListers
 from kubesched.plugins.registry import in_tree_registry
-from kubesched.queue.nominator import Nominator
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.cache.cache import Cache
+from kubesched.scheduler.classes import ClassEngine
 from kubesched.scheduler.factory import Dependencies, assemble
+from kubesched.scheduler.queue.nominator import Nominator
 from kubesched.scheduler.scheduler import FINISHED, QUEUE_EMPTY
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
-from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.frameworks import default_framework
 
@@ -74,7 +74,7 @@ class Cluster:
         )
         self.framework = default_framework(self.table, handle)
         self.algorithm = SchedulingAlgorithm(
-            self.table, Random(1), engine=EquivalenceEngine(self.table) if classes else None
+            self.table, Random(1), engine=ClassEngine(self.table) if classes else None
         )
 
     def pend(self, pod: Pod) -> PodInfo:

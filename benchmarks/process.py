@@ -180,7 +180,7 @@ def said(server: subprocess.Popen[bytes], what: str, patience_s: float = PATIENC
 
 def run_profiled(path: str, arguments: list[str]) -> None:
     """The child of `--profile`: kubesched, profiled from one signal to the other."""
-    from kubesched.cli.main import main as kubesched
+    from kubesched.app.cli.main import main as kubesched
 
     profiler = cProfile.Profile()
     signal.signal(PROFILE_ON, lambda *_: profiler.enable())

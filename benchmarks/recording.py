@@ -23,16 +23,16 @@ from state import _pod
 from kubesched.api import codec
 from kubesched.api.core_v1 import Pod
 from kubesched.app.playground import PlaygroundSettings, playground
-from kubesched.clock import SystemClock
+from kubesched.base.clock import SystemClock
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
-from kubesched.recording.reader import RecordingReader
-from kubesched.recording.recorder import Recorder
-from kubesched.recording.records import encode_entries
-from kubesched.recording.segments import Header
-from kubesched.recording.storage import FolderStorage
-from kubesched.recording.writer import DEFAULT_LIMIT_BYTES, Limits, RecordingWriter
-from kubesched.snapshot.pods import PodInfo
-from kubesched.traces.log_player import play
+from kubesched.insight.recording.reader import RecordingReader
+from kubesched.insight.recording.recorder import Recorder
+from kubesched.insight.recording.records import encode_entries
+from kubesched.insight.recording.segments import Header
+from kubesched.insight.recording.storage import FolderStorage
+from kubesched.insight.recording.writer import DEFAULT_LIMIT_BYTES, Limits, RecordingWriter
+from kubesched.lab.traces.log_player import play
 
 RATE_BLOCK = 100
 """Pods whose lives overlap."""

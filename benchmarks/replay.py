@@ -18,13 +18,13 @@ from random import Random
 from time import perf_counter, process_time
 
 from kubesched.config.load import default_config
-from kubesched.sweeps.executors import LocalProcesses
-from kubesched.sweeps.store import ResultStore
-from kubesched.sweeps.sweep import run_sweep
-from kubesched.traces.cells import keyed
-from kubesched.traces.openb import NODE_COLUMNS, POD_COLUMNS, read
-from kubesched.traces.play import play_cell
-from kubesched.traces.player import Cell, play_trace
+from kubesched.lab.sweeps.executors import LocalProcesses
+from kubesched.lab.sweeps.store import ResultStore
+from kubesched.lab.sweeps.sweep import run_sweep
+from kubesched.lab.traces.cells import keyed
+from kubesched.lab.traces.openb import NODE_COLUMNS, POD_COLUMNS, read
+from kubesched.lab.traces.play import play_cell
+from kubesched.lab.traces.player import Cell, play_trace
 
 SPAN_S = 12_900_000
 """About as long as openb."""

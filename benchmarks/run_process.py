@@ -203,7 +203,7 @@ async def embedded(folder: Path, nodes: int, running: int, waiting: int) -> Asyn
 
 async def serve(kubeconfig: Path, nodes: int, running: int, waiting: int) -> None:
     """The child: hold the cluster until the parent closes our input."""
-    from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
+    from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
 
     async with EmbeddedCluster(ClusterSettings(kubeconfig=kubeconfig)) as cluster:
         for index in range(nodes):

@@ -17,7 +17,8 @@ from random import Random
 
 from kubesched.api.core_v1 import Pod, PodSpec
 from kubesched.api.meta import ObjectMeta
-from kubesched.clock import SystemClock
+from kubesched.base.clock import SystemClock
+from kubesched.base.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.framework.events import (
     EVENT_ASSIGNED_POD_DELETE,
     EVENT_NODE_ADD,
@@ -27,17 +28,16 @@ from kubesched.framework.events import (
     Hint,
     Resource,
 )
-from kubesched.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.plugins.queue_sort import PrioritySort
 from kubesched.plugins.scheduling_gates import SchedulingGates
-from kubesched.queue import (
+from kubesched.scheduler.queue import (
     PluginEvents,
     QueueSettings,
     SchedulingQueue,
     build_hint_map,
 )
-from kubesched.queue.announcements import ClassFailure
-from kubesched.queue.nominator import Nominator
+from kubesched.scheduler.queue.announcements import ClassFailure
+from kubesched.scheduler.queue.nominator import Nominator
 
 PROFILE = "default-scheduler"
 NODE_UPDATE = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_ALLOCATABLE)

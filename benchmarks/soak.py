@@ -41,8 +41,8 @@ from run_process import CONTROL_PLANES, Server, client_of, create_all, node, pod
 from kubesched.api.core_v1.node import Node
 from kubesched.api.core_v1.pod import Pod
 from kubesched.api.meta import DeleteOptions
+from kubesched.base.errors import ApiError, TransportError
 from kubesched.client.rest import RestClient
-from kubesched.errors import ApiError, TransportError
 
 NODES = 300
 LIVE_PODS = 3_000

@@ -47,8 +47,8 @@ def main() -> None:
 def _load(path: str) -> None:
     import resource
 
-    from kubesched.state.dumps import load_dumps
-    from kubesched.state.memory import in_memory_scheduler
+    from kubesched.insight.state.dumps import load_dumps
+    from kubesched.insight.state.memory import in_memory_scheduler
 
     started, cpu = time.perf_counter(), time.process_time()
     state = load_dumps([path])

@@ -29,16 +29,16 @@ import msgspec
 
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
-from kubesched.cache.cache import Cache
 from kubesched.config.features import DEFAULT_GATES
-from kubesched.equivalence import EquivalenceEngine
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.runtime.reserve import run_reserve
+from kubesched.insight.state.memory import MemoryListers
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
-from kubesched.state.memory import MemoryListers
+from kubesched.scheduler.cache.cache import Cache
+from kubesched.scheduler.classes import ClassEngine
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME, ZONE, PodBuilder
 from kubesched.testing.frameworks import default_framework
@@ -201,7 +201,7 @@ def run(workload: str, node_count: int, pod_count: int, *, classes: bool) -> flo
         put(listers, obj)
     framework = default_framework(table, Handle(table=table, listers=listers), DEFAULT_GATES)
     algorithm = SchedulingAlgorithm(
-        table, Random(1), engine=EquivalenceEngine(table) if classes else None
+        table, Random(1), engine=ClassEngine(table) if classes else None
     )
     pods = [PodInfo(WORKLOADS[workload](number, listers).build()) for number in range(pod_count)]
     batches: list[float] = []

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from kubesched.app.page_sources import recording_source, state_source
 from kubesched.config.features import DEFAULT_GATES
-from kubesched.state.cluster_state import ClusterState
+from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.testing import make_node, make_pod
 
 TOP = {"x": 0, "y": 0, "width": 1280, "height": 640}

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from custom_resource_cases import CASES, play
 
-from kubesched.clock import ManualClock
-from kubesched.embedded.client.local import LocalApi
-from kubesched.embedded.handlers.exchange import ApiRequest
-from kubesched.embedded.server.api_server import ApiServer
+from kubesched.base.clock import ManualClock
+from kubesched.playground.client.local import LocalApi
+from kubesched.playground.handlers.exchange import ApiRequest
+from kubesched.playground.server.api_server import ApiServer
 from kubesched.testing.control_plane import ASSETS_VARIABLE, control_plane, find_assets
 
 RECORDED = Path(__file__).parent / "data" / "custom_resources.json"

@@ -17,11 +17,11 @@ import msgspec
 import pytest
 from record_placements import answered
 
-from kubesched.conformance import generate
-from kubesched.conformance.comparison import Aspect, compare
-from kubesched.conformance.golden import evaluate
-from kubesched.conformance.placements import Cluster
-from kubesched.conformance.recordings import Placement, read_placements
+from kubesched.lab.conformance import generate
+from kubesched.lab.conformance.comparison import Aspect, compare
+from kubesched.lab.conformance.golden import evaluate
+from kubesched.lab.conformance.placements import Cluster
+from kubesched.lab.conformance.recordings import Placement, read_placements
 
 DATA = Path(__file__).parent / "data"
 RECORDED = DATA / "placements.jsonl.gz"

@@ -7,8 +7,8 @@ import gzip
 import json
 from pathlib import Path
 
-from kubesched.conformance.comparison import Aspect
-from kubesched.conformance.golden import evaluate
+from kubesched.lab.conformance.comparison import Aspect
+from kubesched.lab.conformance.golden import evaluate
 
 RECORDED = Path(__file__).parent / "data" / "selectors.jsonl.gz"
 

@@ -11,15 +11,21 @@ import msgspec
 import pytest
 import yaml
 
-from kubesched.cli.main import main
-from kubesched.conformance.comparison import Aspect
-from kubesched.conformance.generate_sequence import FEATURES, sequence
-from kubesched.conformance.play import PlayResult
-from kubesched.conformance.recordings import read_recordings
-from kubesched.conformance.replay import replay
-from kubesched.conformance.run import ConformanceSettings, Played, first_difference, recorded, run
-from kubesched.conformance.sequences import Decision, Sequence, Step
-from kubesched.conformance.shrink import shrink, shrink_difference, write_case
+from kubesched.app.cli.main import main
+from kubesched.lab.conformance.comparison import Aspect
+from kubesched.lab.conformance.generate_sequence import FEATURES, sequence
+from kubesched.lab.conformance.play import PlayResult
+from kubesched.lab.conformance.recordings import read_recordings
+from kubesched.lab.conformance.replay import replay
+from kubesched.lab.conformance.run import (
+    ConformanceSettings,
+    Played,
+    first_difference,
+    recorded,
+    run,
+)
+from kubesched.lab.conformance.sequences import Decision, Sequence, Step
+from kubesched.lab.conformance.shrink import shrink, shrink_difference, write_case
 from kubesched.testing.control_plane import ASSETS_VARIABLE, ControlPlaneError
 
 DATA = Path(__file__).parent / "data"

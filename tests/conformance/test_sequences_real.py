@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from kubesched.conformance.run import ConformanceSettings, run, stages
+from kubesched.lab.conformance.run import ConformanceSettings, run, stages
 from kubesched.testing.control_plane import ASSETS_VARIABLE, find_assets
 
 

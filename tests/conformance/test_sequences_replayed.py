@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from kubesched.cli.main import main
-from kubesched.conformance.comparison import Aspect
-from kubesched.conformance.golden import SHIPPED, evaluate
-from kubesched.conformance.recordings import RecordingError, read_recordings
+from kubesched.app.cli.main import main
+from kubesched.lab.conformance.comparison import Aspect
+from kubesched.lab.conformance.golden import SHIPPED, evaluate
+from kubesched.lab.conformance.recordings import RecordingError, read_recordings
 
 DATA = Path(__file__).parent / "data"
 RECORDED = DATA / "sequences.jsonl.gz"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.controller_manager import ControllerOptions
-from kubesched.embedded.kubelet.options import KubeletOptions
+from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.playground.controller_manager import ControllerOptions
+from kubesched.playground.kubelet.options import KubeletOptions
 
 DEADLINE_S = 60.0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from processes import is_running, until
 
-from kubesched.benchmarking.results import Mode, decode
+from kubesched.lab.benchmarking.results import Mode, decode
 
 
 async def bench(*words):

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kubesched.benchmarking import operations as ops
-from kubesched.benchmarking.catalogue import find
-from kubesched.benchmarking.end_to_end.contestants import Contestant
-from kubesched.benchmarking.end_to_end.driving import Pace, Release
-from kubesched.benchmarking.end_to_end.run import (
+from kubesched.lab.benchmarking import operations as ops
+from kubesched.lab.benchmarking.catalogue import find
+from kubesched.lab.benchmarking.end_to_end.contestants import Contestant
+from kubesched.lab.benchmarking.end_to_end.driving import Pace, Release
+from kubesched.lab.benchmarking.end_to_end.run import (
     BenchmarkFailed,
     EndToEndOptions,
     run_end_to_end,

@@ -18,7 +18,7 @@ import yaml
 from console import Step, Terminal
 from dumps import dump_of_six_nodes, dump_of_twelve_nodes
 
-from kubesched.cli import main as cli
+from kubesched.app.cli import main as cli
 from kubesched.client.client_config import load_config
 from kubesched.client.pool import HttpTransport
 from kubesched.client.rest import RestClient

@@ -8,11 +8,11 @@ import stat
 
 import pytest
 
+from kubesched.base.errors import KubeschedError, NotFound
 from kubesched.client.transport import Request
-from kubesched.embedded import pki
-from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.controller_manager import ControllerSet
-from kubesched.errors import KubeschedError, NotFound
+from kubesched.playground import pki
+from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.playground.controller_manager import ControllerSet
 
 
 async def test_a_new_cluster_has_what_every_cluster_has(bare_cluster):

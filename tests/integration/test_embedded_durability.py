@@ -9,15 +9,15 @@ import signal
 import sys
 from pathlib import Path
 
+from kubesched.base.errors import TransportError
 from kubesched.client.client_config import load_config
 from kubesched.client.pool import HttpTransport
 from kubesched.client.transport import HeaderBlock, Request
-from kubesched.errors import TransportError
 
 SERVER = """
 import asyncio, sys
 from pathlib import Path
-from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
 
 async def main():
     settings = ClusterSettings(data_dir=Path(sys.argv[1]), kubeconfig=Path(sys.argv[2]))

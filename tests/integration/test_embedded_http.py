@@ -14,9 +14,9 @@ import pytest
 from kubesched.client.client_config import load_config
 from kubesched.client.pool import HttpTransport
 from kubesched.client.transport import HeaderBlock, Request
-from kubesched.embedded import cluster as embedded_cluster
-from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.server.web import LIMITS, WebServer
+from kubesched.playground import cluster as embedded_cluster
+from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.playground.server.web import LIMITS, WebServer
 
 JSON = HeaderBlock({"Content-Type": "application/json", "Accept": "application/json"})
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -17,11 +17,11 @@ import msgspec
 import pytest
 
 from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod
-from kubesched.cli.completion import pod_names
-from kubesched.conformance.scheduler_under_test import scheduler_under_test
-from kubesched.explain.selection import no_node
-from kubesched.explain.sources import explainer_of
-from kubesched.state.live import list_state
+from kubesched.app.cli.completion import pod_names
+from kubesched.insight.explain.selection import no_node
+from kubesched.insight.explain.sources import explainer_of
+from kubesched.insight.state.live import list_state
+from kubesched.lab.conformance.scheduler_under_test import scheduler_under_test
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.control_plane import ASSETS_VARIABLE, control_plane, find_assets
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from kubesched.api.core_v1 import Pod
 from kubesched.client.pool import HttpTransport
-from kubesched.embedded import pki
+from kubesched.playground import pki
 from kubesched.testing import Cluster, make_node, make_pod
 
 GPU = "example.com/gpu"

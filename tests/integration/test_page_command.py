@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 from page_columns import unpack
 
-from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
 
 PATIENCE_S = 120.0
 NODE = {

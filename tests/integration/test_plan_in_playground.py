@@ -19,8 +19,8 @@ from random_clusters import random_node, random_pod
 from kubesched.api import codec
 from kubesched.app.playground import PlaygroundSettings, playground
 from kubesched.config.load import load
-from kubesched.planning.plan import Changes, make_plan
-from kubesched.state.cluster_state import KINDS, ClusterState
+from kubesched.insight.planning.plan import Changes, make_plan
+from kubesched.insight.state.cluster_state import KINDS, ClusterState
 
 CASES = int(os.environ.get("KUBESCHED_PLAN_CASES", "4"))
 DRAIN_CASES = 10

@@ -11,14 +11,11 @@ import pytest
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.app.connecting import connections_to
 from kubesched.app.scheduler_app import SchedulerApp
+from kubesched.base.clock import SystemClock
 from kubesched.client.client_config import load_config
-from kubesched.clock import SystemClock
+from kubesched.client.informers.factory import InformerFactory, UndeclaredKind
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import load
-from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.controller_manager import ControllerOptions
-from kubesched.embedded.kubelet.node_templates import NodePool
-from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.framework import (
     Action,
     ClusterEvent,
@@ -28,7 +25,10 @@ from kubesched.framework import (
     Hint,
     unschedulable,
 )
-from kubesched.informers.factory import InformerFactory, UndeclaredKind
+from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.playground.controller_manager import ControllerOptions
+from kubesched.playground.kubelet.node_templates import NodePool
+from kubesched.playground.kubelet.options import KubeletOptions
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.registry import in_tree_registry
 

@@ -13,13 +13,13 @@ from crowded_playground import record_crowd
 
 from kubesched.api.core_v1 import Pod
 from kubesched.app import demo
+from kubesched.app.cli.main import main
 from kubesched.app.playground import PlaygroundSettings, playground
-from kubesched.cli.main import main
-from kubesched.explain import Explainer
-from kubesched.recording.reader import RecordingReader
-from kubesched.recording.records import Attempt, Decision
+from kubesched.insight.explain import Explainer
+from kubesched.insight.recording.reader import RecordingReader
+from kubesched.insight.recording.records import Attempt, Decision
+from kubesched.lab.traces.log_player import play
 from kubesched.scheduler.factory import Assembly
-from kubesched.traces.log_player import play
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ import pytest
 from worlds import HOSTNAME, SELECTED_NODE, ZONE, WorldSettings
 
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
-from kubesched.embedded.controllers.volumes import StorageDriver
-from kubesched.errors import NotFound
+from kubesched.base.errors import NotFound
+from kubesched.playground.controllers.volumes import StorageDriver
 
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 NODES = {"node-0": "zone-a", "node-1": "zone-b", "node-2": "zone-c"}

@@ -13,12 +13,12 @@ import pytest
 from call_sweep import WAYS, options
 
 from kubesched.app.simulated import SimulatedProcess
-from kubesched.embedded.controller_manager import CONTROLLER_NAMES, ControllerOptions, start_all
-from kubesched.embedded.controllers.volumes import StorageDriver
-from kubesched.simulation.faults import CallFault
-from kubesched.simulation.run import simulate
-from kubesched.simulation.world import Scenario
-from kubesched.state.virtual_loop import LoopClock
+from kubesched.insight.state.virtual_loop import LoopClock
+from kubesched.lab.simulation.faults import CallFault
+from kubesched.lab.simulation.run import simulate
+from kubesched.lab.simulation.world import Scenario
+from kubesched.playground.controller_manager import CONTROLLER_NAMES, ControllerOptions, start_all
+from kubesched.playground.controllers.volumes import StorageDriver
 
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.controller_manager import ControllerOptions
-from kubesched.embedded.kubelet.options import KubeletOptions
+from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.playground.controller_manager import ControllerOptions
+from kubesched.playground.kubelet.options import KubeletOptions
 
 LABELS = {"app": "web"}
 LIMIT_S = 60

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.controller_manager import ControllerOptions
-from kubesched.embedded.controllers.volumes import StorageDriver
-from kubesched.embedded.kubelet.options import KubeletOptions
-from kubesched.errors import ApiError, NotFound
+from kubesched.base.errors import ApiError, NotFound
+from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.playground.controller_manager import ControllerOptions
+from kubesched.playground.controllers.volumes import StorageDriver
+from kubesched.playground.kubelet.options import KubeletOptions
 
 COMMAND_LIMIT_S = 60
 SELECTED_NODE = "volume.kubernetes.io/selected-node"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kubesched.app.simulated import SimulatedProcess
-from kubesched.simulation.options import NO_FAULTS, ONE_SEGMENT_BYTES, DiskOptions, Rates
+from kubesched.lab.simulation.options import NO_FAULTS, ONE_SEGMENT_BYTES, DiskOptions, Rates
 
 GOOD = DiskOptions(segment_bytes=ONE_SEGMENT_BYTES, total_bytes=1 << 30, flush_at=8)
 

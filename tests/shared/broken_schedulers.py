@@ -12,13 +12,13 @@ from kubesched.framework.interfaces import (
     PostFilterResult,
 )
 from kubesched.framework.nominating_info import NominatingInfo
+from kubesched.framework.preemption.budgets import Budgets
+from kubesched.framework.preemption.candidates import Candidate
 from kubesched.framework.status import Code
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.dynamic_resources import DynamicResources
 from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.plugins.volume_binding import VolumeBinding
-from kubesched.preemption.budgets import Budgets
-from kubesched.preemption.candidates import Candidate
 
 
 class LosesFailedPods(SimulatedProcess):

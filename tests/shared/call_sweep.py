@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kubesched.client.transport import Request
-from kubesched.simulation.faults import CallFault
-from kubesched.simulation.options import NO_FAULTS, Options
-from kubesched.simulation.processes import Processes, ProcessFactory
-from kubesched.simulation.run import SimulationResult, simulate
-from kubesched.simulation.world import Scenario, World
+from kubesched.lab.simulation.faults import CallFault
+from kubesched.lab.simulation.options import NO_FAULTS, Options
+from kubesched.lab.simulation.processes import Processes, ProcessFactory
+from kubesched.lab.simulation.run import SimulationResult, simulate
+from kubesched.lab.simulation.world import Scenario, World
 
 SEED = 1
 MAX_CALLS = 500

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kubesched.clock import ManualClock
-from kubesched.embedded.client.local import LocalApi
-from kubesched.embedded.control_plane import build_registry
-from kubesched.embedded.controller_manager import ControllerOptions, start_all
-from kubesched.embedded.storage.store import Store
-from kubesched.errors import NotFound, ServerError
+from kubesched.base.clock import ManualClock
+from kubesched.base.errors import NotFound, ServerError
+from kubesched.playground.client.local import LocalApi
+from kubesched.playground.control_plane import build_registry
+from kubesched.playground.controller_manager import ControllerOptions, start_all
+from kubesched.playground.storage.store import Store
 
 LABELS = {"app": "web"}
 Obj = dict[str, Any]

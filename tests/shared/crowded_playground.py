@@ -10,9 +10,9 @@ from typing import Any
 
 from kubesched.app import demo
 from kubesched.app.playground import PlaygroundSettings, playground
-from kubesched.embedded.client.local import LocalApi
-from kubesched.embedded.kubelet.node_templates import load_node_pools
-from kubesched.errors import ApiError
+from kubesched.base.errors import ApiError
+from kubesched.playground.client.local import LocalApi
+from kubesched.playground.kubelet.node_templates import load_node_pools
 
 POOLS = b"""
 apiVersion: kubesched.io/v1alpha1

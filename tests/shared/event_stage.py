@@ -13,11 +13,11 @@ import msgspec
 from kubesched.api.codec import encode
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import ObjectMeta
-from kubesched.client.events import EventBroadcaster
-from kubesched.errors import (
+from kubesched.base.errors import (
     AlreadyExists,
     NotFound,
 )
+from kubesched.client.events import EventBroadcaster
 
 
 class EventServer:

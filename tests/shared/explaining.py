@@ -6,9 +6,9 @@ from typing import Any
 
 from kubesched.api.core_v1 import Pod
 from kubesched.config.load import load
-from kubesched.explain import Explainer, Explanation
-from kubesched.explain.sources import explainer_of
-from kubesched.state.cluster_state import ClusterState
+from kubesched.insight.explain import Explainer, Explanation
+from kubesched.insight.explain.sources import explainer_of
+from kubesched.insight.state.cluster_state import ClusterState
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from kubesched.clock import ManualClock
-from kubesched.http_server.connection import Connection
-from kubesched.http_server.limits import BodyBudget, Limits
-from kubesched.http_server.writer import DateHeader
+from kubesched.base.clock import ManualClock
+from kubesched.base.http_server.connection import Connection
+from kubesched.base.http_server.limits import BodyBudget, Limits
+from kubesched.base.http_server.writer import DateHeader
 
 
 class FakeTransport(asyncio.Transport):

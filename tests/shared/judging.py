@@ -6,10 +6,10 @@ from kubesched.config.features import DEFAULT_GATES
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEvent
 from kubesched.framework.handle import Handle
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code, Status
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
 
 
 def cluster(*nodes, pods=()):

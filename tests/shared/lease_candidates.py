@@ -12,8 +12,7 @@ import msgspec
 
 from kubesched.api.codec import Preserved, decode_preserved, encode
 from kubesched.api.coordination_v1 import Lease
-from kubesched.client.leader_election import LeaderCallbacks, LeaderElectionSettings, LeaderElector
-from kubesched.errors import (
+from kubesched.base.errors import (
     AlreadyExists,
     Conflict,
     ConnectFailed,
@@ -21,6 +20,7 @@ from kubesched.errors import (
     NotFound,
     ServerError,
 )
+from kubesched.client.leader_election import LeaderCallbacks, LeaderElectionSettings, LeaderElector
 
 LEASE_S, DEADLINE_S, RETRY_S = 15.0, 10.0, 2.0
 

@@ -30,7 +30,7 @@ MAX_SEEDS = 200
 _RUN_SEEDS = """
 import json, sys
 from kubesched.app.simulated import SimulatedProcess
-from kubesched.simulation.run import simulate
+from kubesched.lab.simulation.run import simulate
 
 for seed in map(int, sys.argv[1:]):
     violation = simulate(seed, SimulatedProcess).violation

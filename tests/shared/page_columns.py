@@ -1,4 +1,4 @@
-"""Reads what `kubesched.page.columns` packs: the plain twin of the browser's columns.js."""
+"""Reads what `kubesched.insight.page.columns` packs: the plain twin of the browser's columns.js."""
 
 import json
 import struct

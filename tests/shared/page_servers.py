@@ -10,7 +10,7 @@ from pathlib import Path
 from kubesched.app import demo
 from kubesched.app.page_sources import playground_source
 from kubesched.app.playground import PlaygroundSettings, playground
-from kubesched.page.serving import serve_page
+from kubesched.insight.page.serving import serve_page
 
 KEY = b"a key for tests, 32 bytes long.."
 

@@ -8,9 +8,9 @@ import msgspec
 from random_clusters import random_node, random_pod
 
 from kubesched.config.load import load
-from kubesched.planning.manifests import Manifest
-from kubesched.planning.plan import Changes, make_plan
-from kubesched.state.cluster_state import ClusterState
+from kubesched.insight.planning.manifests import Manifest
+from kubesched.insight.planning.plan import Changes, make_plan
+from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.testing import make_node, make_pod
 
 ONE_WORKER = load(

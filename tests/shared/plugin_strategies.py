@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from scalar.model import Model
 
 from kubesched.api.core_v1 import Node, Pod
-from kubesched.conformance import generate
-from kubesched.conformance.generate_terms import namespaces
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
+from kubesched.lab.conformance import generate
+from kubesched.lab.conformance.generate_terms import namespaces
 
 MALFORMED_TOO = generate.Taste(malformed=True)
 

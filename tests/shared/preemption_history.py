@@ -8,7 +8,7 @@ from random_victims import random_victim, random_world
 
 from kubesched.api.core_v1 import PodStatus
 from kubesched.api.policy_v1 import PodDisruptionBudget
-from kubesched.clock import ManualClock
+from kubesched.base.clock import ManualClock
 from kubesched.testing import make_node
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from scalar.model import Model
 from scalar.scheduler import answer
 
-from kubesched.conformance import generate
+from kubesched.lab.conformance import generate
 
 DATA = Path(__file__).parents[1] / "conformance" / "data" / "placements.jsonl.gz"
 SEED = 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.recording.segments import Header
+from kubesched.insight.recording.segments import Header
 
 HEADER = Header(
     number=0,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.apimachinery.objects import JsonObject
-from kubesched.simulation import devices, storage
-from kubesched.simulation.workloads import HOSTNAME, ZONE
-from kubesched.simulation.world import Scenario
+from kubesched.lab.simulation import devices, storage
+from kubesched.lab.simulation.workloads import HOSTNAME, ZONE
+from kubesched.lab.simulation.world import Scenario
+from kubesched.playground.apimachinery.objects import JsonObject
 
 
 def _node(name: str) -> JsonObject:

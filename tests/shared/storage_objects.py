@@ -11,8 +11,8 @@ from kubesched.api.storage_v1 import (
     StorageClass,
     VolumeAttachment,
 )
-from kubesched.informers.lister import Lister
-from kubesched.informers.store import Store
+from kubesched.client.informers.lister import Lister
+from kubesched.client.informers.store import Store
 from kubesched.testing import make_pod
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"

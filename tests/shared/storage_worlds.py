@@ -36,9 +36,9 @@ from kubesched.api.storage_v1 import (
     StorageClass,
     VolumeAttachment,
 )
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 
 RECORDS = {

@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from kubesched.errors import KubeschedError
+from kubesched.base.errors import KubeschedError
 
 
 def squared(shared, cell):

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from kubesched.config.load import load
-from kubesched.traces.openb import NODE_COLUMNS, POD_COLUMNS
+from kubesched.lab.traces.openb import NODE_COLUMNS, POD_COLUMNS
 
 SAMPLES = Path(__file__).parents[2] / "examples" / "traces"
 

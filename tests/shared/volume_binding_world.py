@@ -13,15 +13,15 @@ from storage_objects import (
 )
 
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
-from kubesched.clock import ManualClock
+from kubesched.base.clock import ManualClock
+from kubesched.base.errors import Conflict
+from kubesched.base.metrics.registry import MetricsRegistry
+from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.config.plugin_args import VolumeBindingArgs
-from kubesched.errors import Conflict
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.runtime.bind import run_pre_bind
-from kubesched.metrics.registry import MetricsRegistry
-from kubesched.metrics.scheduler import SchedulerMetrics
-from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node
 from kubesched.testing.frameworks import framework_of
 

@@ -24,18 +24,18 @@ from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.storage_v1 import StorageClass
 from kubesched.app.connecting import connections_to
 from kubesched.app.scheduler_app import SchedulerApp
+from kubesched.base.errors import ApiError, NotFound
 from kubesched.client.client_config import load_config
 from kubesched.client.patch import merge_patch, strategic_merge_patch
 from kubesched.client.pool import HttpTransport
 from kubesched.client.rest import RestClient
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
-from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.controller_manager import ControllerOptions
-from kubesched.embedded.controllers.volumes import StorageDriver
-from kubesched.embedded.kubelet.node_templates import NodePool
-from kubesched.embedded.kubelet.options import KubeletOptions
-from kubesched.errors import ApiError, NotFound
+from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.playground.controller_manager import ControllerOptions
+from kubesched.playground.controllers.volumes import StorageDriver
+from kubesched.playground.kubelet.node_templates import NodePool
+from kubesched.playground.kubelet.options import KubeletOptions
 from kubesched.testing.control_plane import ASSETS_VARIABLE, control_plane, find_assets
 
 PATIENCE_S = 60.0

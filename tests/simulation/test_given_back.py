@@ -11,12 +11,12 @@ import pytest
 
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.storage_v1 import StorageClass
-from kubesched.errors import Conflict
+from kubesched.base.errors import Conflict
+from kubesched.lab.simulation import storage
+from kubesched.lab.simulation.given_back import WatchedVolumeBinding, was_not_told
+from kubesched.lab.simulation.workloads import HOSTNAME
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.plugins.volume_binding import VolumeBinding
-from kubesched.simulation import storage
-from kubesched.simulation.given_back import WatchedVolumeBinding, was_not_told
-from kubesched.simulation.workloads import HOSTNAME
 from kubesched.testing import Cluster, make_node, make_pod
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from kubesched.embedded.apimachinery.objects import JsonObject
-from kubesched.simulation import extenders, workloads
-from kubesched.simulation.cluster import SimulatedCluster
-from kubesched.simulation.in_vain import EvictionsInVain
-from kubesched.simulation.liveness import BOUND_S, POLL_S, wait_until_settled
-from kubesched.simulation.trace import Trace
-from kubesched.simulation.violation import Violation
-from kubesched.state.virtual_loop import SENDER, VirtualLoop, run_virtual
+from kubesched.insight.state.virtual_loop import SENDER, VirtualLoop, run_virtual
+from kubesched.lab.simulation import extenders, workloads
+from kubesched.lab.simulation.cluster import SimulatedCluster
+from kubesched.lab.simulation.in_vain import EvictionsInVain
+from kubesched.lab.simulation.liveness import BOUND_S, POLL_S, wait_until_settled
+from kubesched.lab.simulation.trace import Trace
+from kubesched.lab.simulation.violation import Violation
+from kubesched.playground.apimachinery.objects import JsonObject
 
 EVICTED_AT_S = 100.0
 

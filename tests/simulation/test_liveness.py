@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from kubesched.embedded.apimachinery.objects import JsonObject
-from kubesched.simulation import storage, workloads
-from kubesched.simulation.cluster import SimulatedCluster
-from kubesched.simulation.placeable import Late, WithVictims, what_can_be_placed
-from kubesched.simulation.trace import Trace
-from kubesched.state.virtual_loop import VirtualLoop, run_virtual
+from kubesched.insight.state.virtual_loop import VirtualLoop, run_virtual
+from kubesched.lab.simulation import storage, workloads
+from kubesched.lab.simulation.cluster import SimulatedCluster
+from kubesched.lab.simulation.placeable import Late, WithVictims, what_can_be_placed
+from kubesched.lab.simulation.trace import Trace
+from kubesched.playground.apimachinery.objects import JsonObject
 
 APART_FROM_WEB: JsonObject = {
     "podAntiAffinity": {

@@ -17,12 +17,12 @@ from call_sweep import WAYS, sweep
 from simulated_scenarios import SCENARIOS
 
 from kubesched.app.simulated import SimulatedProcess
-from kubesched.queue import transitions
+from kubesched.lab.simulation import report
+from kubesched.lab.simulation.census import FAULTS
+from kubesched.lab.simulation.options import EPISODES, Rates, draw
+from kubesched.lab.simulation.run import SimulationResult, simulate
 from kubesched.scheduler.event_gate import EventGate
-from kubesched.simulation import report
-from kubesched.simulation.census import FAULTS
-from kubesched.simulation.options import EPISODES, Rates, draw
-from kubesched.simulation.run import SimulationResult, simulate
+from kubesched.scheduler.queue import transitions
 
 SEEDS_PER_TEST = 10
 FAULTY = range(1, 251, SEEDS_PER_TEST)

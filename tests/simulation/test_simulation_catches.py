@@ -43,14 +43,14 @@ from broken_schedulers import (
 )
 
 from kubesched.app.simulated import SimulatedProcess
-from kubesched.embedded.apimachinery.objects import JsonObject
-from kubesched.simulation import devices, storage, workloads
-from kubesched.simulation import run as simulation_run
-from kubesched.simulation.cluster import SimulatedCluster
-from kubesched.simulation.options import NO_FAULTS, Options, draw
-from kubesched.simulation.run import SimulationResult, simulate
-from kubesched.simulation.world import World
-from kubesched.state.virtual_loop import SENDER
+from kubesched.insight.state.virtual_loop import SENDER
+from kubesched.lab.simulation import devices, storage, workloads
+from kubesched.lab.simulation import run as simulation_run
+from kubesched.lab.simulation.cluster import SimulatedCluster
+from kubesched.lab.simulation.options import NO_FAULTS, Options, draw
+from kubesched.lab.simulation.run import SimulationResult, simulate
+from kubesched.lab.simulation.world import World
+from kubesched.playground.apimachinery.objects import JsonObject
 
 MAX_SEEDS = 40
 

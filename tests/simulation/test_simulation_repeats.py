@@ -11,17 +11,21 @@ import weakref
 import pytest
 
 from kubesched.app.simulated import SimulatedProcess
-from kubesched.simulation.options import of_seed
-from kubesched.simulation.run import simulate
-from kubesched.simulation.world import World
-from kubesched.state.virtual_loop import clear_garbage
+from kubesched.insight.state.virtual_loop import clear_garbage
+from kubesched.lab.simulation.options import of_seed
+from kubesched.lab.simulation.run import simulate
+from kubesched.lab.simulation.world import World
 
 FIRST, RUNS = 11, 8
 
 
 def _digests(hash_seed: str) -> list[str]:
     command = [
-        *(sys.executable, "-c", "from kubesched.cli.main import main; raise SystemExit(main())"),
+        *(
+            sys.executable,
+            "-c",
+            "from kubesched.app.cli.main import main; raise SystemExit(main())",
+        ),
         *("simulate", "--faults", "--seed", str(FIRST), "--runs", str(RUNS), "-o", "json"),
     ]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.insight.state.virtual_loop import VirtualLoop, run_virtual
+from kubesched.lab.simulation import workloads
+from kubesched.lab.simulation.cluster import SimulatedCluster
+from kubesched.lab.simulation.plugins import TROUBLEMAKER, Mischief
+from kubesched.lab.simulation.trace import Trace
+from kubesched.lab.simulation.turned_down import TurnedDown
 from kubesched.plugins.node_resources.fit import NodeResourcesFit
-from kubesched.simulation import workloads
-from kubesched.simulation.cluster import SimulatedCluster
-from kubesched.simulation.plugins import TROUBLEMAKER, Mischief
-from kubesched.simulation.trace import Trace
-from kubesched.simulation.turned_down import TurnedDown
-from kubesched.snapshot.pods import PodInfo
-from kubesched.state.virtual_loop import VirtualLoop, run_virtual
 
 
 def _nothing(_cluster: SimulatedCluster) -> None:

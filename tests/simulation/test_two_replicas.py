@@ -6,11 +6,11 @@ import asyncio
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.client.transport import Request
-from kubesched.embedded.apimachinery.objects import JsonObject
-from kubesched.simulation.faults import CallFault
-from kubesched.simulation.options import NO_FAULTS, Options
-from kubesched.simulation.run import simulate
-from kubesched.simulation.world import Scenario, World
+from kubesched.lab.simulation.faults import CallFault
+from kubesched.lab.simulation.options import NO_FAULTS, Options
+from kubesched.lab.simulation.run import simulate
+from kubesched.lab.simulation.world import Scenario, World
+from kubesched.playground.apimachinery.objects import JsonObject
 
 OPTIONS = Options(
     nodes=0,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from kubesched.embedded.apimachinery.objects import JsonObject
-from kubesched.simulation.rules import State
-from kubesched.simulation.victims import Budget, fits_without_victims, spareable, violations
+from kubesched.lab.simulation.rules import State
+from kubesched.lab.simulation.victims import Budget, fits_without_victims, spareable, violations
+from kubesched.playground.apimachinery.objects import JsonObject
 
 PRIORITIES = {"low": 10, "high": 1000}
 KEPT = [Budget({"app": "kept"}, 0)]

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubesched.state.virtual_loop import (
+from kubesched.insight.state.virtual_loop import (
     EPOCH_S,
     OWNER,
     LoopClock,

@@ -18,7 +18,7 @@ import msgspec
 
 from kubesched.api.meta import ListMeta, Record
 from kubesched.api.names import object_key
-from kubesched.errors import BadRequest
+from kubesched.base.errors import BadRequest
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)

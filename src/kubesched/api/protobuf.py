@@ -16,7 +16,7 @@ from datetime import datetime
 
 from kubesched.api.events_v1 import Event
 from kubesched.api.status import Status, StatusCause, StatusDetails
-from kubesched.errors import KubeschedError
+from kubesched.base.errors import KubeschedError
 
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 

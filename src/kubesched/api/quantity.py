@@ -17,7 +17,7 @@ import re
 from enum import Enum
 
 from kubesched.api.meta import RawQuantity
-from kubesched.errors import KubeschedError
+from kubesched.base.errors import KubeschedError
 
 MAX_INT64 = 2**63 - 1
 MIN_INT64 = -(2**63)

@@ -19,7 +19,7 @@ from kubesched.api.field_errors import FieldError
 from kubesched.api.meta import LabelSelector
 from kubesched.api.names import label_key_problems, label_value_problems
 from kubesched.api.quantity import MAX_INT64, MIN_INT64
-from kubesched.errors import KubeschedError
+from kubesched.base.errors import KubeschedError
 
 Labels = Mapping[str, str]
 

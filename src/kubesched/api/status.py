@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kubesched import errors
 from kubesched.api import field_errors
 from kubesched.api.field_errors import FieldError
 from kubesched.api.meta import ListMeta, Record, constant
-from kubesched.errors import ApiError
+from kubesched.base import errors
+from kubesched.base.errors import ApiError
 
 
 class StatusCause(Record):

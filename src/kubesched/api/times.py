@@ -10,7 +10,7 @@ import functools
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
-from kubesched.errors import KubeschedError
+from kubesched.base.errors import KubeschedError
 
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII

@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kubesched.base.clock import Clock
+from kubesched.base.errors import TransportError
+from kubesched.base.metrics.instruments import Counter, Histogram
+from kubesched.base.metrics.registry import MetricsRegistry
+from kubesched.base.rate_limit import TokenBucket
 from kubesched.client.exchange import BufferedResponse
-from kubesched.client.rate_limit import TokenBucket
 from kubesched.client.transport import (
     DirectTransport,
     Request,
@@ -17,10 +21,6 @@ from kubesched.client.transport import (
     StartedRequest,
     Transport,
 )
-from kubesched.clock import Clock
-from kubesched.errors import TransportError
-from kubesched.metrics.instruments import Counter, Histogram
-from kubesched.metrics.registry import MetricsRegistry
 
 REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 SIZE_BYTES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)

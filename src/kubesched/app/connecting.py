@@ -10,13 +10,13 @@ from typing import Self
 from kubesched.api.protobuf import CONTENT_TYPE as PROTOBUF
 from kubesched.app.client_metrics import ClientMetrics, MeasuredBucket, MeasuredTransport
 from kubesched.app.tracing import OpenTelemetryTracing, TracedTransport
+from kubesched.base.clock import Clock, SystemClock
+from kubesched.base.rate_limit import TokenBucket
 from kubesched.client.event_client import RestEventClient
 from kubesched.client.events import EventBroadcaster, EventRecorder
 from kubesched.client.pool import HttpTransport, PoolSettings
-from kubesched.client.rate_limit import TokenBucket
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.client.transport import DEFAULT_DEADLINE_S, ConnectionConfig, Transport
-from kubesched.clock import Clock, SystemClock
 
 JSON = "application/json"
 LOCK_CONNECTIONS = 4

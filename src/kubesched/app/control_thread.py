@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Self, TypeVar
 
 from kubesched.app import event_loop
-from kubesched.logs import get_logger
+from kubesched.base.logs import get_logger
 
 log = get_logger(__name__)
 

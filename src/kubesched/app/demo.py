@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from kubesched.embedded.client.local import LocalApi
+from kubesched.playground.client.local import LocalApi
 
 NAMESPACE = "demo"
 ZONE = "topology.kubernetes.io/zone"
@@ -72,7 +72,7 @@ class Placement:
 
 def create(api: LocalApi) -> int:
     """Create the missing objects; returns the number of pods to expect."""
-    from kubesched.errors import AlreadyExists
+    from kubesched.base.errors import AlreadyExists
 
     expected = 0
     for resource, manifest in manifests():

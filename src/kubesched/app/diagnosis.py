@@ -16,14 +16,14 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.names import key_of
 from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.app.scheduler_app import SchedulerApp
+from kubesched.base.errors import KubeschedError
+from kubesched.base.logs import get_logger
+from kubesched.client.informers.factory import UndeclaredKind
 from kubesched.client.rest import RestClient
-from kubesched.errors import KubeschedError
-from kubesched.informers.factory import UndeclaredKind
-from kubesched.logs import get_logger
+from kubesched.framework.nodes.node_info import NodeInfo, Resource
+from kubesched.framework.nodes.views import NodeColumns
+from kubesched.insight.state.watching import NOT_FINISHED
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
-from kubesched.snapshot.node_info import NodeInfo, Resource
-from kubesched.snapshot.views import NodeColumns
-from kubesched.state.watching import NOT_FINISHED
 
 log = get_logger(__name__)
 

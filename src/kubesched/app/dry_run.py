@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import Record
-from kubesched.errors import NotFound
-from kubesched.logs import get_logger
+from kubesched.base.errors import NotFound
+from kubesched.base.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -8,6 +8,9 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 from kubesched.api.core_v1 import ObjectReference
+from kubesched.base.clock import Clock
+from kubesched.base.errors import ConfigError, FieldProblem
+from kubesched.base.logs import get_logger
 from kubesched.client.leader_election import (
     LeaderCallbacks,
     LeaderElectionSettings,
@@ -16,10 +19,7 @@ from kubesched.client.leader_election import (
 )
 from kubesched.client.lease_client import RestLeaseClient
 from kubesched.client.rest import RestClient
-from kubesched.clock import Clock
 from kubesched.config.types import LeaderElectionConfiguration
-from kubesched.errors import ConfigError, FieldProblem
-from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.times import format_time
-from kubesched.explain import Explainer, Explanation
-from kubesched.explain.selection import Selection
-from kubesched.recording.reader import RecordingReader, Run
-from kubesched.recording.records import Attempt, Decision
-from kubesched.recording.segments import RecordingError
+from kubesched.insight.explain import Explainer, Explanation
+from kubesched.insight.explain.selection import Selection
+from kubesched.insight.recording.reader import RecordingReader, Run
+from kubesched.insight.recording.records import Attempt, Decision
+from kubesched.insight.recording.segments import RecordingError
+from kubesched.lab.traces.log_player import play
 from kubesched.scheduler.factory import Assembly
-from kubesched.traces.log_player import play
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubesched.app.flags import Flag, RunOptions, all_flags, attribute
-from kubesched.errors import KubeschedError
+from kubesched.base.errors import KubeschedError
 
 
 class FlagError(KubeschedError):

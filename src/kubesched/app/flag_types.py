@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubesched.api import times
-from kubesched.logs import parse_vmodule
+from kubesched.base.logs import parse_vmodule
 
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 _FALSE = ("0", "f", "F", "false", "FALSE", "False")

@@ -18,7 +18,7 @@ from typing import Any, Final
 from kubesched import KUBERNETES_VERSION
 from kubesched.app import flag_types
 from kubesched.app.flag_types import FlagType, NamedCertKey
-from kubesched.errors import FieldProblem
+from kubesched.base.errors import FieldProblem
 
 MINOR_VERSION: Final = KUBERNETES_VERSION.rpartition(".")[0]
 OLDEST_EMULATED_MINOR: Final = 33

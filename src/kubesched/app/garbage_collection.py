@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Self
 
-from kubesched.logs import get_logger
+from kubesched.base.logs import get_logger
 
 log = get_logger(__name__)
 

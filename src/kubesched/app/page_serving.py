@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from kubesched.app.control_thread import run_on
-from kubesched.http_server.messages import Response
-from kubesched.page.access import is_same_origin
-from kubesched.page.routes import Call, Pages, failure
-from kubesched.page.source import Read, Source
-from kubesched.server.authorization import Authorizer, ReviewFailed
-from kubesched.server.requests import PageRequest
+from kubesched.app.server.authorization import Authorizer, ReviewFailed
+from kubesched.app.server.requests import PageRequest
+from kubesched.base.http_server.messages import Response
+from kubesched.insight.page.access import is_same_origin
+from kubesched.insight.page.routes import Call, Pages, failure
+from kubesched.insight.page.source import Read, Source
 
 T = TypeVar("T")
 

@@ -17,24 +17,24 @@ from kubesched.app.connecting import connections_to
 from kubesched.app.explaining import explain_attempt, find_attempt
 from kubesched.app.playground import Playground, PlaygroundSettings
 from kubesched.app.scheduler_app import SchedulerApp
+from kubesched.base.clock import SystemClock
 from kubesched.client.client_config import load_default_config
-from kubesched.clock import SystemClock
 from kubesched.config import features
 from kubesched.config.defaults import with_extender_resources
 from kubesched.config.features import FeatureGates
 from kubesched.config.load import default_config, load
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.embedded.client.local import LocalApi
-from kubesched.embedded.kubelet.node_templates import PlannedNode, build_node
-from kubesched.explain.explainer import Explainer
-from kubesched.explain.model import Explanation
-from kubesched.explain.selection import Selection
-from kubesched.page.actions import PlaygroundActions
-from kubesched.page.source import Source, View, state_of_listers, view_of_state
-from kubesched.recording.reader import RecordingReader
-from kubesched.recording.recorded_dependencies import Recording
-from kubesched.state.cluster_state import ClusterState
-from kubesched.state.memory import PretendingClient
+from kubesched.insight.explain.explainer import Explainer
+from kubesched.insight.explain.model import Explanation
+from kubesched.insight.explain.selection import Selection
+from kubesched.insight.page.actions import PlaygroundActions
+from kubesched.insight.page.source import Source, View, state_of_listers, view_of_state
+from kubesched.insight.recording.reader import RecordingReader
+from kubesched.insight.recording.recorded_dependencies import Recording
+from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.memory import PretendingClient
+from kubesched.playground.client.local import LocalApi
+from kubesched.playground.kubelet.node_templates import PlannedNode, build_node
 
 WATCH_QPS = -1.0
 

@@ -16,20 +16,20 @@ from random import Random
 
 from kubesched.app.connecting import Connections
 from kubesched.app.scheduler_app import SchedulerApp
-from kubesched.client.rate_limit import TokenBucket
-from kubesched.clock import SystemClock
+from kubesched.base.clock import SystemClock
+from kubesched.base.rate_limit import TokenBucket
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.embedded.auth.access import Authorization
-from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.controller_manager import ControllerOptions
-from kubesched.embedded.controllers.volumes import StorageDriver
-from kubesched.embedded.kubelet.node_templates import DEFAULT_POOLS, NodePool
-from kubesched.embedded.kubelet.options import KubeletOptions
-from kubesched.embedded.kubelet.stages import Stage, default_stages
-from kubesched.recording.recorded_dependencies import RING_BYTES, Recording, open_recording
-from kubesched.recording.writer import Limits
+from kubesched.insight.recording.recorded_dependencies import RING_BYTES, Recording, open_recording
+from kubesched.insight.recording.writer import Limits
+from kubesched.playground.auth.access import Authorization
+from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.playground.controller_manager import ControllerOptions
+from kubesched.playground.controllers.volumes import StorageDriver
+from kubesched.playground.kubelet.node_templates import DEFAULT_POOLS, NodePool
+from kubesched.playground.kubelet.options import KubeletOptions
+from kubesched.playground.kubelet.stages import Stage, default_stages
 
 UNLIMITED_QPS = -1.0
 

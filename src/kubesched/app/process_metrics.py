@@ -10,13 +10,13 @@ from typing import Any
 
 from kubesched import KUBERNETES_VERSION, __version__
 from kubesched.app.flags import RunOptions
+from kubesched.base.errors import ConfigError, FieldProblem
+from kubesched.base.metrics.process import register_process_metrics
+from kubesched.base.metrics.registry import MetricsRegistry
 from kubesched.client import events
+from kubesched.client.informers.factory import InformerFactory
 from kubesched.config.features import FeatureGates
-from kubesched.errors import ConfigError, FieldProblem
-from kubesched.informers.factory import InformerFactory
-from kubesched.metrics.process import register_process_metrics
-from kubesched.metrics.registry import MetricsRegistry
-from kubesched.recording.recorder import Recorder
+from kubesched.insight.recording.recorder import Recorder
 
 _LOSSES = (events.QUEUE_FULL, events.REJECTED, events.GAVE_UP, events.SHUT_DOWN, events.BAD_EVENT)
 

@@ -12,17 +12,17 @@ from functools import partial
 from random import Random
 
 from kubesched.app.simulated import SimulatedProcess, playing_registry
-from kubesched.clock import Clock
+from kubesched.base.clock import Clock
+from kubesched.base.errors import KubeschedError
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.errors import KubeschedError
-from kubesched.recording.reader import RecordingReader, Run
-from kubesched.recording.recorded_dependencies import Recording, open_recording
-from kubesched.recording.segments import RecordingError
-from kubesched.recording.writer import Limits
-from kubesched.simulation.options import Options, of_seed, recorded
-from kubesched.simulation.run import SimulationResult, simulate
-from kubesched.traces.log_player import play
+from kubesched.insight.recording.reader import RecordingReader, Run
+from kubesched.insight.recording.recorded_dependencies import Recording, open_recording
+from kubesched.insight.recording.segments import RecordingError
+from kubesched.insight.recording.writer import Limits
+from kubesched.lab.simulation.options import Options, of_seed, recorded
+from kubesched.lab.simulation.run import SimulationResult, simulate
+from kubesched.lab.traces.log_player import play
 
 SEGMENT_BYTES = 4_000
 FLUSH_AT = 64

@@ -17,15 +17,15 @@ from kubesched.app.dry_run import DryRunCalls, DryRunRecorder
 from kubesched.app.election import make_elector
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.app.scheduling_calls import CarefulCalls
+from kubesched.base.clock import BootClock, Clock
+from kubesched.base.metrics.registry import MetricsRegistry
 from kubesched.client.leader_election import LeaderElectionSettings, LeaderElector, LeaderMetrics
 from kubesched.client.transport import Transport
-from kubesched.clock import BootClock, Clock
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.handle import EventRecorder, SchedulerClient
 from kubesched.framework.registry import Registry
-from kubesched.metrics.registry import MetricsRegistry
-from kubesched.recording.recorded_dependencies import Recording
+from kubesched.insight.recording.recorded_dependencies import Recording
 
 
 class Replica:

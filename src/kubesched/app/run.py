@@ -24,7 +24,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from kubesched import KUBERNETES_VERSION, __version__, logs
+from kubesched import KUBERNETES_VERSION, __version__
 from kubesched.api.core_v1 import Pod
 from kubesched.app import event_loop
 from kubesched.app.client_metrics import ClientMetrics
@@ -46,29 +46,30 @@ from kubesched.app.process_metrics import (
 )
 from kubesched.app.replica import Replica
 from kubesched.app.scheduler_app import SchedulerApp
+from kubesched.app.server.health import PING, Check, waits_for
 from kubesched.app.serving import Exposed, Serving
 from kubesched.app.settings import RunSettings, complete, feature_gates, log_settings
 from kubesched.app.stopping import ExitLimit, StopRequest
 from kubesched.app.tracing import OpenTelemetryTracing, traced
 from kubesched.app.watchdog import LoopWatchdog
+from kubesched.base import logs
+from kubesched.base.clock import Clock, SystemClock
+from kubesched.base.errors import ConfigError, KubeschedError, without_groups
+from kubesched.base.metrics.registry import MetricsRegistry
 from kubesched.client.client_config import ClientConfig, load_config
 from kubesched.client.leader_election import LeaderElectionSettings
-from kubesched.clock import Clock, SystemClock
 from kubesched.config import features
 from kubesched.config.output import to_plain, to_yaml
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.errors import ConfigError, KubeschedError, without_groups
 from kubesched.framework.profile import enabled_plugins
 from kubesched.framework.registry import Registry
-from kubesched.metrics.registry import MetricsRegistry
+from kubesched.insight.recording.recorded_dependencies import Recording, open_recording
+from kubesched.insight.recording.writer import Limits
 from kubesched.plugins.registry import in_tree_registry
-from kubesched.recording.recorded_dependencies import Recording, open_recording
-from kubesched.recording.writer import Limits
 from kubesched.scheduler.decisions import DecisionRing
-from kubesched.server.health import PING, Check, waits_for
 
 if TYPE_CHECKING:
-    from kubesched.page.source import Source
+    from kubesched.insight.page.source import Source
 
 log = logs.get_logger(__name__)
 

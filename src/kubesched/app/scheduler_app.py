@@ -9,24 +9,24 @@ from typing import cast
 
 from kubesched.app.scheduling_calls import CarefulCalls, MeasuredCalls
 from kubesched.app.whole_objects import WholeObjectsByRest
+from kubesched.base.clock import Clock, SystemClock
+from kubesched.base.errors import DeadlineExceeded
+from kubesched.base.logs import get_logger
+from kubesched.base.metrics.registry import MetricsRegistry
+from kubesched.base.metrics.scheduler import MetricGates, SchedulerMetrics
+from kubesched.client.informers.factory import InformerFactory
 from kubesched.client.rest import RestClient
 from kubesched.client.transport import Transport
-from kubesched.clock import Clock, SystemClock
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.errors import DeadlineExceeded
 from kubesched.framework.handle import EventRecorder, SchedulerClient
 from kubesched.framework.profile import enabled_plugins
 from kubesched.framework.registry import Registry
-from kubesched.informers.factory import InformerFactory
-from kubesched.logs import get_logger
-from kubesched.metrics.registry import MetricsRegistry
-from kubesched.metrics.scheduler import MetricGates, SchedulerMetrics
+from kubesched.insight.recording.recorded_dependencies import Recording, recorded_dependencies
+from kubesched.insight.state.watching import ask_for_informers, connect
 from kubesched.plugins.registry import in_tree_registry
-from kubesched.recording.recorded_dependencies import Recording, recorded_dependencies
 from kubesched.scheduler.factory import Assembly, Dependencies, assemble
 from kubesched.scheduler.http_extender import make_extenders
-from kubesched.state.watching import ask_for_informers, connect
 
 log = get_logger(__name__)
 

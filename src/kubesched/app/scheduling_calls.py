@@ -10,12 +10,8 @@ from typing import Any, TypeVar
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import ObjectMeta, Record
 from kubesched.api.resource_v1 import ResourceClaim
-from kubesched.client.patch import strategic_merge_patch
-from kubesched.client.rest import RestClient
-from kubesched.client.retry import Rest
-from kubesched.client.transport import NOT_LEADING
-from kubesched.clock import Clock
-from kubesched.errors import (
+from kubesched.base.clock import Clock
+from kubesched.base.errors import (
     Conflict,
     DeadlineExceeded,
     KubeschedError,
@@ -25,9 +21,13 @@ from kubesched.errors import (
     TransportError,
     WriteRefused,
 )
+from kubesched.base.logs import get_logger
+from kubesched.base.metrics.scheduler import SchedulerMetrics
+from kubesched.client.patch import strategic_merge_patch
+from kubesched.client.rest import RestClient
+from kubesched.client.retry import Rest
+from kubesched.client.transport import NOT_LEADING
 from kubesched.framework.handle import BindingDone, GiveUp, SchedulerClient
-from kubesched.logs import get_logger
-from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.scheduler.unknown_binding import MAX_PAUSE_S, PAUSE_S, resolve_unknown_binding
 
 log = get_logger(__name__)

@@ -21,37 +21,37 @@ from typing import TYPE_CHECKING, Self
 
 from kubesched.api.core_v1 import Pod
 from kubesched.app.flags import RunOptions
+from kubesched.app.server import decisions_page, self_signed
+from kubesched.app.server.access_metrics import AccessMetrics
+from kubesched.app.server.authentication import Authenticator, TokenReviewer
+from kubesched.app.server.authorization import Authorizer
+from kubesched.app.server.decisions_page import DecisionsPage
+from kubesched.app.server.health import Check, HealthMetrics, HealthPages
+from kubesched.app.server.metrics_pages import MetricsPage, ResourcesPage
+from kubesched.app.server.pages import ConfigPage, FlagsPage, StatusPage
+from kubesched.app.server.profiling import DebugPages
+from kubesched.app.server.requests import Page
+from kubesched.app.server.secure_server import SecureServer
+from kubesched.app.server.tls import NamedFiles, ServingTls, TlsSettings
+from kubesched.app.server.trust import HeaderNames, TrustSettings, TrustSource
 from kubesched.app.settings import RunSettings
+from kubesched.base.clock import Clock
+from kubesched.base.errors import CredentialsError
+from kubesched.base.http_server.listener import Listener
+from kubesched.base.http_server.sockets import open_socket
+from kubesched.base.logs import get_logger
+from kubesched.base.metrics.registry import MetricsRegistry
+from kubesched.base.rate_limit import TokenBucket
 from kubesched.client import in_cluster
 from kubesched.client.client_config import load_config
 from kubesched.client.pool import HttpTransport, PoolSettings
-from kubesched.client.rate_limit import TokenBucket
 from kubesched.client.rest import RestClient, user_agent
-from kubesched.clock import Clock
 from kubesched.config.output import to_plain
-from kubesched.errors import CredentialsError
-from kubesched.http_server.listener import Listener
-from kubesched.http_server.sockets import open_socket
-from kubesched.logs import get_logger
-from kubesched.metrics.registry import MetricsRegistry
 from kubesched.scheduler.decisions import DecisionRing
-from kubesched.server import decisions_page, self_signed
-from kubesched.server.access_metrics import AccessMetrics
-from kubesched.server.authentication import Authenticator, TokenReviewer
-from kubesched.server.authorization import Authorizer
-from kubesched.server.decisions_page import DecisionsPage
-from kubesched.server.health import Check, HealthMetrics, HealthPages
-from kubesched.server.metrics_pages import MetricsPage, ResourcesPage
-from kubesched.server.pages import ConfigPage, FlagsPage, StatusPage
-from kubesched.server.profiling import DebugPages
-from kubesched.server.requests import Page
-from kubesched.server.secure_server import SecureServer
-from kubesched.server.tls import NamedFiles, ServingTls, TlsSettings
-from kubesched.server.trust import HeaderNames, TrustSettings, TrustSource
 
 if TYPE_CHECKING:
     from kubesched.app.page_serving import PageOnPort
-    from kubesched.page.source import Source
+    from kubesched.insight.page.source import Source
 
 log = get_logger(__name__)
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kubesched import logs
 from kubesched.app.flag_parsing import CommandLine
 from kubesched.app.flags import RunOptions, attribute, problems
+from kubesched.base import logs
+from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.config import features
 from kubesched.config.features import FeatureGates
 from kubesched.config.load import default_config, load_file
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.errors import ConfigError, FieldProblem
 
 _FILE_FIELDS = {
     "leader-elect": "leader_elect",

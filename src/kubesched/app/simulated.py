@@ -11,24 +11,24 @@ from kubesched.app.connecting import Connections
 from kubesched.app.control_thread import ControlThread
 from kubesched.app.election import election_settings
 from kubesched.app.replica import Replica
+from kubesched.base.clock import Clock
+from kubesched.base.rate_limit import TokenBucket
+from kubesched.client.informers.factory import InformerFactory
 from kubesched.client.leader_election import LeaderMetrics
-from kubesched.client.rate_limit import TokenBucket
 from kubesched.client.transport import Transport
-from kubesched.clock import Clock
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import ReservePlugin
 from kubesched.framework.registry import Registry
 from kubesched.framework.status import Status
-from kubesched.informers.factory import InformerFactory
+from kubesched.insight.recording.reader import Run
+from kubesched.insight.recording.recorded_dependencies import Recording, open_recording
+from kubesched.lab.simulation.audit import AUDITOR
+from kubesched.lab.simulation.disk import MountedDisk
+from kubesched.lab.traces.log_player import play
 from kubesched.plugins.registry import in_tree_registry
-from kubesched.recording.reader import Run
-from kubesched.recording.recorded_dependencies import Recording, open_recording
 from kubesched.scheduler.factory import Assembly
-from kubesched.simulation.audit import AUDITOR
-from kubesched.simulation.disk import MountedDisk
-from kubesched.traces.log_player import play
 
 OpenRecording = Callable[[KubeSchedulerConfiguration, FeatureGates, Clock], Recording]
 

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 import msgspec
 
 from kubesched.app.simulated import SimulatedProcess
-from kubesched.simulation.options import Options, of_seed
-from kubesched.simulation.run import SimulationResult, simulate
-from kubesched.simulation.violation import Violation
-from kubesched.sweeps.store import key_of_cell
-from kubesched.sweeps.sweep import Keyed
+from kubesched.lab.simulation.options import Options, of_seed
+from kubesched.lab.simulation.run import SimulationResult, simulate
+from kubesched.lab.simulation.violation import Violation
+from kubesched.lab.sweeps.store import key_of_cell
+from kubesched.lab.sweeps.sweep import Keyed
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from kubesched.logs import get_logger
+from kubesched.base.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -20,10 +20,10 @@ import yaml
 
 from kubesched import __version__
 from kubesched.api.core_v1 import Pod
+from kubesched.base.clock import Clock
+from kubesched.base.errors import ConfigError, FieldProblem, TransportError
+from kubesched.base.logs import get_logger
 from kubesched.client.transport import DirectTransport, Request, Response, StartedRequest, Transport
-from kubesched.clock import Clock
-from kubesched.errors import ConfigError, FieldProblem, TransportError
-from kubesched.logs import get_logger
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

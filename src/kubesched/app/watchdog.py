@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
-from kubesched.clock import Clock
+from kubesched.base.clock import Clock
+from kubesched.base.logs import get_logger
+from kubesched.base.metrics.registry import MetricsRegistry
 from kubesched.framework.interfaces import Plugin
-from kubesched.logs import get_logger
-from kubesched.metrics.registry import MetricsRegistry
 
 log = get_logger(__name__)
 

@@ -13,8 +13,8 @@ from kubesched.api.codec import MalformedObject, decode
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.kinds import kind_of
 from kubesched.api.names import key_of
+from kubesched.base.errors import NotFound
 from kubesched.client.rest import RestClient
-from kubesched.errors import NotFound
 
 FETCH_ONE_BY_ONE = 16
 """Up to this many changed nodes are fetched singly; beyond, the whole list is cheaper."""

@@ -21,6 +21,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from kubesched.base.clock import Clock, SystemClock
+from kubesched.base.errors import CredentialsError
+from kubesched.base.logs import get_logger
 from kubesched.client import in_cluster, kubeconfig
 from kubesched.client.credentials import (
     ClientCredentials,
@@ -35,9 +38,6 @@ from kubesched.client.exec_plugin import API_VERSIONS, ExecCluster, ExecPlugin
 from kubesched.client.kubeconfig import AuthProviderConfig, Cluster, ExecConfig, Kubeconfig, User
 from kubesched.client.tls_context import Pem, RotatingTls, TlsSettings
 from kubesched.client.transport import ConnectionConfig
-from kubesched.clock import Clock, SystemClock
-from kubesched.errors import CredentialsError
-from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 

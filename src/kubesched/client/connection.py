@@ -23,6 +23,7 @@ from typing import cast
 
 import httptools
 
+from kubesched.base.errors import DeadlineExceeded, StreamEnded, TransportError
 from kubesched.client.exchange import (
     BufferedResponse,
     Exchange,
@@ -31,7 +32,6 @@ from kubesched.client.exchange import (
     headers_of,
 )
 from kubesched.client.transport import Request
-from kubesched.errors import DeadlineExceeded, StreamEnded, TransportError
 
 SWITCHING_PROTOCOLS = 101
 

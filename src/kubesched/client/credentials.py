@@ -26,11 +26,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from kubesched.base.clock import Clock
+from kubesched.base.errors import CredentialsError
+from kubesched.base.logs import get_logger
 from kubesched.client.tls_context import FileSignature, RotatingTls, signature
 from kubesched.client.transport import HeaderValues
-from kubesched.clock import Clock
-from kubesched.errors import CredentialsError
-from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import Mapping
 
+from kubesched.base.errors import ConfigError, ConnectFailed, DeadlineExceeded, FieldProblem
 from kubesched.client.connection import HttpConnection
 from kubesched.client.proxy import (
     Proxy,
@@ -21,7 +22,6 @@ from kubesched.client.proxy import (
 )
 from kubesched.client.tls_context import TlsSettings, build_context
 from kubesched.client.transport import ConnectionConfig
-from kubesched.errors import ConfigError, ConnectFailed, DeadlineExceeded, FieldProblem
 
 
 class Dialer:

@@ -33,6 +33,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from kubesched.base.clock import Clock
+from kubesched.base.errors import AlreadyExists, ApiError, KubeschedError, NotFound
+from kubesched.base.logs import get_logger
 from kubesched.client.event_series import (
     EventEntry,
     EventKey,
@@ -42,9 +45,6 @@ from kubesched.client.event_series import (
 )
 from kubesched.client.retry import Done, Rest
 from kubesched.client.transport import StartedRequest
-from kubesched.clock import Clock
-from kubesched.errors import AlreadyExists, ApiError, KubeschedError, NotFound
-from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 
@@ -77,7 +77,7 @@ BAD_EVENT = "not a valid event"
 
 
 class EventClient(Protocol):
-    """Writes events. Raises `kubesched.errors`; every call ends within a deadline of the client's own."""
+    """Writes events. Raises `kubesched.base.errors`; every call ends within a deadline of the client's own."""
 
     async def create(self, event: EventRecord) -> None: ...
 

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Protocol
 
+from kubesched.base.errors import TransportError
 from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request
-from kubesched.errors import TransportError
 
 STREAM_HIGH_WATER_BYTES = 1024 * 1024
 """A stream whose consumer lags by this much stops reading; TCP then slows the server down."""

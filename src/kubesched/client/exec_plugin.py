@@ -24,11 +24,11 @@ from typing import Any
 
 import msgspec
 
+from kubesched.base.clock import Clock
+from kubesched.base.errors import CredentialsError
+from kubesched.base.logs import get_logger
 from kubesched.client.credentials import Proof, RenewedIdentity, is_sendable
 from kubesched.client.kubeconfig import ExecConfig
-from kubesched.clock import Clock
-from kubesched.errors import CredentialsError
-from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 

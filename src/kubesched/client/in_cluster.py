@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from kubesched.base.clock import Clock
+from kubesched.base.errors import CredentialsError
+from kubesched.base.logs import get_logger
 from kubesched.client.credentials import ClientCredentials, TokenFile
 from kubesched.client.tls_context import Pem, RotatingTls, TlsSettings
 from kubesched.client.transport import ConnectionConfig
-from kubesched.clock import Clock
-from kubesched.errors import CredentialsError
-from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -22,7 +22,7 @@ import msgspec
 import yaml
 
 from kubesched.api.yaml_loading import BoundedLoader
-from kubesched.errors import CredentialsError
+from kubesched.base.errors import CredentialsError
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 """Largest file that is read; a kubeconfig with a thousand clusters has five megabytes."""

@@ -35,9 +35,9 @@ from kubesched.api.coordination_v1 import Lease, LeaseSpec
 from kubesched.api.core_v1 import ObjectReference
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.times import format_micro_time
-from kubesched.clock import Clock
-from kubesched.errors import ConfigError, Conflict, FieldProblem, KubeschedError, NotFound
-from kubesched.logs import get_logger
+from kubesched.base.clock import Clock
+from kubesched.base.errors import ConfigError, Conflict, FieldProblem, KubeschedError, NotFound
+from kubesched.base.logs import get_logger
 
 log = get_logger(__name__)
 
@@ -56,7 +56,7 @@ RELEASED_DURATION_S = 1
 
 
 class LeaseClient(Protocol):
-    """One Lease on the server. Raises `kubesched.errors`; `update` conflicts if the Lease changed since."""
+    """One Lease on the server. Raises `kubesched.base.errors`; `update` conflicts if the Lease changed since."""
 
     async def get(self) -> Preserved[Lease]: ...
 

@@ -24,12 +24,12 @@ from typing import IO, TypeVar
 
 import msgspec
 
+from kubesched.base.clock import Clock
+from kubesched.base.errors import CredentialsError
+from kubesched.base.logs import get_logger
 from kubesched.client.credentials import Proof, RenewedIdentity, is_sendable
 from kubesched.client.exec_plugin import printable, redact
 from kubesched.client.tls_context import Pem, TlsSettings, build_context
-from kubesched.clock import Clock
-from kubesched.errors import CredentialsError
-from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -23,6 +23,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 
+from kubesched.base.errors import (
+    ConnectFailed,
+    CredentialsError,
+    DeadlineExceeded,
+    StreamEnded,
+    TransportError,
+    WriteRefused,
+)
+from kubesched.base.logs import get_logger
 from kubesched.client.connection import ConnectionLimits, HttpConnection
 from kubesched.client.dialer import Dialer
 from kubesched.client.exchange import BufferedResponse, Exchange, Outcome, StreamingResponse
@@ -36,15 +45,6 @@ from kubesched.client.transport import (
     StartedRequest,
     encode_headers,
 )
-from kubesched.errors import (
-    ConnectFailed,
-    CredentialsError,
-    DeadlineExceeded,
-    StreamEnded,
-    TransportError,
-    WriteRefused,
-)
-from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
-from kubesched.errors import ConfigError, ConnectFailed, FieldProblem
+from kubesched.base.errors import ConfigError, ConnectFailed, FieldProblem
 
 MAX_CONNECT_REPLY_BYTES = 16 * 1024
 

@@ -4,7 +4,7 @@ Responsible for paths, queries, bodies and their decoding into records, for ever
 other `Kind` a caller brings. Retries and rate limits are `retry`'s, bytes are the transport's, staying up to date is
 the informers'.
 
-Verbs take a record type or a `Kind`. They raise `kubesched.errors.ApiError` for what the server refuses and
+Verbs take a record type or a `Kind`. They raise `kubesched.base.errors.ApiError` for what the server refuses and
 `TransportError` if there is no usable answer. Records know only some fields of a kind; `get_preserved` and
 `update_merged` are for writing objects back without losing the rest.
 """
@@ -28,9 +28,11 @@ from kubesched.api.codec import ListOf, MalformedObject, Preserved
 from kubesched.api.kinds import PODS, Kind, kind_of
 from kubesched.api.meta import DeleteOptions, ObjectMeta, Record
 from kubesched.api.status import conflict
+from kubesched.base.clock import Clock, SystemClock
+from kubesched.base.errors import Gone, TransportError, UnsupportedMediaType
+from kubesched.base.rate_limit import Sleep, TokenBucket
 from kubesched.client.event_series import EventEntry, EventRecord
 from kubesched.client.patch import CONTENT_TYPES, Patch
-from kubesched.client.rate_limit import Sleep, TokenBucket
 from kubesched.client.retry import Caller, Done, Rest, RetryPolicy
 from kubesched.client.transport import (
     DEFAULT_DEADLINE_S,
@@ -41,8 +43,6 @@ from kubesched.client.transport import (
     Transport,
 )
 from kubesched.client.watch import Watch, log_malformed
-from kubesched.clock import Clock, SystemClock
-from kubesched.errors import Gone, TransportError, UnsupportedMediaType
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")

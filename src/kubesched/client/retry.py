@@ -20,18 +20,8 @@ from typing import Any
 
 from kubesched.api import protobuf
 from kubesched.api.status import MAX_RETRY_AFTER_S, error_from_status, error_of
-from kubesched.client.backoff import Backoff
-from kubesched.client.rate_limit import Sleep, TokenBucket
-from kubesched.client.transport import (
-    NOT_LEADING,
-    DirectTransport,
-    Request,
-    Response,
-    StartedRequest,
-    Transport,
-)
-from kubesched.clock import Clock
-from kubesched.errors import (
+from kubesched.base.clock import Clock
+from kubesched.base.errors import (
     ApiError,
     ConnectFailed,
     DeadlineExceeded,
@@ -40,6 +30,16 @@ from kubesched.errors import (
     TooManyRequests,
     TransportError,
     WriteRefused,
+)
+from kubesched.base.rate_limit import Sleep, TokenBucket
+from kubesched.client.backoff import Backoff
+from kubesched.client.transport import (
+    NOT_LEADING,
+    DirectTransport,
+    Request,
+    Response,
+    StartedRequest,
+    Transport,
 )
 
 Rest = Callable[[], Awaitable[Any]]

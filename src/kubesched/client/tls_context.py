@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kubesched.errors import CredentialsError
+from kubesched.base.errors import CredentialsError
 
 FileSignature = tuple[int, int, int]
 """Inode, size and modification time in nanoseconds: differs whenever a file was replaced or rewritten."""

@@ -7,7 +7,7 @@ needs to know about its peer: `ConnectionConfig` and `Credentials`. Not responsi
 Invariants:
 
 * `Transport.request` either returns a `Response` whose status line and headers have arrived, or raises a
-  `kubesched.errors.TransportError`; a 4xx or 5xx is a response, not an exception.
+  `kubesched.base.errors.TransportError`; a 4xx or 5xx is a response, not an exception.
 * Unless `Request.stream` is set the body has arrived too, so a returned response can no longer fail.
 * Secrets (authorization headers, proxy passwords, bodies) never appear in a `repr` or an error text.
 """
@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from kubesched.errors import TransportError
+from kubesched.base.errors import TransportError
 
 HeaderValues = Mapping[str, str | tuple[str, ...]]
 """Header names with one value, or with several that go out as one line each (`Impersonate-Group`)."""

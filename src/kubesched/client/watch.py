@@ -15,9 +15,9 @@ from typing import Any, Generic, TypeVar, cast
 from kubesched.api import codec
 from kubesched.api.codec import DECODE_ERRORS, MalformedObject
 from kubesched.api.watch import MalformedContent, WatchDecoder, WatchEvent
+from kubesched.base.errors import ApiError, StreamEnded, TransportError
+from kubesched.base.logs import get_logger
 from kubesched.client.transport import Response
-from kubesched.errors import ApiError, StreamEnded, TransportError
-from kubesched.logs import get_logger
 
 T = TypeVar("T")
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.config.defaults import ALL
 from kubesched.config.legacy import plugin_hint
 from kubesched.config.types import ExtensionPoint, KubeSchedulerProfile, Plugin, Plugins
-from kubesched.errors import ConfigError, FieldProblem
 
 MAX_NODE_SCORE = 100
 MAX_TOTAL_SCORE = 2**63 - 1

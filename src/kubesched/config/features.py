@@ -17,8 +17,8 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
+from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.config import feature_table
-from kubesched.errors import ConfigError, FieldProblem
 
 
 class Stage(StrEnum):

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 
 from kubesched.api import field_errors
-from kubesched.errors import FieldProblem
+from kubesched.base.errors import FieldProblem
 
 _LONGEST_VALUE = 400  # an error is to be read, not to repeat the file
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from kubesched.base.errors import FieldProblem
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
 from kubesched.config.plugin_args import ARGS_BY_PLUGIN
 from kubesched.config.types import API_VERSION, GROUP, KIND
 from kubesched.config.yaml_nodes import Mapping, Node, Scalar, Sequence
-from kubesched.errors import FieldProblem
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kubesched.base.errors import FieldProblem
 from kubesched.config.default_plugins import default_plugins
 from kubesched.config.defaults import ALL
 from kubesched.config.expansion import ExpandedPlugins
 from kubesched.config.features import FeatureGates
 from kubesched.config.legacy import plugin_hint
 from kubesched.config.types import ExtensionPoint, KubeSchedulerProfile, Plugins, PluginSet
-from kubesched.errors import FieldProblem
 
 _DEFAULT_BINDER = "DefaultBinder"
 _WEIGHTED = (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kubesched import files
+from kubesched.base import files
+from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.config import legacy
 from kubesched.config.defaults import complete, default_configuration, default_profile
 from kubesched.config.expansion import ExpandedPlugins, Implements, expand_profiles
@@ -27,7 +28,6 @@ from kubesched.config.types import (
 )
 from kubesched.config.validation import validate, validate_start
 from kubesched.config.yaml_nodes import Mapping, Node, Scalar, is_json, parse
-from kubesched.errors import ConfigError, FieldProblem
 
 Adjust = Callable[[KubeSchedulerConfiguration], KubeSchedulerConfiguration]
 

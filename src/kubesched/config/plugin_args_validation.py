@@ -12,6 +12,7 @@ from kubesched.api.core_v1 import TopologySpreadConstraint
 from kubesched.api.names import label_key_problems
 from kubesched.api.node_selectors import ParsedNodeSelector, PreferredNodeTerms
 from kubesched.api.selectors import SelectorError
+from kubesched.base.errors import FieldProblem
 from kubesched.config.features import FeatureGates
 from kubesched.config.field_problems import duplicate, forbidden, invalid, not_supported, required
 from kubesched.config.plugin_args import (
@@ -32,7 +33,6 @@ from kubesched.config.plugin_args import (
     UtilizationShapePoint,
     VolumeBindingArgs,
 )
-from kubesched.errors import FieldProblem
 
 Problems = Iterator[FieldProblem]
 

@@ -32,6 +32,7 @@ import msgspec
 
 from kubesched.api import times
 from kubesched.api.meta import json_name
+from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.config.field_problems import invalid, shown
 from kubesched.config.yaml_nodes import (
     Mapping,
@@ -46,7 +47,6 @@ from kubesched.config.yaml_nodes import (
     parse,
     to_plain,
 )
-from kubesched.errors import ConfigError, FieldProblem
 
 
 class _Mark:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from kubesched.api import times
 from kubesched.api.names import label_key_problems
 from kubesched.api.resources import is_extended
+from kubesched.base.errors import FieldProblem
 from kubesched.config.defaults import ignored_by_extenders
 from kubesched.config.features import FeatureGates
 from kubesched.config.field_problems import duplicate, invalid, required
@@ -37,7 +38,6 @@ from kubesched.config.types import (
     PluginConfig,
     PluginSet,
 )
-from kubesched.errors import FieldProblem
 
 REMOVED_PLUGINS = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
 """Plugins that version v1 of the API once had."""

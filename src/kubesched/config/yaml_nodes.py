@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from kubesched.errors import ConfigError, FieldProblem
+from kubesched.base.errors import ConfigError, FieldProblem
 
 MAX_BYTES = 4 * 1024 * 1024
 """Four times what fits into a ConfigMap; no scheduler configuration comes close."""

@@ -39,6 +39,9 @@ from kubesched.framework.interfaces import (
     Wait,
     default_normalize,
 )
+from kubesched.framework.nodes.node_info import NodeInfo
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.rules import Rule, Scope
@@ -52,9 +55,6 @@ from kubesched.framework.status import (
     unschedulable,
 )
 from kubesched.framework.verdicts import Verdicts
-from kubesched.snapshot.node_info import NodeInfo
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
 
 __all__ = [
     "MAX_NODE_SCORE",

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, TypeVar
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import Plugin
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.rules import Premise, Rule
 from kubesched.framework.status import NodeToStatus
-from kubesched.snapshot.pods import PodInfo
 
 T = TypeVar("T")
 

@@ -13,14 +13,14 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import Record
-from kubesched.clock import Clock, SystemClock
+from kubesched.base.clock import Clock, SystemClock
+from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.framework.extenders import Extender
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.waiting_pods import PodsInPreBind, WaitingPods
-from kubesched.metrics.scheduler import SchedulerMetrics
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
 
 T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R", bound=Record)

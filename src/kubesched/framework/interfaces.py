@@ -29,15 +29,15 @@ from kubesched.config.features import FeatureGates
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
 from kubesched.framework.handle import Handle
+from kubesched.framework.nodes.columns import Ints, Levels
+from kubesched.framework.nodes.node_info import NodeInfo
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.rules import Rule
 from kubesched.framework.status import NodeToStatus, Status
 from kubesched.framework.verdicts import Verdicts
-from kubesched.snapshot.columns import Ints, Levels
-from kubesched.snapshot.node_info import NodeInfo
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
 
 MIN_NODE_SCORE = 0
 MAX_NODE_SCORE = 100

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from kubesched.framework.nodes.columns import Ids, Indices, Mask
+from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.status import Code, NodeToStatus, Status
-from kubesched.snapshot.columns import Ids, Indices, Mask
-from kubesched.snapshot.node_table import NodeTable
 
 
 class NodeStatusColumns(NodeToStatus):

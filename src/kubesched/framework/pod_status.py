@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kubesched.api.core_v1 import Pod, PodCondition
 from kubesched.api.times import format_time
-from kubesched.errors import Conflict, ConnectFailed, KubeschedError, ServerError
+from kubesched.base.errors import Conflict, ConnectFailed, KubeschedError, ServerError
 from kubesched.framework.handle import SchedulerClient
 from kubesched.framework.nominating_info import NominatingInfo
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kubesched.base.errors import ConfigError, FieldProblem, KubeschedError, describe
 from kubesched.config.expansion import ExpandedPlugins
 from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import default_args
 from kubesched.config.schema import RawArgs, decode_args
 from kubesched.config.types import ExtensionPoint, KubeSchedulerConfiguration, KubeSchedulerProfile
-from kubesched.errors import ConfigError, FieldProblem, KubeschedError, describe
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import EXTENSION_POINTS, Plugin
 from kubesched.framework.registry import Registry, RegistryError, as_config_error

@@ -6,7 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from kubesched.framework.events import ClusterEvent
-from kubesched.snapshot.pods import PodInfo
+from kubesched.framework.nodes.pods import PodInfo
 
 
 @dataclass(slots=True, eq=False, repr=False)

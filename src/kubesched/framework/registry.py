@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import cast
 
+from kubesched.base.errors import ConfigError, FieldProblem, KubeschedError
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
 from kubesched.config.expansion import ExpandedPlugins, expand_profiles
 from kubesched.config.types import ExtensionPoint, KubeSchedulerProfile
-from kubesched.errors import ConfigError, FieldProblem, KubeschedError
 from kubesched.framework.interfaces import EXTENSION_POINTS, FilterPlugin, Plugin, ScorePlugin
 
 ENTRY_POINT_GROUP = "kubesched.plugins"

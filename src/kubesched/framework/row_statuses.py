@@ -19,9 +19,9 @@ from typing import Final
 import numpy as np
 
 from kubesched.framework.node_statuses import NodeStatusColumns
+from kubesched.framework.nodes.columns import Ids, Indices, Mask
+from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.status import Code, NodeToStatus, Status
-from kubesched.snapshot.columns import Ids, Indices, Mask
-from kubesched.snapshot.node_table import NodeTable
 
 NO_VERDICT: Final = -1
 """The id of a row without a node."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from kubesched.framework.nodes.columns import Mask
 from kubesched.framework.status import Status
-from kubesched.snapshot.columns import Mask
 
 Codes = np.ndarray[Any, Any]
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 
 from kubesched.api.core_v1 import Pod
-from kubesched.errors import KubeschedError
+from kubesched.base.errors import KubeschedError
+from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.direct_bind import BindOutcome, DirectBindPlugin
 from kubesched.framework.handle import BindingRest, DirectBindingClient, GiveUp, SchedulerClient
 from kubesched.framework.status import Status, error_status
-from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -1,6 +1,6 @@
 """DefaultPreemption: for a pod that fits nowhere, evicts pods of lower priority where that is least disruptive.
 
-The evaluation is in `kubesched.preemption`. Mirrors upstream's `defaultpreemption/default_preemption.go`.
+The evaluation is in `kubesched.framework.preemption`. Mirrors upstream's `defaultpreemption/default_preemption.go`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from kubesched.framework.interfaces import (
     PostFilterPlugin,
     PreEnqueuePlugin,
 )
+from kubesched.framework.preemption.candidates import Candidate, CandidateCount
+from kubesched.framework.preemption.evaluator import Evaluator, OrderedScores
+from kubesched.framework.preemption.executor import Executor
+from kubesched.framework.preemption.importance import MoreImportant
+from kubesched.framework.preemption.victims import IsEligible, VictimRules
 from kubesched.framework.rules import Premise
 from kubesched.framework.runtime.maybe_async import then
 from kubesched.framework.status import NodeToStatus, Status, unresolvable, unschedulable
 from kubesched.plugins.helper.args import checked_args
-from kubesched.preemption.candidates import Candidate, CandidateCount
-from kubesched.preemption.evaluator import Evaluator, OrderedScores
-from kubesched.preemption.executor import Executor
-from kubesched.preemption.importance import MoreImportant
-from kubesched.preemption.victims import IsEligible, VictimRules
 
 PREFIX: Final = "preemption: "
 STILL_RUNNING: Final = unresolvable("waiting for the preemption for this pod to be finished")

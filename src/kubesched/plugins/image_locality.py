@@ -17,11 +17,11 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.engine import InTreePlugin, RowRule
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import MAX_NODE_SCORE, ScorePlugin, SignPlugin
+from kubesched.framework.nodes.columns import Ints
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.plugins.helper.row_mirror import RowMirror
-from kubesched.snapshot.columns import Ints
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.views import NodeColumns
 
 _MIB = 1024 * 1024
 MIN_THRESHOLD_BYTES = 23 * _MIB

@@ -42,6 +42,8 @@ from kubesched.framework.interfaces import (
     SignPlugin,
     default_normalize,
 )
+from kubesched.framework.nodes.columns import Ints
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
@@ -51,8 +53,6 @@ from kubesched.plugins.helper.node_selector_columns import (
     admitted_by_terms,
     matched,
 )
-from kubesched.snapshot.columns import Ints
-from kubesched.snapshot.views import NodeColumns
 
 NOT_ADMITTED_BY_POD = unresolvable("node(s) didn't match Pod's node affinity/selector")
 NOT_ADMITTED_BY_PROFILE = unresolvable("node(s) didn't match scheduler-enforced node affinity")

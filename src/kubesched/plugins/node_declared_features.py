@@ -19,12 +19,12 @@ from kubesched.framework.interfaces import (
     PreFilterPlugin,
     SignPlugin,
 )
+from kubesched.framework.nodes.columns import InternedColumn
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.value_tables import ValueTable
-from kubesched.snapshot.columns import InternedColumn
-from kubesched.snapshot.views import NodeColumns
 
 FEATURES_MISSING = unresolvable("node(s) didn't match Pod's required features")
 PRE_FILTER_STATE = "PreFilterNodeDeclaredFeatures"

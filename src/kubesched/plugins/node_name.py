@@ -10,11 +10,11 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Resource, on_event
 from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, SignPlugin
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.node_selector_columns import named
-from kubesched.snapshot.views import NodeColumns
 
 WRONG_NODE = unresolvable("node(s) didn't match the requested node name")
 

@@ -16,10 +16,10 @@ from kubesched.framework.interfaces import (
     PreFilterPlugin,
     SignPlugin,
 )
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unschedulable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.snapshot.views import NodeColumns
 
 PORTS_TAKEN = unschedulable("node(s) didn't have free ports for the requested pod ports")
 PRE_FILTER_STATE = "PreFilterNodePorts"

@@ -15,12 +15,12 @@ from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, SignPlugin
+from kubesched.framework.nodes.columns import ABSENT
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.signing import tolerations_fragment
-from kubesched.snapshot.columns import ABSENT
-from kubesched.snapshot.views import NodeColumns
 
 UNSCHEDULABLE = unresolvable("node(s) were unschedulable")
 

@@ -25,6 +25,8 @@ from kubesched.framework.interfaces import (
     PreFilterPlugin,
     SignPlugin,
 )
+from kubesched.framework.nodes.columns import Ints, Mask
+from kubesched.framework.nodes.views import NodeColumns, WhatIfColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
 from kubesched.framework.verdicts import Verdicts
@@ -48,8 +50,6 @@ from kubesched.plugins.helper.volumes.volume_names import (
     of_inline,
 )
 from kubesched.plugins.helper.volumes.wiring import listers_of
-from kubesched.snapshot.columns import Ints, Mask
-from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 
 TOO_MANY = unschedulable("node(s) exceed max volume count")
 

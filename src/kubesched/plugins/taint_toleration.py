@@ -25,14 +25,14 @@ from kubesched.framework.interfaces import (
     SignPlugin,
     default_normalize,
 )
+from kubesched.framework.nodes.columns import InternedColumn, Ints
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.signing import tolerations_fragment
 from kubesched.plugins.helper.value_tables import ValueTable
-from kubesched.snapshot.columns import InternedColumn, Ints
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.views import NodeColumns
 
 UNTOLERATED = unresolvable("node(s) had untolerated taint(s)")
 PRE_SCORE_STATE = "PreScoreTaintToleration"

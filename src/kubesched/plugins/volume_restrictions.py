@@ -24,6 +24,9 @@ from kubesched.framework.interfaces import (
     PreFilterPlugin,
     SignPlugin,
 )
+from kubesched.framework.nodes.columns import Mask
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns, WhatIfColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
 from kubesched.framework.verdicts import Verdicts
@@ -36,9 +39,6 @@ from kubesched.plugins.helper.volumes.claims import (
 from kubesched.plugins.helper.volumes.hints import uses_claim_directly
 from kubesched.plugins.helper.volumes.shared_disks import SharedDisks, conflict, disks_of
 from kubesched.plugins.helper.volumes.wiring import listers_of
-from kubesched.snapshot.columns import Mask
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 
 DISK_CONFLICT = unschedulable("node(s) had no available disk")
 CLAIM_IN_USE = unschedulable(

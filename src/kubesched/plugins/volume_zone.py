@@ -23,6 +23,8 @@ from kubesched.framework.interfaces import (
     PreFilterPlugin,
     SignPlugin,
 )
+from kubesched.framework.nodes.columns import ABSENT, Mask
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, unresolvable
 from kubesched.framework.verdicts import Verdicts
@@ -44,8 +46,6 @@ from kubesched.plugins.helper.volumes.csi_migration import (
 from kubesched.plugins.helper.volumes.hints import uses_claim_directly
 from kubesched.plugins.helper.volumes.node_masks import NodeMasks
 from kubesched.plugins.helper.volumes.wiring import listers_of
-from kubesched.snapshot.columns import ABSENT, Mask
-from kubesched.snapshot.views import NodeColumns
 
 WRONG_ZONE = unresolvable("node(s) had no available volume zone")
 PRE_FILTER_STATE = "PreFilterVolumeZone"

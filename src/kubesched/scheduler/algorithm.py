@@ -15,10 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
-from kubesched.equivalence import Best, EquivalenceEngine, PodClass, Walk, Walked
+from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError, KeptEnd, NoNodesAvailable
 from kubesched.framework.node_statuses import NodeStatusColumns
+from kubesched.framework.nodes.columns import Indices
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns, PassingColumns
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.filter import FilterOutcome, run_filters
 from kubesched.framework.runtime.nominated import filter_with_nominated_pods
@@ -26,15 +30,11 @@ from kubesched.framework.runtime.pre_filter import PreFilterOutcome, run_pre_fil
 from kubesched.framework.runtime.score import ScoreOutcome, run_pre_score, run_score
 from kubesched.framework.runtime.timing import FILTER
 from kubesched.framework.status import Code, Status, unresolvable
-from kubesched.logs import get_logger
 from kubesched.scheduler.batching import Batching, RankedNodes
+from kubesched.scheduler.classes import Best, ClassEngine, PodClass, Walk, Walked
 from kubesched.scheduler.draws import draw_below
 from kubesched.scheduler.host_choice import heap_winner
 from kubesched.scheduler.score_log import SCORES_VERBOSITY, log_scores
-from kubesched.snapshot.columns import Indices
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns, PassingColumns
 
 log = get_logger(__name__)
 
@@ -87,7 +87,7 @@ class SchedulingAlgorithm:
         *,
         parallelism: int = 16,
         percentage_of_nodes_to_score: int = 100,
-        engine: EquivalenceEngine | None = None,
+        engine: ClassEngine | None = None,
         batching: Mapping[str, Batching] = _NO_BATCHING,
     ) -> None:
         self.table = table

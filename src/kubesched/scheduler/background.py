@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
-from kubesched.logs import get_logger
+from kubesched.base.logs import get_logger
 from kubesched.scheduler.flight import FlightRecorder, Stepped
 
 log = get_logger(__name__)

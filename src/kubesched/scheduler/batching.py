@@ -17,12 +17,12 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.api.core_v1 import Pod
+from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.framework.cycle_state import CallTimer
 from kubesched.framework.interfaces import SignPlugin
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.timing import timed
 from kubesched.framework.status import Status
-from kubesched.metrics.scheduler import SchedulerMetrics
 
 MAX_AGE_S: Final = 0.5
 TIMED_EVERY: Final = 10

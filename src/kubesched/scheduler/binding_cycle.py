@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from kubesched.errors import KubeschedError
+from kubesched.base.errors import KubeschedError
+from kubesched.base.logs import get_logger
+from kubesched.base.metrics.instruments import Histogram
+from kubesched.base.metrics.scheduler import FIRST_SUMMED_ATTEMPT, SchedulerMetrics, attempts_label
 from kubesched.framework.diagnosis import Diagnosis, Failed, FitError
 from kubesched.framework.direct_bind import BindOutcome, DirectBindPlugin
 from kubesched.framework.events import EVENT_ASSIGNED_POD_DELETE
@@ -31,10 +34,6 @@ from kubesched.framework.runtime.bind import (
 )
 from kubesched.framework.runtime.guard import failure
 from kubesched.framework.status import SKIP, Code, NodeToStatus, Status, error_status
-from kubesched.logs import get_logger
-from kubesched.metrics.instruments import Histogram
-from kubesched.metrics.scheduler import FIRST_SUMMED_ATTEMPT, SchedulerMetrics, attempts_label
-from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.binding_slots import BindingSlots
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.failure import FailureHandler, PutStatus
@@ -46,6 +45,7 @@ from kubesched.scheduler.flight import (
     PRE_BIND_DONE,
     FlightRecorder,
 )
+from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
 
 log = get_logger(__name__)

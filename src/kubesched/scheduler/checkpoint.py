@@ -18,15 +18,15 @@ import msgspec
 
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.resources import accounted_requests
-from kubesched.cache.cache import Cache
 from kubesched.framework.engine import is_idle
 from kubesched.framework.handle import Lister, Listers
 from kubesched.framework.interfaces import Plugin
-from kubesched.queue.nominator import PodReference
-from kubesched.queue.saved_queue import SavedQueue
-from kubesched.queue.scheduling_queue import SchedulingQueue
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.saved_table import SavedTable
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.saved_table import SavedTable
+from kubesched.scheduler.cache.cache import Cache
+from kubesched.scheduler.queue.nominator import PodReference
+from kubesched.scheduler.queue.saved_queue import SavedQueue
+from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
 
 if TYPE_CHECKING:
     from kubesched.scheduler.algorithm import SchedulingAlgorithm

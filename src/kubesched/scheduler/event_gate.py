@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from kubesched.errors import KubeschedError, Unrecoverable
-from kubesched.logs import get_logger
+from kubesched.base.errors import KubeschedError, Unrecoverable
+from kubesched.base.logs import get_logger
 
 log = get_logger(__name__)
 

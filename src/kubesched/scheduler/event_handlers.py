@@ -13,8 +13,10 @@ from collections.abc import Callable, Collection
 from msgspec import structs
 
 from kubesched.api.core_v1 import Namespace, Node, Pod
-from kubesched.cache.cache import Cache, CacheError
-from kubesched.clock import Clock
+from kubesched.base.clock import Clock
+from kubesched.base.logs import get_logger
+from kubesched.base.metrics.instruments import Histogram
+from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.framework.events import (
     EVENT_ASSIGNED_POD_ADD,
     EVENT_ASSIGNED_POD_DELETE,
@@ -26,12 +28,10 @@ from kubesched.framework.events import (
     ClusterEvent,
 )
 from kubesched.framework.waiting_pods import WaitingPods
-from kubesched.logs import get_logger
-from kubesched.metrics.instruments import Histogram
-from kubesched.metrics.scheduler import SchedulerMetrics
-from kubesched.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.cache.cache import Cache, CacheError
 from kubesched.scheduler.change_events import node_changes, pod_changes
 from kubesched.scheduler.event_gate import EventGate, parkable
+from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
 
 log = get_logger(__name__)
 

@@ -11,19 +11,19 @@ from collections.abc import Awaitable, Sequence
 import numpy as np
 
 from kubesched.api.core_v1 import Node
-from kubesched.errors import KubeschedError
+from kubesched.base.errors import KubeschedError
+from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, KeptEnd, NoNodesAvailable
 from kubesched.framework.extenders import Extender
+from kubesched.framework.nodes.columns import Indices, Ints
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import BareColumns, NodeColumns
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.pre_filter import PreFilterOutcome
 from kubesched.framework.status import Code, Status, error_status, unresolvable, unschedulable
-from kubesched.logs import get_logger
 from kubesched.scheduler.algorithm import Feasible, ScheduleResult, SchedulingAlgorithm
 from kubesched.scheduler.host_choice import heap_winner
-from kubesched.snapshot.columns import Indices, Ints
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import BareColumns, NodeColumns
 
 log = get_logger(__name__)
 

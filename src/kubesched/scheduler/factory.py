@@ -12,8 +12,10 @@ from random import Random
 from typing import cast
 
 from kubesched.api.core_v1 import Pod
-from kubesched.cache.cache import Cache
-from kubesched.clock import Clock
+from kubesched.base.clock import Clock
+from kubesched.base.errors import ConfigError, FieldProblem
+from kubesched.base.logs import get_logger
+from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.config.defaults import with_extender_resources
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import (
@@ -22,8 +24,6 @@ from kubesched.config.types import (
     KubeSchedulerConfiguration,
 )
 from kubesched.config.types import Extender as ExtenderConfig
-from kubesched.equivalence import EquivalenceEngine
-from kubesched.errors import ConfigError, FieldProblem
 from kubesched.framework.extenders import Extender
 from kubesched.framework.handle import EventRecorder, Handle, Listers, SchedulerClient
 from kubesched.framework.interfaces import (
@@ -34,33 +34,33 @@ from kubesched.framework.interfaces import (
     PreFilterPlugin,
     ReservePlugin,
 )
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.profile import build_frameworks
 from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
 from kubesched.framework.waiting_pods import CallLater, PodsInPreBind, WaitingPods
-from kubesched.logs import get_logger
-from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.dynamic_resources.manager import DRAManager
-from kubesched.queue.hints import HintMap, PluginEvents, build_hint_map
-from kubesched.queue.nominator import Nominator
-from kubesched.queue.scheduling_queue import SchedulingQueue
-from kubesched.queue.settings import QueueSettings
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.background import BackgroundTasks
 from kubesched.scheduler.batching import Batching, signer
 from kubesched.scheduler.binding_cycle import BindingCycle
+from kubesched.scheduler.cache.cache import Cache
 from kubesched.scheduler.checkpoint import Checkpoints
+from kubesched.scheduler.classes import ClassEngine
 from kubesched.scheduler.decisions import DecisionRing
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.scheduler.extended_algorithm import ExtendedAlgorithm
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.flight import FlightRecorder
+from kubesched.scheduler.queue.hints import HintMap, PluginEvents, build_hint_map
+from kubesched.scheduler.queue.nominator import Nominator
+from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.queue.settings import QueueSettings
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle
 from kubesched.scheduler.status_writer import StatusWriter
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
 
 log = get_logger(__name__)
 
@@ -198,7 +198,7 @@ def assemble(
         world.random,
         parallelism=config.parallelism,
         percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
-        engine=EquivalenceEngine(table) if classes else None,
+        engine=ClassEngine(table) if classes else None,
         batching=batching,
     )
     writer = StatusWriter(world.client, pods, world.clock, world.jitter or world.random)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from kubesched.api.core_v1 import Pod, PodCondition
+from kubesched.base.logs import get_logger
 from kubesched.framework.diagnosis import Failed, FailureReport, FitError, NoNodesAvailable
 from kubesched.framework.events import EVENT_ASSIGNED_POD_DELETE
 from kubesched.framework.handle import Lister
+from kubesched.framework.nodes.pods import PodInfo, is_same_class
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.pod_status import (
     POD_SCHEDULED,
@@ -20,11 +22,9 @@ from kubesched.framework.pod_status import (
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
-from kubesched.logs import get_logger
-from kubesched.queue.announcements import ClassFailure
-from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.decisions import DecisionRing, Outcome
-from kubesched.snapshot.pods import PodInfo, is_same_class
+from kubesched.scheduler.queue.announcements import ClassFailure
+from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
 
 log = get_logger(__name__)
 

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kubesched.clock import Clock
+from kubesched.base.clock import Clock
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.status import Status
 from kubesched.scheduler.checkpoint import SchedulerState

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from kubesched.snapshot.columns import Indices, Levels
+from kubesched.framework.nodes.columns import Indices, Levels
 
 
 def heap_winner(totals: Levels) -> int:

@@ -11,16 +11,16 @@ from urllib.parse import urlsplit
 import msgspec
 
 from kubesched.api.core_v1 import Container, Node, Pod
+from kubesched.base.errors import ConnectFailed, CredentialsError, KubeschedError, NotFound
+from kubesched.base.logs import get_logger
 from kubesched.client.pool import HttpTransport
 from kubesched.client.tls_context import Pem, TlsSettings, build_context
 from kubesched.client.transport import AnonymousCredentials, ConnectionConfig, Request, Transport
 from kubesched.config import types
-from kubesched.errors import ConnectFailed, CredentialsError, KubeschedError, NotFound
 from kubesched.framework.extenders import ExtenderFilterResult, Victims
-from kubesched.logs import get_logger
-from kubesched.preemption.extenders import find_victims
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.preemption.extenders import find_victims
 from kubesched.scheduler.unknown_binding import resolve_unknown_binding
-from kubesched.snapshot.node_table import NodeTable
 
 log = get_logger(__name__)
 

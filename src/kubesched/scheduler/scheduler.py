@@ -11,24 +11,24 @@ from random import Random
 from typing import Any, Final
 
 from kubesched.api.core_v1 import Pod
-from kubesched.cache.cache import Cache
-from kubesched.clock import Clock
+from kubesched.base.clock import Clock
+from kubesched.base.logs import get_logger
+from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Failed
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.maybe_async import then
-from kubesched.logs import get_logger
-from kubesched.metrics.scheduler import SchedulerMetrics
-from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.background import BackgroundTasks
 from kubesched.scheduler.binding_cycle import BindingCycle
+from kubesched.scheduler.cache.cache import Cache
 from kubesched.scheduler.checkpoint import Checkpoints
 from kubesched.scheduler.decisions import DecisionRing, Outcome
 from kubesched.scheduler.draws import draw_below
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.flight import ATTEMPT_DECIDED, FlightRecorder
+from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
 from kubesched.scheduler.status_writer import StatusWriter
 

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from kubesched.cache.cache import Cache, CacheError
-from kubesched.errors import ApiError, TransportError
+from kubesched.base.errors import ApiError, TransportError
+from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from kubesched.framework.diagnosis import Diagnosis, Failed, FitError, KeptEnd
 from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.interfaces import (
     PostFilterAnswer,
 )
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nominating_info import CLEAR_NOMINATION, KEEP_NOMINATION
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
@@ -30,11 +31,10 @@ from kubesched.framework.runtime.permit import run_permit
 from kubesched.framework.runtime.post_filter import answer_premises, run_post_filter
 from kubesched.framework.runtime.reserve import run_reserve, run_unreserve
 from kubesched.framework.status import Code, NodeToStatus, Status, error_status
-from kubesched.logs import get_logger
-from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
+from kubesched.scheduler.cache.cache import Cache, CacheError
 from kubesched.scheduler.extended_algorithm import ExtendedAlgorithm
-from kubesched.snapshot.pods import PodInfo
+from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
 
 log = get_logger(__name__)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from kubesched.api.core_v1 import Pod
+from kubesched.base.logs import get_logger
+from kubesched.framework.nodes.columns import Indices
 from kubesched.framework.runtime.score import ScoreOutcome
-from kubesched.logs import get_logger
-from kubesched.snapshot.columns import Indices
 
 log = get_logger(__name__)
 

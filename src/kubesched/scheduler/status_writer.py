@@ -19,12 +19,12 @@ from msgspec import structs
 
 from kubesched.api.core_v1 import Pod, PodCondition
 from kubesched.api.names import key_of
-from kubesched.clock import Clock
-from kubesched.errors import KubeschedError
+from kubesched.base.clock import Clock
+from kubesched.base.errors import KubeschedError
+from kubesched.base.logs import get_logger
 from kubesched.framework.handle import Lister, SchedulerClient
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.pod_status import status_patch, write_status
-from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 

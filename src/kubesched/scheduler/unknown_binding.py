@@ -12,8 +12,8 @@ from typing import Final
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.names import key_of
-from kubesched.errors import Conflict, KubeschedError, NotFound, ServerError, TransportError
-from kubesched.logs import get_logger
+from kubesched.base.errors import Conflict, KubeschedError, NotFound, ServerError, TransportError
+from kubesched.base.logs import get_logger
 
 log = get_logger(__name__)
 

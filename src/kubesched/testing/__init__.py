@@ -1,6 +1,6 @@
 """The test kit for plugin authors: builders for pods and nodes, a cluster in memory, ready-made frameworks."""
 
-from kubesched.state.cluster import Cluster
+from kubesched.insight.state.cluster import Cluster
 from kubesched.testing.builders import NodeBuilder, PodBuilder, make_node, make_pod
 
 __all__ = ["Cluster", "NodeBuilder", "PodBuilder", "make_node", "make_pod"]

@@ -20,11 +20,11 @@ from random import Random
 
 import yaml
 
+from kubesched.base.errors import ApiError, KubeschedError, TransportError
 from kubesched.client.client_config import load_config
 from kubesched.client.pool import HttpTransport
 from kubesched.client.rest import RestClient, user_agent
-from kubesched.embedded import pki
-from kubesched.errors import ApiError, KubeschedError, TransportError
+from kubesched.playground import pki
 
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 START_TIMEOUT_S = 120.0

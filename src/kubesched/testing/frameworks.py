@@ -15,10 +15,10 @@ from kubesched.config.types import (
     PluginSet,
 )
 from kubesched.framework.handle import Handle
+from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.profile import build_frameworks
 from kubesched.framework.runtime import Framework
 from kubesched.plugins.registry import in_tree_registry
-from kubesched.snapshot.node_table import NodeTable
 
 _NAME = "default-scheduler"
 _ALWAYS = ("PrioritySort", "DefaultBinder")

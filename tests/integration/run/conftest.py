@@ -26,8 +26,8 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.client.client_config import load_config
 from kubesched.client.pool import HttpTransport
 from kubesched.client.rest import RestClient
-from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.server.api_server import ApiServer
+from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.playground.server.api_server import ApiServer
 from kubesched.testing.control_plane import ASSETS_VARIABLE, control_plane, find_assets
 
 PATIENCE_S = 60.0

@@ -20,7 +20,7 @@ import console
 import pytest
 import yaml
 
-from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
 from kubesched.testing.control_plane import find_assets, free_ports
 
 PATIENCE_S = 60.0

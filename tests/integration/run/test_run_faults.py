@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager, suppress
 import aiohttp
 import pytest
 
-from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.embedded.server.api_server import failure
-from kubesched.errors import ServerError
+from kubesched.base.errors import ServerError
+from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.playground.server.api_server import failure
 
 ALONE = {"leaderElection": {"leaderElect": False}}
 EMBEDDED = pytest.mark.parametrize("cluster", ["embedded"], indirect=True)

@@ -183,7 +183,7 @@ async def _exists(cluster):
 
 
 async def _take_lease(cluster, identity):
-    from kubesched.errors import Conflict
+    from kubesched.base.errors import Conflict
 
     while True:
         lease = await cluster.admin.get_preserved(Lease, "kube-scheduler", "kube-system")

@@ -21,10 +21,10 @@ import yaml
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.meta import DeleteOptions
 from kubesched.api.resource_v1 import ResourceClaim
+from kubesched.base.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound
 from kubesched.client.patch import strategic_merge_patch
-from kubesched.embedded.handlers.routes import parse_target
-from kubesched.embedded.server.api_server import failure
-from kubesched.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound
+from kubesched.playground.handlers.routes import parse_target
+from kubesched.playground.server.api_server import failure
 
 MANIFESTS = Path(__file__).parents[3] / "deploy" / "manifests"
 

@@ -16,9 +16,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from serving_requests import context, get
 
-from kubesched.embedded.server.api_server import failure
-from kubesched.errors import ServerError
-from kubesched.server import self_signed
+from kubesched.app.server import self_signed
+from kubesched.base.errors import ServerError
+from kubesched.playground.server.api_server import failure
 
 ALONE = {"leaderElection": {"leaderElect": False}}
 

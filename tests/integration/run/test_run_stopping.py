@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from kubesched.embedded.server.api_server import failure
-from kubesched.errors import ServerError
+from kubesched.base.errors import ServerError
+from kubesched.playground.server.api_server import failure
 
 pytestmark = pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
 

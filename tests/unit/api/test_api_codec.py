@@ -25,7 +25,7 @@ from kubesched.api.core_v1 import (
     Pod,
     Toleration,
 )
-from kubesched.errors import BadRequest
+from kubesched.base.errors import BadRequest
 
 
 @pytest.mark.parametrize(

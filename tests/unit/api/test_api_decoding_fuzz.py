@@ -21,8 +21,8 @@ from kubesched.api.codec import MalformedObject
 from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.watch import WatchDecoder
+from kubesched.base.errors import ApiError, KubeschedError
 from kubesched.client.watch import EventStream
-from kubesched.errors import ApiError, KubeschedError
 
 EXAMPLES = int(os.environ.get("KUBESCHED_FUZZ_EXAMPLES", "150"))
 KINDS = (Pod, Node, PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget)

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from kubesched import errors
 from kubesched.api import codec, field_errors, status
 from kubesched.api.status import (
     MAX_RETRY_AFTER_S,
@@ -15,6 +14,7 @@ from kubesched.api.status import (
     error_from_status,
     status_of,
 )
+from kubesched.base import errors
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from kubesched.api.codec import MalformedObject
 from kubesched.api.core_v1 import Pod
 from kubesched.api.watch import WatchDecoder
-from kubesched.errors import ApiError, Gone, ServerError
+from kubesched.base.errors import ApiError, Gone, ServerError
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,10 @@
 import pytest
 
 from kubesched.app.client_metrics import ClientMetrics, MeasuredBucket, MeasuredTransport
+from kubesched.base.clock import ManualClock
+from kubesched.base.errors import ConnectFailed
+from kubesched.base.metrics import MetricsRegistry
 from kubesched.client.transport import Request
-from kubesched.clock import ManualClock
-from kubesched.errors import ConnectFailed
-from kubesched.metrics import MetricsRegistry
 
 
 class Answering:

@@ -10,7 +10,7 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.meta import ListMeta
 from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.app import diagnosis
-from kubesched.errors import ServerError
+from kubesched.base.errors import ServerError
 from kubesched.testing import Cluster, make_node, make_pod
 
 

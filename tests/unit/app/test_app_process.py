@@ -19,10 +19,10 @@ from kubesched.app.process_metrics import (
     register_tasks,
 )
 from kubesched.app.stopping import ExitLimit, StopRequest
+from kubesched.base.errors import ConfigError, FieldProblem, without_groups
+from kubesched.base.metrics import MetricsRegistry
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.types import LeaderElectionConfiguration
-from kubesched.errors import ConfigError, FieldProblem, without_groups
-from kubesched.metrics import MetricsRegistry
 
 
 def test_the_identity_is_host_and_a_fresh_uuid():

@@ -8,8 +8,8 @@ from msgspec import convert, structs
 from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.app.dry_run import DryRunCalls, DryRunRecorder
 from kubesched.app.scheduling_calls import STATUS_TRIES, CarefulCalls, MeasuredCalls
-from kubesched.clock import ManualClock
-from kubesched.errors import (
+from kubesched.base.clock import ManualClock
+from kubesched.base.errors import (
     Conflict,
     ConnectFailed,
     DeadlineExceeded,
@@ -17,7 +17,7 @@ from kubesched.errors import (
     ServerError,
     StreamEnded,
 )
-from kubesched.metrics import MetricGates, MetricsRegistry, SchedulerMetrics
+from kubesched.base.metrics import MetricGates, MetricsRegistry, SchedulerMetrics
 from kubesched.testing import make_pod
 
 POD = make_pod("a").build()

@@ -11,8 +11,8 @@ from msgspec import convert
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.app import whole_objects
 from kubesched.app.whole_objects import FETCH_ONE_BY_ONE, WholeObjectsByRest
+from kubesched.base.errors import NotFound
 from kubesched.client.rest import RestClient
-from kubesched.errors import NotFound
 from kubesched.testing.builders import make_pod
 
 

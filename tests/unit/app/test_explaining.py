@@ -11,14 +11,14 @@ import pytest
 from kubesched.api.core_v1 import Pod
 from kubesched.app.recorded_simulation import record_simulation
 from kubesched.app.simulated import playing_registry
-from kubesched.explain import Explainer
-from kubesched.explain.model import Verdict
-from kubesched.recording.recorder import digest_of
-from kubesched.recording.records import Attempt, Decision
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.insight.explain import Explainer
+from kubesched.insight.explain.model import Verdict
+from kubesched.insight.recording.recorder import digest_of
+from kubesched.insight.recording.records import Attempt, Decision
+from kubesched.lab.traces.log_player import play
 from kubesched.scheduler.factory import Assembly
 from kubesched.scheduler.scheduling_cycle import Failed
-from kubesched.snapshot.pods import PodInfo
-from kubesched.traces.log_player import play
 
 
 @pytest.mark.slow

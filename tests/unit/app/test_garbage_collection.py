@@ -8,9 +8,9 @@ import weakref
 import pytest
 
 from kubesched.app.garbage_collection import MANY_S, MIDDLE_S, GarbageCollection
-from kubesched.benchmarking.core_cluster import CoreCluster
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import default_config
+from kubesched.lab.benchmarking.core_cluster import CoreCluster
 from kubesched.scheduler.scheduler import QueueEmpty
 from kubesched.scheduler.scheduling_cycle import Assumed
 from kubesched.testing import make_node, make_pod

@@ -5,9 +5,9 @@ import pytest
 from kubesched.app.flag_parsing import parse
 from kubesched.app.flags import RunOptions
 from kubesched.app.settings import complete, feature_gates, log_settings
+from kubesched.base.errors import ConfigError
+from kubesched.base.logs import Format, PatternLevel
 from kubesched.config.features import DEFAULT_GATES
-from kubesched.errors import ConfigError
-from kubesched.logs import Format, PatternLevel
 
 FILE = """
 apiVersion: kubescheduler.config.k8s.io/v1

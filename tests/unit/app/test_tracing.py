@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from kubesched.app.tracing import DEFAULT_ENDPOINT, TracingConfiguration, load_tracing, traced
-from kubesched.clock import ManualClock
-from kubesched.errors import ConfigError
+from kubesched.base.clock import ManualClock
+from kubesched.base.errors import ConfigError
 
 HEAD = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kubesched.base.errors import ConfigError
 from kubesched.client.leader_election import LeaderElectionSettings
-from kubesched.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.client.rate_limit import TokenBucket
-from kubesched.clock import ManualClock
-from kubesched.errors import DeadlineExceeded
+from kubesched.base.clock import ManualClock
+from kubesched.base.errors import DeadlineExceeded
+from kubesched.base.rate_limit import TokenBucket
 
 
 def bucket(qps: float, burst: int) -> tuple[TokenBucket, ManualClock]:

@@ -20,14 +20,8 @@ from kubesched.api.kinds import Kind
 from kubesched.api.meta import DeleteOptions, ObjectMeta
 from kubesched.api.status import MAX_RETRY_AFTER_S
 from kubesched.app.scheduling_calls import CarefulCalls
-from kubesched.client import patch as patches
-from kubesched.client.exchange import BufferedResponse
-from kubesched.client.lease_client import RestLeaseClient
-from kubesched.client.rate_limit import TokenBucket
-from kubesched.client.rest import RestClient, user_agent
-from kubesched.client.retry import RetryPolicy, parse_retry_after
-from kubesched.clock import ManualClock
-from kubesched.errors import (
+from kubesched.base.clock import ManualClock
+from kubesched.base.errors import (
     Conflict,
     ConnectFailed,
     DeadlineExceeded,
@@ -40,6 +34,12 @@ from kubesched.errors import (
     TransportError,
     WriteRefused,
 )
+from kubesched.base.rate_limit import TokenBucket
+from kubesched.client import patch as patches
+from kubesched.client.exchange import BufferedResponse
+from kubesched.client.lease_client import RestLeaseClient
+from kubesched.client.rest import RestClient, user_agent
+from kubesched.client.retry import RetryPolicy, parse_retry_after
 
 
 class ScriptedTransport:

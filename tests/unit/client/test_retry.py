@@ -5,11 +5,11 @@ import random
 
 import pytest
 
+from kubesched.base.clock import SystemClock
+from kubesched.base.errors import ConnectFailed
 from kubesched.client.exchange import BufferedResponse
 from kubesched.client.retry import Caller, RetryPolicy
 from kubesched.client.transport import Request
-from kubesched.clock import SystemClock
-from kubesched.errors import ConnectFailed
 
 
 class Held:

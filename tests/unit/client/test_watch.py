@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.watch import INITIAL_EVENTS_END
+from kubesched.base.errors import Gone, ServerError, StreamEnded, TransportError
 from kubesched.client.exchange import BufferedResponse
 from kubesched.client.watch import MAX_LINE_BYTES, EventStream, Watch
-from kubesched.errors import Gone, ServerError, StreamEnded, TransportError
 
 
 def line(type_: str, name: str, revision: int, **metadata: object) -> bytes:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.config import features
 from kubesched.config.default_plugins import IN_TREE_PLUGINS, default_plugins, implements
 from kubesched.config.defaults import default_profile, merge_plugins
@@ -22,7 +23,6 @@ from kubesched.config.types import (
     Plugins,
     PluginSet,
 )
-from kubesched.errors import ConfigError, FieldProblem
 
 # Plugins for the tables below: what each implements.
 ABILITIES = {

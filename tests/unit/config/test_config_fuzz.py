@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubesched.base.errors import ConfigError
 from kubesched.config import default_plugins
 from kubesched.config.load import check, default_config
 from kubesched.config.output import to_json, to_plain, to_yaml
-from kubesched.errors import ConfigError
 
 VALID = """\
 apiVersion: kubescheduler.config.k8s.io/v1

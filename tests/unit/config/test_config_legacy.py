@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kubesched.base.errors import ConfigError
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
 from kubesched.config.legacy import plugin_hint
 from kubesched.config.load import load
-from kubesched.errors import ConfigError
 
 
 def problems(text: str) -> list[str]:

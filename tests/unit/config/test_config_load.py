@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from kubesched.base.errors import ConfigError
 from kubesched.config import default_plugins, features
 from kubesched.config.load import check, load, load_file
 from kubesched.config.schema import RawArgs
-from kubesched.errors import ConfigError
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubesched.base.errors import ConfigError
 from kubesched.config import features
 from kubesched.config.default_plugins import IN_TREE_PLUGINS, implements
 from kubesched.config.defaults import default_profile, with_extender_resources
@@ -41,7 +42,6 @@ from kubesched.config.types import (
 )
 from kubesched.config.yaml_nodes import parse
 from kubesched.config.yaml_nodes import to_plain as nodes_to_plain
-from kubesched.errors import ConfigError
 
 WRITTEN = """\
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.api.meta import Record
+from kubesched.base.errors import ConfigError
 from kubesched.config.schema import (
     OMIT_EMPTY,
     Decoder,
@@ -22,7 +23,6 @@ from kubesched.config.schema import (
     encode,
 )
 from kubesched.config.yaml_nodes import is_json, parse
-from kubesched.errors import ConfigError
 
 
 class Point(Record):
@@ -254,7 +254,7 @@ def test_a_problem_found_later_is_placed_at_its_field_or_the_nearest_around_it()
 
 
 def _problem(path):
-    from kubesched.errors import FieldProblem
+    from kubesched.base.errors import FieldProblem
 
     return FieldProblem(path, "wrong")
 

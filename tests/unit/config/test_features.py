@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubesched.base.errors import ConfigError
 from kubesched.config import features
 from kubesched.config.features import DEFAULT_GATES, FeatureGates, Stage
-from kubesched.errors import ConfigError
 
 ON, OFF, LOCKED = "on", "off", "on, locked"
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubesched.base.errors import ConfigError
 from kubesched.config.yaml_nodes import (
     MAX_BYTES,
     MAX_DEPTH,
@@ -23,7 +24,6 @@ from kubesched.config.yaml_nodes import (
     resolve_plain,
     to_plain,
 )
-from kubesched.errors import ConfigError
 
 
 def read(text: str | bytes):

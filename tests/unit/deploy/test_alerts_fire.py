@@ -26,10 +26,10 @@ from kubesched.app.process_metrics import (
     register_informers,
 )
 from kubesched.app.watchdog import LoopWatchdog
+from kubesched.base.clock import ManualClock
+from kubesched.base.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.client import events
-from kubesched.clock import ManualClock
-from kubesched.informers.factory import InformerFactory
-from kubesched.metrics import MetricsRegistry, SchedulerMetrics
+from kubesched.client.informers.factory import InformerFactory
 
 RULES = Path(__file__).parents[3] / "deploy" / "manifests" / "prometheusrule.yaml"
 MINUTES = 60

@@ -13,9 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubesched.embedded.apimachinery.catalog import ResourceCatalog
-from kubesched.embedded.apimachinery.schema.decoding import ShapeError, check_shape, unknown_fields
-from kubesched.embedded.apimachinery.schema.table import TypeRef, type_of_kind, types
+from kubesched.playground.apimachinery.catalog import ResourceCatalog
+from kubesched.playground.apimachinery.schema.decoding import (
+    ShapeError,
+    check_shape,
+    unknown_fields,
+)
+from kubesched.playground.apimachinery.schema.table import TypeRef, type_of_kind, types
 
 MANIFESTS = Path(__file__).parents[3] / "deploy" / "manifests"
 FOREIGN = {

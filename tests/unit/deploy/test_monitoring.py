@@ -20,11 +20,11 @@ from kubesched.app.process_metrics import (
     register_informers,
 )
 from kubesched.app.watchdog import LoopWatchdog
-from kubesched.clock import ManualClock
+from kubesched.base.clock import ManualClock
+from kubesched.base.metrics import MetricsRegistry, SchedulerMetrics
+from kubesched.client.informers.factory import BLIND_AFTER_S, InformerFactory
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.framework.status import Code
-from kubesched.informers.factory import BLIND_AFTER_S, InformerFactory
-from kubesched.metrics import MetricsRegistry, SchedulerMetrics
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = ROOT / "deploy" / "helm" / "kubesched" / "dashboard.json"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubesched.cli.main import parser_of
+from kubesched.app.cli.main import parser_of
 
 ROOT = Path(__file__).parents[3]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.framework.node_statuses import NodeStatusColumns, rows_with_code
+from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.runtime.filter import FilterOutcome
 from kubesched.framework.status import (
     Code,
@@ -18,7 +19,6 @@ from kubesched.framework.status import (
     unschedulable,
 )
 from kubesched.framework.verdicts import Verdicts
-from kubesched.snapshot.node_table import NodeTable
 from kubesched.testing import make_node
 
 STATUSES = [

@@ -12,6 +12,10 @@ from hypothesis import strategies as st
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
+from kubesched.framework.nodes import priorities as priorities_module
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.runtime import nominated as nominated_module
 from kubesched.framework.runtime.nominated import (
@@ -20,12 +24,8 @@ from kubesched.framework.runtime.nominated import (
     filter_with_nominated_pods,
 )
 from kubesched.framework.runtime.pre_filter import run_pre_filter
-from kubesched.queue.nominator import CHANGES_LIMIT, Nominator
-from kubesched.snapshot import priorities as priorities_module
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
-from kubesched.state.memory import MemoryListers
+from kubesched.insight.state.memory import MemoryListers
+from kubesched.scheduler.queue.nominator import CHANGES_LIMIT, Nominator
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME
 from kubesched.testing.frameworks import default_framework

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from kubesched.errors import KubeschedError, describe
+from kubesched.base.errors import KubeschedError, describe
 from kubesched.framework.runtime import guard
 
 

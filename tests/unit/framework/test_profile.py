@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import pytest
 
+from kubesched.base.errors import ConfigError
 from kubesched.config import default_plugins
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import load
 from kubesched.config.types import ExtensionPoint
-from kubesched.errors import ConfigError
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import EXTENSION_POINTS, FilterPlugin
+from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.profile import build_frameworks
 from kubesched.framework.registry import Registry, RegistryError
 from kubesched.plugins.registry import IN_TREE, in_tree_registry
-from kubesched.snapshot.node_table import NodeTable
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -107,10 +107,12 @@ def test_a_name_is_registered_once() -> None:
             "kubesched.nowhere:X", "cannot be imported", id="a module that does not exist"
         ),
         pytest.param(
-            "kubesched.errors:Missing", "has no Missing", id="a class that does not exist"
+            "kubesched.base.errors:Missing", "has no Missing", id="a class that does not exist"
         ),
         pytest.param(
-            "kubesched.errors:NotFound", "not a class derived from", id="a class that is no plugin"
+            "kubesched.base.errors:NotFound",
+            "not a class derived from",
+            id="a class that is no plugin",
         ),
         pytest.param(
             "kubesched.framework.interfaces:BindPlugin",

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from kubesched.framework import row_statuses
 from kubesched.framework.node_statuses import NodeStatusColumns, rows_with_code
+from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.row_statuses import NO_VERDICT, PIECE, RowStatuses
 from kubesched.framework.status import Code, NodeToStatus, unresolvable, unschedulable
-from kubesched.snapshot.node_table import NodeTable
 from kubesched.testing import make_node
 
 CPU, MEMORY = unschedulable("cpu").with_plugin("Fit"), unschedulable("memory").with_plugin("Fit")

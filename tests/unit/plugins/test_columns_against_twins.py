@@ -31,6 +31,7 @@ from kubesched.config.plugin_args import (
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import PreFilterResult
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code, Status
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.image_locality import ImageLocality
@@ -42,7 +43,6 @@ from kubesched.plugins.node_resources.balanced_allocation import NodeResourcesBa
 from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.plugins.node_unschedulable import NodeUnschedulable
 from kubesched.plugins.taint_toleration import TaintToleration
-from kubesched.snapshot.views import NodeColumns
 
 # Without shrinking: clusters drawn through a Random are small already and take minutes to become smaller.
 thorough = settings(

@@ -7,8 +7,8 @@ import pytest
 from kubesched.api.core_v1 import Service, ServiceSpec
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.selectors import from_map
+from kubesched.insight.state.memory import MemoryListers
 from kubesched.plugins.helper.default_selector import DefaultSelectors
-from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_pod
 
 KEYS, VALUES = "abc", "xyz"

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from judging import cluster, make, scores
 
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins import image_locality
 from kubesched.plugins.image_locality import ImageLocality, normalized_image_name
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 
 MIB = 1 << 20

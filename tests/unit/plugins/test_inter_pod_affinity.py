@@ -7,10 +7,10 @@ from judging import cluster, hint, make, names_in_order, scores, verdict
 from kubesched.config.plugin_args import InterPodAffinityArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import SKIP, Code
 from kubesched.plugins.inter_pod_affinity import InterPodAffinity
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME, REGION, ZONE
 

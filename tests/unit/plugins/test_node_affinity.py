@@ -5,14 +5,14 @@ import pytest
 from judging import cluster, hint, make, scores, verdict
 
 from kubesched.api.selectors import SelectorError
+from kubesched.base.errors import ConfigError
 from kubesched.config.plugin_args import NodeAffinityArgs
-from kubesched.errors import ConfigError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
 from kubesched.framework.interfaces import PreFilterResult
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code
 from kubesched.plugins.node_affinity import NodeAffinity
-from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 
 UU = Code.UNSCHEDULABLE_AND_UNRESOLVABLE

@@ -6,9 +6,9 @@ from judging import cluster, hint, make, passes, verdict
 from kubesched.config.features import FeatureGates
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code
 from kubesched.plugins.node_declared_features import NodeDeclaredFeatures
-from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 
 OFF = FeatureGates(NodeDeclaredFeatures=False)

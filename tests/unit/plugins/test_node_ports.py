@@ -5,9 +5,9 @@ from judging import cluster, hint, make, verdict
 
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code
 from kubesched.plugins.node_ports import NodePorts
-from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 
 

@@ -3,14 +3,14 @@
 import pytest
 from judging import cluster, make, scores
 
+from kubesched.base.errors import ConfigError
 from kubesched.config.plugin_args import NodeResourcesBalancedAllocationArgs, ResourceSpec
-from kubesched.errors import ConfigError
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code
 from kubesched.plugins.node_resources.balance import balance
 from kubesched.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 
 GPU = "example.com/gpu"

@@ -8,6 +8,7 @@ from judging import cluster, hint, make, passes, scores, verdict
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.resource_v1 import DeviceClass, DeviceClassSpec
 from kubesched.api.resources import filter_requests, node_allocatable
+from kubesched.base.errors import ConfigError
 from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import (
     LEAST_ALLOCATED,
@@ -19,16 +20,15 @@ from kubesched.config.plugin_args import (
     ScoringStrategy,
     UtilizationShapePoint,
 )
-from kubesched.errors import ConfigError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code
+from kubesched.insight.state.memory import MemoryListers
 from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.plugins.node_resources.needs import fits_empty_node, has_grown, needs_of
 from kubesched.plugins.node_resources.scored_resources import ScoredResources
 from kubesched.plugins.node_resources.strategies import broken_linear
-from kubesched.snapshot.views import NodeColumns
-from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_node, make_pod
 
 U, UU = Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE

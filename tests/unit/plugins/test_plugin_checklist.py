@@ -68,7 +68,11 @@ def plugin_classes() -> set[type[Plugin]]:
 
 @functools.cache
 def names_in_plugin_tests() -> set[str]:
-    folders = (ROOT / "tests/unit/plugins", ROOT / "tests/unit/preemption", ROOT / "tests/shared")
+    folders = (
+        ROOT / "tests/unit/plugins",
+        ROOT / "tests/unit/framework/preemption",
+        ROOT / "tests/shared",
+    )
     paths = [path for folder in folders for path in folder.rglob("*.py") if path != Path(__file__)]
     return {word for path in paths for word in re.findall(r"\w+", path.read_text())}
 

@@ -7,13 +7,13 @@ from judging import cluster
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
 from kubesched.config.types import ExtensionPoint
 from kubesched.framework.interfaces import EXTENSION_POINTS, default_normalize
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import unschedulable
 from kubesched.plugins.helper.packed_verdicts import packed_verdicts
 from kubesched.plugins.helper.row_mirror import RowMirror
 from kubesched.plugins.helper.value_tables import ValueTable
 from kubesched.plugins.registry import IN_TREE, in_tree_registry
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 
 

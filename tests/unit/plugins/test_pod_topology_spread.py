@@ -10,14 +10,14 @@ from kubesched.api.core_v1 import ReplicationController, Service
 from kubesched.config.plugin_args import LIST_DEFAULTING, PodTopologySpreadArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import SKIP, Code
+from kubesched.insight.state.memory import MemoryListers
 from kubesched.plugins.pod_topology_spread import PodTopologySpread
 from kubesched.plugins.pod_topology_spread.scoring import (
     natural_log,
 )
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
-from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME, ZONE
 

@@ -3,9 +3,10 @@
 import pytest
 from judging import cluster, hint, make, verdict
 
-from kubesched.errors import ServerError
+from kubesched.base.errors import ServerError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.status import Code
 from kubesched.plugins.default_binder import DefaultBinder
@@ -13,7 +14,6 @@ from kubesched.plugins.node_name import NodeName
 from kubesched.plugins.node_unschedulable import NodeUnschedulable
 from kubesched.plugins.queue_sort import PrioritySort
 from kubesched.plugins.scheduling_gates import SchedulingGates
-from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import make_node, make_pod
 
 UU = Code.UNSCHEDULABLE_AND_UNRESOLVABLE

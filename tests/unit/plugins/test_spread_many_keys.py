@@ -7,9 +7,9 @@ from random import Random
 import numpy as np
 import pytest
 
+from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.plugins.pod_topology_spread import constraints
 from kubesched.plugins.pod_topology_spread.constraints import Constraint, SpreadNodes
-from kubesched.snapshot.node_table import NodeTable
 from kubesched.testing import make_node, make_pod
 
 KEYS = [f"example.com/key-{n}" for n in range(12)]

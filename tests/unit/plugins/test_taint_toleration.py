@@ -7,9 +7,9 @@ from judging import cluster, hint, make, scores, verdict
 from kubesched.config.features import from_map
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code
 from kubesched.plugins.taint_toleration import TaintToleration
-from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 
 COMPARISONS = from_map({"TaintTolerationComparisonOperators": True})

@@ -23,12 +23,12 @@ from storage_objects import (
     volume,
 )
 
+from kubesched.base.errors import ConfigError
 from kubesched.config.plugin_args import VolumeBindingArgs
-from kubesched.errors import ConfigError
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code
 from kubesched.plugins.volume_binding import VolumeBinding
-from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 
 UU = Code.UNSCHEDULABLE_AND_UNRESOLVABLE

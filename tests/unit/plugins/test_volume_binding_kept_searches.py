@@ -12,11 +12,11 @@ from storage_worlds import CLASSES, NODES, StorageWorlds
 from kubesched.api.core_v1 import PersistentVolumeClaim
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.framework.handle import Handle
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.volumes.first_match import NONE
 from kubesched.plugins.volume_binding.pod_claims import PodClaims
 from kubesched.plugins.volume_binding.search import Search
 from kubesched.plugins.volume_binding.storage import Storage
-from kubesched.snapshot.views import NodeColumns
 
 
 def equal_claims(random: Random, worlds: StorageWorlds) -> dict:

@@ -18,9 +18,9 @@ from storage_objects import (
 from volume_binding_world import NO_PROVISIONER, World, dynamic, settled, static
 
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code
 from kubesched.plugins.volume_binding.binding import bound_volume
-from kubesched.snapshot.views import NodeColumns
 
 # -- reserve -----------------------------------------------------------------------------------------------------------
 

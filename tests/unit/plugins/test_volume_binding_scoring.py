@@ -19,14 +19,14 @@ from storage_objects import (
     volume,
 )
 
+from kubesched.base.errors import ConfigError
 from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import UtilizationShapePoint, VolumeBindingArgs
-from kubesched.errors import ConfigError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code
 from kubesched.plugins.volume_binding import VolumeBinding
-from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 
 GATES = FeatureGates(StorageCapacityScoring=True)

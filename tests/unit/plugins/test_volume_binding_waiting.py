@@ -22,8 +22,8 @@ from volume_binding_world import NO_PROVISIONER, World, dynamic, settled, static
 
 from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code
-from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 
 

@@ -14,8 +14,8 @@ from kubesched.api.pod_volumes import (
 )
 from kubesched.api.pod_volumes import EPHEMERAL as EPHEMERAL_FLAG
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.plugins.helper.volumes import claims
-from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import make_pod
 
 

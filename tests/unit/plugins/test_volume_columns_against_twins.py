@@ -15,13 +15,13 @@ from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.plugin_args import UtilizationShapePoint, VolumeBindingArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Status
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.node_volume_limits import NodeVolumeLimits
 from kubesched.plugins.volume_binding import VolumeBinding
 from kubesched.plugins.volume_restrictions import VolumeRestrictions
 from kubesched.plugins.volume_zone import VolumeZone
-from kubesched.snapshot.views import NodeColumns
 
 thorough = settings(
     max_examples=40,

@@ -12,12 +12,12 @@ from judging import cluster
 
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.framework.handle import Handle
+from kubesched.framework.nodes.views import NodeColumns
+from kubesched.insight.state.memory import MemoryListers
 from kubesched.plugins.helper.volumes.first_match import NONE
 from kubesched.plugins.volume_binding.free_volumes import shape_of
 from kubesched.plugins.volume_binding.search import candidates
 from kubesched.plugins.volume_binding.storage import Storage, facts_of_volume
-from kubesched.snapshot.views import NodeColumns
-from kubesched.state.memory import MemoryListers
 from kubesched.testing import make_node
 
 SIZES = ("5Gi", "10Gi", "20Gi")

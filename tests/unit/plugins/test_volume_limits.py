@@ -20,11 +20,11 @@ from kubesched.api.storage_v1 import CSINode
 from kubesched.config.features import FeatureGates
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code
 from kubesched.plugins.helper.volumes.csi_migration import TranslationError
 from kubesched.plugins.node_volume_limits import NodeVolumeLimits
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 
 DRIVER, EBS_DRIVER = "csi.example.com", "ebs.csi.aws.com"

@@ -7,10 +7,10 @@ from storage_objects import EPHEMERAL, Built, MemoryListers, claim, pod_with
 
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code
 from kubesched.plugins.volume_restrictions import VolumeRestrictions
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 
 DISK = "node(s) had no available disk"

@@ -18,9 +18,9 @@ from storage_objects import (
 
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code
 from kubesched.plugins.volume_zone import VolumeZone
-from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 
 REASON = ("node(s) had no available volume zone",)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.scheduler.batching import Batching, RankedNodes, signer
-from kubesched.snapshot.node_table import NodeTable
 from kubesched.testing import Cluster, make_node, make_pod
 from kubesched.testing.frameworks import default_framework, framework_of
 

@@ -8,12 +8,12 @@ import pytest
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import FilterPlugin, ScorePlugin
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Code, error_status, unschedulable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import make_node, make_pod
 
 

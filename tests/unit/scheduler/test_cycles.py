@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 from msgspec import structs
 
-from kubesched.errors import Conflict, ServerError
+from kubesched.base.errors import Conflict, ServerError
 from kubesched.framework.interfaces import (
     BindPlugin,
     FilterPlugin,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from random import Random
 from types import SimpleNamespace
 
-from kubesched.equivalence import EquivalenceEngine
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.extenders import ExtenderFilterResult
 from kubesched.framework.handle import Handle
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
+from kubesched.scheduler.classes import ClassEngine
 from kubesched.scheduler.extended_algorithm import ExtendedAlgorithm
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.frameworks import default_framework
 
@@ -41,7 +41,7 @@ class World:
             Random(1),
             parallelism=1,
             percentage_of_nodes_to_score=30,
-            engine=EquivalenceEngine(table),
+            engine=ClassEngine(table),
         )
         extended = ExtendedAlgorithm(self.algorithm, [EXTENDER])
         queue = SimpleNamespace(nominator=SimpleNamespace(node_of=lambda uid: ""))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.scheduler.decisions import Decision, DecisionRing, Outcome
-from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import Cluster, make_node, make_pod
 
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from kubesched.api.core_v1 import Node
-from kubesched.errors import Conflict
+from kubesched.base.errors import Conflict
 from kubesched.scheduler.binding_slots import BindingSlots
 from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod

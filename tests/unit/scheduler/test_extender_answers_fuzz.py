@@ -16,14 +16,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kubesched.api.core_v1 import Node, Pod
+from kubesched.base.errors import (
+    ConnectFailed,
+    DeadlineExceeded,
+    KubeschedError,
+    NotFound,
+    StreamEnded,
+)
 from kubesched.client.exchange import BufferedResponse
 from kubesched.client.transport import Request
 from kubesched.config import types
-from kubesched.errors import ConnectFailed, DeadlineExceeded, KubeschedError, NotFound, StreamEnded
 from kubesched.framework.extenders import Victims
+from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.scheduler import extended_algorithm
 from kubesched.scheduler.http_extender import HttpExtender
-from kubesched.snapshot.node_table import NodeTable
 from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod
 

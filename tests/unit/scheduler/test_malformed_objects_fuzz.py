@@ -18,7 +18,7 @@ from json_places import places
 from kubesched.api import codec
 from kubesched.api.codec import MalformedObject
 from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
-from kubesched.errors import KubeschedError
+from kubesched.base.errors import KubeschedError
 from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod
 

@@ -6,7 +6,7 @@ Names, types, labels and buckets are `test_metrics_contract`'s subject; those of
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kubesched.errors import ServerError
+from kubesched.base.errors import ServerError
 from kubesched.framework.interfaces import PermitPlugin, Wait
 from kubesched.framework.status import unschedulable
 from kubesched.scheduler import scheduler as scheduler_module

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kubesched.api.core_v1 import Pod
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nominating_info import NominatingInfo
-from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod
 

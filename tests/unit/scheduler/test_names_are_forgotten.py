@@ -10,14 +10,14 @@ import gc
 import pytest
 from held_entries import held_entries
 
-from kubesched.equivalence import pod_classes, row_layers, signature
-from kubesched.planning.world import PlannedCluster
+from kubesched.framework.nodes import pod_index
+from kubesched.insight.planning.world import PlannedCluster
+from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.plugins import taint_toleration
 from kubesched.plugins.inter_pod_affinity import plugin as inter_pod_affinity
 from kubesched.plugins.node_resources import fit, scored_resources
 from kubesched.scheduler import decisions
-from kubesched.snapshot import pod_index
-from kubesched.state.cluster_state import ClusterState
+from kubesched.scheduler.classes import pod_classes, row_layers, signature
 from kubesched.testing import make_node, make_pod
 
 MANY = 60

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from kubesched.base.errors import KubeschedError, Unrecoverable
 from kubesched.client.exchange import BufferedResponse
 from kubesched.client.transport import Request
-from kubesched.errors import KubeschedError, Unrecoverable
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod

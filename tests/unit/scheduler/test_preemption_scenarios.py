@@ -19,8 +19,8 @@ from kubesched.api.policy_v1 import (
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
 )
+from kubesched.base.errors import Forbidden, KubeschedError, ServerError
 from kubesched.config.features import DEFAULT_GATES
-from kubesched.errors import Forbidden, KubeschedError, ServerError
 from kubesched.framework.interfaces import PermitPlugin, PreBindPlugin, Wait
 from kubesched.testing import Cluster, make_node, make_pod
 

@@ -13,13 +13,13 @@ from random_clusters import random_node, random_pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import ScorePlugin
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns, PassingColumns
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.framework.runtime.score import run_score
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns, PassingColumns
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.frameworks import default_framework
 

@@ -9,10 +9,10 @@ import pytest
 from msgspec import structs
 
 from kubesched.api.core_v1 import PodCondition
-from kubesched.clock import ManualClock
+from kubesched.base.clock import ManualClock
 from kubesched.framework.nominating_info import NominatingInfo
+from kubesched.insight.state.memory import MemoryLister
 from kubesched.scheduler.status_writer import WORKERS, StatusWriter
-from kubesched.state.memory import MemoryLister
 from kubesched.testing.builders import make_pod
 
 UNSCHEDULABLE = PodCondition(

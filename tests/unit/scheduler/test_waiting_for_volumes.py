@@ -6,7 +6,7 @@ import msgspec
 
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.storage_v1 import StorageClass
-from kubesched.errors import Conflict
+from kubesched.base.errors import Conflict
 from kubesched.scheduler.scheduler import MAX_BINDINGS
 from kubesched.testing import Cluster, make_node, make_pod
 

@@ -7,13 +7,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator
 
 from kubesched.api.core_v1 import Pod
+from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.direct_bind import BindOutcome, DirectBindPlugin
 from kubesched.framework.interfaces import Plugin, PreBindPlugin, PreBindPreFlightResult
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised, rejection_or_failure
 from kubesched.framework.status import SKIP, Code, Status, error_status
-from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 

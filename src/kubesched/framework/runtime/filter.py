@@ -11,17 +11,17 @@ from typing import Any, Final
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
+from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import FilterPlugin
+from kubesched.framework.nodes.columns import Ids, Indices, Mask
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Scope
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, checked_rejections, failure, raised
 from kubesched.framework.runtime.timing import timed
 from kubesched.framework.status import Status
 from kubesched.framework.verdicts import Verdicts
-from kubesched.logs import get_logger
-from kubesched.snapshot.columns import Ids, Indices, Mask
-from kubesched.snapshot.views import NodeColumns
 
 log = get_logger(__name__)
 

@@ -6,6 +6,9 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kubesched.base.logs import get_logger
+from kubesched.base.metrics.instruments import Counter, Histogram
+from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.framework.engine import answers_by_spec, answers_per_class
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -27,9 +30,6 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.runtime.timing import EvaluationCounts, PluginTimer
 from kubesched.framework.status import Code, Status
 from kubesched.framework.tracing import AttemptTracing
-from kubesched.logs import get_logger
-from kubesched.metrics.instruments import Counter, Histogram
-from kubesched.metrics.scheduler import SchedulerMetrics
 
 log = get_logger(__name__)
 

@@ -6,12 +6,12 @@ import traceback
 
 import numpy as np
 
-from kubesched.errors import KubeschedError, describe
+from kubesched.base.errors import KubeschedError, describe
+from kubesched.base.logs import get_logger
 from kubesched.framework.interfaces import Plugin
+from kubesched.framework.nodes.columns import Ints, Levels, Mask
 from kubesched.framework.status import Status, error_status
 from kubesched.framework.verdicts import DeferredVerdicts, Verdicts
-from kubesched.logs import get_logger
-from kubesched.snapshot.columns import Ints, Levels, Mask
 
 log = get_logger(__name__)
 

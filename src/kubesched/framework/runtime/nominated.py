@@ -18,16 +18,16 @@ import numpy as np
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Nominator
 from kubesched.framework.interfaces import FilterPlugin
+from kubesched.framework.nodes.columns import Indices, Ints
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.priorities import PriorityIndex, RequestSums
+from kubesched.framework.nodes.views import BulkWhatIfColumns, NodeColumns
 from kubesched.framework.runtime.filter import FilterOutcome, is_row_local, run_filters
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.pre_filter import run_add_pod
 from kubesched.framework.status import Status
 from kubesched.framework.verdicts import Verdicts
-from kubesched.snapshot.columns import Indices, Ints
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.priorities import PriorityIndex, RequestSums
-from kubesched.snapshot.views import BulkWhatIfColumns, NodeColumns
 
 NO_NOMINATIONS: Final = -1
 """The version of the nominations if there are no rivals."""

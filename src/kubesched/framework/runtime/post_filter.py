@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Awaitable, Sequence
 
 from kubesched.api.core_v1 import Pod
+from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import PremiseValue
 from kubesched.framework.engine import InTreePlugin
@@ -14,7 +15,6 @@ from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
 from kubesched.framework.runtime.timing import timed
 from kubesched.framework.status import Code, NodeToStatus, Status, unschedulable
-from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import PreFilterPlugin, PreFilterResult
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
 from kubesched.framework.runtime.timing import PRE_FILTER
 from kubesched.framework.status import SKIP, Code, Status, unresolvable
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
 
 
 @dataclass(slots=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kubesched.api.core_v1 import Pod
+from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import Plugin
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
 from kubesched.framework.runtime.timing import timed
 from kubesched.framework.status import Status
-from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 

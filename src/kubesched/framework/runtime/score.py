@@ -14,6 +14,8 @@ from kubesched.framework.interfaces import (
     PreScorePlugin,
     ScorePlugin,
 )
+from kubesched.framework.nodes.columns import Indices, Ints, Levels
+from kubesched.framework.nodes.views import NodeColumns, PassingColumns
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import (
     WrongAnswer,
@@ -25,8 +27,6 @@ from kubesched.framework.runtime.guard import (
 )
 from kubesched.framework.runtime.timing import PRE_SCORE, SCORE, timed
 from kubesched.framework.status import SKIP, Code, Status, error_status
-from kubesched.snapshot.columns import Indices, Ints, Levels
-from kubesched.snapshot.views import NodeColumns, PassingColumns
 
 
 class ScoreOutcome:

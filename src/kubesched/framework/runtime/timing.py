@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from kubesched.clock import Clock
+from kubesched.base.clock import Clock
+from kubesched.base.metrics.instruments import Family, Histogram
+from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.framework.cycle_state import CallTimer, CycleState
 from kubesched.framework.interfaces import Plugin, Wait
 from kubesched.framework.status import Code, Status
-from kubesched.metrics.instruments import Family, Histogram
-from kubesched.metrics.scheduler import SchedulerMetrics
 
 T = TypeVar("T")
 

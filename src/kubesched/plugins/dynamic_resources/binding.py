@@ -24,9 +24,9 @@ from kubesched.api.resource_v1 import (
     ResourceClaimStatus,
 )
 from kubesched.api.times import format_time
-from kubesched.errors import Conflict, KubeschedError, NotFound
+from kubesched.base.errors import Conflict, KubeschedError, NotFound
+from kubesched.base.logs import get_logger
 from kubesched.framework.handle import Handle, SchedulerClient
-from kubesched.logs import get_logger
 from kubesched.plugins.dynamic_resources.binding_conditions import (
     BindingFailed,
     has_conditions,

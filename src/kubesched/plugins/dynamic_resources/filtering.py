@@ -9,7 +9,9 @@ import numpy as np
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.api.resources import node_allocatable
-from kubesched.clock import Clock
+from kubesched.base.clock import Clock
+from kubesched.framework.nodes.columns import Mask
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.dynamic_resources.binding_conditions import (
@@ -38,8 +40,6 @@ from kubesched.plugins.dynamic_resources.structured.failures import (
     InvalidPools,
 )
 from kubesched.plugins.helper.node_selector_columns import admitted_by_terms
-from kubesched.snapshot.columns import Mask
-from kubesched.snapshot.views import NodeColumns
 
 CANNOT_ALLOCATE = unresolvable("cannot allocate all claims")
 CANNOT_FIT_RESOURCE = unresolvable("cannot fit resource")

@@ -8,6 +8,7 @@ from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from kubesched.api.resource_v1beta2 import DeviceTaintRule
 from kubesched.config.features import FeatureGates
 from kubesched.framework.handle import Handle, Lister, Listers
+from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from kubesched.plugins.dynamic_resources.extended_resource_cache import ExtendedResourceCache
 from kubesched.plugins.dynamic_resources.signature_column import SignatureColumn
@@ -16,7 +17,6 @@ from kubesched.plugins.dynamic_resources.structured.features import Features
 from kubesched.plugins.dynamic_resources.structured.node_pools import PoolIndex
 from kubesched.plugins.dynamic_resources.structured.selectors import DeviceSelectors
 from kubesched.plugins.helper.lazy_parts import close_parts
-from kubesched.snapshot.node_table import NodeTable
 
 
 class DRAManager:

@@ -45,6 +45,8 @@ from kubesched.framework.interfaces import (
     SignPlugin,
     default_normalize,
 )
+from kubesched.framework.nodes.columns import Ints
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Premise, Rule, Scope, always
 from kubesched.framework.status import (
     SKIP,
@@ -69,8 +71,6 @@ from kubesched.plugins.dynamic_resources.state import (
 )
 from kubesched.plugins.dynamic_resources.structured.allocator import Allocator, Solution
 from kubesched.plugins.helper.args import checked_args
-from kubesched.snapshot.columns import Ints
-from kubesched.snapshot.views import NodeColumns
 
 STATE: Final = "PreFilterDynamicResources"
 

@@ -11,13 +11,13 @@ from typing import Final
 
 import numpy as np
 
+from kubesched.framework.nodes.columns import Ints
+from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.plugins.dynamic_resources.structured.allocated_state import AllocatedState
 from kubesched.plugins.dynamic_resources.structured.failures import AllocationError
 from kubesched.plugins.dynamic_resources.structured.node_pools import PoolIndex
 from kubesched.plugins.dynamic_resources.structured.pools import PoolID, Slices
 from kubesched.plugins.helper.grouping import leave_group
-from kubesched.snapshot.columns import Ints
-from kubesched.snapshot.node_table import NodeTable
 
 UNREADABLE: Final = -1
 """The entry of nodes whose slices cannot be read: no two of them are alike."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from kubesched.api.core_v1 import Node
 from kubesched.api.node_selectors import ParsedNodeSelector
 from kubesched.api.resource_v1 import AllocationResult, ResourceClaim
+from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.plugins.dynamic_resources.extended_resources import IN_MEMORY_NAME, Mappings
 from kubesched.plugins.dynamic_resources.signature_column import SignatureColumn
 from kubesched.plugins.dynamic_resources.structured.allocator import Allocator, Solution
-from kubesched.snapshot.node_table import NodeTable
 
 
 @dataclass(slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar, cast
 
+from kubesched.base.errors import ConfigError
 from kubesched.config.plugin_args import PluginArgs, with_defaults
 from kubesched.config.plugin_args_validation import validate_args
-from kubesched.errors import ConfigError
 from kubesched.framework.handle import Handle
 
 A = TypeVar("A", bound=PluginArgs)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kubesched.snapshot.columns import Ints, Levels
+from kubesched.framework.nodes.columns import Ints, Levels
 
 
 def extremes(scores: Ints) -> tuple[int, int]:

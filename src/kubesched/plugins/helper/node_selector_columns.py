@@ -16,8 +16,8 @@ from kubesched.api.node_selectors import (
     RequiredNodeAffinity,
 )
 from kubesched.api.selectors import Operator, Requirement, Selector, parse_int64
-from kubesched.snapshot.columns import ABSENT, InternedColumn, Mask
-from kubesched.snapshot.views import NodeColumns
+from kubesched.framework.nodes.columns import ABSENT, InternedColumn, Mask
+from kubesched.framework.nodes.views import NodeColumns
 
 _FEW_VALUES = 4
 """Up to this many values are compared one by one; beyond, a lookup table is cheaper."""

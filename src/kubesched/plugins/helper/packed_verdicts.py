@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
+from kubesched.framework.nodes.columns import Mask
 from kubesched.framework.status import Status
 from kubesched.framework.verdicts import Codes, Verdicts
-from kubesched.snapshot.columns import Mask
 
 _WIDTHS = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (63, np.int64))
 BITS: Final = 63

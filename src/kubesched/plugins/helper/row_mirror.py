@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from kubesched.snapshot.columns import Indices
-from kubesched.snapshot.node_table import NodeTable
+from kubesched.framework.nodes.columns import Indices
+from kubesched.framework.nodes.node_table import NodeTable
 
 _PATCH_LIMIT: Final = 16
 """Up to this many dirty rows are recomputed one by one, more of them together."""

@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from kubesched.snapshot.columns import InternedColumn
-from kubesched.snapshot.views import NodeColumns
+from kubesched.framework.nodes.columns import InternedColumn
+from kubesched.framework.nodes.views import NodeColumns
 
 V = TypeVar("V", bound=Hashable)
 

@@ -9,15 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
+from kubesched.framework.nodes.columns import ABSENT, Ints, Mask
+from kubesched.framework.nodes.domain_counter import DomainCounter
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pod_index import Counter, Term
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import unresolvable, unschedulable
 from kubesched.framework.verdicts import Codes, DeferredVerdicts, Verdicts
 from kubesched.plugins.inter_pod_affinity.terms import IncomingTerm, MatchingPods
-from kubesched.snapshot.columns import ABSENT, Ints, Mask
-from kubesched.snapshot.domain_counter import DomainCounter
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pod_index import Counter, Term
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
 
 AFFINITY = unresolvable("node(s) didn't match pod affinity rules")
 ANTI_AFFINITY = unschedulable("node(s) didn't match pod anti-affinity rules")

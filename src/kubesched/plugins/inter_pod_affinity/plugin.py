@@ -20,6 +20,19 @@ from kubesched.framework.interfaces import (
     ScorePlugin,
     SignPlugin,
 )
+from kubesched.framework.nodes.columns import Ints, Levels
+from kubesched.framework.nodes.namespaces import NamespaceLabels
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pod_index import (
+    PREFERRED_AFFINITY,
+    PREFERRED_ANTI_AFFINITY,
+    REQUIRED_AFFINITY,
+    REQUIRED_ANTI_AFFINITY,
+    PodIndex,
+    Term,
+)
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
 from kubesched.framework.verdicts import Verdicts
@@ -39,19 +52,6 @@ from kubesched.plugins.inter_pod_affinity.terms import (
     resolve,
     terms_about,
 )
-from kubesched.snapshot.columns import Ints, Levels
-from kubesched.snapshot.namespaces import NamespaceLabels
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pod_index import (
-    PREFERRED_AFFINITY,
-    PREFERRED_ANTI_AFFINITY,
-    REQUIRED_AFFINITY,
-    REQUIRED_ANTI_AFFINITY,
-    PodIndex,
-    Term,
-)
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
 
 PRE_FILTER_STATE = "PreFilterInterPodAffinity"
 PRE_SCORE_STATE = "PreScoreInterPodAffinity"

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
+from kubesched.framework.nodes.columns import InternedColumn, Ints, Levels
+from kubesched.framework.nodes.domain_counter import DomainCounter
+from kubesched.framework.nodes.pod_index import Counter
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.by_value import by_value, extremes
-from kubesched.snapshot.columns import InternedColumn, Ints, Levels
-from kubesched.snapshot.domain_counter import DomainCounter
-from kubesched.snapshot.pod_index import Counter
-from kubesched.snapshot.views import NodeColumns
 
 
 class Contribution(NamedTuple):

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from kubesched.api.affinity_terms import AffinityTerm, AffinityTerms
 from kubesched.api.core_v1 import Pod
 from kubesched.api.selectors import Selector
-from kubesched.snapshot.namespaces import NamespaceLabels
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pod_index import Term
+from kubesched.framework.nodes.namespaces import NamespaceLabels
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pod_index import Term
 
 
 class IncomingTerm(NamedTuple):

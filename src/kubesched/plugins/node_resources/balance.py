@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
+from kubesched.framework.nodes.columns import Mask
 from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.resource_matrix import Floats
-from kubesched.snapshot.columns import Mask
 
 Balances = npt.NDArray[np.int16]
 """Between 0 and 100, in the least memory that also holds sums of them."""

@@ -18,6 +18,8 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.engine import InTreePlugin, RowRule
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import MAX_NODE_SCORE, PreScorePlugin, ScorePlugin, SignPlugin
+from kubesched.framework.nodes.columns import Ints
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status
 from kubesched.plugins.helper.args import checked_args
@@ -32,8 +34,6 @@ from kubesched.plugins.node_resources.scored_resources import (
     ScoredResource,
     ScoredResources,
 )
-from kubesched.snapshot.columns import Ints
-from kubesched.snapshot.views import NodeColumns
 
 PRE_SCORE_STATE = "PreScoreNodeResourcesBalancedAllocation"
 

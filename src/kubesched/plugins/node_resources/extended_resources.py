@@ -7,11 +7,11 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from kubesched.framework.handle import Handle
+from kubesched.framework.nodes.columns import Ints
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.dynamic_resources.device_totals import device_totals
 from kubesched.plugins.dynamic_resources.manager import manager_of
 from kubesched.plugins.node_resources.scored_resources import ScoredRequests
-from kubesched.snapshot.columns import Ints
-from kubesched.snapshot.views import NodeColumns
 
 
 class DeviceBackedResources:

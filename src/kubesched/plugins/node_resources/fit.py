@@ -35,6 +35,9 @@ from kubesched.framework.interfaces import (
     ScorePlugin,
     SignPlugin,
 )
+from kubesched.framework.nodes.columns import Ints, Mask
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.views import NodeColumns, WhatIfColumns
 from kubesched.framework.rules import Rule, Scope, always
 from kubesched.framework.status import Code, Status, error_status, unschedulable
 from kubesched.framework.verdicts import DeferredVerdicts, Verdicts
@@ -56,9 +59,6 @@ from kubesched.plugins.node_resources.scored_resources import (
     ScoredResources,
 )
 from kubesched.plugins.node_resources.strategies import make_strategy
-from kubesched.snapshot.columns import Ints, Mask
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 
 TOO_MANY_PODS = "Too many pods"
 PRE_FILTER_STATE = "PreFilterNodeResourcesFit"

@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
+from kubesched.framework.nodes.columns import Indices, Ints, Mask, Rows
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.views import NodeColumns, WhatIfColumns
 from kubesched.plugins.helper.row_mirror import RowMirror
 from kubesched.plugins.node_resources.scored_resources import (
     EXACT_BELOW,
     nonzero_cells,
     nonzero_use,
 )
-from kubesched.snapshot.columns import Indices, Ints, Mask, Rows
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 
 Floats = npt.NDArray[np.float64]
 

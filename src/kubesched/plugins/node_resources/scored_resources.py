@@ -9,9 +9,9 @@ import numpy as np
 
 from kubesched.api.resources import PodRequests, ResourceClass, classify
 from kubesched.config.plugin_args import ResourceSpec
-from kubesched.snapshot.columns import Ints
-from kubesched.snapshot.node_table import CPU, MEMORY, NodeTable
-from kubesched.snapshot.views import NodeColumns
+from kubesched.framework.nodes.columns import Ints
+from kubesched.framework.nodes.node_table import CPU, MEMORY, NodeTable
+from kubesched.framework.nodes.views import NodeColumns
 
 RESOURCES_NOT_FOUND = "resources not found"
 

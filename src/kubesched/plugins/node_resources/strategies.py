@@ -21,6 +21,9 @@ from kubesched.config.plugin_args import (
     UtilizationShapePoint,
 )
 from kubesched.framework.interfaces import MAX_NODE_SCORE
+from kubesched.framework.nodes.columns import Ints, Mask
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.resource_matrix import Amounts, Floats, resource_amounts
 from kubesched.plugins.node_resources.scored_resources import (
@@ -30,9 +33,6 @@ from kubesched.plugins.node_resources.scored_resources import (
     nonzero_cells,
     nonzero_use,
 )
-from kubesched.snapshot.columns import Ints, Mask
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.views import NodeColumns
 
 
 class Strategy(ABC):

@@ -12,14 +12,14 @@ from kubesched.api.core_v1 import Node, Pod, Toleration, TopologySpreadConstrain
 from kubesched.api.node_selectors import RequiredNodeAffinity, required_node_affinity
 from kubesched.api.selectors import Operator, Requirement, Selector, from_label_selector
 from kubesched.api.tolerations import first_untolerated_taint
+from kubesched.framework.nodes.columns import ABSENT, Mask, Rows
+from kubesched.framework.nodes.domain_counter import DomainCounter
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pod_index import Counter
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.default_selector import DefaultSelectors
 from kubesched.plugins.helper.node_selector_columns import admitted_by_affinity
 from kubesched.plugins.taint_toleration import taint_column
-from kubesched.snapshot.columns import ABSENT, Mask, Rows
-from kubesched.snapshot.domain_counter import DomainCounter
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pod_index import Counter
-from kubesched.snapshot.views import NodeColumns
 
 HARD = "DoNotSchedule"
 SOFT = "ScheduleAnyway"

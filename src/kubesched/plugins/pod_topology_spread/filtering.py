@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
+from kubesched.framework.nodes.columns import ABSENT
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import unresolvable, unschedulable
 from kubesched.framework.verdicts import Codes, Verdicts
 from kubesched.plugins.pod_topology_spread.constraints import Counted
-from kubesched.snapshot.columns import ABSENT
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
 
 MISMATCH = unschedulable("node(s) didn't match pod topology spread constraints")
 MISSING_LABEL = unresolvable(

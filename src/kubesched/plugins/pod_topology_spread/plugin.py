@@ -20,6 +20,9 @@ from kubesched.framework.interfaces import (
     ScorePlugin,
     SignPlugin,
 )
+from kubesched.framework.nodes.columns import Ints, Levels
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule
 from kubesched.framework.status import SKIP, Status, error_status, unschedulable
 from kubesched.framework.verdicts import Verdicts
@@ -48,9 +51,6 @@ from kubesched.plugins.pod_topology_spread.scoring import (
     raw_scores,
     weigh,
 )
-from kubesched.snapshot.columns import Ints, Levels
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
 
 PRE_FILTER_STATE = "PreFilterPodTopologySpread"
 PRE_SCORE_STATE = "PreScorePodTopologySpread"

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
+from kubesched.framework.nodes.columns import ABSENT, Ints, Levels, Mask
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.by_value import by_value, extremes
 from kubesched.plugins.pod_topology_spread.constraints import HOSTNAME, Counted
-from kubesched.snapshot.columns import ABSENT, Ints, Levels, Mask
-from kubesched.snapshot.views import NodeColumns
 
 Floats = npt.NDArray[np.float64]
 

@@ -27,7 +27,7 @@ from kubesched.api.core_v1 import (
 )
 from kubesched.api.names import key_of
 from kubesched.api.node_selectors import ParsedNodeSelector
-from kubesched.clock import Clock
+from kubesched.base.clock import Clock
 from kubesched.framework.handle import Listers, SchedulerClient
 from kubesched.plugins.helper.volumes.claims import (
     BOUND_BY_CONTROLLER,

@@ -15,10 +15,10 @@ import numpy as np
 
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.selectors import Selector, from_label_selector
+from kubesched.framework.nodes.columns import ABSENT
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.volumes.claims import class_of_claim, requested_storage
 from kubesched.plugins.helper.volumes.first_match import NONE, OneOf, Ranks
-from kubesched.snapshot.columns import ABSENT
-from kubesched.snapshot.views import NodeColumns
 
 if TYPE_CHECKING:
     from kubesched.plugins.volume_binding.storage import VolumeFacts

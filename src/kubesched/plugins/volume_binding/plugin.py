@@ -28,6 +28,8 @@ from kubesched.framework.interfaces import (
     ScorePlugin,
     SignPlugin,
 )
+from kubesched.framework.nodes.columns import Ints
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
@@ -61,8 +63,6 @@ from kubesched.plugins.volume_binding.pod_claims import (
 from kubesched.plugins.volume_binding.scoring import CapacityScorer
 from kubesched.plugins.volume_binding.search import Search
 from kubesched.plugins.volume_binding.storage import Storage
-from kubesched.snapshot.columns import Ints
-from kubesched.snapshot.views import NodeColumns
 
 STATE = "VolumeBinding"
 UNBOUND_IMMEDIATE = unresolvable("pod has unbound immediate PersistentVolumeClaims")

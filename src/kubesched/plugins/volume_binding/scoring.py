@@ -13,6 +13,7 @@ from kubesched.api import quantity
 from kubesched.api.core_v1 import PersistentVolumeClaim
 from kubesched.config.plugin_args import MAX_CUSTOM_PRIORITY_SCORE, UtilizationShapePoint
 from kubesched.framework.interfaces import MAX_NODE_SCORE
+from kubesched.framework.nodes.columns import Ints
 from kubesched.plugins.helper.volumes.claims import (
     class_of_claim,
     requested_storage,
@@ -21,7 +22,6 @@ from kubesched.plugins.helper.volumes.claims import (
 from kubesched.plugins.helper.volumes.first_match import NONE
 from kubesched.plugins.node_resources.strategies import broken_linear
 from kubesched.plugins.volume_binding.search import Search
-from kubesched.snapshot.columns import Ints
 
 MAX_UTILIZATION = 100
 

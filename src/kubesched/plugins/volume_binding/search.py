@@ -19,6 +19,8 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.names import key_of
 from kubesched.api.selectors import SelectorError
 from kubesched.api.storage_v1 import CSIStorageCapacity, StorageClass
+from kubesched.framework.nodes.columns import Mask
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.node_selector_columns import named
@@ -39,8 +41,6 @@ from kubesched.plugins.helper.volumes.node_masks import in_topology, reachable
 from kubesched.plugins.volume_binding.free_volumes import FreeVolumes, shape_of
 from kubesched.plugins.volume_binding.pod_claims import PodClaims
 from kubesched.plugins.volume_binding.storage import Storage, VolumeFacts
-from kubesched.snapshot.columns import Mask
-from kubesched.snapshot.views import NodeColumns
 
 NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"

@@ -13,8 +13,9 @@ from kubesched.api import quantity
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.names import key_of
 from kubesched.api.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from kubesched.base.logs import get_logger
 from kubesched.framework.handle import Handle, Lister
-from kubesched.logs import get_logger
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.live_groups import LiveGroups
 from kubesched.plugins.helper.volumes.claims import class_of_volume, storage_capacity
 from kubesched.plugins.helper.volumes.csi_nodes import CsiNodeColumns
@@ -34,7 +35,6 @@ from kubesched.plugins.volume_binding.free_volumes import (
     FreeVolumes,
     NotSimple,
 )
-from kubesched.snapshot.views import NodeColumns
 
 if TYPE_CHECKING:
     from kubesched.plugins.volume_binding.search import Search

@@ -9,8 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kubesched.app.scheduler_app import metric_gates
+from kubesched.base.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.config.features import DEFAULT_GATES
-from kubesched.metrics import MetricsRegistry, SchedulerMetrics
 
 pytestmark = pytest.mark.real
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from kubesched.clock import ManualClock
+from kubesched.base.clock import ManualClock
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from kubesched.base.clock import ManualClock
+from kubesched.base.errors import CredentialsError
 from kubesched.client.client_config import (
     ClientConfig,
     default_paths,
     load_config,
     load_default_config,
 )
-from kubesched.clock import ManualClock
-from kubesched.errors import CredentialsError
 
 SECRET = "hunter2-secret-value"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kubesched.base.errors import CredentialsError
 from kubesched.client.credentials import (
     LOOK_INTERVAL_S,
     REREAD_INTERVAL_S,
@@ -22,7 +23,6 @@ from kubesched.client.credentials import (
     TokenFile,
 )
 from kubesched.client.tls_context import Pem, RotatingTls, TlsSettings, build_context
-from kubesched.errors import CredentialsError
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from processes import is_running, until
 
+from kubesched.base.errors import CredentialsError
 from kubesched.client.client_config import load_config
 from kubesched.client.credentials import FAILURE_PAUSE_S, RENEWAL_PAUSE_S, ClientCredentials
 from kubesched.client.exec_plugin import ExecCluster, ExecPlugin, printable, redact
 from kubesched.client.kubeconfig import ExecConfig, ExecEnvVar
 from kubesched.client.tls_context import Pem, RotatingTls, TlsSettings
-from kubesched.errors import CredentialsError
 
 V1 = "client.authentication.k8s.io/v1"
 SECRET = "hunter2-secret-value"

@@ -14,8 +14,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubesched.base.errors import CredentialsError
 from kubesched.client import kubeconfig
-from kubesched.errors import CredentialsError
 
 SECRET = "hunter2-secret-value"
 

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from json_places import places
 
+from kubesched.base.errors import CredentialsError
 from kubesched.client.client_config import load_config
-from kubesched.errors import CredentialsError
 
 EXAMPLES = int(os.environ.get("KUBESCHED_FUZZ_EXAMPLES", "150"))
 FUZZ = settings(

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from aiohttp import web
 
+from kubesched.base.errors import CredentialsError
 from kubesched.client.client_config import load_config
 from kubesched.client.oidc import EXPIRY_LEEWAY_S, OidcProvider
-from kubesched.errors import CredentialsError
 
 REFRESH = "refresh-token-hunter2"
 CLIENT_SECRET = "client-secret-hunter2"

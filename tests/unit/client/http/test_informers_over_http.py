@@ -1,6 +1,6 @@
 """The whole way from socket to lister: factory, informers, REST, watch, TLS, against a server that cuts and refuses.
 
-What informers do in detail is proved in `tests/unit/informers`; here it is that the layers fit together.
+What informers do in detail is proved in `tests/unit/client/informers`; here it is that the layers fit together.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import pytest
 
 from kubesched.api.core_v1 import Namespace, Node, Pod
 from kubesched.api.kinds import PODS
+from kubesched.base.clock import SystemClock
+from kubesched.base.errors import DeadlineExceeded
+from kubesched.client.informers.collection import Selection
+from kubesched.client.informers.factory import InformerFactory, UndeclaredKind
+from kubesched.client.informers.informer import EventHandler
+from kubesched.client.informers.reflector import ReflectorSettings
 from kubesched.client.rest import RestClient
-from kubesched.clock import SystemClock
-from kubesched.errors import DeadlineExceeded
-from kubesched.informers.collection import Selection
-from kubesched.informers.factory import InformerFactory, UndeclaredKind
-from kubesched.informers.informer import EventHandler
-from kubesched.informers.reflector import ReflectorSettings
 
 
 def encode(value: object) -> bytes:

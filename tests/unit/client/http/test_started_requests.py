@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 
+from kubesched.base.errors import StreamEnded
 from kubesched.client.transport import AnonymousCredentials, Request
-from kubesched.errors import StreamEnded
 
 WARM = Request(method="POST", target="/warm")
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kubesched.base.errors import DeadlineExceeded, StreamEnded, TransportError
 from kubesched.client.connection import ConnectionLimits, HttpConnection
 from kubesched.client.exchange import STREAM_HIGH_WATER_BYTES, BufferedResponse
 from kubesched.client.pool import PoolSettings
 from kubesched.client.transport import Request
-from kubesched.errors import DeadlineExceeded, StreamEnded, TransportError
 
 
 def get(**options: object) -> Request:

@@ -8,10 +8,10 @@ import ssl
 
 import pytest
 
+from kubesched.base.errors import ConfigError, ConnectFailed
 from kubesched.client.pool import HttpTransport
 from kubesched.client.proxy import parse_proxy_url, proxy_from_environment
 from kubesched.client.transport import AnonymousCredentials, ConnectionConfig, Request
-from kubesched.errors import ConfigError, ConnectFailed
 
 GET = Request(method="GET", target="/api", deadline_s=5.0)
 

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.client.pool import PoolSettings, _is_safe_target
-from kubesched.client.transport import HeaderBlock, Request
-from kubesched.errors import (
+from kubesched.base.errors import (
     ConnectFailed,
     DeadlineExceeded,
     StreamEnded,
     TransportError,
     WriteRefused,
 )
+from kubesched.client.pool import PoolSettings, _is_safe_target
+from kubesched.client.transport import HeaderBlock, Request
 
 
 async def echo(peer):

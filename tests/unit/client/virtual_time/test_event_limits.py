@@ -13,9 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from virtual_tests import virtual
 
-from kubesched.client import events
-from kubesched.client.event_series import event_name, shorten_note
-from kubesched.errors import (
+from kubesched.base.errors import (
     AlreadyExists,
     ConnectFailed,
     DeadlineExceeded,
@@ -23,6 +21,8 @@ from kubesched.errors import (
     NotFound,
     ServerError,
 )
+from kubesched.client import events
+from kubesched.client.event_series import event_name, shorten_note
 
 # When the server does not help
 

@@ -21,7 +21,7 @@ from lease_candidates import (
 )
 from virtual_tests import virtual
 
-from kubesched.clock import ManualClock
+from kubesched.base.clock import ManualClock
 
 # The wire form
 

@@ -27,8 +27,8 @@ from lease_candidates import (
 from virtual_tests import virtual
 
 from kubesched.api.codec import encode
+from kubesched.base.clock import ManualClock
 from kubesched.client.leader_election import LeaderCallbacks, LeaderElectionSettings, LeaderElector
-from kubesched.clock import ManualClock
 
 # Losing and failing
 

@@ -12,16 +12,16 @@ from kubesched.api.resource_v1 import (
     AllocationResult,
     ResourceClaimConsumerReference,
 )
-from kubesched.clock import ManualClock
-from kubesched.errors import Conflict, ServerError
+from kubesched.base.clock import ManualClock
+from kubesched.base.errors import Conflict, ServerError
 from kubesched.framework.handle import Handle
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.insight.state.memory import MemoryLister
+from kubesched.insight.state.stored_objects import StoredObjects
 from kubesched.plugins.dynamic_resources import binding
 from kubesched.plugins.dynamic_resources.binding import ClaimBinder, ClaimBindingError
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from kubesched.plugins.dynamic_resources.state import ClaimInfo, DRAState, NodeAllocation
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.state.memory import MemoryLister
-from kubesched.state.stored_objects import StoredObjects
 from kubesched.testing.builders import make_pod
 
 POD = make_pod("p").uid("uid-p").build()

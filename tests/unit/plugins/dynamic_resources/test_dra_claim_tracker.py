@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from msgspec import convert, structs
 
 from kubesched.api.resource_v1 import AllocationResult
+from kubesched.insight.state.memory import MemoryLister
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from kubesched.plugins.dynamic_resources.structured.allocated_state import AllocatedState, DeviceID
-from kubesched.state.memory import MemoryLister
 
 
 def at(name, revision, *devices, uid=None, **fields):

@@ -15,13 +15,13 @@ from kubesched.config.plugin_args import (
 )
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.views import NodeColumns
+from kubesched.insight.state.memory import MemoryListers
 from kubesched.plugins.dynamic_resources.device_totals import device_totals
 from kubesched.plugins.dynamic_resources.manager import DRAManager
 from kubesched.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from kubesched.plugins.node_resources.fit import NodeResourcesFit
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.views import NodeColumns
-from kubesched.state.memory import MemoryListers
 from kubesched.testing.builders import make_node, make_pod
 
 GPU = "example.com/gpu"

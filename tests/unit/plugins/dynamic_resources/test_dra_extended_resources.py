@@ -4,13 +4,13 @@ import pytest
 from dra_objects import device_class, plain
 from msgspec import structs
 
+from kubesched.insight.state.memory import MemoryLister
 from kubesched.plugins.dynamic_resources.extended_resource_cache import ExtendedResourceCache
 from kubesched.plugins.dynamic_resources.extended_resources import (
     may_be_backed,
     requests_and_mappings,
     special_claim,
 )
-from kubesched.state.memory import MemoryLister
 from kubesched.testing.builders import make_pod
 
 GPU = "example.com/gpu"

@@ -23,6 +23,7 @@ from dra_objects import (
 from msgspec import convert, structs
 
 from kubesched.api.resource_v1 import AllocationResult
+from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.plugins.dynamic_resources.signature_column import SignatureColumn
 from kubesched.plugins.dynamic_resources.structured.allocated_state import AllocatedState
 from kubesched.plugins.dynamic_resources.structured.allocator import Allocator
@@ -30,7 +31,6 @@ from kubesched.plugins.dynamic_resources.structured.failures import AllocationEr
 from kubesched.plugins.dynamic_resources.structured.features import Features
 from kubesched.plugins.dynamic_resources.structured.node_pools import PoolIndex
 from kubesched.plugins.dynamic_resources.structured.pools import Slices
-from kubesched.snapshot.node_table import NodeTable
 
 NODES = ["n0", "n1", "n2"]
 CLASS = device_class()

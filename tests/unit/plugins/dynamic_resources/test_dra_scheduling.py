@@ -19,8 +19,8 @@ from dra_objects import (
 from msgspec import convert, structs
 
 from kubesched.api.resource_v1 import AllocatedDeviceStatus, ResourceClaim
+from kubesched.base.errors import ServerError
 from kubesched.config.features import from_map
-from kubesched.errors import ServerError
 from kubesched.framework.events import Action, Resource
 from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod

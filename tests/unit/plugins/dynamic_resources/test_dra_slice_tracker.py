@@ -4,8 +4,8 @@ from dra_objects import resource_slice
 from msgspec import convert
 
 from kubesched.api.resource_v1beta2 import DeviceTaintRule
+from kubesched.insight.state.memory import MemoryLister
 from kubesched.plugins.dynamic_resources.slice_tracker import SliceTracker
-from kubesched.state.memory import MemoryLister
 
 
 def rule(name, **selector):

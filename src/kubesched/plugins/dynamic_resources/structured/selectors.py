@@ -15,10 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched import cel
-from kubesched.api import quantity
+from kubesched.api import cel, quantity
+from kubesched.api.cel import types
 from kubesched.api.resource_v1 import Device, DeviceAttribute
-from kubesched.cel import types
 
 COST_LIMIT: Final = 1_000_000
 """Run-time cost at which the evaluation of a selector is cancelled."""

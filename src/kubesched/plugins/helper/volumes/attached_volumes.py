@@ -23,6 +23,10 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.pod_volumes import CLAIM, EPHEMERAL, MIGRATABLE
 from kubesched.api.storage_v1 import StorageClass, VolumeAttachment
 from kubesched.framework.handle import Lister
+from kubesched.framework.nodes.columns import IntColumn
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.grouping import leave_group
 from kubesched.plugins.helper.volumes.claims import class_of_claim
 from kubesched.plugins.helper.volumes.pod_followers import PodFollower
@@ -34,10 +38,6 @@ from kubesched.plugins.helper.volumes.volume_names import (
     uses_of_pod,
 )
 from kubesched.plugins.helper.volumes.wiring import changed_key
-from kubesched.snapshot.columns import IntColumn
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
 
 ATTACHABLE: Final = CLAIM | EPHEMERAL | MIGRATABLE
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from kubesched.api.storage_v1 import CSINode
 from kubesched.framework.handle import Lister
+from kubesched.framework.nodes.columns import Ints, Mask
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.volumes.csi_migration import InTreePlugin, hands_over
 from kubesched.plugins.helper.volumes.wiring import changed_key
-from kubesched.snapshot.columns import Ints, Mask
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.views import NodeColumns
 
 NO_LIMIT: Final = np.iinfo(np.int64).max
 

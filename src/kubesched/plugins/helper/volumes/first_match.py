@@ -19,10 +19,10 @@ from kubesched.api.core_v1 import VolumeNodeAffinity
 from kubesched.api.meta import LabelSelector
 from kubesched.api.names import label_key_problems, label_value_problems
 from kubesched.api.selectors import SelectorError, from_label_selector
+from kubesched.framework.nodes.columns import ABSENT, InternedColumn, Mask
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.node_selector_columns import selected
 from kubesched.plugins.helper.volumes.node_masks import NodeMasks, reachable
-from kubesched.snapshot.columns import ABSENT, InternedColumn, Mask
-from kubesched.snapshot.views import NodeColumns
 
 NONE: Final = np.iinfo(np.int32).max
 """No object: greater than every rank."""

@@ -17,10 +17,10 @@ import numpy as np
 from kubesched.api.core_v1 import NodeSelector, TopologySelectorTerm, VolumeNodeAffinity
 from kubesched.api.node_selectors import ParsedNodeSelector
 from kubesched.api.selectors import Operator, Selector, SelectorError, new_requirement
+from kubesched.framework.nodes.columns import Mask
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.node_selector_columns import selected
-from kubesched.snapshot.columns import Mask
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.views import NodeColumns
 
 KEPT: Final = 64
 """Maximum number of cached masks; one costs a byte per row."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
 
 
 class PodFollower(ABC):

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from kubesched.api.core_v1 import Pod, Volume
 from kubesched.api.pod_volumes import DISK
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.plugins.helper.grouping import leave_group
 from kubesched.plugins.helper.volumes.pod_followers import PodFollower
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
 
 
 class Disk(NamedTuple):

@@ -1,0 +1,64 @@
+"""CEL, the Common Expression Language, in the dialect of Kubernetes.
+
+    environment = Environment(
+        variables={"self": types.map_of(types.STRING, types.DYN)},
+        libraries=KUBERNETES,
+        cost_limit=1_000_000,
+    )
+    program = compile('self.replicas <= 5', environment)   # CompileError, InstantiationError
+    program.output_type                                     # types.BOOL
+    program.evaluate({"self": {"replicas": 3}})             # True, or raises EvaluationError
+
+An expression goes through these steps, one module each:
+
+    text --lexer, parser--> syntax tree, macros expanded
+         --checker--------> types and overloads
+         --planner--------> Python closures
+
+Errors carry cel-go's texts, costs are counted as cel-go and Kubernetes count them. What a caller
+does with an expression (which variables it declares, which result types it accepts) is outside.
+"""
+
+from kubesched.api.cel import types
+from kubesched.api.cel.environment import Environment, Library, Overload
+from kubesched.api.cel.errors import (
+    CelError,
+    CompileError,
+    CostLimitExceededError,
+    EvaluationError,
+    InstantiationError,
+    Issue,
+)
+from kubesched.api.cel.libraries import KUBERNETES
+from kubesched.api.cel.libraries.semver import Semver, parse_semver
+from kubesched.api.cel.program import Evaluation, Program, compile, estimate_cost
+from kubesched.api.cel.types import Type
+from kubesched.api.cel.values import DefaultMap, Duration, Optional, Timestamp, Uint, Value, type_of
+
+__all__ = [
+    "KUBERNETES",
+    "CelError",
+    "CompileError",
+    "CostLimitExceededError",
+    "DefaultMap",
+    "Duration",
+    "Environment",
+    "Evaluation",
+    "EvaluationError",
+    "InstantiationError",
+    "Issue",
+    "Library",
+    "Optional",
+    "Overload",
+    "Program",
+    "Semver",
+    "Timestamp",
+    "Type",
+    "Uint",
+    "Value",
+    "compile",
+    "estimate_cost",
+    "parse_semver",
+    "type_of",
+    "types",
+]

@@ -1,0 +1,325 @@
+"""What calls cost at most, and how large their results get: cel-go's estimates and those of Kubernetes' libraries.
+
+Estimates go by function, as Kubernetes' do, or by overload, as cel-go's do. Both look at the bounds of the operands'
+sizes only, not at values, except for constants that say how long a list becomes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kubesched.api.cel import types
+from kubesched.api.cel.costs import LIST_CREATE, REGEX_FACTOR, STRING_FACTOR
+from kubesched.api.cel.estimates import (
+    MAX,
+    UNKNOWN,
+    Path,
+    Size,
+    exactly,
+    product,
+    scaled,
+    total,
+    wrapped,
+)
+from kubesched.api.cel.syntax import Literal, Node
+from kubesched.api.cel.types import Type, TypeKind
+
+DeclaredSize = Callable[[tuple[str, ...]], int | None]
+"""The most that `size()` of a part of a declared variable can be, by its `estimates.Path`; None if that is not declared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An argument or the receiver of a call."""
+
+    node: Node
+    path: Path
+    known_size: Size | None
+    declared: DeclaredSize
+
+    @property
+    def size(self) -> Size:
+        return UNKNOWN if self.known_size is None else self.known_size
+
+    @property
+    def element_size(self) -> Size:
+        """Of an element, if the operand is a list."""
+        most = self.declared((*self.path.names, "@items")) if self.path else None
+        return UNKNOWN if most is None else Size(0, most)
+
+    @property
+    def element_type(self) -> Type | None:
+        parameters = self.node.type.parameters
+        return parameters[0] if parameters else None
+
+
+class CallEstimate(NamedTuple):
+    """Of one call, without its arguments."""
+
+    cost: int
+    size: Size | None = None
+    """Of the result, if it is known."""
+
+
+Estimate = Callable[[Operand | None, Sequence[Operand]], CallEstimate | None]
+"""Takes the receiver, if there is one, and the arguments. None: this call is not one that the estimate is about."""
+OfMember = Callable[[Operand, Sequence[Operand]], CallEstimate | None]
+
+_NOMINAL: Final = CallEstimate(1)
+
+
+def _member(estimate: OfMember, *, arguments: int = 0) -> Estimate:
+    """An estimate for calls with a receiver and at least so many arguments."""
+    return lambda target, args: (
+        None if target is None or len(args) < arguments else estimate(target, args)
+    )
+
+
+def _reading(size: Size) -> int:
+    """The cost of reading text."""
+    return scaled(size.most, STRING_FACTOR)
+
+
+def _read(size: Size, result: Size | None = None) -> CallEstimate:
+    return CallEstimate(_reading(size), result)
+
+
+# -- by function -------------------------------------------------------------------------------------------------------
+
+
+def _parsing(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
+    return _read(args[0].size) if args else None
+
+
+def _parsing_url(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
+    return _read(args[0].size, args[0].size) if len(args) == 1 else None
+
+
+def _parsing_twice(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
+    return CallEstimate(scaled(args[0].size.most, 2 * STRING_FACTOR)) if args else None
+
+
+def _validate(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
+    longest_pattern = 128
+    return CallEstimate(scaled(_reading(args[0].size), longest_pattern * REGEX_FACTOR))
+
+
+def _looking_through(target: Operand, _args: Sequence[Operand]) -> CallEstimate:
+    """`max`, `indexOf` and others: every element once; strings and bytes are read besides."""
+    element = target.element_type
+    if element is None:  # a string
+        return _read(target.size)
+    per_element = 1
+    if element.kind in (TypeKind.STRING, TypeKind.BYTES):
+        per_element = total(per_element, _reading(target.element_size))
+    return CallEstimate(product(target.size.most, per_element))
+
+
+def _replace(target: Operand, args: Sequence[Operand]) -> CallEstimate:
+    text, old, new = target.size, args[0].size, args[1].size
+    kept_most = kept_least = 0
+    if old.least == 0:  # an empty text is found around every character
+        most, kept_most = total(text.most, 1), text.most
+    elif new.most <= old.least:
+        most, kept_most = 0, text.most
+    else:
+        most = _quotient(text.most, old.least)
+    if old.most == 0:
+        least, kept_least = total(text.least, 1), text.least
+    elif old.most <= new.least:
+        least, kept_least = 0, text.least
+    else:
+        least = _quotient(text.least, old.most)
+    size = Size(least, most).times(new).plus(Size(kept_least, kept_most))
+    return CallEstimate(scaled(text.most, 2 * STRING_FACTOR), size)
+
+
+def _quotient(amount: int, divisor: int) -> int:
+    """# Upstream: what does not fit into 64 bits becomes the half of it, as Go converts it on the usual processors."""
+    rounded = math.ceil(float(amount) / float(divisor))
+    return rounded if rounded < 1 << 64 else 1 << 63
+
+
+def _split(target: Operand, args: Sequence[Operand]) -> CallEstimate:
+    most = target.size.most
+    if len(args) > 1:
+        limit = args[1].node
+        if isinstance(limit, Literal) and type(limit.value) is int:
+            most = wrapped(limit.value)
+    return CallEstimate(scaled(target.size.most, 2 * STRING_FACTOR), Size(0, most))
+
+
+def _join(target: Operand, args: Sequence[Operand]) -> CallEstimate:
+    elements, size = target.size, exactly(0)
+    if target.element_type is not None:
+        size = elements.times(target.element_size)
+    if args:
+        gaps = Size(max(elements.least - 1, 0), max(elements.most - 1, 0))
+        size = size.plus(args[0].size.times(gaps))
+    return _read(size, size)
+
+
+def _searching(text: Size, pattern: Size, result: Size | None = None) -> CallEstimate:
+    of_text = scaled(total(text.most, 1), STRING_FACTOR)
+    return CallEstimate(product(of_text, scaled(pattern.most, REGEX_FACTOR)), result)
+
+
+_ADDRESS: Final = Size(4, 16)
+"""Bytes of an IP address."""
+
+
+def _containment(masking: int) -> Estimate:
+    def estimate(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
+        is_parsed = args[0].node.type in (types.IP, types.CIDR)
+        text = 0 if is_parsed else _reading(args[0].size)
+        return CallEstimate(total(_reading(_ADDRESS.plus(_ADDRESS)), masking, text))
+
+    return estimate
+
+
+def _equality(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
+    """Of Kubernetes' own types; None for all others."""
+    of = args[0].node.type
+    if of != args[1].node.type:
+        return None
+    if of in (types.IP, types.CIDR, types.QUANTITY, types.SEMVER):
+        return _NOMINAL
+    if of == types.NAMED_FORMAT:
+        longest_format = 64
+        return CallEstimate(scaled(longest_format, STRING_FACTOR))
+    if of == types.URL:
+        # Upstream: only the right-hand side is looked at.
+        size = args[1].known_size
+        return CallEstimate(scaled(1 if size is None else size.most, STRING_FACTOR))
+    return None
+
+
+BY_FUNCTION: Final[Mapping[str, Estimate]] = {
+    **dict.fromkeys(
+        ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _member(_looking_through)
+    ),
+    **dict.fromkeys(
+        ("lowerAscii", "upperAscii", "substring", "trim"),
+        _member(lambda text, _args: _read(text.size, text.size)),
+    ),
+    **dict.fromkeys(("cidr", "isIP", "isCIDR"), _parsing),
+    **dict.fromkeys(("quantity", "isQuantity", "semver", "isSemver"), _parsing),
+    **dict.fromkeys(
+        ("find", "findAll"),
+        _member(
+            lambda text, args: _searching(text.size, args[0].size, Size(0, text.size.most)),
+            arguments=1,
+        ),
+    ),
+    "url": _parsing_url,
+    "replace": _member(_replace, arguments=2),
+    "split": _member(_split),
+    "join": _member(_join),
+    "ip": lambda target, args: _NOMINAL if target is not None else _parsing(target, args),
+    "ip.isCanonical": _parsing_twice,
+    "containsIP": _containment(0),
+    "containsCIDR": _containment(_reading(_ADDRESS) + 1),
+    "validate": _validate,
+    "_==_": _equality,
+}
+"""Kubernetes' libraries. What is missing here and below costs 1."""
+
+# -- by overload -------------------------------------------------------------------------------------------------------
+
+
+def _comparison(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
+    return CallEstimate(scaled(min(args[0].size.most, args[1].size.most), STRING_FACTOR))
+
+
+def _concatenation(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
+    size = args[0].size.plus(args[1].size)
+    return _read(size, size)
+
+
+def _sets(factor: float) -> Estimate:
+    def estimate(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
+        return CallEstimate(total(scaled(args[0].size.times(args[1].size).most, factor), 1))
+
+    return estimate
+
+
+def _new_list(factor: float, size: Size) -> CallEstimate:
+    return CallEstimate(total(scaled(size.most, factor), 1, LIST_CREATE), size)
+
+
+def _slice(target: Operand, args: Sequence[Operand]) -> CallEstimate:
+    end = _constant(args[1], target.size.most)
+    return _new_list(1, exactly(wrapped(end - _constant(args[0], 0))))
+
+
+def _flatten(target: Operand, args: Sequence[Operand]) -> CallEstimate:
+    depth = _constant(args[0], MAX) if args else 1
+    return _new_list(float(depth), target.size)
+
+
+def _sorting(factor: float) -> Estimate:
+    def estimate(target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
+        keys = args[0] if args else target
+        return None if keys is None else _new_list(factor, keys.size.times(keys.size))
+
+    return estimate
+
+
+def _constant(operand: Operand, otherwise: int) -> int:
+    node = operand.node
+    if not isinstance(node, Literal) or type(node.value) is not int:
+        return otherwise
+    return max(node.value, 0)
+
+
+_ORDERED: Final = ("bool", "double", "int", "uint", "google.protobuf.Duration")
+_SORTABLE: Final = (*_ORDERED, "google.protobuf.Timestamp", "string", "bytes")
+_TEXTS: Final = ("string", "bytes")
+
+BY_OVERLOAD: Final[Mapping[str, Estimate]] = {
+    "string_to_bytes": lambda _target, args: _read(
+        args[0].size, Size(args[0].size.least, wrapped(args[0].size.most * 4))
+    ),
+    "bytes_to_string": lambda _target, args: _read(
+        args[0].size, Size(args[0].size.least // 4, args[0].size.most)
+    ),
+    "strings_quote": lambda _target, args: _read(
+        args[0].size, Size(wrapped(args[0].size.least + 2), wrapped(args[0].size.most * 2 + 2))
+    ),
+    "string_format": _member(lambda text, _args: _read(text.size)),
+    "starts_with_string": _parsing,
+    "ends_with_string": _parsing,
+    "in_list": lambda _target, args: CallEstimate(scaled(args[1].size.most, 1)),
+    "matches_string": _member(lambda text, args: _searching(text.size, args[0].size)),
+    "contains_string": _member(
+        lambda text, args: CallEstimate(product(_reading(text.size), _reading(args[0].size)))
+    ),
+    "equals": _comparison,
+    "not_equals": _comparison,
+    **{
+        f"{operator}_{text}_{text}": _comparison
+        for operator in ("less", "less_equals", "greater", "greater_equals")
+        for text in _TEXTS
+    },
+    "add_string_string": _concatenation,
+    "add_bytes_bytes": _concatenation,
+    "add_list_list": lambda _target, args: CallEstimate(1, args[0].size.plus(args[1].size)),
+    "list_sets_contains_list": _sets(1),
+    "list_sets_intersects_list": _sets(1),
+    "list_sets_equivalent_list": _sets(2),
+    "list_slice": _member(_slice),
+    "lists_range": lambda _target, args: _new_list(1, exactly(_constant(args[0], MAX))),
+    "list_reverse": _member(lambda elements, _args: _new_list(1, elements.size)),
+    "list_flatten": _member(_flatten),
+    "list_flatten_int": _member(_flatten),
+    "list_distinct": _member(lambda it, _args: _new_list(2.0, it.size.times(it.size))),
+    **{
+        f"list_{of}_{how}": _sorting(2.0 + STRING_FACTOR if of in _TEXTS else 2.0)
+        for of in _SORTABLE
+        for how in ("sort", "sortByAssociatedKeys")
+    },
+}
+"""cel-go's functions, operators and list extensions."""

@@ -1,0 +1,114 @@
+"""What an expression may use: variables, functions, macros, and how much it may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kubesched.api.cel import types
+from kubesched.api.cel.types import Type
+from kubesched.api.cel.values import Value
+
+if TYPE_CHECKING:
+    from kubesched.api.cel.macros import Macro
+
+CallCost = Callable[[tuple[Value, ...], Value], int]
+"""Cost of a call from its arguments (receiver first) and its result."""
+
+Specialize = Callable[[tuple[Value, ...]], "Callable[..., Value] | None"]
+"""Called once per expression with the arguments that are constant (others are NOTHING): may return
+a function to call instead, or raise EvaluationError if the call can never succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """One signature of a function and its implementation.
+
+    `call` takes the arguments (receiver first) as Python values, see `values`, and returns one;
+    it raises EvaluationError. It is only called with arguments that fit `arguments`.
+    """
+
+    id: str
+    arguments: tuple[Type, ...]
+    result: Type
+    call: Callable[..., Value]
+    member: bool = False
+    """Called as `receiver.name(...)`; the first argument is the receiver."""
+    cost: CallCost | None = None
+    """Of a call that can only mean this overload. None: what the function costs."""
+    guarded: bool = True
+    """False: `call` itself copes with arguments of any type, which it may get if their type is only
+    known at run time."""
+    specialize: Specialize | None = None
+    is_generic: bool = field(init=False)
+    """Whether its types have parameters."""
+
+    def __post_init__(self) -> None:
+        generic = any(map(types.has_parameters, (*self.arguments, self.result)))
+        object.__setattr__(self, "is_generic", generic)
+
+
+def member(
+    id: str,
+    arguments: tuple[Type, ...],
+    result: Type,
+    call: Callable[..., Value],
+    *,
+    cost: CallCost | None = None,
+    guarded: bool = True,
+    specialize: Specialize | None = None,
+) -> Overload:
+    """An overload that is called as `receiver.name(...)`."""
+    return Overload(id, arguments, result, call, True, cost, guarded, specialize)
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Functions, macros and type names that belong together."""
+
+    name: str
+    functions: Mapping[str, Overload | tuple[Overload, ...]]
+    macros: tuple[Macro, ...] = ()
+    type_names: Mapping[str, Type] = field(default_factory=dict)
+    costs: Mapping[str, CallCost] = field(default_factory=dict)
+    """Costs by function name, for overloads without a cost of their own; 1 if there is none."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Everything outside an expression that its meaning depends on."""
+
+    variables: Mapping[str, Type]
+    libraries: tuple[Library, ...]
+    cost_limit: int | None = None
+    """Evaluation is cancelled once it has cost more than this; None: never."""
+
+    @cached_property
+    def functions(self) -> Mapping[str, tuple[Overload, ...]]:
+        """Every overload by function name, in the order the libraries declare them."""
+        merged: dict[str, tuple[Overload, ...]] = {}
+        for library in self.libraries:
+            for name, overloads in library.functions.items():
+                added = (overloads,) if isinstance(overloads, Overload) else overloads
+                merged[name] = merged.get(name, ()) + added
+        return merged
+
+    @cached_property
+    def identifiers(self) -> Mapping[str, Type]:
+        """Variables, and names of types, which have the type `type(...)`."""
+        names: dict[str, Type] = {}
+        for library in self.libraries:
+            for name, type in library.type_names.items():
+                names[name] = types.type_of_type(type)
+        return names | dict(self.variables)
+
+    @cached_property
+    def macros(self) -> Mapping[tuple[str, int, bool], Macro]:
+        """Every macro by name, number of arguments, and whether it has a receiver."""
+        return {macro.key: macro for library in self.libraries for macro in library.macros}
+
+    @cached_property
+    def costs(self) -> Mapping[str, CallCost]:
+        return {name: cost for library in self.libraries for name, cost in library.costs.items()}

@@ -1,0 +1,66 @@
+"""What can go wrong with an expression, with cel-go's texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kubesched.base.errors import KubeschedError
+
+
+class CelError(KubeschedError):
+    """Base of everything this package raises about an expression."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One problem of an expression and where it is."""
+
+    message: str
+    line: int
+    """1 for the first line; -1 if the problem has no place."""
+    column: int
+    """0 for the first character; -1 if the problem has no place."""
+
+    def format(self, lines: list[str]) -> str:
+        """The problem with the line of the expression and a mark under the column."""
+        text = f"ERROR: <input>:{self.line}:{self.column + 1}: {self.message}"
+        if not 0 < self.line <= len(lines) or self.column < 0:
+            return text
+        source = lines[self.line - 1].replace("\t", " ")
+        marked = "".join(map(_dot, source[: self.column]))
+        at = source[self.column] if self.column < len(source) else ""
+        return f"{text}\n | {source}\n | {marked}{'^' if _is_narrow(at) else '＾'}"
+
+
+class CompileError(CelError):
+    """The expression does not parse or does not type-check; the text is cel-go's issue list."""
+
+    def __init__(self, issues: list[Issue], expression: str) -> None:
+        self.issues = issues
+        self.expression = expression
+        lines = expression.split("\n")
+        super().__init__("\n".join(issue.format(lines) for issue in issues))
+
+
+class InstantiationError(CelError):
+    """A constant part of a well-typed expression cannot be evaluated, such as `int("x")`."""
+
+
+class EvaluationError(CelError):
+    """Evaluation failed; the text is cel-go's."""
+
+
+class CostLimitExceededError(EvaluationError):
+    """Evaluation was cancelled because it cost more than the environment allows."""
+
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
+
+
+def _is_narrow(character: str) -> bool:
+    return character < "\x80"
+
+
+def _dot(character: str) -> str:
+    """A mark as wide as the character above it."""
+    return "." if _is_narrow(character) else "．"

@@ -1,0 +1,20 @@
+"""What closures share: the frame they work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kubesched.api.cel.errors import EvaluationError
+from kubesched.api.cel.values import Value
+
+Frame = list[Value]
+"""The cost so far, then the variables."""
+Plan = Callable[[Frame], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An error held by a variable; using the variable raises it."""
+
+    error: EvaluationError

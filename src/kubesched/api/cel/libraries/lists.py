@@ -1,0 +1,278 @@
+"""List functions: Kubernetes' own, and CEL's extended lists, version 3."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from kubesched.api.cel import costs, macros, operators, types
+from kubesched.api.cel.environment import Library, Overload, member
+from kubesched.api.cel.errors import EvaluationError
+from kubesched.api.cel.operators import Cancelled
+from kubesched.api.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    UINT,
+    Type,
+    list_of,
+)
+from kubesched.api.cel.values import Duration, Uint, Value
+
+_A = types.parameter("A")
+_T = types.parameter("T")
+_SUMMABLE: dict[Type, Value] = {INT: 0, UINT: Uint(0), DOUBLE: 0.0, DURATION: Duration(0)}
+_COMPARABLE = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
+
+# -- Kubernetes ------------------------------------------------------------------------------------
+
+
+def _is_sorted(elements: list[Value]) -> bool:
+    return not any(_order(left, right) > 0 for left, right in itertools.pairwise(elements))
+
+
+def _order(left: Value, right: Value) -> int:
+    # Upstream: elements that cannot be compared are taken as being in order.
+    try:
+        return operators.compare(left, right)
+    except EvaluationError:
+        return 0
+
+
+def _sum(start: Value) -> Callable[[list[Value]], Value]:
+    def call(elements: list[Value]) -> Value:
+        total = start
+        for element in elements:
+            total = operators.add(total, element)
+        return total
+
+    return call
+
+
+def _extreme(name: str, preferred: int) -> Callable[[list[Value]], Value]:
+    def call(elements: list[Value]) -> Value:
+        if not elements:
+            raise EvaluationError(f"{name} called on empty list")
+        best = elements[0]
+        for element in elements[1:]:
+            if _order(element, best) == preferred:
+                best = element
+        return best
+
+    return call
+
+
+def _index_of(elements: list[Value], element: Value) -> int:
+    for index, candidate in enumerate(elements):
+        if operators.equals(candidate, element):
+            return index
+    return -1
+
+
+def _last_index_of(elements: list[Value], element: Value) -> int:
+    index = _index_of(elements[::-1], element)
+    return len(elements) - 1 - index if index >= 0 else -1
+
+
+def _members(
+    of: tuple[Type, ...], result: Type | None, implement: Callable[[Type], Callable[..., Value]]
+) -> tuple[Overload, ...]:
+    """An overload for lists of each type; without a result type, the element is the result."""
+    return tuple(
+        member(f"list_{type.name}", (list_of(type),), result or type, implement(type))
+        for type in of
+    )
+
+
+KUBERNETES_LISTS = Library(
+    "kubernetes.lists",
+    {
+        "isSorted": _members(_COMPARABLE, BOOL, lambda _type: _is_sorted),
+        "sum": _members(tuple(_SUMMABLE), None, lambda type: _sum(_SUMMABLE[type])),
+        "max": _members(_COMPARABLE, None, lambda _type: _extreme("max", 1)),
+        "min": _members(_COMPARABLE, None, lambda _type: _extreme("min", -1)),
+        "indexOf": member("list_a_index_of_int", (list_of(_A), _A), INT, _index_of),
+        "lastIndexOf": member("list_a_last_index_of_int", (list_of(_A), _A), INT, _last_index_of),
+    },
+    costs=dict.fromkeys(
+        ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), costs.of_whole_tree
+    ),
+)
+
+# -- extended --------------------------------------------------------------------------------------
+
+
+def _slice(elements: list[Value], start: int, end: int) -> list[Value]:
+    problem = f"cannot slice({start}, {end}), "
+    if start < 0 or end < 0:
+        raise EvaluationError(f"{problem}negative indexes not supported")
+    if start > end:
+        raise EvaluationError(f"{problem}start index must be less than or equal to end index")
+    if len(elements) < end:
+        raise EvaluationError(f"{problem}list is length {len(elements)}")
+    return list(elements[start:end])
+
+
+def _flatten(elements: Value, depth: Value = 1) -> list[Value]:
+    if not isinstance(elements, list | tuple):
+        raise EvaluationError(f"no such overload: {types.LIST}.flatten()")
+    if depth < 0:
+        raise EvaluationError("level must be non-negative")
+    flat: list[Value] = []
+    # A list can contain itself many times over, so what was visited counts, not what was kept.
+    budget = operators.MAX_VISITS
+    stack = [(iter(elements), depth)]
+    while stack:
+        iterator, level = stack[-1]
+        for element in iterator:
+            budget -= 1
+            if budget < 0:
+                raise Cancelled
+            if level > 0 and isinstance(element, list | tuple):
+                stack.append((iter(element), level - 1))
+                break
+            flat.append(element)
+        else:
+            stack.pop()
+    return flat
+
+
+def _range(count: int) -> list[int]:
+    operators.checked_size(count)
+    return list(range(count))
+
+
+def _distinct(elements: list[Value]) -> list[Value]:
+    operators.checked_size(len(elements) ** 2)  # the cost is twice that
+    kept: list[Value] = []
+    texts: set[str] = set()
+    for element in elements:
+        if isinstance(element, str):
+            if element not in texts:
+                texts.add(element)
+                kept.append(element)
+            continue
+        if not any(operators.equals(element, other) for other in kept):
+            kept.append(element)
+    return kept
+
+
+def _sort(elements: list[Value]) -> list[Value]:
+    return _sort_by(elements, elements)
+
+
+class _SortKey:
+    """Orders values as CEL compares them."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def __lt__(self, other: _SortKey) -> bool:
+        return operators.compare(self.value, other.value) < 0
+
+
+def _sort_by(elements: Value, keys: Value) -> list[Value]:
+    if not isinstance(elements, list | tuple) or not isinstance(keys, list | tuple):
+        raise EvaluationError("no such overload: @sortByAssociatedKeys")
+    if len(elements) != len(keys):
+        raise EvaluationError(
+            "@sortByAssociatedKeys() expected a list of the same size as the associated keys "
+            f"list, but got {len(elements)} and {len(keys)} elements respectively"
+        )
+    if not keys:
+        return list(elements)
+    if not operators.is_comparable(keys[0]):
+        raise EvaluationError("list elements must be comparable")
+    if len(keys) > 1 and any(type(key) is not type(keys[0]) for key in keys):
+        raise EvaluationError("list elements must have the same type")
+    order = sorted(range(len(keys)), key=lambda index: _SortKey(keys[index]))
+    return [elements[index] for index in order]
+
+
+def _sort_overloads() -> tuple[Overload, ...]:
+    return tuple(
+        member(
+            f"list_{type.name}_sort",
+            (list_of(type),),
+            list_of(type),
+            _sort_any,
+            cost=lambda args, _result: costs.self_comparison(args[0]),
+            guarded=False,
+        )
+        for type in _COMPARABLE
+    )
+
+
+def _sort_any(elements: Value) -> list[Value]:
+    if not isinstance(elements, list | tuple):
+        raise operators.unsupported("sort", elements)
+    return _sort(list(elements))
+
+
+def _sort_by_overloads() -> tuple[Overload, ...]:
+    return tuple(
+        member(
+            f"list_{type.name}_sortByAssociatedKeys",
+            (list_of(_T), list_of(type)),
+            list_of(_T),
+            _sort_by,
+            cost=lambda args, _result: costs.self_comparison(args[1]),
+            guarded=False,
+        )
+        for type in _COMPARABLE
+    )
+
+
+_LIST = list_of(_T)
+
+EXTENDED_LISTS = Library(
+    "lists",
+    {
+        "slice": member("list_slice", (_LIST, INT, INT), _LIST, _slice, cost=costs.of_new_list),
+        "flatten": (
+            member(
+                "list_flatten",
+                (list_of(_LIST),),
+                _LIST,
+                _flatten,
+                cost=costs.of_flatten,
+                guarded=False,
+            ),
+            member(
+                "list_flatten_int",
+                (list_of(DYN), INT),
+                list_of(DYN),
+                _flatten,
+                cost=costs.of_flatten,
+                guarded=False,
+            ),
+        ),
+        "sort": _sort_overloads(),
+        "@sortByAssociatedKeys": _sort_by_overloads(),
+        "lists.range": Overload(
+            "lists_range", (INT,), list_of(INT), _range, cost=costs.of_new_list
+        ),
+        "reverse": member(
+            "list_reverse",
+            (_LIST,),
+            _LIST,
+            lambda elements: list(elements[::-1]),
+            cost=costs.of_new_list,
+        ),
+        "distinct": member(
+            "list_distinct",
+            (_LIST,),
+            _LIST,
+            _distinct,
+            cost=lambda args, _result: costs.self_comparison(args[0]),
+        ),
+    },
+    macros.SORT_BY,
+)

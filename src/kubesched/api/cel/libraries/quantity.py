@@ -1,0 +1,116 @@
+"""Kubernetes quantities: `quantity('1Gi').isGreaterThan(quantity('1G'))`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from kubesched.api.cel import costs
+from kubesched.api.cel.environment import Library, Overload, member
+from kubesched.api.cel.errors import EvaluationError
+from kubesched.api.cel.libraries.conversions import succeeds
+from kubesched.api.cel.types import BOOL, DOUBLE, INT, QUANTITY, STRING, Type
+from kubesched.api.cel.values import Value
+from kubesched.api.quantity import (
+    FORMAT_WRONG,
+    MAX_INT64,
+    MIN_INT64,
+    Format,
+    Quantity,
+    QuantityError,
+)
+from kubesched.api.quantity import parse as parse_quantity
+
+
+def _parse(text: str) -> Quantity:
+    if text != text.strip():  # the API trims JSON strings, this function does not
+        raise EvaluationError(FORMAT_WRONG)
+    try:
+        return parse_quantity(text)
+    except QuantityError as error:
+        raise EvaluationError(str(error)) from error
+
+
+def _integer(quantity: Quantity) -> int | None:
+    """The amount if Kubernetes holds it as an integer, which `1000m` is not."""
+    if quantity.is_big or quantity.scale < 0:
+        return None
+    whole = quantity.nanos // 10**9
+    return whole if MIN_INT64 <= whole <= MAX_INT64 else None
+
+
+def _as_integer(quantity: Quantity) -> int:
+    value = _integer(quantity)
+    if value is None:
+        raise EvaluationError("cannot convert value to integer")
+    return value
+
+
+def _as_float(quantity: Quantity) -> float:
+    try:
+        return quantity.nanos / 10**9
+    except OverflowError:
+        return float("inf") if quantity.nanos > 0 else float("-inf")
+
+
+def _compare(left: Quantity, right: Quantity) -> int:
+    return (left > right) - (left < right)
+
+
+class _Computed(Quantity):
+    """The result of `add` or `sub`.
+
+    Upstream: it cannot stand on the right of `==`, where only a quantity that was read is accepted.
+    """
+
+    __slots__ = ()
+    cel_type: ClassVar[Type] = QUANTITY
+    comparable_type: ClassVar[type] = Quantity
+
+
+def _computed(quantity: Quantity) -> Quantity:
+    return _Computed(quantity.unscaled, quantity.scale, quantity.format, is_big=quantity.is_big)
+
+
+def _subtract(left: Quantity, right: Quantity) -> Quantity:
+    if right.unscaled == MIN_INT64 and not right.is_big:
+        # Upstream: the smallest int64 is its own negative, unless the sum is too large.
+        total = left + right
+        if not total.is_big:
+            return _computed(total)
+    return _computed(left - right)
+
+
+def _of_int(value: int) -> Quantity:
+    return Quantity(value, 0, Format.DECIMAL_EXPONENT)
+
+
+def _member(id: str, result: Type, call: Callable[..., Value], *arguments: Type) -> Overload:
+    return member(id, (QUANTITY, *arguments), result, call)
+
+
+QUANTITIES = Library(
+    "kubernetes.quantity",
+    {
+        "quantity": Overload("string_to_quantity", (STRING,), QUANTITY, _parse),
+        "isQuantity": Overload("is_quantity_string", (STRING,), BOOL, succeeds(_parse)),
+        "sign": Overload("quantity_sign", (QUANTITY,), INT, Quantity.sign),
+        "isGreaterThan": _member("quantity_is_greater_than", BOOL, lambda a, b: a > b, QUANTITY),
+        "isLessThan": _member("quantity_is_less_than", BOOL, lambda a, b: a < b, QUANTITY),
+        "compareTo": _member("quantity_compare_to", INT, _compare, QUANTITY),
+        "asApproximateFloat": _member("quantity_get_float", DOUBLE, _as_float),
+        "asInteger": _member("quantity_get_int", INT, _as_integer),
+        "isInteger": _member(
+            "quantity_is_integer", BOOL, lambda quantity: _integer(quantity) is not None
+        ),
+        "add": (
+            _member("quantity_add", QUANTITY, lambda a, b: _computed(a + b), QUANTITY),
+            _member("quantity_add_int", QUANTITY, lambda a, b: _computed(a + _of_int(b)), INT),
+        ),
+        "sub": (
+            _member("quantity_sub", QUANTITY, _subtract, QUANTITY),
+            _member("quantity_sub_int", QUANTITY, lambda a, b: _subtract(a, _of_int(b)), INT),
+        ),
+    },
+    costs=dict.fromkeys(("quantity", "isQuantity"), costs.of_first_argument),
+)

@@ -1,0 +1,318 @@
+"""`kubesched bench run`: run workloads and report what they took."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubesched.app.cli import terminal
+from kubesched.app.cli.bench_record import RecordedWorkloads
+from kubesched.app.cli.options import add_options, add_output
+
+if TYPE_CHECKING:
+    from kubesched.app.cli.parsing import Subparsers
+    from kubesched.lab.benchmarking.core_mode import CoreOptions
+    from kubesched.lab.benchmarking.progress import Progress
+    from kubesched.lab.benchmarking.results import Environment, Refusal, Report, RunResult
+    from kubesched.lab.benchmarking.summary import Summary
+    from kubesched.lab.benchmarking.workload_files import Workload
+
+_DESCRIPTION = """\
+Run workloads and report pods per second, latencies, CPU and memory.
+
+A workload is named (`Basic`, `Basic/large`, `*Affinity`), or all of a FILE are meant; without
+either, all that come with this program are run in size small. `kubesched bench list` shows them.
+
+In core mode (the default) the workload goes through queue, scheduling cycle and binding cycle in
+this process, without an API: decisions per second of CPU time, microseconds per extension point.
+End to end, the scheduler runs as a process against a control plane of its own, embedded or real
+(etcd and kube-apiserver), and with --against kube-scheduler the two take turns on the same machine.
+
+Exit code 0 means that everything asked for was measured, 1 that something failed or cannot be run.
+"""
+
+QUIET_CORES = 0.2
+"""Load of other programs that is not worth a warning."""
+
+_OPTIONS = """
+workloads FILE|NAME {*}    what to run (default: all, size small)
+--mode MODE {core|end-to-end}  core or end-to-end
+--size, --workload PATTERN {*}  sizes to run: tiny, small, medium, large, or a pattern of workload
+    names in a file
+--labels A,-B,... {=}      only workloads with label A and without label B
+--param NAME=N {param*}    replaces a parameter of the workloads, e.g. measurePods=2000
+--rate N {float=0}         create measured pods at N per second (default: as fast as it goes)
+--percentage-of-nodes-to-score N {positive}  replaces the workload's, for all schedulers; 100: no
+    sampling
+--repeats N {positive=3}   repetitions
+--warmup N {number=1}      repetitions before, which do not count
+--phases                   also show the time per extension point (core)
+--output-dir DIR           write report.json and report.html there
+"""
+_CORE = """
+--no-classes  without sharing answers between equal pods
+--both        with and without sharing answers, one after the other
+--record DIR  record decisions there as 'kubesched run --record' does, then play them and compare
+"""
+_END_TO_END = """
+--control-plane PLANE {embedded|real}  embedded or real
+--against SCHEDULER {|kube-scheduler}  also measure kube-scheduler on the same workload, in turn,
+    and print the ratio
+--assets DIR {=}           the programs (default: $KUBEBUILDER_ASSETS)
+--qps N {float=10000}      client limit
+--burst N {positive=10000}  its burst
+--release WHEN {as-created|drained}  as-created: pods come while the scheduler works; drained:
+    before it starts
+"""
+
+
+def add_parser(kinds: Subparsers) -> None:
+    parser = kinds.add_parser("run", help="run workloads", description=_DESCRIPTION)
+    add_options(parser, _OPTIONS, param=_param)
+    add_options(parser.add_argument_group("core mode"), _CORE)
+    add_options(parser.add_argument_group("end to end"), _END_TO_END)
+    add_output(parser, "table", "json")
+
+
+def _param(text: str) -> tuple[str, int]:
+    name, _, value = text.partition("=")
+    if not name or not value.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=N")
+    return name, int(value)
+
+
+def main(args: argparse.Namespace) -> int:
+    from msgspec import structs
+
+    from kubesched.api.times import format_time
+    from kubesched.base.clock import SystemClock
+    from kubesched.lab.benchmarking.catalogue import find
+    from kubesched.lab.benchmarking.results import Report, encode
+
+    recordings = RecordedWorkloads(args.record) if args.record else None
+    if args.mode == "end-to-end":
+        run, environment = _end_to_end(args)
+    else:
+        run, environment = _core(args, recordings)
+    labels = [label.strip() for label in args.labels.split(",") if label.strip()]
+    workloads = find(args.workloads, sizes=args.size, labels=labels, params=dict(args.param))
+    folder = Path(args.output_dir) if args.output_dir else None
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    report = Report(
+        started=format_time(SystemClock().now()),
+        command=shlex.join(["kubesched", *sys.argv[1:]]),
+        environment=environment,
+    )
+    failed = False
+    with _progress() as progress:
+        for workload in workloads:
+            results, refused = _run_one(workload, run, progress)
+            failed |= refused is not None and not workload.not_supported
+            report = structs.replace(
+                report,
+                results=(*report.results, *results),
+                refused=(*report.refused, *([refused] if refused else ())),
+            )
+            if folder is not None:  # at once: an interrupted run has written its results
+                _write(report, folder)
+    if args.output == "json":
+        sys.stdout.write(encode(report).decode())
+    else:
+        show(report, is_phases=args.phases)
+    if recordings is not None:
+        print(recordings.summary(), file=sys.stderr)
+    if folder is not None:
+        print(f"written to {folder / 'report.json'} and {folder / 'report.html'}", file=sys.stderr)
+    return 1 if failed or not report.results else 0
+
+
+def _run_one(
+    workload: Workload, run: Callable[[Workload, Progress], list[RunResult]], progress: Progress
+) -> tuple[list[RunResult], Refusal | None]:
+    """Results, or why there are none."""
+    from kubesched.base.errors import KubeschedError
+    from kubesched.lab.benchmarking.results import Refusal
+
+    reason = f"not supported: {workload.not_supported}"
+    if not workload.not_supported:
+        try:
+            return run(workload, progress), None
+        except KubeschedError as error:
+            reason = str(error).removeprefix(f"{workload.full_name}: ")
+    return [], Refusal(workload=workload.full_name, reason=reason)
+
+
+# -- modes -----------------------------------------------------------------------------------------
+
+
+def _core(
+    args: argparse.Namespace, recordings: RecordedWorkloads | None
+) -> tuple[Callable[[Workload, Progress], list[RunResult]], Environment]:
+    from kubesched.base.errors import KubeschedError
+    from kubesched.lab.benchmarking.core_mode import run_core
+    from kubesched.lab.benchmarking.results import this_environment
+
+    if args.against:
+        raise KubeschedError("--against needs --mode end-to-end: kube-scheduler has no core mode")
+    options = _core_options(args)
+
+    def run(workload: Workload, progress: Progress) -> list[RunResult]:
+        chosen = recordings.recorded(workload, options) if recordings is not None else options
+        results = run_core(workload, chosen, progress)
+        if args.both:
+            results += run_core(workload, replace(chosen, classes=not chosen.classes), progress)
+        if recordings is not None:
+            recordings.verify(workload, progress)
+        return results
+
+    return run, this_environment()
+
+
+def _core_options(args: argparse.Namespace) -> CoreOptions:
+    from kubesched.lab.benchmarking.core_mode import CoreOptions
+
+    return CoreOptions(
+        repeats=args.repeats,
+        warmup=args.warmup,
+        classes=not args.no_classes,
+        percentage_of_nodes_to_score=args.percentage_of_nodes_to_score,
+        pods_per_s=args.rate,
+    )
+
+
+def _end_to_end(
+    args: argparse.Namespace,
+) -> tuple[Callable[[Workload, Progress], list[RunResult]], Environment]:
+    import asyncio
+
+    from msgspec import structs
+
+    from kubesched import KUBERNETES_VERSION
+    from kubesched.base.errors import KubeschedError
+    from kubesched.lab.benchmarking.core_mode import with_core_decisions
+    from kubesched.lab.benchmarking.end_to_end.contestants import ClientLimits, Contestant
+    from kubesched.lab.benchmarking.end_to_end.driving import Pace, Release
+    from kubesched.lab.benchmarking.end_to_end.run import EndToEndOptions, run_end_to_end
+    from kubesched.lab.benchmarking.results import this_environment
+    from kubesched.lab.benchmarking.scheduler_settings import gates_to_set
+    from kubesched.testing.control_plane import find_assets
+
+    if args.record:
+        raise KubeschedError("--record needs core mode; end to end, record with 'kubesched run'")
+    needs_assets = args.control_plane == "real" or args.against
+    assets = find_assets(args.assets) if needs_assets else None
+    contestants = [Contestant.kubesched()]
+    if args.against and assets is not None:
+        contestants.append(Contestant.kube_scheduler(assets))
+    options = EndToEndOptions(
+        contestants=tuple(contestants),
+        assets=assets if args.control_plane == "real" else None,
+        repeats=args.repeats,
+        warm_ups=args.warmup,
+        pace=Pace(release=Release(args.release), pods_per_s=args.rate),
+        limits=ClientLimits(args.qps, args.burst),
+        percentage_of_nodes_to_score=args.percentage_of_nodes_to_score,
+    )
+
+    def run(workload: Workload, progress: Progress) -> list[RunResult]:
+        gates, notes = gates_to_set(workload)
+        settled = replace(workload, feature_gates=gates)
+        results = asyncio.run(run_end_to_end(settled, options, progress))
+        if args.against:
+            results = with_core_decisions(results, settled, _core_options(args), progress)
+        return [structs.replace(result, notes=(*result.notes, *notes)) for result in results]
+
+    environment = this_environment(
+        kube_scheduler=KUBERNETES_VERSION if args.against else "", control_plane=args.control_plane
+    )
+    return run, environment
+
+
+# -- output ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """What is going on: in place on a terminal, elsewhere a line whenever a new stage begins."""
+    if not sys.stderr.isatty():
+        yield _LineByLine()
+        return
+    with terminal.ProgressLine() as line:
+        yield line.show
+
+
+class _LineByLine:
+    """A line per stage, without the details behind the last colon."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def __call__(self, text: str) -> None:
+        stage = text.rpartition(": ")[0] or text
+        if stage != self._last:
+            print(stage, file=sys.stderr, flush=True)
+            self._last = stage
+
+
+def _write(report: Report, folder: Path) -> None:
+    from kubesched.lab.benchmarking.plot import page
+    from kubesched.lab.benchmarking.results import encode
+
+    (folder / "report.json").write_bytes(encode(report))
+    (folder / "report.html").write_text(page(report), encoding="utf-8")
+
+
+def show(report: Report, *, is_phases: bool) -> None:
+    """Prints the figures for people."""
+    from kubesched.lab.benchmarking.summary import against, ratio_table, summarise, table
+
+    summaries = summarise(report.results)
+    if summaries:
+        terminal.table(*table(summaries), right_from=2)
+    if is_phases:
+        _print_phases(summaries)
+    ratios = against(summaries)
+    if ratios:
+        print()
+        terminal.heading(f"Beside {ratios[0].reference}")
+        terminal.table(*ratio_table(ratios), right_from=1)
+    for refusal in report.refused:
+        print(f"not run: {refusal.workload}: {refusal.reason}", file=sys.stderr)
+    for note in dict.fromkeys(note for result in report.results for note in result.notes):
+        print(f"note: {note}", file=sys.stderr)
+    busy = max(
+        (result.end_to_end.others_cores for result in report.results if result.end_to_end),
+        default=0,
+    )
+    if busy > QUIET_CORES:
+        print(
+            f"note: the machine was not quiet: up to {busy:.1f} cores were busy with something "
+            "else",
+            file=sys.stderr,
+        )
+
+
+def _print_phases(summaries: list[Summary]) -> None:
+    for summary in summaries:
+        run = summary.runs[-1]
+        if not run.phases:
+            continue
+        print()
+        terminal.heading(f"{run.workload}, {run.contestant}")
+        rows = [
+            (
+                "  " * bool(phase.part_of) + phase.name,
+                f"{phase.count:,}",
+                f"{phase.mean_us:.1f} µs",
+                f"{phase.share:.1%}",
+            )
+            for phase in run.phases
+        ]
+        terminal.table(("PHASE", "TIMES", "EACH", "SHARE"), rows, right_from=1)

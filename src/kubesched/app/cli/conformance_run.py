@@ -1,0 +1,285 @@
+"""`kubesched conformance run`: the same sequences to kube-scheduler and to this scheduler."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kubesched.app.cli import terminal
+from kubesched.app.cli.options import add_options, add_output
+from kubesched.app.cli.records import fields, write_record
+
+if TYPE_CHECKING:
+    from kubesched.app.cli.parsing import Subparsers
+    from kubesched.lab.conformance.comparison import Tally
+    from kubesched.lab.conformance.run import ConformanceSettings, Difference, Played, RunReport
+    from kubesched.lab.conformance.sequences import Sequence
+
+_DESCRIPTION = """\
+Generate clusters and pods, play each sequence to kube-scheduler and to this scheduler, each on a
+fresh control plane of its own, and compare every decision: the node chosen, ties included, the
+unschedulable message, nominated node and victims, and where all pods are in the end.
+
+Needs etcd and kube-apiserver (setup-envtest installs them) and kube-scheduler (part of the server
+binaries of a Kubernetes release) in one folder. The same seed gives the same sequences. A sequence
+with a difference is shrunk to a small one and written out as manifests with a script that replays
+it with kubectl. Without the programs, and without options that say what to generate, the answers
+recorded from a kube-scheduler that come with this program are compared instead.
+
+Features: resources, node-affinity, taints, pod-affinity, topology-spread, default-spread, ports,
+images, priorities, gates, volumes, profiles, changes, pod-level, resize, extenders, devices.
+
+The first Ctrl-C ends the run after the sequence that is being played, the second at once.
+
+Exit code 0 means agreement in every decision, 1 a difference, or that something could not be run,
+2 wrong usage.
+"""
+
+_OPTIONS = """
+--sequences N {positive=10}  sequences to play
+--pods M {positive=150}  pods in each
+--seed S {int=1}       what to draw from
+--first N {number=0}   number of the first sequence, to do a long run in parts
+--features A,B,... {=}  what pods and clusters make use of (default: all of the above)
+--assets DIR {=}       the programs (default: $KUBEBUILDER_ASSETS)
+--record FILE          append kube-scheduler's decisions to this recording
+--cases DIR {=conformance-cases}  where to write shrunk differences
+--time-limit MINUTES {positive}  begin no sequence after this time (default: none)
+--no-shrink            report differences as they are
+"""
+_DEFAULTS = {"sequences": 10, "pods": 150, "seed": 1, "first": 0, "features": "", "record": None}
+"""Of the options that say what to generate."""
+
+
+def add_parser(kinds: Subparsers) -> None:
+    parser = kinds.add_parser(
+        "run", help="compare with a kube-scheduler, decision by decision", description=_DESCRIPTION
+    )
+    add_options(parser, _OPTIONS)
+    add_output(parser, "table", "json")
+
+
+def is_without_programs(args: argparse.Namespace) -> bool:
+    """Whether nothing is said about programs, nor about what to play to them."""
+    from kubesched.testing.control_plane import ASSETS_VARIABLE
+
+    named = args.assets or os.environ.get(ASSETS_VARIABLE)
+    return not named and all(getattr(args, name) == value for name, value in _DEFAULTS.items())
+
+
+def main(args: argparse.Namespace) -> int:
+    from kubesched.app.event_loop import run as run_loop
+    from kubesched.lab.conformance.run import ConformanceSettings
+    from kubesched.testing.control_plane import find_assets
+
+    features = _features(args.features)
+    assets = find_assets(args.assets)
+    with tempfile.TemporaryDirectory(prefix="kubesched-conformance-") as folder:
+        settings = ConformanceSettings(
+            assets,
+            Path(folder),
+            args.sequences,
+            args.pods,
+            args.seed,
+            features,
+            args.time_limit * 60.0 if args.time_limit else math.inf,
+            args.first,
+        )
+        try:
+            report = run_loop(_run(settings, args))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+    if args.output == "json":
+        write_record("json", _as_json(report, settings))
+    else:
+        print_report(report)
+    return 0 if report.is_complete else 1
+
+
+def _features(text: str) -> tuple[str, ...]:
+    from kubesched.base.errors import KubeschedError
+    from kubesched.lab.conformance.generate_sequence import FEATURES
+
+    wanted = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in wanted if name not in FEATURES]
+    if unknown:
+        raise KubeschedError(
+            f"unknown feature {', '.join(unknown)}; there are {', '.join(FEATURES)}"
+        )
+    return tuple(wanted) or FEATURES
+
+
+async def _run(settings: ConformanceSettings, args: argparse.Namespace) -> RunReport:
+    from kubesched.lab.conformance.run import run, stages, version_of
+
+    differed: list[Played] = []
+    stop = _stop_on_signals()
+    async with stages(settings.assets, settings.folder) as on_stage:
+        with _progress(settings.sequences) as progress, _recorder(args.record) as record:
+            report = await run(
+                settings, on_stage, stop=stop, progress=progress, record=record, differed=differed
+            )
+        report.kube_scheduler = await version_of(settings.assets)
+        if not args.no_shrink:
+            from kubesched.lab.conformance.shrink import MAX_PLAYS, shrink_difference, write_case
+
+            for played in differed:
+                seed = str(played.scenario.seed)
+                print(f"shrinking sequence {seed}: up to {MAX_PLAYS} plays", file=sys.stderr)
+                smallest = await shrink_difference(on_stage, played, stop=stop)
+                name = f"seed-{seed.replace('/', '-')}"
+                write_case(Path(args.cases) / name, smallest.scenario, smallest.difference)
+                print(f"case written to {Path(args.cases) / name}", file=sys.stderr)
+    return report
+
+
+def _stop_on_signals() -> asyncio.Event:
+    """The first signal ends the run after the sequence that is being played, the second at once."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    task = asyncio.current_task()
+    assert task is not None, "called from a coroutine"
+
+    def signalled() -> None:
+        if stop.is_set():
+            task.cancel()
+        else:
+            print("ending after what is being played; once more ends at once", file=sys.stderr)
+            stop.set()
+
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signum, signalled)
+    return stop
+
+
+@contextmanager
+def _recorder(path: str | None) -> Iterator[Callable[[Sequence], None]]:
+    if path is None:
+        yield lambda _sequence: None
+        return
+    import msgspec
+
+    with Path(path).open("ab") as file:
+
+        def write(sequence: Sequence) -> None:
+            file.write(msgspec.json.encode(sequence) + b"\n")
+            file.flush()
+
+        yield write
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[RunReport], None]]:
+    """A line that follows the run: in place on a terminal, one per ten sequences elsewhere."""
+
+    def line(report: RunReport) -> str:
+        return (
+            f"{report.sequences} of {total} sequences, {report.decisions.agreed} of "
+            f"{report.decisions.compared} decisions in agreement"
+        )
+
+    def tell(report: RunReport) -> None:
+        if report.sequences % 10 == 0 or report.sequences == total:
+            print(line(report), file=sys.stderr, flush=True)
+
+    if not sys.stderr.isatty():
+        yield tell
+        return
+    with terminal.ProgressLine() as in_place:
+        in_place.show("starting two control planes ...")
+        yield lambda report: in_place.show(line(report))
+
+
+def print_report(report: RunReport) -> None:
+    if not report.sequences:
+        print("nothing was compared: the run ended before its first sequence did")
+        return
+    tally = report.decisions
+    terminal.heading(
+        f"{report.sequences_in_agreement} of {report.sequences} sequences agree, "
+        f"{tally.agreed} of {tally.compared} decisions"
+    )
+    terminal.sentence(
+        f"kube-scheduler {report.kube_scheduler}: {report.placed} pods placed, "
+        f"{report.unschedulable} unschedulable, {report.preempting} after preemption, "
+        f"{report.volumes_bound} volumes bound; {report.refused} steps refused by both API servers"
+    )
+    rows = [
+        (name, str(tally.compared), str(tally.agreed), share(tally))
+        for name, tally in report.by_feature.items()
+        if tally.compared
+    ]
+    terminal.table(("FEATURE", "COMPARED", "AGREED", "SHARE"), rows)
+    for difference in report.differences:
+        _print_difference(difference)
+    for sequence in report.unsteady:
+        print(
+            f"\nunsteady: sequence {sequence.seed}: {sequence.who} decided otherwise "
+            "when asked again"
+        )
+        _print_difference(sequence.difference)
+
+
+def _print_difference(difference: Difference) -> None:
+    print(f"\nsequence {difference.seed}, step {difference.at}: {difference.what}")
+    for finding in difference.findings:
+        if not finding.agrees:
+            print(f"  {finding.aspect.value}")
+            print(f"    kube-scheduler  {_shown(finding.expected)}")
+            print(f"    kubesched       {_shown(finding.got)}")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "(none)"
+    return str(value) if value else "(nothing)"
+
+
+def share(tally: Tally) -> str:
+    """How much of what was compared agrees."""
+    # Rounding must not turn 99.99 % into 100 %.
+    is_all = tally.agreed == tally.compared
+    return "100 %" if is_all else f"{min(100 * tally.agreed / tally.compared, 99.99):.2f} %"
+
+
+def _as_json(report: RunReport, settings: ConformanceSettings) -> dict[str, Any]:
+    from kubesched.lab.conformance.generate_sequence import VERSION
+
+    return {
+        "kubeScheduler": report.kube_scheduler,
+        "generator": VERSION,
+        **fields(settings, "seed first"),
+        "podsPerSequence": settings.pods,
+        **fields(report, "sequences sequences_in_agreement"),
+        "decisions": report.decisions.compared,
+        "decisionsInAgreement": report.decisions.agreed,
+        **fields(report, "placed unschedulable preempting volumes_bound"),
+        "stepsRefused": report.refused,
+        "features": [
+            {"feature": name, **fields(tally, "compared agreed")}
+            for name, tally in report.by_feature.items()
+        ],
+        "differences": [_difference_as_json(difference) for difference in report.differences],
+        "unsteady": [
+            {"who": sequence.who, **_difference_as_json(sequence.difference)}
+            for sequence in report.unsteady
+        ],
+    }
+
+
+def _difference_as_json(difference: Difference) -> dict[str, Any]:
+    findings = [
+        {"aspect": found.aspect.value, "kubeScheduler": found.expected, "kubesched": found.got}
+        for found in difference.findings
+        if not found.agrees
+    ]
+    told = {"sequence": difference.seed, "step": difference.at, "what": difference.what}
+    return {**told, "findings": findings}

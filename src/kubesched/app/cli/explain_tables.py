@@ -1,0 +1,291 @@
+"""How `kubesched explain` prints an explanation for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kubesched.api.times import format_time
+from kubesched.app.cli import terminal
+from kubesched.app.cli.layout import clean
+
+if TYPE_CHECKING:
+    from kubesched.insight.explain import Explanation
+    from kubesched.insight.explain.model import Fix, NodeRow, Reason, Verdict, WokenBy
+    from kubesched.insight.explain.workloads import Workload
+    from kubesched.insight.page.attempts import Listed
+
+PODS_NAMED = 5
+
+_EVENTS = {
+    "Node/Add": "a node is added",
+    "Node/UpdateNodeAllocatable": "a node's size changes",
+    "Node/UpdateNodeLabel": "a node's labels change",
+    "Node/UpdateNodeTaint": "a node's taints change",
+    "Node/UpdateNodeDeclaredFeature": "a node's features change",
+    "Pod/Add": "a pod is placed",
+    "Pod/Delete": "a pod leaves",
+    "Pod/UpdatePodLabel": "a pod's labels change",
+    "Pod/UpdatePodScaleDown": "a pod is resized down",
+    "Pod/UpdatePodToleration": "the pod gets a toleration",
+    "PersistentVolumeClaim/Add": "a claim is created",
+    "PersistentVolumeClaim/Update": "a claim changes",
+    "PersistentVolume/Add": "a volume is created",
+    "PersistentVolume/Update": "a volume changes",
+    "storage.k8s.io/StorageClass/Add": "a storage class is created",
+    "storage.k8s.io/StorageClass/Update": "a storage class changes",
+    "storage.k8s.io/CSINode/Add": "a CSINode is created",
+    "storage.k8s.io/CSINode/Update": "a CSINode changes",
+    "storage.k8s.io/CSIDriver/Update": "a CSIDriver changes",
+    "storage.k8s.io/CSIStorageCapacity/Add": "storage capacity is reported",
+    "storage.k8s.io/CSIStorageCapacity/Update": "storage capacity changes",
+    "storage.k8s.io/VolumeAttachment/Delete": "a volume is detached",
+    "resource.k8s.io/DeviceClass/Add": "a device class is created",
+    "resource.k8s.io/DeviceClass/Update": "a device class changes",
+    "*": "anything changes",
+}
+
+
+def print_pod(explanation: Explanation, *, wide: bool, told: Sequence[str] = ()) -> None:
+    """Verdict, what it waits for, reasons, nodes, fixes, notes: in this order.
+
+    `told` are notes that have been printed already.
+    """
+    terminal.heading(f"{explanation.pod}: {explanation.summary}")
+    _print_circumstances(explanation)
+    print_reasons(explanation.reasons)
+    _print_choice(explanation)
+    if explanation.verdict.value != "Waiting" or explanation.nodes.feasible:
+        _print_nodes(explanation, wide=wide)
+    if _print_fixes(explanation.fixes, explanation.verdict):
+        _print_commands(explanation.fixes or ())
+    terminal.notes(note for note in explanation.notes if note not in told)
+
+
+def _print_circumstances(explanation: Explanation) -> None:
+    if explanation.woken_by:
+        terminal.sentence(f"Tried again when {_events(explanation.woken_by)}, and every 5 minutes.")
+    if explanation.preemption is not None:
+        victims = explanation.preemption.victims
+        named = ", ".join(f"{victim.pod} (priority {victim.priority})" for victim in victims)
+        budgets = explanation.preemption.violated_budgets
+        terminal.sentence(
+            f"Would preempt on {explanation.preemption.node}: {named}; "
+            f"{budgets or 'no'} disruption budget{'s' if budgets > 1 else ''} violated."
+        )
+    if explanation.nominated_node:
+        terminal.sentence(f"Nominated to {explanation.nominated_node}.")
+    condition = explanation.condition
+    if condition is not None and condition.status == "False" and explanation.message:
+        if condition.message == explanation.message:
+            terminal.sentence("The PodScheduled condition says the same.")
+        else:
+            terminal.sentence(f"The PodScheduled condition is older: {condition.message}")
+    if explanation.message:
+        terminal.sentence(f"Message: {explanation.message}")
+
+
+def _events(woken_by: Sequence[WokenBy]) -> str:
+    names = dict.fromkeys(name for waker in woken_by for name in waker.events)
+    *others, last = (_EVENTS.get(name, name) for name in names)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def print_reasons(reasons: Sequence[Reason]) -> None:
+    """Why nodes were rejected, and by which plugin; nothing if none was."""
+    if not reasons:
+        return
+    print()
+    rows = [
+        (
+            ": ".join(filter(None, (reason.reason.removeprefix("node(s) "), reason.detail))),
+            str(reason.nodes),
+            str(reason.only_reason),
+            reason.plugin,
+            reason.remedy,
+        )
+        for reason in reasons
+    ]
+    terminal.table(("REASON", "NODES", "ONLY REASON", "PLUGIN", "WHAT WOULD CHANGE IT"), rows)
+
+
+def _print_choice(explanation: Explanation) -> None:
+    chosen = explanation.chosen
+    if chosen is None or chosen.rank is None:
+        return
+    if chosen.decisive:
+        print()
+        terminal.sentence(f"Without {' or without '.join(chosen.decisive)} another node would win.")
+    elif chosen.rank == 1 and explanation.nodes.feasible > 1:
+        print()
+        terminal.sentence("It would win without any single plugin, too.")
+
+
+def _print_nodes(explanation: Explanation, *, wide: bool) -> None:
+    matrix = explanation.matrix
+    feasible = [row for row in matrix if row.feasible]
+    others = [row for row in matrix if not row.feasible]
+    if feasible:
+        print()
+        _print_feasible(feasible, explanation, wide=wide)
+    if others:
+        print()
+        terminal.table(("CLOSEST NODE", "LACKS"), [(row.node, _lacks(row)) for row in others])
+    left_out = explanation.nodes.total - len(matrix)
+    if matrix and left_out > 0:
+        terminal.sentence(f"({left_out} more nodes; -o wide and -o json list all)")
+
+
+def _print_feasible(rows: Sequence[NodeRow], explanation: Explanation, *, wide: bool) -> None:
+    plugins = [
+        name
+        for name in rows[0].scores
+        if wide or len({row.scores[name].weighted for row in rows}) > 1
+    ]
+    chosen = explanation.chosen.node if explanation.chosen is not None else ""
+    listed = [
+        (
+            f"{row.node} *" if row.node == chosen else row.node,
+            "-" if row.rank is None else str(row.rank),
+            "-" if row.total is None else str(row.total),
+            *(_score(row, name, wide=wide) for name in plugins),
+        )
+        for row in rows
+    ]
+    terminal.table(("FEASIBLE NODE", "RANK", "TOTAL", *plugins), listed)
+    if not wide and len(plugins) < len(rows[0].scores):
+        terminal.sentence("(scores that do not differ between these nodes are left out)")
+
+
+def _score(row: NodeRow, plugin: str, *, wide: bool) -> str:
+    score = row.scores[plugin]
+    return f"{score.raw}/{score.normalized}/{score.weighted}" if wide else str(score.weighted)
+
+
+def _lacks(row: NodeRow) -> str:
+    parts = []
+    for failure in row.failures:
+        rivals = ", ".join(failure.with_nominated)
+        suffix = f" (with {rivals}, nominated there)" if rivals else ""
+        parts += [f"{text}{suffix}" for text in failure.lacks]
+    return "; ".join(dict.fromkeys(parts))
+
+
+def _print_fixes(fixes: Sequence[Fix] | None, verdict: Verdict) -> bool:
+    """Prints what would help; returns whether anything would."""
+    if fixes is None or verdict.value in ("Placed", "Fits"):
+        return False  # not asked for, or nothing to repair
+    print()
+    if not fixes:
+        terminal.sentence("Nothing that was tried would help.")
+        return False
+    terminal.heading("WHAT WOULD HELP (each was tried)")
+    rows = []
+    for at, fix in enumerate(fixes, 1):
+        more = f" and {fix.other_nodes} more" if fix.other_nodes else ""
+        text = ", ".join(change.text for change in fix.changes)
+        rows.append((str(at), text, f"fits {fix.node}{more}"))
+    terminal.table(("", "CHANGE", "RESULT"), rows)
+    return True
+
+
+def _print_commands(fixes: Sequence[Fix]) -> None:
+    """The commands of every fix, to be copied: they are not wrapped."""
+    for at, fix in enumerate(fixes, 1):
+        print()
+        for effect in fix.effects:
+            print(f"{at}   # {clean(effect)}")
+        for command in fix.commands or ["# there is no command for this"]:
+            print(f"{at}   {clean(command)}")
+
+
+def print_node(explanation: Explanation) -> None:
+    """One node's story in sentences."""
+    row = explanation.matrix[0]
+    if row.feasible:
+        terminal.heading(
+            f"{explanation.pod} fits {row.node}: rank {row.rank} of {explanation.nodes.feasible}, "
+            f"total {row.total}."
+        )
+        print()
+        scores = [
+            (name, str(score.raw), str(score.normalized), str(score.weighted))
+            for name, score in row.scores.items()
+        ]
+        terminal.table(("PLUGIN", "RAW", "NORMALIZED", "WEIGHTED"), scores)
+        return
+    terminal.heading(f"{explanation.pod} does not fit {row.node}.")
+    for failure in row.failures:
+        terminal.sentence(f"{failure.plugin} rejects it: {'; '.join(failure.lacks)}.")
+        if failure.with_nominated:
+            terminal.sentence(
+                f"  Only with {', '.join(failure.with_nominated)}, nominated to the node."
+            )
+
+
+def print_groups(groups: Sequence[Sequence[Explanation]], *, told: Sequence[str] = ()) -> None:
+    """Several pods: each distinct story once, and what would help the first of its pods."""
+    has_fixes = False
+    for at, group in enumerate(groups):
+        if at:
+            print()
+        first = group[0]
+        named = ", ".join(explanation.pod for explanation in group[:PODS_NAMED])
+        more = f" and {len(group) - PODS_NAMED} more" if len(group) > PODS_NAMED else ""
+        terminal.heading(f"{named}{more}: {first.summary}")
+        if len(group) > 1:
+            terminal.sentence(f"({len(group)} pods)")
+        print_reasons(first.reasons)
+        has_fixes |= _print_fixes(first.fixes, first.verdict)
+    if has_fixes:
+        print()
+        terminal.sentence("'kubesched explain pod NAME --fix' prints the commands.")
+    notes = (note for group in groups for explanation in group for note in explanation.notes)
+    terminal.notes(note for note in notes if note not in told)
+
+
+def print_workload(workload: Workload) -> None:
+    """How many pods it has, and why no more are made."""
+    terminal.heading(workload.summary())
+    is_short = workload.wanted is not None and len(workload.pods) < workload.wanted
+    for obstacle in workload.obstacles if is_short else ():
+        terminal.sentence(f"No more are made: {obstacle}")
+    if is_short and not workload.obstacles:
+        terminal.sentence(
+            "Nothing is known about why there are not more: no condition and no event tells of it."
+        )
+    placed = [pod for pod in workload.pods if pod.spec.node_name]
+    if placed and not workload.pending:
+        print()
+        rows = [(pod.metadata.name, pod.spec.node_name) for pod in placed]
+        terminal.table(("POD", "NODE"), rows)
+
+
+def print_attempts(listed: Sequence[Listed]) -> None:
+    """The attempts of a recording, with the numbers that --at takes."""
+    rows = [
+        (
+            str(attempt.number or "-"),
+            format_time(attempt.time),
+            attempt.pod,
+            "-" if attempt.attempt is None else str(attempt.attempt),
+            attempt.outcome,
+            attempt.node or "-",
+        )
+        for attempt in listed
+    ]
+    terminal.table(("ATTEMPT", "TIME", "POD", "TRY", "OUTCOME", "NODE"), rows)
+    if any(not attempt.number for attempt in listed):
+        terminal.notes(["attempts of earlier runs have no number: name a time with --at"])
+
+
+def attempt_fields(attempt: Listed) -> dict[str, object]:
+    """An attempt for programs."""
+    return {
+        "number": attempt.number or None,
+        "time": format_time(attempt.time),
+        "pod": attempt.pod,
+        "try": attempt.attempt,
+        "outcome": attempt.outcome,
+        "node": attempt.node,
+    }

@@ -1,0 +1,134 @@
+"""`kubesched page`: look at a cluster, a dump or a recording in the browser."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import secrets
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubesched.app.cli.interruption import signals_held, stop_event
+from kubesched.app.cli.options import add_page_options
+from kubesched.app.cli.sources import add_configuration, add_state_source, load_state
+
+if TYPE_CHECKING:
+    from kubesched.insight.page.serving import ServedPage
+    from kubesched.insight.page.source import Source
+
+DESCRIPTION = """\
+Serve a page over a cluster: its nodes as a map, the pods that wait, decisions, why a pod is where
+it is, and what would happen if.
+
+Over a live cluster the page follows its changes; over a recording it goes back in time. Nothing is
+written. The page is served on the loopback interface, and the link that is printed opens it once.
+Ctrl-C ends it.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_page_options(parser)
+    add_configuration(parser)
+    add_state_source(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    from kubesched.base.logs import silence
+
+    silence()  # what a scheduler in memory logs about pods is what the page shows
+    with signals_held():
+        from kubesched.app.event_loop import run
+
+        return run(_serve(args))
+
+
+async def _serve(args: argparse.Namespace) -> int:
+    stop = stop_event()
+    async with _source(args) as source, served(source, args):
+        print("Ctrl-C ends it.", flush=True)
+        await stop.wait()
+    return 0
+
+
+@contextlib.asynccontextmanager
+async def _source(args: argparse.Namespace) -> AsyncIterator[Source]:
+    from kubesched.app import page_sources
+    from kubesched.config import features
+    from kubesched.config.load import load_file
+
+    gates = features.parse(args.feature_gates)
+    config = load_file(args.config, gates) if args.config else None
+    if args.recording is not None:
+        given = gates if args.feature_gates or config is not None else None
+        yield await asyncio.to_thread(page_sources.recording_source, args.recording, config, given)
+    elif args.from_:
+        state = await asyncio.to_thread(load_state, args)
+        yield await asyncio.to_thread(page_sources.state_source, state, config, gates)
+    else:
+        async with page_sources.watched_source(
+            args.kubeconfig, args.context, config, gates
+        ) as source:
+            yield source
+
+
+@contextlib.asynccontextmanager
+async def served(source: Source, args: argparse.Namespace) -> AsyncIterator[ServedPage]:
+    """Serve the page, print its link, and on a terminal offer to open it."""
+    from kubesched.insight.page.access import load_or_make_key
+    from kubesched.insight.page.serving import serve_page
+
+    async with serve_page(
+        source,
+        address=args.page_address,
+        port=args.page_port,
+        key=_key(load_or_make_key),
+        on_link_used=_link_used,
+    ) as page:
+        print(f"page at {page.link}", flush=True)
+        with _offering_to_open(page):
+            yield page
+
+
+def _link_used(page: ServedPage) -> None:
+    print(f"page opened; for another browser: {page.link}", flush=True)
+
+
+def _key(load_or_make: Callable[[Path], bytes]) -> bytes:
+    """The key in the user's cache; without a folder to keep it in, one for this process."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    try:
+        return load_or_make(cache / "kubesched" / "page.key")
+    except OSError:
+        return secrets.token_bytes(32)
+
+
+@contextlib.contextmanager
+def _offering_to_open(page: ServedPage) -> Iterator[None]:
+    """On a terminal, Enter opens the page in the browser."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    opening: set[asyncio.Future[bool]] = set()
+
+    def on_input() -> None:
+        import webbrowser
+
+        line = sys.stdin.readline()
+        if not line:  # the terminal is gone
+            loop.remove_reader(sys.stdin.fileno())
+            return
+        task = asyncio.ensure_future(asyncio.to_thread(webbrowser.open, page.link))
+        opening.add(task)
+        task.add_done_callback(opening.discard)
+
+    print("Enter opens it in the browser.", flush=True)
+    loop.add_reader(sys.stdin.fileno(), on_input)
+    try:
+        yield
+    finally:
+        loop.remove_reader(sys.stdin.fileno())

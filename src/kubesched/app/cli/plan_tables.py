@@ -1,0 +1,145 @@
+"""How `kubesched plan` prints a plan for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubesched.app.cli import terminal
+from kubesched.insight.explain.amounts import shown
+from kubesched.insight.planning.comparison import PlanDifference
+from kubesched.insight.planning.model import Amount, Plan, Unplaced, Utilisation
+
+SHOWN = 20
+"""Rows of a table; -o wide shows all."""
+PODS_NAMED = 3
+
+
+def print_plan(plan: Plan, *, wide: bool) -> None:
+    """Counts first, then what was placed, moved, lost and left over, then utilisation and notes."""
+    terminal.heading(_counts(plan))
+    gone = [eviction for eviction in plan.evicted if not _came_back(plan, eviction.replacement)]
+    placed = [
+        (place.pod, place.node, place.zone or "-", "was pending" if place.was_pending else "")
+        for place in plan.placed
+    ]
+    moved = [
+        (move.pod, move.from_node, move.to_node, move.zone or "-", move.replacement)
+        for move in plan.moved
+    ]
+    evicted = [(pod.pod, pod.node, pod.by, pod.replacement or "-") for pod in gone]
+    kept = [(kept.pod, kept.node, kept.reason) for kept in plan.kept]
+    unplaced = [(_named(group), str(len(group.pods)), _why(group)) for group in plan.unplaced]
+    _print_rows(("PLACED", "NODE", "ZONE", ""), placed, wide=wide)
+    _print_rows(("MOVED", "FROM", "TO", "ZONE", "NOW CALLED"), moved, wide=wide)
+    _print_rows(("EVICTED", "FROM", "BY", "COMES BACK AS"), evicted, wide=wide)
+    _print_rows(("CANNOT BE EVICTED", "NODE", "WHY"), kept, wide=wide)
+    _print_rows(("NOT PLACED", "PODS", "WHY"), unplaced, wide=wide)
+    print()
+    _print_utilisation(plan, wide=wide)
+    terminal.notes(plan.notes)
+
+
+def print_difference(difference: PlanDifference, *, wide: bool) -> None:
+    """What this plan does differently from an earlier one."""
+    if difference.is_same:
+        terminal.heading("The plans are the same.")
+        return
+    terminal.heading(
+        f"{len(difference.placed)} pods are placed differently, "
+        f"{len(difference.unplaced_after)} more and {len(difference.unplaced_before)} fewer "
+        "are not placed."
+    )
+    _print_rows(
+        ("POD", "BEFORE", "NOW"),
+        [
+            (placement.pod, placement.before or "-", placement.after or "-")
+            for placement in difference.placed
+        ],
+        wide=wide,
+    )
+    for title, pods in (
+        ("NOT PLACED NOW", difference.unplaced_after),
+        ("NOT PLACED BEFORE", difference.unplaced_before),
+        ("EVICTED NOW", difference.evicted_after),
+        ("EVICTED BEFORE", difference.evicted_before),
+    ):
+        _print_rows((title,), [(pod,) for pod in pods], wide=wide)
+    rows = [
+        (name, f"{100 * share.before:.1f} %", f"{100 * share.after:.1f} %")
+        for name, share in difference.utilisation.items()
+    ]
+    if difference.nodes_before != difference.nodes_after:
+        rows.insert(0, ("nodes", str(difference.nodes_before), str(difference.nodes_after)))
+    _print_rows(("REQUESTED", "BEFORE", "NOW"), rows, wide=wide)
+
+
+def _counts(plan: Plan) -> str:
+    left = sum(len(left_over.pods) for left_over in plan.unplaced if not left_over.was_pending)
+    pending = sum(len(left_over.pods) for left_over in plan.unplaced if left_over.was_pending)
+    parts = [f"{len(plan.placed)} placed"]
+    for count, what in (
+        (len(plan.moved), "moved"),
+        (len(plan.evicted), "evicted"),
+        (len(plan.kept), "cannot be evicted"),
+        (left, "not placed"),
+        (pending, "pending as before"),
+        (len(plan.nodes_added), "nodes added"),
+        (len(plan.nodes_removed), "nodes removed"),
+    ):
+        if count:
+            parts.append(f"{count} {what}")
+    return ", ".join(parts) + "."
+
+
+def _came_back(plan: Plan, replacement: str) -> bool:
+    return any(move.replacement == replacement for move in plan.moved)
+
+
+def _named(group: Unplaced) -> str:
+    more = len(group.pods) - PODS_NAMED
+    return ", ".join(group.pods[:PODS_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _why(group: Unplaced) -> str:
+    return f"{group.stop.verdict.value}: {group.stop.message or group.stop.summary}"
+
+
+def _print_rows(headers: Sequence[str], rows: Sequence[Sequence[str]], *, wide: bool) -> None:
+    if not rows:
+        return
+    print()
+    terminal.table(headers, rows if wide else rows[:SHOWN])
+    if not wide and len(rows) > SHOWN:
+        terminal.sentence(f"({len(rows) - SHOWN} more; -o wide and -o json list all)")
+
+
+def _print_utilisation(plan: Plan, *, wide: bool) -> None:
+    rows = [_utilisation_row("all", name, plan.before, plan.after) for name in _resources(plan)]
+    if wide:
+        zones = sorted({*plan.before.zones, *plan.after.zones})
+        rows += [
+            _utilisation_row(zone, name, plan.before, plan.after)
+            for zone in zones
+            for name in _resources(plan)
+        ]
+    terminal.table(("ZONE", "REQUESTED", "BEFORE", "AFTER", "FREE AFTER"), rows)
+    if plan.tightest:
+        print()
+        terminal.sentence(f"{plan.tightest} runs out first.")
+
+
+def _resources(plan: Plan) -> list[str]:
+    return sorted({*plan.before.resources, *plan.after.resources})
+
+
+def _utilisation_row(
+    zone: str, resource: str, before: Utilisation, after: Utilisation
+) -> tuple[str, str, str, str, str]:
+    was = (before.resources if zone == "all" else before.zones.get(zone, {})).get(resource)
+    now = (after.resources if zone == "all" else after.zones.get(zone, {})).get(resource)
+    free = "-" if now is None else shown(resource, now.allocatable - now.requested)
+    return zone or "-", resource, _share(was), _share(now), free
+
+
+def _share(amount: Amount | None) -> str:
+    return "-" if amount is None else f"{100 * amount.requested / amount.allocatable:.1f} %"

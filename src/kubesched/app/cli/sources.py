@@ -1,0 +1,143 @@
+"""The options that say which state and which configuration a command works with, and loading them.
+
+A command calls `add_state_source` and `add_configuration` on its parser, `load_state` and
+`load_configuration` on the parsed arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from kubesched.app.cli.options import add_options
+from kubesched.app.cli.parsing import usage_error
+from kubesched.app.cli.terminal import ProgressLine
+
+if TYPE_CHECKING:
+    from kubesched.config.features import FeatureGates
+    from kubesched.config.types import KubeSchedulerConfiguration
+    from kubesched.insight.recording.reader import RecordingReader
+    from kubesched.insight.state.cluster_state import ClusterState
+    from kubesched.insight.state.live import Progress
+
+
+_NEGATIVE = re.compile(r"^-\d")
+_OPTIONS = """
+--kubeconfig FILE {=}  a live cluster: its file
+--context NAME {=}     a live cluster: the context to use
+--from FILE {*}  a dump of 'kubectl get ... -o json|yaml' or of 'kubesched snapshot', a directory of
+    them, or - for standard input
+--recording DIR        a recording of 'kubesched run --record DIR'
+--at T  with --recording: a time (2026-01-31T12:00:00Z), a time before its end (-5m), or the number
+    of an attempt of its last run (default: its end)
+"""
+
+
+def add_state_source(parser: argparse.ArgumentParser) -> None:
+    """Add the group of source options."""
+    group = parser.add_argument_group(
+        "state",
+        "where the objects come from; without any of these, the cluster that kubectl would talk to",
+    )
+    add_options(group, _OPTIONS)
+    parser._negative_number_matcher = _NEGATIVE  # else argparse takes -5m for an option
+
+
+def load_state(args: argparse.Namespace) -> ClusterState:
+    """The state that the options name. Notes about it go to stderr.
+
+    Raises:
+        StateError, CredentialsError, ApiError, TransportError: it cannot be had, and why.
+    """
+    from kubesched.base.logs import silence
+
+    silence()  # what a scheduler over the state logs about pods is printed by the command
+    check_state_source(args)
+    if args.recording is not None:
+        state = _recorded(args.recording, args.at)
+    elif args.from_:
+        from kubesched.insight.state.dumps import load_dumps
+
+        state = load_dumps(args.from_)
+    else:
+        state = _live(args.kubeconfig, args.context)
+    for note in state.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return state
+
+
+def check_state_source(args: argparse.Namespace) -> None:
+    """End the program if the options name no source, or several."""
+    is_recorded, is_live = args.recording is not None, bool(args.kubeconfig or args.context)
+    if args.at is not None and not is_recorded:
+        raise SystemExit(usage_error("--at needs --recording"))
+    if bool(args.from_) + is_recorded + is_live > 1:
+        text = (
+            "--from, --recording and --kubeconfig or --context name different sources; choose one"
+        )
+        raise SystemExit(usage_error(text))
+
+
+def _recorded(folder: str, at: str | None) -> ClusterState:
+    from kubesched.insight.recording.reader import RecordingReader
+
+    reader = RecordingReader.of_folder(folder)
+    attempt, wall_time = recorded_time(reader, at)
+    return reader.state_at(wall_time=wall_time, attempt=attempt)
+
+
+def recorded_time(reader: RecordingReader, at: str | None) -> tuple[int | None, float | None]:
+    """(number of an attempt, time of day) that --at means; neither is the end of the recording."""
+    from kubesched.api.times import parse_duration, parse_time
+
+    if at is None:
+        return None, None
+    if at.isdecimal():
+        return int(at), None
+    try:
+        if at.startswith("-"):
+            return None, reader.end() - parse_duration(at[1:])
+        return None, parse_time(at)
+    except ValueError as error:
+        raise SystemExit(usage_error(f"--at: {error}")) from None
+
+
+def _live(kubeconfig: str, context: str) -> ClusterState:
+    from kubesched.app.event_loop import run
+    from kubesched.insight.state.live import load_live
+
+    with ProgressLine() as line:
+        return run(load_live(kubeconfig, context, lambda progress: line.show(_listing(progress))))
+
+
+def _listing(progress: Progress) -> str:
+    of = f" of {progress.listed + progress.remaining}" if progress.remaining else ""
+    return f"listing {progress.resource}: {progress.listed}{of}"
+
+
+# -- the scheduler's configuration -----------------------------------------------------------------
+
+_GATES = """
+--feature-gates A=true,... {=}  feature gates to assume; they change defaults and what is allowed
+"""
+_CONFIG = "--config FILE  the scheduler's configuration (default: the defaults)"
+
+
+def add_configuration(parser: argparse.ArgumentParser, config: str = _CONFIG) -> None:
+    """The options `--config`, which may be none or another one, and `--feature-gates`."""
+    add_options(parser, f"{config}\n{_GATES}")
+
+
+def load_configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfiguration, FeatureGates]:
+    """The named file, or the defaults, and the feature gates.
+
+    Raises:
+        ConfigError: with everything wrong in gates or file.
+    """
+    from kubesched.config import features
+    from kubesched.config.load import default_config, load_file
+
+    gates = features.parse(args.feature_gates)
+    return (load_file(args.config, gates) if args.config else default_config(gates)), gates

@@ -1,0 +1,225 @@
+"""Authentication: by client certificate, by the headers of a trusted proxy, by bearer token, or as anonymous.
+
+The order is upstream's. Credentials that do not hold are a 401; a request without any is from the anonymous user, and
+authorization decides what that one may see.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import ssl
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+
+from kubesched.app.server.authorization import Poster
+from kubesched.app.server.review_cache import ReviewCache
+from kubesched.app.server.trust import HeaderNames, Trust
+from kubesched.app.server.users import ANONYMOUS, User
+from kubesched.base.clock import Clock
+from kubesched.base.errors import KubeschedError, TransportError, Unauthorized
+from kubesched.base.http_server.messages import Headers
+from kubesched.base.logs import get_logger
+
+log = get_logger(__name__)
+
+REVIEW_PATH: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
+MAX_REMEMBERED_ISSUERS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCertificate:
+    """A client certificate whose chain TLS has verified against the client and proxy authorities together."""
+
+    fields: Mapping[str, Any]
+    """As `ssl` decodes it."""
+    der: bytes
+
+    def names(self, kind: str) -> list[str]:
+        return [
+            value for part in self.fields.get("subject", ()) for name, value in part if name == kind
+        ]
+
+    @property
+    def common_name(self) -> str:
+        return next(iter(self.names("commonName")), "")
+
+    def is_expired(self, now: float) -> bool:
+        return ssl.cert_time_to_seconds(str(self.fields["notAfter"])) < now
+
+
+class Authenticator:
+    """Authenticates requests."""
+
+    def __init__(
+        self,
+        trust: Callable[[], Trust],
+        tokens: TokenReviewer | None,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._trust = trust
+        self._tokens = tokens
+        self._clock = clock
+        self._issuers = IssuerCheck()
+
+    async def authenticate(self, peer: PeerCertificate | None, headers: Headers) -> User:
+        """The user.
+
+        Raises:
+            Unauthorized: credentials were presented and are not valid.
+        """
+        if peer is not None:
+            user = self._by_certificate(peer, headers)
+            if user is not None:
+                return user.authenticated()
+        token = _bearer_token(headers)
+        if token and self._tokens is not None:
+            return (await self._tokens.user_of(token)).authenticated()
+        if peer is not None:
+            # As upstream: a certificate that authenticates no user is an error, not the anonymous user.
+            raise Unauthorized("Unauthorized")
+        return ANONYMOUS
+
+    def _by_certificate(self, peer: PeerCertificate, headers: Headers) -> User | None:
+        trust = self._trust()
+        if peer.is_expired(self._clock.now()):
+            return None
+        if (
+            trust.proxy_ca
+            and self._issuers.issued_by(peer.der, trust.proxy_ca)
+            and (not trust.proxy_names or peer.common_name in trust.proxy_names)
+        ):
+            user = user_in_headers(headers, trust.headers)
+            if user is not None:
+                return user
+        if not trust.client_ca or not peer.common_name:
+            return None
+        # TLS verified against both bundles at once; if there are two, find out which one issued the certificate.
+        if trust.proxy_ca and not self._issuers.issued_by(peer.der, trust.client_ca):
+            return None
+        return User(name=peer.common_name, groups=tuple(peer.names("organizationName")))
+
+
+def user_in_headers(headers: Headers, names: HeaderNames) -> User | None:
+    """The user that a trusted proxy names."""
+    name = _first(headers, names.username)
+    if not name:
+        return None
+    groups = tuple(value for header in names.group for value in headers.get_all(header.lower()))
+    extra: dict[str, tuple[str, ...]] = {}
+    for header in headers:
+        for prefix in names.extra_prefixes:
+            if header.startswith(prefix.lower()):
+                key = unquote(header[len(prefix) :])
+                extra[key] = tuple(headers.get_all(header))
+    uid = _first(headers, names.uid)
+    return User(name=name, groups=groups, uid=uid, extra=extra)
+
+
+def _first(headers: Headers, names: Sequence[str]) -> str:
+    """The first value that is not empty, in the order of `names`."""
+    return next((value for name in names if (value := headers.get(name.lower()))), "")
+
+
+def _bearer_token(headers: Headers) -> str:
+    scheme, _, token = headers.get("authorization", "").strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+class IssuerCheck:
+    """Whether a certificate was issued by one of several authorities. Results are cached: clients send many requests."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[bytes, str], bool] = OrderedDict()
+
+    def issued_by(self, der: bytes, authorities_pem: str) -> bool:
+        key = (hashlib.sha256(der).digest(), authorities_pem)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = _issued_by(der, authorities_pem)
+            if len(self._known) > MAX_REMEMBERED_ISSUERS:
+                self._known.popitem(last=False)
+        return known
+
+
+def _issued_by(der: bytes, authorities_pem: str) -> bool:
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+
+    leaf = x509.load_der_x509_certificate(der)
+    for authority in x509.load_pem_x509_certificates(authorities_pem.encode()):
+        try:
+            leaf.verify_directly_issued_by(authority)
+        except (InvalidSignature, ValueError, TypeError):
+            continue
+        return True
+    return False
+
+
+class _ReviewedUser(msgspec.Struct):
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] | None = None
+    extra: dict[str, tuple[str, ...]] | None = None
+
+
+class _Status(msgspec.Struct):
+    authenticated: bool = False
+    user: _ReviewedUser = msgspec.field(default_factory=_ReviewedUser)
+    error: str = ""
+
+
+class _Review(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class TokenReviewer:
+    """Asks the API server (TokenReview) which user a token belongs to. The cache holds digests, never tokens."""
+
+    def __init__(self, client: Poster, *, ttl_s: float, clock: Clock) -> None:
+        self._client = client
+        self._cache: ReviewCache[User | None] = ReviewCache(lambda _user: ttl_s, clock=clock)
+
+    async def user_of(self, token: str) -> User:
+        """The token's owner.
+
+        Raises:
+            Unauthorized: the token is not valid, or the API server could not be asked.
+        """
+        subject = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        try:
+            user = await self._cache.get(subject, lambda: self._ask(token))
+        except KubeschedError as error:
+            log.error("Unable to authenticate the request", error)
+            raise Unauthorized("Unauthorized") from error
+        if user is None:
+            log.error("Unable to authenticate the request", "invalid bearer token")
+            raise Unauthorized("Unauthorized")
+        return user
+
+    async def _ask(self, token: str) -> User | None:
+        question = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token},
+        }
+        answer = await self._client.post_raw(REVIEW_PATH, json.dumps(question).encode())
+        try:
+            status = msgspec.json.decode(answer, type=_Review).status
+        except msgspec.DecodeError as error:
+            raise TransportError(f"the answer to a review cannot be understood: {error}") from error
+        if not status.authenticated:
+            return None
+        user = status.user
+        return User(
+            name=user.username,
+            groups=user.groups or (),
+            uid=user.uid,
+            extra=user.extra or {},
+        )

@@ -1,0 +1,243 @@
+"""TLS of the serving port: certificates by name, versions and ciphers, client authorities.
+
+A connection gets the context that is current when its handshake begins, so reloading means building a new context.
+Files are checked every few seconds; if they cannot be loaded, the last good pair stays in use and the log says why.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kubesched.app.server.self_signed import Pair
+from kubesched.app.server.trust import Trust
+from kubesched.base.errors import CredentialsError
+from kubesched.base.logs import get_logger
+
+log = get_logger(__name__)
+
+VERSIONS: Final = {
+    "": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
+}
+OLD_VERSIONS: Final = ("VersionTLS10", "VersionTLS11")
+
+CURVES: Final = {23: "prime256v1", 24: "secp384r1", 25: "secp521r1", 29: "X25519"}
+"""Go's numbers -> OpenSSL's names."""
+
+_TLS13: Final = (
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+)
+CIPHERS: Final[Mapping[str, str]] = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256": "ECDHE-RSA-AES128-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+}
+"""Go's names -> OpenSSL's. RC4 and 3DES are not here: no OpenSSL in use still has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFiles:
+    """A certificate for given host names (`--tls-sni-cert-key`)."""
+
+    cert_file: str
+    key_file: str
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """The TLS flags."""
+
+    cert_file: str = ""
+    key_file: str = ""
+    sni: tuple[NamedFiles, ...] = ()
+    min_version: str = ""
+    cipher_suites: tuple[str, ...] = ()
+    curve: int | None = None
+
+    def check(self) -> None:
+        """Raise `CredentialsError` for unsupported values, in upstream's words where upstream refuses them too."""
+        if self.min_version in OLD_VERSIONS:
+            raise CredentialsError(f"{self.min_version} is not offered: it is not secure any more")
+        if self.min_version not in VERSIONS:
+            raise CredentialsError(f'unknown tls version "{self.min_version}"')
+        for name in self.cipher_suites:
+            if name not in CIPHERS and name not in _TLS13:
+                raise CredentialsError(f"Cipher suite {name} not supported or doesn't exist")
+        if self.curve is not None and self.curve not in CURVES:
+            raise CredentialsError(
+                f"tls-curve-preferences: curve {self.curve} is not supported (known: {sorted(CURVES)})"
+            )
+
+
+class ServingTls:
+    """Provides the TLS context for new connections."""
+
+    def __init__(
+        self, settings: TlsSettings, trust: Callable[[], Trust], self_signed: Pair | None = None
+    ) -> None:
+        """`self_signed` is used when the settings name no files."""
+        settings.check()
+        self._settings = settings
+        self._trust = trust
+        self._self_signed = self_signed
+        self._versions: tuple[object, ...] = ()
+        self._context = self._build()
+
+    def context(self) -> ssl.SSLContext:
+        return self._context
+
+    def refresh(self) -> bool:
+        """Load changed files and authorities; True if anything changed."""
+        versions = self._read_versions()
+        if versions == self._versions:
+            return False
+        try:
+            self._context = self._build()
+        except CredentialsError as error:
+            # Logged once per change: the files may be in the middle of being replaced.
+            log.error("Serving certificate not reloaded; the last one stays in use", error)
+            self._versions = versions
+            return False
+        log.info("Reloaded serving certificate and client authorities")
+        return True
+
+    def _read_versions(self) -> tuple[object, ...]:
+        settings = self._settings
+        files = [settings.cert_file, settings.key_file]
+        for named in settings.sni:
+            files += [named.cert_file, named.key_file]
+        trust = self._trust()
+        return (*(_version_of(path) for path in files if path), trust.client_ca, trust.proxy_ca)
+
+    def _build(self) -> ssl.SSLContext:
+        versions = self._read_versions()
+        settings = self._settings
+        if settings.cert_file:
+            context = self._new_context(settings.cert_file, settings.key_file)
+        else:
+            assert self._self_signed is not None, "no certificate was given and none was made"
+            context = self._new_context_of(self._self_signed)
+        if settings.sni:
+            named = [
+                (_names_of(files), self._new_context(files.cert_file, files.key_file))
+                for files in settings.sni
+            ]
+            context.sni_callback = _chooser(named)
+        self._versions = versions
+        return context
+
+    def _new_context_of(self, pair: Pair) -> ssl.SSLContext:
+        # The ssl module loads keys from files only. This one is private and removed before the function returns.
+        with tempfile.TemporaryDirectory(prefix="kubesched-") as folder:
+            path = Path(folder) / "serving.pem"
+            path.touch(mode=0o600)
+            path.write_bytes(pair.certificate + pair.key)
+            return self._new_context(str(path), str(path))
+
+    def _new_context(self, cert_file: str, key_file: str) -> ssl.SSLContext:
+        settings, trust = self._settings, self._trust()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = VERSIONS[settings.min_version]
+        context.set_alpn_protocols(["http/1.1"])
+        older = [CIPHERS[name] for name in settings.cipher_suites if name in CIPHERS]
+        if older:
+            context.set_ciphers(":".join(older))
+        if settings.curve is not None:
+            context.set_ecdh_curve(CURVES[settings.curve])
+        try:
+            context.load_cert_chain(cert_file, key_file)
+        except (OSError, ssl.SSLError) as error:
+            reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+            raise CredentialsError(
+                f"serving certificate {cert_file} with key {key_file} cannot be used: {reason or error}"
+            ) from error
+        authorities = f"{trust.client_ca}\n{trust.proxy_ca}".strip()
+        if authorities:
+            try:
+                context.load_verify_locations(cadata=authorities)
+            except (ssl.SSLError, ValueError) as error:
+                raise CredentialsError(f"client authorities cannot be used: {error}") from error
+            context.verify_mode = ssl.CERT_OPTIONAL
+            # As Go does: every certificate in the bundle is trusted, even if it is not a root.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context
+
+
+def _version_of(path: str) -> tuple[str, int, int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return path, -1, -1
+    return path, status.st_mtime_ns, status.st_ino
+
+
+def _names_of(files: NamedFiles) -> tuple[tuple[str, bool], ...]:
+    """Host patterns, and whether the flag gave them; those take precedence over names in the certificate."""
+    if files.names:
+        return tuple((name, True) for name in files.names)
+    from cryptography import x509
+
+    try:
+        certificate = x509.load_pem_x509_certificate(Path(files.cert_file).read_bytes())
+        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except (OSError, ValueError, x509.ExtensionNotFound) as error:
+        raise CredentialsError(
+            f"certificate {files.cert_file} names no hosts and none were given: {error}"
+        ) from error
+    return tuple((name, False) for name in alternatives.value.get_values_for_type(x509.DNSName))
+
+
+Named = Sequence[tuple[tuple[tuple[str, bool], ...], ssl.SSLContext]]
+
+
+def _chooser(
+    named: Named,
+) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], int | None]:
+    """Exact names before patterns, names from flags before names in certificates, first before last."""
+
+    def choose(connection: ssl.SSLObject, host: str | None, _default: ssl.SSLContext) -> None:
+        best: tuple[tuple[bool, bool], ssl.SSLContext] | None = None
+        for patterns, context in named:
+            for pattern, written in patterns:
+                if host is None or not _matches(pattern, host):
+                    continue
+                rank = ("*" not in pattern, written)
+                if best is None or rank > best[0]:
+                    best = rank, context
+        if best is not None:
+            connection.context = best[1]
+
+    return choose
+
+
+def _matches(pattern: str, host: str) -> bool:
+    """A star stands for (part of) one label, as in certificates."""
+    expression = re.escape(pattern.lower()).replace(r"\*", "[^.]*")
+    return re.fullmatch(expression, host.lower()) is not None

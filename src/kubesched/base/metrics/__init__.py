@@ -1,0 +1,16 @@
+"""Metrics: our own instruments, the registry they live in, and every scheduler metric by its upstream name.
+
+`instruments` holds the numbers, `registry` writes the page, `scheduler` lists what the scheduler measures and
+`process` what the interpreter and the operating system say about this process. There is no global registry: the
+application makes one and passes it down.
+"""
+
+from kubesched.base.metrics.instruments import Counter as Counter
+from kubesched.base.metrics.instruments import Family as Family
+from kubesched.base.metrics.instruments import Gauge as Gauge
+from kubesched.base.metrics.instruments import Histogram as Histogram
+from kubesched.base.metrics.instruments import exponential_buckets as exponential_buckets
+from kubesched.base.metrics.registry import CONTENT_TYPE as CONTENT_TYPE
+from kubesched.base.metrics.registry import MetricsRegistry as MetricsRegistry
+from kubesched.base.metrics.scheduler import MetricGates as MetricGates
+from kubesched.base.metrics.scheduler import SchedulerMetrics as SchedulerMetrics

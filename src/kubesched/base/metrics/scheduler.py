@@ -1,0 +1,303 @@
+"""Every metric of the scheduler, by its upstream name, with upstream's labels, buckets and stability.
+
+Dashboards and alerts written for kube-scheduler read these names, so they are a contract. The help texts are ours.
+Where a metric belongs to a feature, it is on the page only when the feature is on; its instrument exists all the same,
+so that callers need not check.
+
+Not here: `kube_pod_resource_*`, which are computed per scrape from the pods, and the metrics of the client, the leader
+election and the process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from kubesched.base.metrics.instruments import (
+    Counter,
+    Family,
+    Gauge,
+    Histogram,
+    exponential_buckets,
+)
+from kubesched.base.metrics.registry import MetricsRegistry
+
+ATTEMPT_SECONDS: Final = exponential_buckets(0.001, 2, 15)
+"""1 ms to 16 s: whole attempts and waits."""
+POINT_SECONDS: Final = exponential_buckets(0.0001, 2, 12)
+"""0.1 ms to 0.2 s: one extension point, one event handler."""
+POD_SECONDS: Final = exponential_buckets(0.01, 2, 20)
+"""10 ms to 87 min: a pod's whole way through the scheduler."""
+PLUGIN_SECONDS: Final = exponential_buckets(0.00001, 1.5, 20)
+"""10 µs to 22 ms: one call of one plugin."""
+BATCH_SECONDS: Final = exponential_buckets(0.00001, 2, 12)
+"""10 µs to 20 ms: batching look-ups."""
+VICTIMS: Final = exponential_buckets(1, 2, 7)
+ATTEMPTS: Final = exponential_buckets(1, 2, 5)
+BINDING_CONDITION_SECONDS: Final = exponential_buckets(0.1, 2, 14)
+"""0.1 s to 14 min: a device getting ready."""
+
+_PREFIX: Final = "scheduler_"
+FIRST_SUMMED_ATTEMPT: Final = 15
+"""From here on all numbers of attempts have one series."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricGates:
+    """The features that bring metrics of their own; defaults are those of 1.36."""
+
+    queueing_hints: bool = True
+    async_preemption: bool = True
+    async_api_calls: bool = False
+    dra_extended_resource: bool = True
+    dra_device_binding_conditions: bool = True
+    generic_workload: bool = False
+
+
+class SchedulerMetrics:
+    """The instruments, one attribute per metric; the attribute is the name without `scheduler_`.
+
+    A metric with labels is a family (`.labels(...)` gives the series), one without is the series itself.
+    """
+
+    def __init__(self, registry: MetricsRegistry, gates: MetricGates | None = None) -> None:
+        gates = gates or MetricGates()
+        unlisted = MetricsRegistry()  # instruments of features that are off live here, off the page
+        self._attempts(registry)
+        self._queue(registry, registry if gates.queueing_hints else unlisted)
+        self._framework(registry)
+        self._batching(registry)
+        self._preemption(registry, registry if gates.async_preemption else unlisted)
+        self._api_calls(registry if gates.async_api_calls else unlisted)
+        self._volumes(registry)
+        self._devices(
+            registry if gates.dra_extended_resource else unlisted,
+            registry if gates.dra_device_binding_conditions else unlisted,
+        )
+        self._pod_groups(registry if gates.generic_workload else unlisted)
+
+    def _attempts(self, registry: MetricsRegistry) -> None:
+        self.schedule_attempts_total: Family[Counter] = registry.counter(
+            _PREFIX + "schedule_attempts_total",
+            "[STABLE] Attempts to place a pod, by how they ended: 'scheduled', 'unschedulable' (no node would take the pod) "
+            "or 'error' (something broke inside the scheduler).",
+            labels=("result", "profile"),
+        )
+        self.scheduling_attempt_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "scheduling_attempt_duration_seconds",
+            "[STABLE] Seconds one attempt took, from taking the pod off the queue to its binding or its failure.",
+            labels=("result", "profile"),
+            buckets=ATTEMPT_SECONDS,
+        )
+        self.scheduling_algorithm_duration_seconds: Histogram = registry.histogram(
+            _PREFIX + "scheduling_algorithm_duration_seconds",
+            "[ALPHA] Seconds spent choosing a node for one pod.",
+            buckets=ATTEMPT_SECONDS,
+        ).labels()
+        self.pod_scheduling_sli_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "pod_scheduling_sli_duration_seconds",
+            "[BETA] Seconds from a pod's first entry into the active queue to its binding, by the number of attempts; "
+            "time spent gated before that entry does not count.",
+            labels=("attempts",),
+            buckets=POD_SECONDS,
+        )
+        self.pod_scheduling_attempts: Histogram = registry.histogram(
+            _PREFIX + "pod_scheduling_attempts",
+            "[STABLE] Attempts a pod needed until it was bound.",
+            buckets=ATTEMPTS,
+        ).labels()
+        self.pod_scheduled_after_flush_total: Counter = registry.counter(
+            _PREFIX + "pod_scheduled_after_flush_total",
+            "[ALPHA] Pods bound after they had sat among the unschedulable until the time limit and no event had freed them.",
+        ).labels()
+
+    def _queue(self, registry: MetricsRegistry, hints: MetricsRegistry) -> None:
+        self.pending_pods: Family[Gauge] = registry.gauge(
+            _PREFIX + "pending_pods",
+            "[STABLE] Pods waiting, by queue: 'active', 'backoff', 'unschedulable' (tried and waiting for an event) and "
+            "'gated' (not to be tried yet).",
+            labels=("queue",),
+        )
+        self.queue_incoming_pods_total: Family[Counter] = registry.counter(
+            _PREFIX + "queue_incoming_pods_total",
+            "[STABLE] Pods entering a queue, by the event that brought them there.",
+            labels=("queue", "event"),
+        )
+        self.unschedulable_pods: Family[Gauge] = registry.gauge(
+            _PREFIX + "unschedulable_pods",
+            "[BETA] Waiting pods by the plugin that turned them away; a pod rejected by several plugins counts for each.",
+            labels=("plugin", "profile"),
+        )
+        self.event_handling_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "event_handling_duration_seconds",
+            "[ALPHA] Seconds spent taking in one change of the cluster.",
+            labels=("event",),
+            buckets=POINT_SECONDS,
+        )
+        self.cache_size: Family[Gauge] = registry.gauge(
+            _PREFIX + "cache_size",
+            "[ALPHA] Nodes, pods and assumed (bound, not yet confirmed) pods the scheduler knows.",
+            labels=("type",),
+        )
+        self.queueing_hint_execution_duration_seconds: Family[Histogram] = hints.histogram(
+            _PREFIX + "queueing_hint_execution_duration_seconds",
+            "[ALPHA] Seconds one queueing hint took to say whether an event may help a waiting pod.",
+            labels=("plugin", "event", "hint"),
+            buckets=PLUGIN_SECONDS,
+        )
+        self.inflight_events: Family[Gauge] = hints.gauge(
+            _PREFIX + "inflight_events",
+            "[ALPHA] Events remembered on behalf of pods that are being scheduled right now.",
+            labels=("event",),
+        )
+
+    def _framework(self, registry: MetricsRegistry) -> None:
+        self.framework_extension_point_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "framework_extension_point_duration_seconds",
+            "[STABLE] Seconds all plugins of an extension point took together.",
+            labels=("extension_point", "status", "profile"),
+            buckets=POINT_SECONDS,
+        )
+        self.plugin_execution_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "plugin_execution_duration_seconds",
+            "[ALPHA] Seconds one plugin took at one extension point, measured in a sample of the cycles.",
+            labels=("plugin", "extension_point", "status"),
+            buckets=PLUGIN_SECONDS,
+        )
+        self.plugin_evaluation_total: Family[Counter] = registry.counter(
+            _PREFIX + "plugin_evaluation_total",
+            "[BETA] Attempts in which a plugin was asked, by extension point (PreFilter, Filter, PreScore, Score).",
+            labels=("plugin", "extension_point", "profile"),
+        )
+        self.permit_wait_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "permit_wait_duration_seconds",
+            "[BETA] Seconds a pod waited on Permit, by the outcome.",
+            labels=("result",),
+            buckets=ATTEMPT_SECONDS,
+        )
+        self.goroutines: Family[Gauge] = registry.gauge(
+            _PREFIX + "goroutines",
+            "[BETA] Concurrent pieces of work, by the operation they carry out.",
+            labels=("operation",),
+        )
+
+    def _batching(self, registry: MetricsRegistry) -> None:
+        self.batch_attempts_total: Family[Counter] = registry.counter(
+            _PREFIX + "batch_attempts_total",
+            "[ALPHA] Attempts by whether the result of an identical pod could be reused.",
+            labels=("profile", "result"),
+        )
+        self.batch_cache_flushed_total: Family[Counter] = registry.counter(
+            _PREFIX + "batch_cache_flushed_total",
+            "[ALPHA] Times the result of an identical pod could not be reused, by the reason.",
+            labels=("profile", "reason"),
+        )
+        self.get_node_hint_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "get_node_hint_duration_seconds",
+            "[ALPHA] Seconds spent looking for a node that an identical pod left over.",
+            labels=("hinted", "profile"),
+            buckets=BATCH_SECONDS,
+        )
+        self.store_schedule_results_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "store_schedule_results_duration_seconds",
+            "[ALPHA] Seconds spent keeping a result for identical pods.",
+            labels=("profile",),
+            buckets=BATCH_SECONDS,
+        )
+
+    def _preemption(self, registry: MetricsRegistry, background: MetricsRegistry) -> None:
+        self.preemption_victims: Histogram = registry.histogram(
+            _PREFIX + "preemption_victims",
+            "[STABLE] Pods chosen for eviction by one preemption.",
+            buckets=VICTIMS,
+        ).labels()
+        self.preemption_attempts_total: Counter = registry.counter(
+            _PREFIX + "preemption_attempts_total",
+            "[STABLE] Times preemption was tried.",
+        ).labels()
+        self.preemption_goroutines_duration_seconds: Family[Histogram] = background.histogram(
+            _PREFIX + "preemption_goroutines_duration_seconds",
+            "[ALPHA] Seconds the background part of one preemption took.",
+            labels=("result",),
+            buckets=POD_SECONDS,
+        )
+        self.preemption_goroutines_execution_total: Family[Counter] = background.counter(
+            _PREFIX + "preemption_goroutines_execution_total",
+            "[ALPHA] Background parts of preemptions that ran, by the outcome.",
+            labels=("result",),
+        )
+
+    def _api_calls(self, registry: MetricsRegistry) -> None:
+        self.async_api_call_execution_total: Family[Counter] = registry.counter(
+            _PREFIX + "async_api_call_execution_total",
+            "[ALPHA] API calls the dispatcher executed, by the outcome.",
+            labels=("call_type", "result"),
+        )
+        self.async_api_call_execution_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "async_api_call_execution_duration_seconds",
+            "[ALPHA] Seconds one API call of the dispatcher took.",
+            labels=("call_type", "result"),
+            buckets=ATTEMPT_SECONDS,
+        )
+        self.pending_async_api_calls: Family[Gauge] = registry.gauge(
+            _PREFIX + "pending_async_api_calls",
+            "[ALPHA] API calls waiting in the dispatcher.",
+            labels=("call_type",),
+        )
+
+    def _volumes(self, registry: MetricsRegistry) -> None:
+        self.volume_binder_cache_requests_total: Family[Counter] = registry.counter(
+            _PREFIX + "volume_binder_cache_requests_total",
+            "[ALPHA] Requests to the volume binding cache.",
+            labels=("operation",),
+        )
+        self.volume_scheduling_stage_error_total: Family[Counter] = registry.counter(
+            _PREFIX + "volume_scheduling_stage_error_total",
+            "[ALPHA] Failures of volume scheduling, by stage.",
+            labels=("operation",),
+        )
+
+    def _devices(
+        self, extended_resources: MetricsRegistry, binding_conditions: MetricsRegistry
+    ) -> None:
+        self.resourceclaim_creates_total: Family[Counter] = extended_resources.counter(
+            _PREFIX + "resourceclaim_creates_total",
+            "[ALPHA] Claims the scheduler tried to create for extended resources, by the outcome.",
+            labels=("status",),
+        )
+        self.dra_bindingconditions_allocations_total: Family[Counter] = binding_conditions.counter(
+            _PREFIX + "dra_bindingconditions_allocations_total",
+            "[ALPHA] Allocations of devices with binding conditions, by how the wait for them ended.",
+            labels=("profile", "driver", "status"),
+        )
+        self.dra_bindingconditions_wait_duration_seconds: Family[Histogram] = (
+            binding_conditions.histogram(
+                _PREFIX + "dra_bindingconditions_wait_duration_seconds",
+                "[ALPHA] Seconds a pod waited for the binding conditions of its devices.",
+                labels=("profile", "driver", "status"),
+                buckets=BINDING_CONDITION_SECONDS,
+            )
+        )
+
+    def _pod_groups(self, registry: MetricsRegistry) -> None:
+        self.podgroup_schedule_attempts_total: Family[Counter] = registry.counter(
+            _PREFIX + "podgroup_schedule_attempts_total",
+            "[ALPHA] Attempts to place a pod group, by how they ended.",
+            labels=("result", "profile"),
+        )
+        self.podgroup_scheduling_attempt_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "podgroup_scheduling_attempt_duration_seconds",
+            "[ALPHA] Seconds one attempt to place a pod group took.",
+            labels=("result", "profile"),
+            buckets=ATTEMPT_SECONDS,
+        )
+        self.podgroup_scheduling_algorithm_duration_seconds: Histogram = registry.histogram(
+            _PREFIX + "podgroup_scheduling_algorithm_duration_seconds",
+            "[ALPHA] Seconds spent choosing nodes for one pod group.",
+            buckets=ATTEMPT_SECONDS,
+        ).labels()
+
+
+def attempts_label(attempts: int) -> str:
+    """The `attempts` label of `pod_scheduling_sli_duration_seconds`: exact up to 14, then `15+`."""
+    return str(attempts) if attempts < FIRST_SUMMED_ATTEMPT else f"{FIRST_SUMMED_ATTEMPT}+"

@@ -1,0 +1,73 @@
+"""Client-side rate limiting: the token bucket behind `clientConnection.qps` and `burst`.
+
+Responsible for saying how long a request has to wait. Waiting requests are served in order, because each takes its
+token when it arrives, on credit. Not responsible for the server's own limits (429 is handled in `rest`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from kubesched.base.clock import Clock
+from kubesched.base.errors import DeadlineExceeded
+
+Sleep = Callable[[float], Awaitable[None]]
+
+DEFAULT_QPS = 5.0
+DEFAULT_BURST = 10
+
+
+class TokenBucket:
+    """`qps` tokens per second, at most `burst` saved up.
+
+    Upstream: as in client-go's `rest.Config`, zero means the default (5 and 10) and a negative `qps` no limit at all.
+    """
+
+    def __init__(
+        self, qps: float, burst: int, *, clock: Clock, sleep: Sleep = asyncio.sleep
+    ) -> None:
+        self._qps = qps or DEFAULT_QPS
+        self._burst = float(burst or DEFAULT_BURST)
+        self._monotonic = clock.monotonic
+        self._sleep = sleep
+        self._tokens = self._burst
+        self._updated_at = clock.monotonic()
+
+    @property
+    def is_unlimited(self) -> bool:
+        return self._qps < 0
+
+    def reserve(self, max_wait_s: float) -> float:
+        """Take a token and return the seconds to wait before using it; -1 if that exceeds `max_wait_s`."""
+        if self._qps < 0:
+            return 0.0
+        now = self._monotonic()
+        tokens = min(self._burst, self._tokens + (now - self._updated_at) * self._qps) - 1.0
+        wait_s = max(0.0, -tokens / self._qps)
+        if wait_s > max_wait_s:
+            return -1.0
+        self._tokens = tokens
+        self._updated_at = now
+        return wait_s
+
+    def take(self) -> bool:
+        """Take a token that is there already; False if one has to be waited for."""
+        return self.reserve(0.0) == 0.0
+
+    async def acquire(self, max_wait_s: float) -> float:
+        """Wait for a token and return how long that took; `DeadlineExceeded` at once if it would come too late."""
+        wait_s = self.reserve(max_wait_s)
+        if wait_s < 0:
+            raise DeadlineExceeded(
+                f"client-side rate limit of {self._qps:g} requests/s would delay the request by"
+                f" more than {max_wait_s:g} s",
+                sent=False,
+            )
+        if wait_s > 0:
+            try:
+                await self._sleep(wait_s)
+            except asyncio.CancelledError:
+                self._tokens += 1.0  # not used after all
+                raise
+        return wait_s

@@ -1,5 +1,0 @@
-"""The scheduler cache: pods and nodes as the scheduler believes them to be."""
-
-from kubesched.cache.cache import Cache, CacheCorrupted
-
-__all__ = ["Cache", "CacheCorrupted"]

@@ -1,0 +1,44 @@
+"""Reading access to an informer's store, as plugins and controllers want it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from kubesched.api.meta import ApiObject
+from kubesched.api.names import object_key
+from kubesched.client.informers.store import NAMESPACE_INDEX, Store
+
+T = TypeVar("T", bound=ApiObject)
+
+
+class Lister(Generic[T]):
+    """Objects by name, by namespace, by index. Answers come from memory and may lag behind the server."""
+
+    def __init__(self, store: Store[T]) -> None:
+        self._store = store
+
+    @property
+    def version(self) -> int:
+        """Changes with every change to the store; lets users keep what they derived from it."""
+        return self._store.version
+
+    def get(self, namespace: str, name: str) -> T | None:
+        """The object, or None; cluster-scoped kinds have namespace ""."""
+        return self._store.get(object_key(namespace, name))
+
+    def list(
+        self, namespace: str | None = None, matches: Callable[[T], bool] | None = None
+    ) -> list[T]:
+        """All objects, or those of one namespace, or those a predicate accepts, in order of arrival."""
+        store = self._store
+        objects = store.by_index(NAMESPACE_INDEX, namespace) if namespace else store.values()
+        return objects if matches is None else [obj for obj in objects if matches(obj)]
+
+    def subscribe(self, listener: Callable[[T | None, T | None], None]) -> Callable[[], None]:
+        """Call back with (old, new) on every change; returns a function that unsubscribes. See `Store.subscribe`."""
+        return self._store.subscribe(listener)
+
+    def by_index(self, index: str, value: str) -> Sequence[T]:
+        """The objects for which the index yields this value."""
+        return self._store.by_index(index, value)

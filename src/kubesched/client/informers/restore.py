@@ -1,0 +1,96 @@
+"""What informers do together when the cluster was restored to an older revision: all list again, pods last.
+
+Each reflector notices a restore by itself, but at different times. Meanwhile pods of the new history would be placed on
+nodes of the old one, so the first reflector to notice makes the others list at once, and the pods are listed when the
+others are done. Until then nodes look empty, so nothing must be scheduled (`is_under_way`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from kubesched.client.informers.history import ClusterRestored
+
+LAST = "pods"
+MAX_WAIT_S = 30.0
+"""How long pods wait for the other kinds. One of them may be forbidden or broken: then the pods must go on."""
+
+
+class Contemporary(Protocol):
+    """A reflector, as far as this module is concerned."""
+
+    @property
+    def name(self) -> str: ...
+
+    def has_seen(self, revision: int, at: float) -> bool:
+        """Whether its newest change is at this revision or later, and of the history that the server had at that time."""
+        ...
+
+    async def is_current(self) -> bool:
+        """Whether the server has that change; False if the object has changed since. Raises `ClusterRestored`."""
+        ...
+
+    def distrust(self) -> None:
+        """List again at once, and treat the result as a different history."""
+        ...
+
+
+class Restore:
+    """Coordinates the reflectors of one process."""
+
+    def __init__(self, reflectors: Callable[[], Iterable[Contemporary]]) -> None:
+        self._reflectors = reflectors
+        self.on_end: Callable[[], None] = lambda: None
+        self._pending: set[str] = set()
+        self._progress = asyncio.Event()
+
+    async def is_confirmed(self, revision: int, at: float) -> bool:
+        """Whether the server still has the history that it had at that time, up to this revision, as far as any kind knows.
+
+        Raises:
+            ClusterRestored: it has not.
+        """
+        for reflector in self._reflectors():
+            if reflector.has_seen(revision, at) and await reflector.is_current():
+                return True
+        return False
+
+    def begin(self, name: str) -> None:
+        """The reflector of this name noticed a restore; a later call for the same restore changes nothing."""
+        if name in self._pending:
+            return
+        others = [reflector for reflector in self._reflectors() if reflector.name != name]
+        self._pending = {name, *(reflector.name for reflector in others)}
+        for reflector in others:
+            reflector.distrust()
+
+    @property
+    def is_under_way(self) -> bool:
+        """What is known is of two histories."""
+        return bool(self._pending)
+
+    def require_turn(self, name: str) -> None:
+        """Raises `ClusterRestored` if this reflector has to list after others."""
+        if name == LAST and self._pending - {LAST}:
+            raise ClusterRestored(f"{name} are listed when the other kinds are")
+
+    async def wait_for_turn(self, name: str) -> None:
+        """Return when this reflector may list."""
+        if name != LAST:
+            return
+        try:
+            async with asyncio.timeout(MAX_WAIT_S):
+                while self._pending - {LAST}:
+                    self._progress.clear()
+                    await self._progress.wait()
+        except TimeoutError:
+            self._pending = {LAST}
+
+    def finish(self, name: str) -> None:
+        was_under_way = self.is_under_way
+        self._pending.discard(name)
+        self._progress.set()
+        if was_under_way and not self._pending:
+            self.on_end()

@@ -1,0 +1,116 @@
+"""The objects of one informer by key, with indexes.
+
+Responsible for lookups and for keeping the indexes true. Not responsible for deciding what is newer: the informer
+does, and is the only writer. Reading is safe at any time on the event loop, since no change awaits in its middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from kubesched.api.meta import ApiObject
+from kubesched.client.informers.index import Index, IndexFunction
+
+NAMESPACE_INDEX = "namespace"
+
+
+T = TypeVar("T", bound=ApiObject)
+
+
+def _namespace_of(obj: ApiObject) -> tuple[str, ...]:
+    namespace = obj.metadata.namespace
+    return (namespace,) if namespace else ()
+
+
+class Store(Generic[T]):
+    """Objects by key. Iteration is in the order in which the keys entered."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Counts changes."""
+        self._objects: dict[str, T] = {}
+        self._indexes: dict[str, Index[T]] = {NAMESPACE_INDEX: Index(_namespace_of)}
+        self._changing: tuple[Index[T], ...] = ()
+        """The indexes that a newer version of an object may change. Its namespace never changes: it is part of its key."""
+        self._listeners: tuple[Callable[[T | None, T | None], None], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._objects
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._objects.values())
+
+    def get(self, key: str) -> T | None:
+        return self._objects.get(key)
+
+    def keys(self) -> list[str]:
+        return list(self._objects)
+
+    def values(self) -> list[T]:
+        return list(self._objects.values())
+
+    def by_index(self, index: str, value: str) -> list[T]:
+        """The objects for which the index function yields this value."""
+        objects = self._objects
+        return [objects[key] for key in self._index(index).keys(value)]
+
+    def add_index(self, name: str, function: IndexFunction[T]) -> None:
+        """Index all objects, those already here included. A name can be used once."""
+        if name in self._indexes:
+            raise ValueError(f'index "{name}" exists already')
+        index = Index(function)
+        for key, obj in self._objects.items():
+            index.change(key, None, obj)
+        self._indexes[name] = index
+        self._changing = (*self._changing, index)
+
+    def subscribe(self, listener: Callable[[T | None, T | None], None]) -> Callable[[], None]:
+        """Call back with (old, new) on every change, before the informer's handlers; returns a function that unsubscribes.
+
+        Listeners only note what changed: they must neither fail nor change a store.
+        """
+        self._listeners = (*self._listeners, listener)
+        return lambda: self._unsubscribe(listener)
+
+    def _unsubscribe(self, listener: Callable[[T | None, T | None], None]) -> None:
+        listeners = list(self._listeners)
+        listeners.remove(listener)
+        self._listeners = tuple(listeners)
+
+    def put(self, key: str, obj: T) -> T | None:
+        """Add or replace; returns what was there before."""
+        old = self._objects.get(key)
+        self._objects[key] = obj
+        self.version += 1
+        for index in self._indexes.values() if old is None else self._changing:
+            index.change(key, old, obj)
+        for listener in self._listeners:
+            listener(old, obj)
+        return old
+
+    def remove(self, key: str) -> T | None:
+        """Returns what was there, or None."""
+        old = self._objects.pop(key, None)
+        if old is not None:
+            self.version += 1
+            for index in self._indexes.values():
+                index.change(key, old, None)
+            for listener in self._listeners:
+                listener(old, None)
+        return old
+
+    def check_invariants(self) -> None:
+        """Every index equals one built afresh."""
+        for name, index in self._indexes.items():
+            fresh = index.rebuilt(self._objects)
+            assert index.as_sets() == fresh.as_sets(), f'index "{name}" does not match its objects'
+
+    def _index(self, name: str) -> Index[T]:
+        try:
+            return self._indexes[name]
+        except KeyError:
+            raise ValueError(f'no index "{name}", only {", ".join(self._indexes)}') from None

@@ -1,9 +1,0 @@
-"""DaemonSets: one pod on every node that qualifies.
-
-eligibility  which nodes qualify, and what a daemon pod is allowed to bear
-controller   placing, replacing and counting the pods
-"""
-
-from kubesched.embedded.controllers.daemonset.controller import (
-    DaemonSetController as DaemonSetController,
-)

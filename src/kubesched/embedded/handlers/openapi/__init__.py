@@ -1,7 +1,0 @@
-"""OpenAPI documents, built from the type table on first request; kubectl explains and validates with them."""
-
-from __future__ import annotations
-
-from kubesched.embedded.handlers.openapi.documents import OpenApi
-
-__all__ = ["OpenApi"]

@@ -1,8 +1,0 @@
-"""The patch kinds, and the verb that applies them to stored objects."""
-
-from __future__ import annotations
-
-from kubesched.embedded.registry.patching.apply import apply_object
-from kubesched.embedded.registry.patching.verb import PatchKind, patch_object
-
-__all__ = ["PatchKind", "apply_object", "patch_object"]

@@ -1,0 +1,119 @@
+"""What a kept answer rests on.
+
+Placements, failures and what-ifs of preemption are kept for the next pods of a class in the same way:
+
+    answer      any columns over rows
+    basis       premises of the rules behind it, the layout of the table, and how far the logs were read
+
+    basis.holds()            may the answer be used at all? If not, it is made anew
+    basis.dirty_rows()       the rows to judge again before it is used; None: all of them
+    basis.settle()           the answer is up to date
+
+A basis can also follow nominations, and replaced pod objects where the answer holds pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.handle import Nominator
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.rules import Premise, Rule, always
+from kubesched.framework.runtime.framework import Framework
+
+FilterRules = dict[str, Rule[bool] | None]
+ScoreRules = dict[str, Rule[int] | None]
+
+
+def filter_rules(framework: Framework, state: CycleState, pod: Pod) -> FilterRules:
+    """The rule of every PreFilter and Filter plugin, by name. A plugin may raise anything."""
+    plugins = {p.name: p for p in (*framework.pre_filter, *framework.filter)}
+    return {name: plugin.filter_rule(state, pod) for name, plugin in plugins.items()}
+
+
+def score_rules(framework: Framework, state: CycleState, pod: Pod) -> ScoreRules:
+    """The rule of every PreScore and Score plugin, by name. A plugin may raise anything."""
+    plugins = {p.name: p for p in (*framework.pre_score, *framework.score)}
+    return {name: plugin.score_rule(state, pod) for name, plugin in plugins.items()}
+
+
+def is_lasting(rule: Rule[Any] | None) -> bool:
+    return rule is not None and rule.is_lasting
+
+
+class Basis:
+    """The premises of some rules with the values they had, and cursors of the table's logs."""
+
+    __slots__ = (
+        "_epoch",
+        "_follows_swaps",
+        "_nominations",
+        "_nominator",
+        "_pods",
+        "_premises",
+        "_swaps",
+        "_table",
+    )
+
+    def __init__(
+        self,
+        table: NodeTable,
+        rules: Iterable[Rule[Any] | None],
+        *,
+        nominator: Nominator | None = None,
+        follows_swaps: bool = False,
+    ) -> None:
+        premises = dict.fromkeys(rule.premise for rule in rules if rule is not None)
+        self._premises: Sequence[tuple[Premise, Hashable]] = [
+            (premise, premise()) for premise in premises if premise not in (None, always)
+        ]
+        self._table = table
+        self._epoch = table.epoch  # rules may hold references to columns
+        self._nominator = nominator
+        self._follows_swaps = follows_swaps
+        self.settle()
+
+    def holds(self) -> bool:
+        """Are all premises what they were?"""
+        if self._epoch != self._table.epoch:
+            return False
+        for premise, value in self._premises:  # noqa: SIM110  # for every pod: a generator costs more
+            if premise() != value:
+                return False
+        return True
+
+    @property
+    def is_settled(self) -> bool:
+        """Has nothing been logged since the answer was brought up to date?"""
+        table, nominator = self._table, self._nominator
+        return (
+            self._pods == table.pod_log.end
+            and (nominator is None or self._nominations == nominator.version)
+            and (not self._follows_swaps or self._swaps == table.swap_log.end)
+        )
+
+    def dirty_rows(self) -> list[int] | None:
+        """Rows that changed or were nominated since, repeats included; None if the logs are cut."""
+        table, nominator = self._table, self._nominator
+        rows = table.pod_log.since(self._pods)
+        if rows is None:
+            return None
+        if self._follows_swaps:
+            swapped = table.swap_log.since(self._swaps)
+            if swapped is None:
+                return None
+            rows += swapped
+        if nominator is not None and nominator.version != self._nominations:
+            names = nominator.changes_since(self._nominations)
+            if names is None:
+                return None
+            rows += [table.row_of[name] for name in names if name in table.row_of]
+        return rows
+
+    def settle(self) -> None:
+        """The answer is up to date."""
+        self._pods, self._swaps = self._table.pod_log.end, self._table.swap_log.end
+        self._nominations = 0 if self._nominator is None else self._nominator.version

@@ -1,0 +1,337 @@
+"""Pods per value of a topology label, over the eligible rows.
+
+    Domains        which domain each row is in; shared by all counters over one label and one kind of eligible rows
+    DomainCounter  the pods of one counter summed by domain
+
+```
+ Domains zone, all rows       domain_of [0 1 0 2 ..]   nodes [12 11 12]   moves: row 7 from 1 to 2, ...
+                                   |
+ DomainCounter app=web        counts [3 2 0]     caught up with the moves until ...
+ DomainCounter app=db         counts [0 0 1]     ...
+```
+
+Pods must be subtracted from the domain they were added to, and by then the label column already has the new value. So rows
+move between domains only in `Domains.sync`, which writes down every move, and a counter catches up with the moves before it
+counts or is read. A cluster with thousands of apps has thousands of counters over one zone label: each needs only a few
+numbers of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+
+from kubesched.framework.nodes.columns import ABSENT, Ids, InternedColumn, Ints, Mask, Rows
+
+if TYPE_CHECKING:
+    from kubesched.framework.nodes.node_table import NodeTable
+
+MOVES_LIMIT: Final = 4096
+"""Moves remembered; a counter that lags further behind is summed up again."""
+
+
+class Eligibility(Protocol):
+    """Selects the rows whose pods count. Equal keys mean equal masks; a mask depends on node objects only."""
+
+    @property
+    def key(self) -> Hashable: ...
+
+    def mask(self, table: NodeTable, rows: Rows) -> Mask: ...
+
+
+class RowCounts(Protocol):
+    """The per-row counts that a domain counter sums up."""
+
+    def count_at(self, row: int) -> int: ...
+
+    def held(self) -> Iterable[tuple[int, int]]:
+        """(row, count) of every row with a count."""
+        ...
+
+
+class Domains:
+    """The domain of every row, and the number of eligible rows per domain.
+
+    A domain exists while it has rows, even without pods. Arrays over domains are indexed by value id; their last slot stays
+    0, for rows without the label.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_cursor",
+        "_eligibility",
+        "_table",
+        "cells",
+        "column",
+        "count",
+        "domain_of",
+        "moves",
+        "moves_base",
+        "nodes",
+        "version",
+    )
+
+    def __init__(self, table: NodeTable, key: str, eligibility: Eligibility | None) -> None:
+        self._table = table
+        self.column: InternedColumn[str] = table.label_column(key)
+        """The topology label's values per row."""
+        self._eligibility = eligibility
+        self.version = 0
+        """Increases with every change."""
+        self.moves: list[tuple[int, int, int]] = []
+        """(row, domain before, domain after): what led from one version to the next since `moves_base`."""
+        self.moves_base = 0
+        """Counters of an older version have to be summed up again."""
+        self._build()
+
+    def _build(self) -> None:
+        table = self._table
+        self._cursor = table.node_log.end
+        domain_of: Ids = np.full(table.capacity, ABSENT, dtype=np.int32)
+        domain_of[: table.high_water] = self.domains(slice(0, table.high_water))
+        self._hold(domain_of)
+        self.nodes: Ints = np.zeros(self._slots(), dtype=np.int64)
+        in_domain = domain_of[domain_of >= 0]
+        self.nodes[:-1] = np.bincount(in_domain, minlength=len(self.nodes) - 1)
+        self.count = int(np.count_nonzero(self.nodes))
+        """Number of existing domains."""
+        self.version += 1
+        self.moves_base = self.version
+        self.moves.clear()
+
+    def _hold(self, domain_of: Ids) -> None:
+        self.domain_of = domain_of
+        self.cells = memoryview(domain_of)  # type: ignore[arg-type]  # arrays offer the buffer protocol
+
+    def _slots(self) -> int:
+        return max(2 * len(self.column.values), 8) + 1
+
+    def domains(self, rows: Rows) -> Ids:
+        """The domains of rows as of now."""
+        ids = self.column.ids[rows]
+        live = self._table.alive[rows]
+        if self._eligibility is not None:
+            live = live & self._eligibility.mask(self._table, rows)
+        return np.where(live, ids, np.int32(ABSENT))
+
+    def grow(self, capacity: int) -> None:
+        bigger = np.full(capacity, ABSENT, dtype=np.int32)
+        bigger[: len(self.domain_of)] = self.domain_of
+        self._hold(bigger)
+
+    def sync(self) -> None:
+        """Follow the node changes since the last call."""
+        table = self._table
+        if self._cursor == table.node_log.end:
+            return
+        changed = table.node_log.since(self._cursor)
+        if changed is None or len(changed) > table.high_water // 4:
+            self._build()
+            return
+        self._cursor = table.node_log.end
+        if len(self.column.values) >= len(self.nodes):
+            wider = np.zeros(self._slots(), dtype=np.int64)
+            wider[: len(self.nodes) - 1] = self.nodes[:-1]
+            self.nodes = wider
+        rows = list(dict.fromkeys(changed))
+        for row, new in zip(rows, self.domains(np.array(rows)).tolist(), strict=True):
+            old = self.cells[row]
+            if old != new:
+                self._move(row, old, new)
+
+    def _move(self, row: int, old: int, new: int) -> None:
+        for domain, sign in ((old, -1), (new, 1)):
+            if domain >= 0:
+                self.nodes[domain] += sign
+                if self.nodes[domain] == (1 if sign > 0 else 0):  # its first node, or its last
+                    self.count += sign
+        self.cells[row] = new
+        self.version += 1
+        self.moves.append((row, old, new))
+        if len(self.moves) > MOVES_LIMIT:
+            cut = MOVES_LIMIT // 2
+            del self.moves[:cut]
+            self.moves_base += cut
+
+
+class DomainCounter:
+    """A counter's pods summed over the values of one topology label. Summed up on first read, then kept current."""
+
+    __slots__ = (
+        "__weakref__",
+        "_by_count",
+        "_cells",
+        "_counts",
+        "_domains",
+        "_smallest",
+        "_source",
+        "_total",
+        "_version",
+    )
+
+    def __init__(self, domains: Domains, source: RowCounts) -> None:
+        self._domains = domains
+        self._source = source
+        self._version = 0
+        """That of the domains which the sums are for; 0 before they are first read."""
+
+    def _build(self) -> None:
+        domains = self._domains
+        self._version = domains.version
+        counts: Ints = np.zeros(len(domains.nodes), dtype=np.int64)
+        self._hold(counts)
+        cells, domain_of = self._cells, domains.cells
+        for row, count in self._source.held():
+            domain = domain_of[row]
+            if domain >= 0:
+                cells[domain] += count
+        self._total = int(counts.sum())
+
+    def _hold(self, counts: Ints) -> None:
+        self._counts = counts
+        self._cells = memoryview(counts)  # type: ignore[arg-type]  # arrays offer the buffer protocol
+        self._by_count: dict[int, int] | None = None
+        """Pod count -> number of existing domains with it; None until `smallest` is first read."""
+        self._smallest = 0
+
+    def sync(self) -> DomainCounter:
+        """Apply node changes since the last call. Call before reading."""
+        domains = self._domains
+        domains.sync()
+        if self._version and (
+            self._version != domains.version or len(self._counts) != len(domains.nodes)
+        ):
+            self._catch_up()
+        return self
+
+    def _catch_up(self) -> None:
+        domains = self._domains
+        start = self._version - domains.moves_base
+        if start < 0:
+            self._build()
+            return
+        if len(self._counts) != len(domains.nodes):
+            counts = np.zeros(len(domains.nodes), dtype=np.int64)
+            counts[: len(self._counts) - 1] = self._counts[:-1]
+            self._hold(counts)
+        for row, old, new in domains.moves[start:]:
+            pods = self._source.count_at(row)
+            if pods and old >= 0:
+                self._cells[old] -= pods
+                self._total -= pods
+            if pods and new >= 0:
+                self._cells[new] += pods
+                self._total += pods
+        self._by_count = None
+        self._version = domains.version
+
+    def add(self, row: int, delta: int) -> None:
+        """Count pods. Called before the source's own count of the row changes."""
+        domains = self._domains
+        if self._version != domains.version:
+            if not self._version:
+                return
+            self._catch_up()
+        domain = domains.cells[row]
+        if domain >= 0:
+            before = self._cells[domain]
+            self._cells[domain] = before + delta
+            self._total += delta
+            if self._by_count is not None:
+                self._recount(self._by_count, before, before + delta)
+
+    def _recount(self, by_count: dict[int, int], before: int, after: int) -> None:
+        """Update the smallest count after a domain's count changed."""
+        by_count[after] = by_count.get(after, 0) + 1
+        left = by_count[before] - 1
+        if left:
+            by_count[before] = left
+        else:
+            del by_count[before]
+        if after < self._smallest or (not left and before == self._smallest):
+            # The last domain at the minimum moved up by one pod: `after` is the new minimum without a search.
+            self._smallest = after if after <= before + 1 else min(by_count)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> Ints:
+        """Pods by value id."""
+        if not self._version:
+            self._build()
+        return self._counts
+
+    @property
+    def cells(self) -> memoryview:
+        """The same, for reading single counts."""
+        if not self._version:
+            self._build()
+        return self._cells
+
+    @property
+    def total(self) -> int:
+        """Pods in all domains together."""
+        if not self._version:
+            self._build()
+        return self._total
+
+    @property
+    def domain_count(self) -> int:
+        """Number of existing domains."""
+        return self._domains.count
+
+    @property
+    def nodes(self) -> Ints:
+        """Eligible rows by value id."""
+        return self._domains.nodes
+
+    @property
+    def column(self) -> InternedColumn[str]:
+        """The topology label's values per row."""
+        return self._domains.column
+
+    def held(self) -> Iterable[tuple[int, int]]:
+        """(row, count) of every row whose pods are counted."""
+        return self._source.held()
+
+    def counts_row(self, row: int) -> bool:
+        """Do pods on that row count? False for rows without the label and ineligible ones."""
+        return self._domains.cells[row] >= 0
+
+    def count_in_domain_of(self, row: int) -> int:
+        """Pods in the row's domain; -1 if it lacks the label."""
+        if not self._version:
+            self._build()
+        domain = int(self._domains.column.ids[row])
+        return ABSENT if domain < 0 else self._cells[domain]
+
+    @property
+    def smallest(self) -> int:
+        """The lowest count over existing domains; 0 when there is none."""
+        counts = self.counts
+        if self._by_count is None:
+            existing = counts[self._domains.nodes > 0]
+            values, numbers = np.unique(existing, return_counts=True)
+            self._by_count = dict(zip(values.tolist(), numbers.tolist(), strict=True))
+            self._smallest = int(values[0]) if len(values) else 0
+        return self._smallest
+
+    def check_invariants(self, rows: dict[int, int], name: object) -> None:
+        """Assert that every sum equals a recount of the given pods per row."""
+        self.sync()
+        domains = self._domains
+        counts, nodes = self.counts.tolist(), domains.nodes.tolist()
+        expected, existing = [0] * len(counts), [0] * len(nodes)
+        current = domains.domains(slice(0, domains._table.high_water))
+        for row, domain in enumerate(current.tolist()):
+            if domain >= 0:
+                existing[domain] += 1
+                expected[domain] += rows.get(row, 0)
+        assert counts == expected, f"domain counts of {name!r} drifted"
+        assert nodes == existing, f"domains of {name!r} drifted"
+        assert self.total == sum(expected), f"total of {name!r} drifted"
+        there = [count for count, number in zip(expected, existing, strict=True) if number]
+        assert domains.count == len(there), f"domains of {name!r} drifted"
+        assert self.smallest == min(there, default=0), f"smallest of {name!r} drifted"

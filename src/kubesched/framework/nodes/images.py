@@ -1,0 +1,257 @@
+"""Which images are on which nodes, as upstream's snapshot would show it.
+
+# Upstream: a node's snapshot record holds the number of nodes with an image as of the moment the record was last
+# refreshed (a pod or the node itself changed). Another node gaining the image does not refresh it. So each image
+# keeps the history of its node count, and each row the version at which it was last refreshed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from kubesched.api.core_v1 import Node
+from kubesched.framework.nodes.columns import Indices, IntColumn, Ints, Mask, Rows
+
+_HISTORY_LIMIT = 64
+_LONG_HISTORY = 8
+"""With more entries, it is worth a look at all rows which of them can still be looked up."""
+
+
+_BLOCK_BITS: Final = 10
+_BLOCK: Final = 1 << _BLOCK_BITS
+_IN_BLOCK: Final = _BLOCK - 1
+
+
+class ImageRows:
+    """The rows that hold an image, as a bit mask per block of 1,024 rows; blocks without any are left out.
+
+    An image that all nodes hold takes a bit per node, one that few hold some hundred bytes. And a row is added in the same time
+    whatever is there already, where a `set` is copied now and then: those of all images that all nodes hold, at the same node.
+    """
+
+    __slots__ = ("_count", "_masks")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._masks: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, row: int) -> bool:
+        return bool(self._masks.get(row >> _BLOCK_BITS, 0) >> (row & _IN_BLOCK) & 1)
+
+    def add(self, row: int) -> None:
+        block, bit = row >> _BLOCK_BITS, 1 << (row & _IN_BLOCK)
+        mask = self._masks.get(block, 0)
+        if not mask & bit:
+            self._masks[block] = mask | bit
+            self._count += 1
+
+    def discard(self, row: int) -> None:
+        block, bit = row >> _BLOCK_BITS, 1 << (row & _IN_BLOCK)
+        mask = self._masks.get(block, 0)
+        if mask & bit:
+            self._count -= 1
+            if mask == bit:
+                del self._masks[block]
+            else:
+                self._masks[block] = mask ^ bit
+
+    def holds(self, length: int) -> Mask:
+        """Per row, up to a length that exceeds all of them, whether it holds the image."""
+        blocks = np.zeros(((length + _IN_BLOCK) >> _BLOCK_BITS, _BLOCK >> 3), dtype=np.uint8)
+        for block, mask in self._masks.items():
+            blocks[block] = np.frombuffer(mask.to_bytes(_BLOCK >> 3, "little"), dtype=np.uint8)
+        bits = np.unpackbits(blocks.reshape(-1), count=length, bitorder="little")
+        return bits.view(np.bool_)
+
+
+class ImageState:
+    """One image name: its size as first reported, the rows that hold it, and the history of their number."""
+
+    __slots__ = ("_compact_above", "counts", "rows", "size_bytes", "versions")
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self._compact_above = _HISTORY_LIMIT
+        self.rows = ImageRows()
+        self.versions: list[int] = []
+        self.counts: list[int] = []
+
+    def record(self, version: int, newest_refresh: int, oldest_refresh: Callable[[], int]) -> None:
+        """Note the number of rows as of a version, in place of one that came after every refresh: no row sees that.
+
+        The first entry stays: rows that were refreshed before the history began see it.
+        """
+        if len(self.versions) > 1 and self.versions[-1] > newest_refresh:
+            self.versions[-1], self.counts[-1] = version, len(self.rows)
+            return
+        self.versions.append(version)
+        self.counts.append(len(self.rows))
+        if len(self.versions) > self._compact_above:
+            self.compact(oldest_refresh())
+
+    def compact(self, oldest_refresh: int) -> None:
+        """Drop what cannot be looked up any more: entries before the newest one at or before the oldest refresh."""
+        keep = max(bisect_right(self.versions, oldest_refresh) - 1, 0)
+        del self.versions[:keep]
+        del self.counts[:keep]
+        self._compact_above = max(_HISTORY_LIMIT, 2 * len(self.versions))
+
+    def count_at(self, version: int) -> int:
+        """Number of nodes with the image when `version` was current; before the history begins, its first entry."""
+        return self.counts[max(bisect_right(self.versions, version) - 1, 0)]
+
+
+class ImageIndex:
+    """Image name -> state. `version` increases with every change to any node's image list."""
+
+    def __init__(self, capacity: int) -> None:
+        self._images: dict[str, ImageState] = {}
+        self._of_row: list[tuple[str, ...]] = [()] * capacity
+        self._has_images: Mask = np.zeros(capacity, dtype=np.bool_)
+        self._refreshed_at = IntColumn(capacity)
+        self._newest_refresh = 0
+        self.version = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """No node has reported any image."""
+        return not self._images
+
+    def grow(self, capacity: int) -> None:
+        self._refreshed_at.grow(capacity)
+        bigger = np.zeros(capacity, dtype=np.bool_)
+        bigger[: len(self._has_images)] = self._has_images
+        self._has_images = bigger
+        self._of_row += [()] * (capacity - len(self._of_row))
+
+    def set_row(self, row: int, node: Node | None) -> None:
+        """Replace a row's images. The old list is removed first, so an image only this row has loses its record."""
+        old = self._of_row[row]
+        images = (node.status.images or ()) if node is not None else ()
+        if not old and not images:
+            return
+        self.version += 1
+        touched = dict.fromkeys(old)
+        for name in old:
+            state = self._images[name]
+            state.rows.discard(row)
+            if not state.rows:
+                del self._images[name]
+        names: dict[str, None] = {}
+        for image in images:
+            for name in image.names or ():
+                known = self._images.get(name)
+                if known is None:
+                    known = self._images[name] = ImageState(image.size_bytes)
+                known.rows.add(row)
+                names[name] = None
+        self._has_images[row] = bool(names)
+        self._of_row[row] = tuple(names)
+        touched.update(names)
+        for name in touched:
+            if (current := self._images.get(name)) is not None:
+                current.record(self.version, self._newest_refresh, self._oldest_refresh)
+
+    def renew_row(self, row: int, node: Node) -> None:
+        """The node was updated, its image names were not.
+
+        # Upstream: a node update removes and re-adds the node's images, so an image on no other node takes the size
+        # this update reports.
+        """
+        sizes: dict[str, int] = {}
+        for image in node.status.images or ():
+            for name in image.names or ():
+                sizes.setdefault(name, image.size_bytes)
+        resized = [
+            (state, size)
+            for name, size in sizes.items()
+            if (state := self._images[name]).size_bytes != size and len(state.rows) == 1
+        ]
+        if resized:
+            self.version += 1
+            for state, size in resized:
+                state.size_bytes = size
+                state.record(self.version, self._newest_refresh, self._oldest_refresh)
+
+    def _oldest_refresh(self) -> int:
+        """Over columns: while nodes are listed, the histories of all their images reach a limit at the same node."""
+        return int(self._refreshed_at.array.min(where=self._has_images, initial=self.version))
+
+    def refresh_row(self, row: int) -> bool:
+        """Refresh the row's snapshot record: it sees current counts from now on. False if that changes nothing."""
+        if self._refreshed_at.cells[row] == self.version:
+            return False
+        self._refreshed_at.cells[row] = self._newest_refresh = self.version
+        return bool(self._of_row[row])
+
+    def refresh_rows(self, rows: Rows) -> None:
+        """The same for many rows."""
+        self._newest_refresh = self.version
+        self._refreshed_at.array[rows] = self.version
+
+    def refresh_stale(self, rows: Indices) -> list[int]:
+        """Refresh many rows; returns those for which `refresh_row` would be True."""
+        self._newest_refresh = self.version
+        stale = rows[self._refreshed_at.array[rows] != self.version]
+        self._refreshed_at.array[stale] = self.version
+        changed: list[int] = stale[self._has_images[stale]].tolist()
+        return changed
+
+    def sizes(self) -> dict[str, int]:
+        """Image name -> size in bytes, which is that of the node that reported it first."""
+        return {name: state.size_bytes for name, state in self._images.items()}
+
+    def restore_sizes(self, sizes: Mapping[str, int]) -> None:
+        for name, state in self._images.items():
+            state.size_bytes = sizes.get(name, state.size_bytes)
+
+    def get(self, name: str) -> ImageState | None:
+        return self._images.get(name)
+
+    def frozen_counts(self, state: ImageState, rows: Rows, length: int) -> Ints:
+        """Per row, the image's node count when the row was last refreshed; 0 where the row lacks the image."""
+        refreshed = self._refreshed_at.array[rows]
+        versions = np.asarray(state.versions, dtype=np.int64)
+        counts = np.asarray(state.counts, dtype=np.int64)
+        seen = counts[np.maximum(np.searchsorted(versions, refreshed, side="right") - 1, 0)]
+        holds = state.rows.holds(len(self._refreshed_at.array))
+        assert len(seen) == length
+        return np.where(holds[rows], seen, 0)
+
+    def count_seen_at(self, state: ImageState, row: int) -> int:
+        """The same for one row."""
+        return state.count_at(self._refreshed_at.cells[row]) if row in state.rows else 0
+
+    def counts_in_use(self, names: Sequence[str], limit: int) -> set[tuple[int, ...]] | None:
+        """Node counts of some images, in this order, as rows may see them, 0 where a row lacks one; None beyond the limit.
+
+        Rows see the counts of one moment. There may be more combinations than rows really have.
+        """
+        states = [self._images.get(name) for name in names]
+        known = [state for state in states if state is not None]
+        if any(len(state.versions) > _LONG_HISTORY for state in known):
+            oldest = self._oldest_refresh()
+            for state in known:
+                state.compact(oldest)
+        if sum([len(state.versions) for state in known]) > limit >> len(known):
+            return None
+        moments = {0, *[version for state in known for version in state.versions]}
+        counts = {tuple(0 if s is None else s.count_at(at) for s in states) for at in moments}
+        return {seen for each in counts for seen in product(*[(0, count) for count in each])}
+
+    def states_of(self, row: int) -> dict[str, tuple[int, int]]:
+        """Name -> (size in bytes, node count as this row sees it), for `NodeInfo`."""
+        at = self._refreshed_at.cells[row]
+        return {
+            name: (s.size_bytes, s.count_at(at))
+            for name in self._of_row[row]
+            if (s := self._images[name])
+        }

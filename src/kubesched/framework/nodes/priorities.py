@@ -1,0 +1,201 @@
+"""Requests of the pods on each row, summed by priority: the room preemption could make.
+
+Most clusters use one priority or a handful. The priority seen first, the *base*, has no columns: its share is the table's
+sums minus those of the others, so a cluster with a single priority pays nothing. Any other priority has columns while a
+pod of that priority is on a node.
+
+Invariant: for every priority, columns equal a recount over the pods on nodes (`check_invariants`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+
+from kubesched.framework.nodes.columns import IntColumn, Ints, Rows
+from kubesched.framework.nodes.pods import PodInfo
+
+PRIORITY_LIMIT: Final = 64
+"""Maximum number of priorities with columns, about 32 bytes per row each. Pods of others are only counted."""
+
+_CPU, _MEMORY, _EPHEMERAL_STORAGE, _NATIVE_RESOURCES = 0, 1, 2, 3
+
+
+class RequestSums:
+    """Number and requests of some pods, per row."""
+
+    def __init__(self, capacity: int) -> None:
+        self.total = 0
+        self.pod_count = IntColumn(capacity)
+        self.requested = {index: IntColumn(capacity) for index in range(_NATIVE_RESOURCES)}
+
+    def column(self, resource: int) -> IntColumn:
+        """The column of a resource, added on first use."""
+        column = self.requested.get(resource)
+        if column is None:
+            column = self.requested[resource] = IntColumn(len(self.pod_count.array))
+        return column
+
+    def add(self, pod: PodInfo, row: int, sign: int, resource_index: dict[str, int]) -> None:
+        requests, requested = pod.requests, self.requested
+        self.total += sign
+        self.pod_count.cells[row] += sign
+        requested[_CPU].add(row, sign * requests.milli_cpu)
+        requested[_MEMORY].add(row, sign * requests.memory)
+        if requests.ephemeral_storage:
+            requested[_EPHEMERAL_STORAGE].add(row, sign * requests.ephemeral_storage)
+        for name, amount in requests.scalars.items():
+            index = resource_index.get(name)
+            if index is not None:
+                self.column(index).add(row, sign * amount)
+
+    def grow(self, capacity: int) -> None:
+        for column in (self.pod_count, *self.requested.values()):
+            column.grow(capacity)
+
+
+class PriorityIndex:
+    """Sums per row and priority, kept by the node table."""
+
+    def __init__(self, capacity: int, resource_index: dict[str, int]) -> None:
+        """`resource_index` is the table's own; shared, never written here."""
+        self._capacity = capacity
+        self._resource_index = resource_index
+        self._sums: dict[int, RequestSums] = {}
+        self._overflow: dict[int, int] = {}
+        """Number of pods by priority, for priorities beyond PRIORITY_LIMIT."""
+        self.base: int | None = None
+        self.base_total = 0
+
+    # -- pods added and removed ------------------------------------------------------------------------------------
+
+    def add(self, pod: PodInfo, row: int, sign: int) -> None:
+        """Count a pod in (1) or out (-1); of its resources, those that have columns."""
+        priority = pod.priority
+        if priority == self.base:
+            self.base_total += sign
+            return
+        sums = self._sums.get(priority)
+        if sums is not None:
+            sums.add(pod, row, sign, self._resource_index)
+            if not sums.total:
+                del self._sums[priority]
+        else:
+            self._add_untracked(pod, row, sign)
+
+    def _add_untracked(self, pod: PodInfo, row: int, sign: int) -> None:
+        priority = pod.priority
+        if self.base is None:
+            self.base, self.base_total = priority, sign
+        elif priority in self._overflow or len(self._sums) >= PRIORITY_LIMIT:
+            left = self._overflow.get(priority, 0) + sign
+            if left:
+                self._overflow[priority] = left
+            else:
+                del self._overflow[priority]
+        else:
+            sums = self._sums[priority] = RequestSums(self._capacity)
+            sums.add(pod, row, sign, self._resource_index)
+
+    def add_resource(self, pod: PodInfo, row: int, resource: int, amount: int) -> None:
+        """Count what a pod that is counted requests of a resource that got its column now."""
+        sums = self._sums.get(pod.priority)
+        if sums is not None:
+            sums.column(resource).add(row, amount)
+
+    def drop_resource(self, resource: int) -> None:
+        for sums in self._sums.values():
+            sums.requested.pop(resource, None)
+
+    def grow(self, capacity: int) -> None:
+        self._capacity = capacity
+        for sums in self._sums.values():
+            sums.grow(capacity)
+
+    # -- lookup ----------------------------------------------------------------------------------------------------
+
+    def below(
+        self, priority: int, pod_count: Ints, requested: Mapping[int, IntColumn]
+    ) -> Below | None:
+        """The pods below a priority, given the table's own sums; None if some priorities have no columns."""
+        if self._overflow:
+            return None
+        return Below(self, priority, pod_count, requested)
+
+    def has_below(self, priority: int) -> bool:
+        """Is any pod below a priority on a node?"""
+        if self.base is not None and self.base_total and self.base < priority:
+            return True
+        for other in self._sums:
+            if other < priority:
+                return True
+        return bool(self._overflow) and any(other < priority for other in self._overflow)
+
+    def split(self, priority: int) -> tuple[bool, list[RequestSums]]:
+        """(is the base below, the columns on the other side of `priority` than the base)."""
+        base_below = self.base is not None and self.base < priority
+        return base_below, [s for p, s in self._sums.items() if (p < priority) != base_below]
+
+    # -- self-check ------------------------------------------------------------------------------------------------
+
+    def check_invariants(self, pods: Iterable[tuple[int, PodInfo]]) -> None:
+        fresh = PriorityIndex(self._capacity, self._resource_index)
+        fresh.base, fresh._sums = self.base, {}
+        counted: dict[int, int] = {}
+        for row, pod in pods:
+            counted[pod.priority] = counted.get(pod.priority, 0) + 1
+            if pod.priority in self._sums:
+                fresh._sums.setdefault(pod.priority, RequestSums(self._capacity)).add(
+                    pod, row, 1, self._resource_index
+                )
+        own = {priority: sums.total for priority, sums in self._sums.items()} | self._overflow
+        if self.base_total:
+            assert self.base is not None, "pods of no known priority are counted"
+            own[self.base] = self.base_total
+        assert own == counted, f"priorities drifted: {own}, not {counted}"
+        for priority, sums in self._sums.items():
+            other = fresh._sums[priority]
+            assert (sums.pod_count.array == other.pod_count.array).all(), (
+                f"pods of priority {priority} drifted"
+            )
+            for resource, column in sums.requested.items():
+                assert (column.array == other.column(resource).array).all(), (
+                    f"requests of priority {priority} drifted"
+                )
+
+
+class Below:
+    """Number and requests of the pods below a priority, per row. Valid until the table changes."""
+
+    def __init__(
+        self,
+        index: PriorityIndex,
+        priority: int,
+        pod_count: Ints,
+        requested: Mapping[int, IntColumn],
+    ) -> None:
+        self._base_below, self._sums = index.split(priority)
+        self._pod_count = pod_count
+        self._requested = requested
+
+    def pod_count(self, rows: Rows) -> Ints:
+        return self._combined(self._pod_count, [s.pod_count for s in self._sums], rows)
+
+    def requested(self, resource: int, rows: Rows) -> Ints:
+        columns = [s.requested[resource] for s in self._sums if resource in s.requested]
+        return self._combined(self._requested[resource].array, columns, rows)
+
+    def _combined(self, whole: Ints, columns: list[IntColumn], rows: Rows) -> Ints:
+        """If the base is below: the table's sums minus the given columns. Otherwise: the sum of the columns."""
+        if self._base_below:
+            left = whole[rows]
+            for column in columns:
+                left = left - column.array[rows]
+            return left
+        length = len(whole[rows])
+        total: Ints = np.zeros(length, dtype=np.int64)
+        for column in columns:
+            total = total + column.array[rows]
+        return total

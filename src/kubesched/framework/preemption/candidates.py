@@ -1,0 +1,200 @@
+"""Candidates: nodes on which evicting some pods would make room, and the choice between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from kubesched.framework.extenders import Victims
+from kubesched.framework.nodes.columns import Indices, Ints
+from kubesched.framework.preemption.importance import NOT_STARTED, started_us
+
+PRIORITY_OFFSET: Final = 2**31
+"""Added to every priority before summing, so that an additional victim always costs more."""
+
+ScoreFunction = Callable[[str], int]
+"""Node name -> score; the node with the highest is preferred."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node and the pods to be evicted from it."""
+
+    node_name: str
+    victims: Victims
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateCount:
+    """How many candidates are enough."""
+
+    minimum_percentage: int = 10
+    minimum_absolute: int = 100
+
+    def of(self, nodes: int) -> int:
+        """For that many potential nodes; never more than there are."""
+        return min(max(nodes * self.minimum_percentage // 100, self.minimum_absolute), nodes)
+
+
+def visiting_order(rows: Indices, random: Random) -> Indices:
+    """The rows rotated to a random start, so that preemption does not always hit the same nodes."""
+    offset = random.randrange(len(rows))
+    return np.roll(rows, -offset)
+
+
+class Quota:
+    """Decides when the dry run has enough candidates.
+
+    # Upstream: at most `size` candidates without budget violations are kept, and `size` with. The search ends with at
+    # least one of the former and `size` in total, so it goes on while every candidate violates a budget.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._sparing = 0
+        self._violating = 0
+        self.is_filled = False
+
+    def admit(self, violations: Ints) -> Indices:
+        """Given the violations of the next candidates, the indices of those that are kept."""
+        size = self._size
+        spares = violations == 0
+        sparing = self._sparing + np.cumsum(spares)
+        violating = self._violating + np.cumsum(~spares)
+        kept = np.where(spares, sparing, violating) <= size
+        enough = (sparing > 0) & (np.minimum(sparing, size) + np.minimum(violating, size) >= size)
+        ends = np.flatnonzero(enough)
+        last = int(ends[0]) if len(ends) else len(violations) - 1
+        self.is_filled = bool(len(ends))
+        if last >= 0:
+            self._sparing, self._violating = int(sparing[last]), int(violating[last])
+        return np.flatnonzero(kept[: last + 1])
+
+    def copy(self) -> Quota:
+        other = Quota(self._size)
+        other._sparing, other._violating = self._sparing, self._violating
+        return other
+
+
+CRITERIA: Final = 5
+"""Fewest budget violations; lowest priority of the first victim, who is the most important one unless an extender changed
+the order; smallest sum of priorities; fewest victims; the most important victims running for the shortest time."""
+
+
+class Shortlist(Protocol):
+    """Candidates and the values the choice depends on: one entry per candidate, in order of preference."""
+
+    @property
+    def criteria(self) -> Ints:
+        """A row for each of the `CRITERIA`, a column for each candidate; the higher the better."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def candidate(self, index: int) -> Candidate: ...
+
+    def candidates(self) -> list[Candidate]: ...
+
+
+class ListedCandidates:
+    """A shortlist of `Candidate` objects."""
+
+    def __init__(self, candidates: Sequence[Candidate], now_us: int) -> None:
+        self._candidates = candidates
+        by_candidate = [_criteria(candidate.victims, now_us) for candidate in candidates]
+        self.criteria: Ints = np.array(by_candidate, dtype=np.int64).reshape(-1, CRITERIA).T
+
+    def __len__(self) -> int:
+        return len(self._candidates)
+
+    def candidate(self, index: int) -> Candidate:
+        return self._candidates[index]
+
+    def candidates(self) -> list[Candidate]:
+        return list(self._candidates)
+
+
+class Part(NamedTuple):
+    """Some candidates of a shortlist, with their positions in the visiting order."""
+
+    source: Shortlist
+    chosen: Indices
+    places: Indices
+
+
+class JoinedCandidates:
+    """A shortlist made of parts of others, in visiting order, candidates without budget violations first.
+
+    Only the chosen candidate is built as an object.
+    """
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+        criteria = _joined([part.source.criteria[:, part.chosen] for part in parts])
+        places = _joined([part.places for part in parts])
+        order = np.lexsort((places, criteria[0] < 0))
+        sizes = [len(part.chosen) for part in parts]
+        self._part: Indices = np.repeat(np.arange(len(parts)), sizes)[order]
+        self._index: Indices = _joined([part.chosen for part in parts])[order]
+        self.criteria: Ints = criteria[:, order]
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def candidate(self, index: int) -> Candidate:
+        source = self._parts[int(self._part[index])].source
+        return source.candidate(int(self._index[index]))
+
+    def candidates(self) -> list[Candidate]:
+        return [self.candidate(index) for index in range(len(self))]
+
+
+def best_of(shortlist: Shortlist) -> Candidate:
+    """The least disruptive candidate by the `CRITERIA`, the first of them first. The first one wins a tie."""
+    left: Indices = np.arange(len(shortlist))
+    for scores in shortlist.criteria:
+        here = scores[left]
+        left = left[here == here.max()]
+        if len(left) == 1:
+            break
+    return shortlist.candidate(int(left[0]))
+
+
+def best_by(candidates: Sequence[Candidate], scores: Sequence[ScoreFunction]) -> Candidate:
+    """The best candidate by a plugin's own criteria, in their order; the first one wins a tie."""
+    left = list(candidates)
+    for score in scores:
+        points = [score(candidate.node_name) for candidate in left]
+        best = max(points)
+        left = [c for c, own in zip(left, points, strict=True) if own == best]
+        if len(left) == 1:
+            break
+    return left[0]
+
+
+def victims_by_node(candidates: Sequence[Candidate]) -> Mapping[str, Victims]:
+    return {candidate.node_name: candidate.victims for candidate in candidates}
+
+
+def _criteria(victims: Victims, now_us: int) -> list[int]:
+    priorities = [pod.spec.priority or 0 for pod in victims.pods]
+    starts = [
+        started_us(pod)
+        for pod, priority in zip(victims.pods, priorities, strict=True)
+        if priority == max(priorities)
+    ]
+    return [
+        -victims.pdb_violations,
+        -priorities[0],
+        -sum(priority + PRIORITY_OFFSET for priority in priorities),
+        -len(priorities),
+        min(now_us if start == NOT_STARTED else start for start in starts),
+    ]
+
+
+def _joined(parts: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)

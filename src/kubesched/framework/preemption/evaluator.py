@@ -1,0 +1,281 @@
+"""Evaluates preemption for a pod that fits nowhere.
+
+    eligible?  ->  potential nodes  ->  dry run  ->  extenders  ->  best candidate  ->  executor
+
+With extenders, and without asynchronous preemption, the answer is an awaitable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from kubesched.api import field_errors
+from kubesched.api.core_v1 import Pod
+from kubesched.base.logs import get_logger
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import Diagnosis, FitError
+from kubesched.framework.extenders import Extender, Victims
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import PostFilterAnswer, PostFilterResult
+from kubesched.framework.node_statuses import NodeStatusColumns, rows_with_code
+from kubesched.framework.nodes.columns import Indices
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nominating_info import CLEAR_NOMINATION, NominatingInfo
+from kubesched.framework.preemption.budgets import BudgetLister
+from kubesched.framework.preemption.candidates import (
+    Candidate,
+    CandidateCount,
+    ListedCandidates,
+    ScoreFunction,
+    Shortlist,
+    best_by,
+    best_of,
+    victims_by_node,
+    visiting_order,
+)
+from kubesched.framework.preemption.dry_run import dry_run
+from kubesched.framework.preemption.executor import (
+    DISRUPTION_TARGET,
+    PREEMPTION_BY_SCHEDULER,
+    Executor,
+)
+from kubesched.framework.preemption.extenders import ask_extenders, interested_in
+from kubesched.framework.preemption.known_victims import KnownVictims
+from kubesched.framework.preemption.victims import NO_VICTIMS, Preemptor, VictimRules
+from kubesched.framework.rules import Premise
+from kubesched.framework.runtime import Framework
+from kubesched.framework.status import (
+    Code,
+    NodeToStatus,
+    Status,
+    error_status,
+    unresolvable,
+    unschedulable,
+)
+
+NEVER: Final = "not eligible due to preemptionPolicy=Never."
+STILL_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
+NO_CANDIDATE: Final = "no candidate node for preemption"
+NOT_HELPFUL: Final = unresolvable("Preemption is not helpful for scheduling")
+"""The verdict on nodes that the filters reject for good."""
+
+log = get_logger(__name__)
+
+OrderedScores = Callable[[Mapping[str, Victims]], Sequence[ScoreFunction]]
+"""Victims by node name -> criteria for the choice, the most important first; empty for the default criteria."""
+
+
+class Evaluator:
+    """Evaluates preemption for the pods of one profile, and starts the executor."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        plugin_name: str,
+        count: CandidateCount,
+        *,
+        in_background: bool,
+        rules: VictimRules,
+        ordered_scores: OrderedScores | None,
+        executor: type[Executor] = Executor,
+    ) -> None:
+        """With `in_background`, victims are evicted after the attempt instead of during it."""
+        self.executor = executor(handle, plugin_name)
+        self._handle = handle
+        self._plugin_name = plugin_name
+        self._count = count
+        self._in_background = in_background
+        self._rules = rules
+        self._ordered_scores = ordered_scores
+        self._budgets = BudgetLister(handle.listers)
+        self._known_victims = KnownVictims(handle.table, (plugin_name, "known victims"))
+
+    def preempt(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus
+    ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
+        """The node on which room is being made, if any; `statuses` are the filters' verdicts."""
+        current = self._current(pod)
+        if current is None:
+            return None, error_status(f'pod "{pod.metadata.name}" not found')
+        reason = self._why_not_eligible(current, statuses)
+        if reason:
+            log.info("Pod is not eligible for preemption", v=5, pod=current, reason=reason)
+            return None, unschedulable(reason)
+        found = self._find_candidates(state, current, statuses, is_current=current is pod)
+        if isinstance(found, tuple):
+            log.info(
+                "No preemption candidate is found; preemption is not helpful for scheduling",
+                v=2,
+                pod=current,
+            )
+            return found
+        extenders = interested_in(self._handle.extenders, current)
+        if extenders or not self._in_background:
+            return self._choose_and_wait(found, extenders, current)
+        candidate = self._best(found)
+        _log_target(current, candidate)
+        self.executor.start(candidate, current)
+        return _nominated(candidate)
+
+    def premise_of_no_candidates(self, pod: Pod, statuses: NodeToStatus) -> Premise | None:
+        """After a rejection: how long it holds for pods of the class with these verdicts.
+
+        None if it was no lack of candidates, or extenders had a say in it.
+        """
+        current = self._current(pod)
+        if current is None or self._why_not_eligible(current, statuses):
+            return None
+        if interested_in(self._handle.extenders, current):
+            return None
+        table, nominator = self._handle.table, self._handle.nominator
+        priority, priorities = pod.spec.priority or 0, table.priorities
+        pods, swaps = table.pod_log, table.swap_log
+
+        def premise() -> Hashable:  # called for every pod that fails
+            nominations = 0 if nominator is None else nominator.version
+            if priorities.has_below(priority):
+                return nominations, pods.end, swaps.end
+            return nominations
+
+        return premise
+
+    def _current(self, pod: Pod) -> Pod | None:
+        """The informer's current version of the pod."""
+        if self._handle.listers is None:
+            return pod
+        current: Pod | None = self._handle.listers.of(Pod).get(
+            pod.metadata.namespace, pod.metadata.name
+        )
+        return current
+
+    def _why_not_eligible(self, pod: Pod, statuses: NodeToStatus) -> str:
+        """Why the pod may not preempt; empty if it may.
+
+        A pod whose earlier victims are still terminating waits for them instead of choosing new ones, unless the
+        nominated node has become impossible for it.
+
+        # Upstream: they may be another preemptor's, and their going an event that the pod is not told of.
+        """
+        if pod.spec.preemption_policy == "Never":
+            return NEVER
+        nominated = pod.status.nominated_node_name
+        table = self._handle.table
+        row = table.row_of.get(nominated) if nominated else None
+        if row is None or statuses.get(nominated).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return ""
+        priority = pod.spec.priority or 0
+        still_going = any(
+            other.priority < priority and is_terminating_by_preemption(other.pod)
+            for other in table.pods[row].values()
+        )
+        return STILL_TERMINATING if still_going else ""
+
+    # -- candidates ------------------------------------------------------------------------------------------------
+
+    def _find_candidates(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus, *, is_current: bool
+    ) -> Shortlist | PostFilterAnswer:
+        """Candidates, or the final answer if there are none.
+
+        With `is_current`, the pod is the version that was tried, of which the class is known.
+        """
+        table = self._handle.table
+        rows = rows_with_code(statuses, table, Code.UNSCHEDULABLE)
+        found = self._look_for_victims(state, pod, rows, is_current=is_current)
+        if not isinstance(found, NodeToStatus):
+            return found
+        if not len(found):
+            log.info("Preemption will not help schedule pod on any node", v=3, pod=pod)
+        found.absent_status = NOT_HELPFUL
+        fit_error = FitError("", table.node_count, Diagnosis(node_to_status=found))
+        return PostFilterResult(CLEAR_NOMINATION), unschedulable(str(fit_error))
+
+    def _look_for_victims(
+        self, state: CycleState, pod: Pod, rows: Indices, *, is_current: bool
+    ) -> Shortlist | PostFilterAnswer | NodeToStatus:
+        """Candidates, an error, or the verdicts on all of the rows."""
+        table = self._handle.table
+        if not len(rows) or not table.priorities.has_below(pod.spec.priority or 0):
+            return NodeStatusColumns(table, rows, np.zeros(len(rows), np.int32), [NO_VICTIMS])
+        preemptor = Preemptor(self._framework, state, PodInfo(pod), self._now_us())
+        budgets, can_be_kept = self._budgets.list(), self._rules.are_usual and is_current
+        known = self._known_victims.of(preemptor, budgets) if can_be_kept else None
+        still_none = None if known is None else known.still_none(preemptor, rows)
+        if still_none is not None:
+            return still_none
+        rows = visiting_order(rows, self._handle.random)
+        wanted = self._count.of(len(rows))
+        found = None if known is None else known.find(preemptor, rows, wanted)
+        if found is not None:
+            return found
+        done = dry_run(preemptor, rows, wanted, budgets, self._rules)
+        if done.shortlist is not None:
+            return done.shortlist
+        if done.errors:
+            return None, error_status(field_errors.aggregate(done.errors))
+        return done.statuses()
+
+    @property
+    def _framework(self) -> Framework:
+        framework = self._handle.framework
+        assert isinstance(framework, Framework), "plugins are asked after their framework is built"
+        return framework
+
+    def _now_us(self) -> int:
+        return round(self._handle.clock.now() * 1e6)
+
+    # -- choosing and carrying out ---------------------------------------------------------------------------------
+
+    async def _choose_and_wait(
+        self, shortlist: Shortlist, extenders: Sequence[Extender], pod: Pod
+    ) -> PostFilterAnswer:
+        """Let the extenders narrow the candidates, choose one and, unless in the background, evict its victims."""
+        if extenders:
+            victims = victims_by_node(shortlist.candidates())
+            left = await ask_extenders(extenders, pod, victims)
+            if isinstance(left, Status):
+                return None, left
+            if not left:
+                return None, unschedulable(NO_CANDIDATE)
+            candidates = [Candidate(name, proposed) for name, proposed in left.items()]
+            shortlist = ListedCandidates(candidates, self._now_us())
+        candidate = self._best(shortlist)
+        _log_target(pod, candidate)
+        if self._in_background:
+            self.executor.start(candidate, pod)
+        else:
+            failed = await self.executor.carry_out(candidate, pod)
+            if failed is not None:
+                return None, failed
+        return _nominated(candidate)
+
+    def _best(self, shortlist: Shortlist) -> Candidate:
+        if self._ordered_scores is not None:
+            candidates = shortlist.candidates()
+            scores = self._ordered_scores(victims_by_node(candidates))
+            if scores:
+                return best_by(candidates, scores)
+        return best_of(shortlist)
+
+
+def _log_target(pod: Pod, candidate: Candidate) -> None:
+    log.info(
+        "the target node for the preemption is determined", v=2, pod=pod, node=candidate.node_name
+    )
+
+
+def _nominated(candidate: Candidate) -> PostFilterAnswer:
+    return PostFilterResult(NominatingInfo(override=True, node_name=candidate.node_name)), None
+
+
+def is_terminating_by_preemption(pod: Pod) -> bool:
+    """Is the pod being deleted because of a preemption?"""
+    if pod.metadata.deletion_timestamp is None:
+        return False
+    for condition in pod.status.conditions or ():
+        if condition.type == DISRUPTION_TARGET:
+            return condition.status == "True" and condition.reason == PREEMPTION_BY_SCHEDULER
+    return False

@@ -1,0 +1,348 @@
+"""Executes a preemption: marks, deletes and reports the victims, and clears lower nominations to the node.
+
+Usually in the background (`start`), after the attempt has ended. Meanwhile PreEnqueue keeps the preemptor out of the
+active queue (`is_running`), because it could only fail again:
+
+    preempting      UIDs of the preemptors whose victims are being evicted
+    last victims    for preemptors with a single deletion left. Its watch event may arrive before the response to the
+                    request, and it is the event that wakes the preemptor: from here on the preemptor may be queued as
+                    soon as that victim is terminating
+
+Without asynchronous preemption (`carry_out`) the attempt waits until everything is done.
+
+After a failure some victims are left alone; the preemptor is activated at once and evaluates preemption again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+
+from kubesched.api.core_v1 import Pod, PodCondition
+from kubesched.api.names import key_of
+from kubesched.base.errors import KubeschedError, NotFound
+from kubesched.base.logs import get_logger
+from kubesched.framework.handle import Handle, SchedulerClient
+from kubesched.framework.nominating_info import CLEAR_NOMINATION
+from kubesched.framework.pod_status import status_patch, write_status
+from kubesched.framework.preemption.candidates import Candidate
+from kubesched.framework.status import Status, error_status
+
+log = get_logger(__name__)
+
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+IN_MEMORY: Final = " (in kube-scheduler memory)."
+
+
+@runtime_checkable
+class Rehearsing(Protocol):
+    """A PostFilter plugin that can say whom it would evict, without doing so."""
+
+    def rehearse(self) -> AbstractContextManager[Sequence[Candidate]]:
+        """Evict nothing within; gives the candidates that would have been evicted, in order."""
+        ...
+
+
+class _LastVictim(NamedTuple):
+    namespace: str
+    name: str
+
+
+class Executor:
+    """Executes the preemptions of one plugin."""
+
+    def __init__(self, handle: Handle, plugin_name: str) -> None:
+        self._handle = handle
+        self._plugin_name = plugin_name
+        self._preempting: set[str] = set()
+        self._last_victims: dict[str, _LastVictim] = {}
+        self._kept_back: dict[str, Pod] = {}
+        """Preemptors by UID that a helpful event reached while `is_running` still held them back."""
+        self._rehearsed: list[Candidate] | None = None
+        """If set, candidates are appended here and nothing is evicted."""
+
+    @contextmanager
+    def rehearse(self) -> Iterator[Sequence[Candidate]]:
+        """Evict nothing within; gives the candidates that would have been evicted."""
+        self._rehearsed = rehearsed = list[Candidate]()
+        try:
+            yield rehearsed
+        finally:
+            self._rehearsed = None
+
+    @property
+    def is_rehearsing(self) -> bool:
+        return self._rehearsed is not None
+
+    def is_idle(self) -> bool:
+        """Whether no eviction is under way and no preemptor is held back."""
+        return not (self._preempting or self._kept_back)
+
+    # -- in the background -----------------------------------------------------------------------------------------
+
+    def start(self, candidate: Candidate, preemptor: Pod) -> None:
+        """Evict the victims in the background. Victims that are already terminating are left out."""
+        if self._rehearsed is not None:
+            self._rehearsed.append(candidate)
+            return
+        victims = [pod for pod in candidate.victims.pods if not _is_terminating(pod)]
+        if not victims:
+            return
+        self._count_victims(candidate)
+        spawn = self._handle.spawn
+        assert spawn is not None, "preemption needs `spawn` for its background work"
+        self._preempting.add(preemptor.metadata.uid)
+        log.info(
+            "Start the preemption asynchronously",
+            v=2,
+            preemptor=preemptor,
+            node=candidate.node_name,
+            numVictims=len(candidate.victims.pods),
+            numVictimsToDelete=len(victims),
+        )
+        work = self._evict(candidate, victims, preemptor)
+        spawn(work, f"preemption for pod {key_of(preemptor.metadata)} on {candidate.node_name}")
+
+    def keeps_back(self, preemptor: Pod) -> bool:
+        """Must the pod stay out of the active queue for now? Called by PreEnqueue after an event that may help it."""
+        uid = preemptor.metadata.uid
+        if self.is_running(preemptor):
+            self._kept_back[uid] = preemptor
+            return True
+        self._kept_back.pop(uid, None)
+        return False
+
+    def was_kept_back(self, preemptor: Pod) -> bool:
+        """Did an event that helps the pod arrive too early? It will not arrive again."""
+        return preemptor.metadata.uid in self._kept_back
+
+    def is_running(self, preemptor: Pod) -> bool:
+        """Are the pod's victims still being evicted, the last one not even terminating?"""
+        uid = preemptor.metadata.uid
+        if uid not in self._preempting:
+            return False
+        last = self._last_victims.get(uid)
+        if last is None:
+            return True
+        listers = self._handle.listers
+        victim: Pod | None = listers.of(Pod).get(*last) if listers is not None else None
+        return victim is not None and not _is_terminating(victim)
+
+    async def _evict(self, candidate: Candidate, victims: Sequence[Pod], preemptor: Pod) -> None:
+        """Evict all victims but the last concurrently, then the last: its deletion event wakes the preemptor.
+
+        If one of the others fails, the last is left alone, or the preemptor would be woken without enough room.
+        """
+        uid, started = preemptor.metadata.uid, self._handle.clock.monotonic()
+        failed = True
+        try:
+            cleared = await self._clear_nominations(candidate, preemptor)
+            *others, last = victims
+            error = await self._preempt_all(candidate, others, preemptor)
+            if error is None:
+                self._last_victims[uid] = _LastVictim(last.metadata.namespace, last.metadata.name)
+                # A victim stopped in memory is undone, and wakes the preemptor, as soon as the event loop runs other
+                # tasks. Nothing is awaited from there to the end of this method, so `_preempting` is clear by then.
+                if not self._stopped_in_memory(candidate, last, preemptor):
+                    error = await self._try_to_delete(candidate, last, preemptor)
+            failed = error is not None or not cleared
+        finally:
+            self._preempting.discard(uid)
+            self._last_victims.pop(uid, None)
+            self._observe(started, failed=failed)
+            log.info(
+                "Async Preemption finished completely",
+                v=2,
+                preemptor=preemptor,
+                node=candidate.node_name,
+                result="error" if failed else "success",
+            )
+            # An event that came while the preemptor was held back is lost. If the last victim is already off the node,
+            # no further event will come for it either, so activate the preemptor here.
+            has_room = not self._holds_place(victims[-1], candidate.node_name)
+            missed = uid in self._kept_back and has_room
+            if (failed or missed) and self._handle.activate is not None:
+                self._handle.activate({key_of(preemptor.metadata): preemptor})
+            self._forget_the_gone()
+
+    def _holds_place(self, victim: Pod, node_name: str) -> bool:
+        """Does the victim still count on the node? Then its removal will be an event."""
+        table = self._handle.table
+        row = table.row_of.get(node_name)
+        return row is not None and victim.metadata.uid in table.pods[row]
+
+    def _is_gone(self, pod: Pod) -> bool:
+        listers = self._handle.listers
+        if listers is None:
+            return False
+        current: Pod | None = listers.of(Pod).get(pod.metadata.namespace, pod.metadata.name)
+        return current is None or current.metadata.uid != pod.metadata.uid
+
+    def _forget_the_gone(self) -> None:
+        for uid in [uid for uid, pod in self._kept_back.items() if self._is_gone(pod)]:
+            del self._kept_back[uid]
+
+    def _observe(self, started: float, *, failed: bool) -> None:
+        """Record the outcome. Upstream records it before the work starts: always success, always 0 seconds."""
+        metrics = self._handle.metrics
+        if metrics is not None:
+            result = "error" if failed else "success"
+            elapsed = self._handle.clock.monotonic() - started
+            metrics.preemption_goroutines_execution_total.labels(result).inc()
+            metrics.preemption_goroutines_duration_seconds.labels(result).observe(elapsed)
+
+    # -- while the attempt waits -----------------------------------------------------------------------------------
+
+    async def carry_out(self, candidate: Candidate, preemptor: Pod) -> Status | None:
+        """Evict the victims and wait for it; returns an Error status if that failed."""
+        if self._rehearsed is not None:
+            self._rehearsed.append(candidate)
+            return None
+        self._count_victims(candidate)
+        victims = [pod for pod in candidate.victims.pods if not _is_terminating(pod)]
+        error = await self._preempt_all(candidate, victims, preemptor)
+        if error is not None:
+            return error_status(error)
+        await self._clear_nominations(candidate, preemptor)
+        return None
+
+    # -- parts of both ---------------------------------------------------------------------------------------------
+
+    def _count_victims(self, candidate: Candidate) -> None:
+        if self._handle.metrics is not None:
+            self._handle.metrics.preemption_victims.observe(len(candidate.victims.pods))
+
+    @property
+    def _client(self) -> SchedulerClient:
+        client = self._handle.client
+        assert client is not None, "preemption needs a client to evict pods with"
+        return client
+
+    async def _preempt_all(
+        self, candidate: Candidate, victims: Sequence[Pod], preemptor: Pod
+    ) -> KubeschedError | None:
+        """Preempt pods, `parallelism` deletions at a time; the first failure cancels the others and is returned."""
+        # Victims on Permit or in PreBind are looked for here and not in the tasks, which begin later: a recording knows
+        # the steps of this work, and has to find the same victims there when it is played.
+        bound = [pod for pod in victims if not self._stopped_in_memory(candidate, pod, preemptor)]
+        slots = asyncio.Semaphore(max(self._handle.parallelism, 1))
+
+        async def one(victim: Pod) -> KubeschedError | None:
+            async with slots:
+                return await self._try_to_delete(candidate, victim, preemptor)
+
+        tasks = [asyncio.ensure_future(one(victim)) for victim in bound]
+        try:
+            for finished in asyncio.as_completed(tasks):
+                error = await finished
+                if error is not None:
+                    return error
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return None
+
+    def _stopped_in_memory(self, candidate: Candidate, victim: Pod, preemptor: Pod) -> bool:
+        """Stop a victim that is not bound yet (waiting on Permit, or in PreBind); False if it is too late."""
+        handle, uid = self._handle, victim.metadata.uid
+        waiting = handle.waiting_pods.get(uid) if handle.waiting_pods is not None else None
+        binding = handle.pods_in_pre_bind.get(uid) if handle.pods_in_pre_bind is not None else None
+        if waiting is not None:
+            stopped = waiting.preempt(self._plugin_name, "preempted")
+        else:
+            stopped = binding is not None and binding.cancel(f"preempted by {self._plugin_name}")
+        if stopped:
+            self._report(candidate, victim, preemptor, IN_MEMORY)
+        return stopped
+
+    async def _try_to_delete(
+        self, candidate: Candidate, victim: Pod, preemptor: Pod
+    ) -> KubeschedError | None:
+        try:
+            if await self.delete(victim, preemptor):
+                self._report(candidate, victim, preemptor)
+        except KubeschedError as error:
+            log.error(
+                "Error when preempting a pod",
+                error,
+                preemptor=preemptor,
+                victim=victim,
+                node=candidate.node_name,
+            )
+            return error
+        return None
+
+    def _report(self, candidate: Candidate, victim: Pod, preemptor: Pod, suffix: str = "") -> None:
+        log.info(
+            "Preemptor Pod preempted victim Pod",
+            v=2,
+            preemptor=preemptor,
+            victim=victim,
+            node=candidate.node_name,
+        )
+        if self._handle.recorder is not None:
+            note = (
+                f"Preempted by pod {preemptor.metadata.uid} on node {candidate.node_name}{suffix}"
+            )
+            # Upstream passes the preemptor as the related object, but fails to build a reference to it.
+            self._handle.recorder.event(victim, None, "Normal", "Preempted", "Preempting", note)
+
+    async def delete(self, victim: Pod, preemptor: Pod) -> bool:
+        """Set the DisruptionTarget condition, then delete the pod. False if it was already gone."""
+        condition = PodCondition(
+            type=DISRUPTION_TARGET,
+            status="True",
+            reason=PREEMPTION_BY_SCHEDULER,
+            message=f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher priority pod",
+            observed_generation=victim.metadata.generation or 0,
+        )
+        now = self._handle.clock.now()
+
+        def patch() -> dict[str, Any] | None:
+            return status_patch(victim, condition, None, now)
+
+        try:
+            await write_status(self._client, victim, patch, self._handle.jitter)
+            await self._client.delete_pod(victim)
+        except NotFound:
+            log.info(
+                "Victim Pod is already deleted",
+                v=2,
+                preemptor=preemptor,
+                victim=victim,
+                node=victim.spec.node_name,
+            )
+            return False
+        return True
+
+    async def _clear_nominations(self, candidate: Candidate, preemptor: Pod) -> bool:
+        """Clear nominations of lower priority to the node. Failures are logged; False if there were any."""
+        nominator = self._handle.nominator
+        if nominator is None:
+            return True
+        priority = preemptor.spec.priority or 0
+        succeeded = True
+        for other in list(nominator.nominated_pods_for_node(candidate.node_name)):
+            if other.priority >= priority or not other.pod.status.nominated_node_name:
+                continue
+            try:
+                await write_status(
+                    self._client, other.pod, partial(_cleared, other.pod), self._handle.jitter
+                )
+            except KubeschedError as error:
+                log.error("Cannot clear 'NominatedNodeName' field of pod", error, pod=other.pod)
+                succeeded = False
+        return succeeded
+
+
+def _cleared(pod: Pod) -> dict[str, Any] | None:
+    return status_patch(pod, None, CLEAR_NOMINATION, 0.0)
+
+
+def _is_terminating(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None

@@ -1,0 +1,69 @@
+"""The pods that may be evicted from some nodes, as numbers, for evaluating many nodes at once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from kubesched.framework.nodes.columns import Indices, Ints, Rows
+from kubesched.framework.nodes.node_table import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.preemption.importance import started_us
+
+NATIVE_RESOURCES: Final = 3
+assert (CPU, MEMORY, EPHEMERAL_STORAGE) == (0, 1, 2), "amounts follow the table's resource index"
+
+
+class LowerPods:
+    """The pods below a priority on some rows: row after row, in the order of the table."""
+
+    def __init__(self, table: NodeTable, rows: Indices, priority: int) -> None:
+        pods: list[PodInfo] = []
+        counts: list[int] = []
+        for row in rows.tolist():
+            lower = [pod for pod in table.pods[row].values() if pod.priority < priority]
+            pods += lower
+            counts.append(len(lower))
+        requests = [pod.requests for pod in pods]
+        self.pods = pods
+        self.counts: Indices = np.array(counts, dtype=np.intp)
+        """How many there are on each row."""
+        self.priority: Ints = np.array([pod.priority for pod in pods], dtype=np.int64)
+        self.started: Ints = np.array([started_us(pod.pod) for pod in pods], dtype=np.int64)
+        self.amounts: Ints = np.array(
+            (
+                [request.milli_cpu for request in requests],
+                [request.memory for request in requests],
+                [request.ephemeral_storage for request in requests],
+            ),
+            dtype=np.int64,
+        )
+        """What each requests, (resources, pods), in the order of the table's resource index."""
+        self.have_scalars = any(request.scalars for request in requests)
+
+
+class CountedBelow:
+    """The interface of `snapshot.priorities.Below`, counted: for clusters with many priorities."""
+
+    def __init__(self, table: NodeTable, rows: Indices, priority: int) -> None:
+        """Other rows must not be read."""
+        self._table = table
+        self._lower = LowerPods(table, rows, priority)
+        self._owner = np.repeat(rows, self._lower.counts)
+
+    def pod_count(self, rows: Rows) -> Ints:
+        return np.bincount(self._owner, minlength=self._table.high_water)[rows]
+
+    def requested(self, resource: int, rows: Rows) -> Ints:
+        sums = np.zeros(self._table.high_water, dtype=np.int64)
+        np.add.at(sums, self._owner, self._amounts(resource))
+        return sums[rows]
+
+    def _amounts(self, resource: int) -> Ints:
+        if resource < NATIVE_RESOURCES:
+            amounts: Ints = self._lower.amounts[resource]
+            return amounts
+        name = self._table.resource_name(resource)
+        pods = self._lower.pods
+        return np.array([pod.requests.scalars.get(name, 0) for pod in pods], dtype=np.int64)

@@ -1,0 +1,1 @@
+"""Answers about a cluster: why pods are where they are, and what would happen if."""

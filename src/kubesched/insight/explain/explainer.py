@@ -1,0 +1,329 @@
+"""Explainer: one pod's story, told by the scheduler's own framework."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, cast
+
+from msgspec import structs
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.names import key_of
+from kubesched.base.errors import KubeschedError
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import Failed, FitError
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.pod_status import (
+    POD_SCHEDULED,
+    REASON_SCHEDULER_ERROR,
+    REASON_UNSCHEDULABLE,
+)
+from kubesched.framework.preemption.candidates import Candidate
+from kubesched.framework.preemption.executor import Rehearsing
+from kubesched.framework.runtime import Framework
+from kubesched.insight.explain import waiting
+from kubesched.insight.explain.evaluation import Evaluation, evaluate
+from kubesched.insight.explain.extenders import ask_extenders
+from kubesched.insight.explain.fixes.entry import changes_for_entry
+from kubesched.insight.explain.fixes.search import FixSearch
+from kubesched.insight.explain.judging import is_hopeless, reasons_of
+from kubesched.insight.explain.model import (
+    Condition,
+    Explanation,
+    Fix,
+    NodeCounts,
+    Preemption,
+    Verdict,
+    Victim,
+    WaitingFor,
+    WokenBy,
+)
+from kubesched.insight.explain.rows import chosen_of, node_rows
+from kubesched.insight.explain.selection import Selection, every_node
+from kubesched.insight.explain.summaries import summary_of
+from kubesched.scheduler.algorithm import ScheduleResult
+from kubesched.scheduler.factory import Assembly
+
+POST_FILTER_NOT_KNOWN = (
+    "a PostFilter plugin waits for something; what it would add to the message is not known"
+)
+WITHOUT_LATER_PODS = "the scores are of the cluster as it is now: pods that came or went since this one was placed count as they are now"
+TIES = "nodes with equal totals are drawn by lot: which of them is taken is not known beforehand"
+
+
+class ExplainError(KubeschedError):
+    """The pod cannot be explained, and why."""
+
+
+class Explainer:
+    """Answers questions about pods over a scheduler in memory. Leaves that scheduler as it was."""
+
+    def __init__(
+        self, assembly: Assembly, *, notes: Sequence[str] = (), run: Run | None = None
+    ) -> None:
+        """`notes` go into every answer: what limits it.
+
+        `run` runs a coroutine to its end; with it, the scheduler's extenders are asked.
+        """
+        self.assembly = assembly
+        self.notes = notes
+        self.run = run
+
+    def explain(
+        self, pod: Pod, select: Selection = every_node, *, fix: bool = False, decided: str = ""
+    ) -> Explanation:
+        """The pod's story; `select` says which nodes the matrix lists, `fix` whether to look for fixes.
+
+        `decided` is the node that was chosen, for a scheduler that is as it was right before.
+
+        Raises:
+            ExplainError: values of the pod make no sense.
+        """
+        framework = self.assembly.frameworks.get(pod.spec.scheduler_name)
+        if framework is None:
+            return self._of_another_scheduler(pod)
+        node_name = decided or self._node_of(pod)
+        try:
+            with self.as_pending(pod) as info:
+                story = _Story(self, framework, info, node_name)
+                story.is_later = bool(node_name) and not decided
+                return story.told(select, fix=fix)
+        except KubeschedError as error:
+            raise ExplainError(f"pod {key_of(pod.metadata)}: {error}") from error
+
+    @contextmanager
+    def as_pending(self, pod: Pod) -> Iterator[PodInfo]:
+        """The pod as if it had no node; a placed one is taken off its node meanwhile."""
+        known = self.assembly.scheduler.cache.get_pod(pod.metadata.uid)
+        if known is None:
+            yield PodInfo(pod)
+            return
+        # Off the table only: the cache knows whether it is assumed, and must go on knowing.
+        table, node_name = self.assembly.table, known.pod.spec.node_name
+        table.remove_pod(known, node_name)
+        try:
+            yield PodInfo(structs.replace(pod, spec=structs.replace(pod.spec, node_name="")))
+        finally:
+            table.add_pod(known, node_name)
+
+    def _node_of(self, pod: Pod) -> str:
+        """Where the scheduler counts the pod; empty if nowhere."""
+        known = self.assembly.scheduler.cache.get_pod(pod.metadata.uid)
+        return known.pod.spec.node_name if known is not None else ""
+
+    def _of_another_scheduler(self, pod: Pod) -> Explanation:
+        waits = waiting.another_scheduler(pod, self.assembly.frameworks)
+        placed = bool(pod.spec.node_name)
+        by = f"by the scheduler {pod.spec.scheduler_name}, whose configuration is not known"
+        return Explanation(
+            pod=key_of(pod.metadata),
+            uid=pod.metadata.uid,
+            profile="",
+            verdict=Verdict.PLACED if placed else Verdict.WAITING,
+            summary=f"placed on {pod.spec.node_name} {by}" if placed else f"waiting: {waits.what}.",
+            message="",
+            condition_reason="",
+            condition=condition_of(pod),
+            nominated_node=pod.status.nominated_node_name or "",
+            waiting_for=[] if placed else [waits],
+            woken_by=[],
+            nodes=NodeCounts(total=self.assembly.table.node_count, feasible=0),
+            reasons=[],
+            matrix=[],
+            chosen=None,
+            preemption=None,
+            fixes=None,
+            notes=[*self.notes, "nodes were not looked at: the profile is missing"],
+        )
+
+    # -- the decision ----------------------------------------------------------------------------------------------
+
+    def decide(
+        self, framework: Framework, pod: PodInfo
+    ) -> tuple[ScheduleResult | Failed | None, Candidate | None]:
+        """What an attempt would come to, and whom it would evict; None if a PostFilter plugin needs time."""
+        random = framework.handle.random
+        drawn = random.getstate()
+        random.seed(0)  # the same question gets the same answer
+        with ExitStack() as rehearsal:
+            rehearsal.callback(random.setstate, drawn)
+            evictions = [
+                rehearsal.enter_context(plugin.rehearse())
+                for plugin in framework.post_filter
+                if isinstance(plugin, Rehearsing)
+            ]
+            decided = self.assembly.scheduler.cycle.decide(framework, CycleState(), pod)
+            outcome = self._finished(decided)
+        candidates = [candidate for rehearsed in evictions for candidate in rehearsed]
+        return outcome, candidates[-1] if candidates else None
+
+    def _finished(
+        self, outcome: ScheduleResult | Failed | Awaitable[ScheduleResult | Failed]
+    ) -> ScheduleResult | Failed | None:
+        if isinstance(outcome, ScheduleResult | Failed):
+            return outcome
+        work = cast("Coroutine[Any, Any, ScheduleResult | Failed]", outcome)
+        if self.run is None:
+            return _immediately(work)
+        result: ScheduleResult | Failed = self.run(work)
+        return result
+
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+"""Runs a coroutine to its end and returns its result: `loop.run_until_complete`."""
+
+
+class _Story:
+    """The parts of one answer."""
+
+    def __init__(
+        self, explainer: Explainer, framework: Framework, info: PodInfo, node_name: str
+    ) -> None:
+        """`node_name` is the node the pod is on, empty for a pending one."""
+        self.explainer = explainer
+        self.framework = framework
+        self.pod = info.pod
+        self.info = info
+        self.node_name = node_name
+        self.is_later = False
+        """The pod was placed some time ago, and the cluster has changed since."""
+        self.notes = list(explainer.notes)
+
+    def told(self, select: Selection, *, fix: bool) -> Explanation:
+        framework, pod = self.framework, self.pod
+        evaluation = evaluate(framework, self.info)
+        extenders = framework.handle.extenders
+        if extenders and self.explainer.run is not None:
+            self.explainer.run(ask_extenders(evaluation, extenders))
+        outside = [] if self.node_name else self._waits_outside_the_queue()
+        waits = [*outside, *([] if self.node_name else self._waits_for_objects(evaluation))]
+        is_tried = not self.node_name and not outside
+        decision, candidate = (
+            self.explainer.decide(framework, self.info) if is_tried else (None, None)
+        )
+        if is_tried and decision is None:
+            self.notes.append(POST_FILTER_NOT_KNOWN)
+        verdict = self._verdict(evaluation, waits, decision)
+        node = self.node_name or (
+            decision.node_name if isinstance(decision, ScheduleResult) else ""
+        )
+        chosen = chosen_of(evaluation, node) if node else None
+        if self.is_later:
+            self.notes.append(WITHOUT_LATER_PODS)
+        if chosen is not None and chosen.tied:
+            self.notes.append(TIES)
+        counts = NodeCounts(total=evaluation.table.node_count, feasible=len(evaluation.feasible))
+        preemption = _preemption(candidate)
+        reasons = reasons_of(evaluation)
+        matrix = node_rows(framework, evaluation, select(evaluation))
+        # Last, since trials change the table and put it back.
+        fixes = self._fixes(evaluation, verdict) if fix else None
+        return Explanation(
+            pod=self.info.key,
+            uid=pod.metadata.uid,
+            profile=framework.profile_name,
+            verdict=verdict,
+            summary=summary_of(verdict, counts, waits, chosen, preemption),
+            message=decision.status.message if isinstance(decision, Failed) else "",
+            condition_reason=_condition_reason(decision),
+            condition=condition_of(pod),
+            nominated_node=self.info.pod.status.nominated_node_name or "",
+            waiting_for=waits,
+            woken_by=self._woken_by(decision),
+            nodes=counts,
+            reasons=reasons,
+            matrix=matrix,
+            chosen=chosen,
+            preemption=preemption,
+            fixes=fixes,
+            notes=self.notes,
+        )
+
+    def _fixes(self, evaluation: Evaluation, verdict: Verdict) -> list[Fix]:
+        if verdict not in (Verdict.NOT_NOW, Verdict.NEVER, Verdict.WAITING):
+            return []
+        before = changes_for_entry(self.framework, self.pod)
+        if before is None or (len(evaluation.feasible) and not before):
+            return []
+        return FixSearch(self.framework, evaluation, before).fixes()
+
+    def _waits_outside_the_queue(self) -> list[WaitingFor]:
+        """What keeps the pod from being tried at all."""
+        if self.pod.metadata.deletion_timestamp is not None:
+            return [waiting.deletion()]
+        queue = self.explainer.assembly.scheduler.queue
+        return list(waiting.before_the_queue(self.framework, queue, self.info.pod))
+
+    def _waits_for_objects(self, evaluation: Evaluation) -> list[WaitingFor]:
+        listers = self.framework.handle.listers
+        return [] if listers is None else list(waiting.objects(evaluation, listers))
+
+    def _verdict(
+        self,
+        evaluation: Evaluation,
+        waits: Sequence[WaitingFor],
+        decision: ScheduleResult | Failed | None,
+    ) -> Verdict:
+        if self.node_name:
+            return Verdict.PLACED
+        if waits:
+            return Verdict.WAITING
+        if isinstance(decision, ScheduleResult):
+            return Verdict.FITS
+        if evaluation.table.node_count and is_hopeless(self.framework, evaluation):
+            return Verdict.NEVER
+        return Verdict.NOT_NOW
+
+    def _woken_by(self, decision: ScheduleResult | Failed | None) -> list[WokenBy]:
+        error = decision.status.as_error() if isinstance(decision, Failed) else None
+        if not isinstance(error, FitError):
+            return []
+        diagnosis = error.diagnosis
+        plugins = diagnosis.unschedulable_plugins | diagnosis.pending_plugins
+        return waiting.woken_by(self.explainer.assembly.hints, plugins)
+
+
+def condition_of(pod: Pod) -> Condition | None:
+    for condition in pod.status.conditions or ():
+        if condition.type == POD_SCHEDULED:
+            return Condition(
+                status=condition.status,
+                reason=condition.reason or "",
+                message=condition.message or "",
+                since=str(condition.last_transition_time or ""),
+            )
+    return None
+
+
+def _condition_reason(decision: ScheduleResult | Failed | None) -> str:
+    if not isinstance(decision, Failed):
+        return ""
+    return REASON_UNSCHEDULABLE if decision.status.is_rejected else REASON_SCHEDULER_ERROR
+
+
+def _preemption(candidate: Candidate | None) -> Preemption | None:
+    if candidate is None:
+        return None
+    victims = candidate.victims
+    return Preemption(
+        node=candidate.node_name,
+        victims=[
+            Victim(pod=key_of(pod.metadata), priority=pod.spec.priority or 0)
+            for pod in victims.pods
+        ],
+        violated_budgets=victims.pdb_violations,
+    )
+
+
+def _immediately(
+    work: Coroutine[Any, Any, ScheduleResult | Failed],
+) -> ScheduleResult | Failed | None:
+    """What a coroutine gives without waiting for anything, or None."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: ScheduleResult | Failed = done.value
+        return result
+    work.close()
+    return None

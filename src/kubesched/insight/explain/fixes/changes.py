@@ -1,0 +1,197 @@
+"""The changes that fixes are made of. Each knows how it is applied to the objects, in words, and as a kubectl command."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from kubesched.api.core_v1 import Node, Pod, Taint
+from kubesched.api.names import key_of
+from kubesched.insight.explain.details import taint_text
+from kubesched.playground.registry.patching.json_patch import apply_json_patch
+
+Operation = dict[str, Any]
+"""One operation of a JSON patch (RFC 6902)."""
+
+CORDON_TAINT = "node.kubernetes.io/unschedulable"
+HOSTNAME = "kubernetes.io/hostname"
+ADD_TOLERATION = "AddToleration"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBase:
+    """What all changes share."""
+
+    kind: str
+    """`AddToleration`, `LowerRequest`, `DeletePod`, ...; published."""
+    text: str
+    """For people: `request cpu 9 instead of 14`."""
+    cost: float
+    """Fixes of equal size are ordered by the sum of these: the less intrusive first."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Equal for equal changes."""
+        return self.kind, self.text
+
+
+@dataclass(frozen=True, slots=True)
+class PodEdit(ChangeBase):
+    """A change of the pod to be placed, as a JSON patch."""
+
+    operations: tuple[str, ...]
+    """JSON texts of the operations, relative to the pod."""
+    is_allowed_in_place: bool = False
+    """The API server accepts the change on an existing pod."""
+
+    @property
+    def patch(self) -> list[Operation]:
+        return [json.loads(operation) for operation in self.operations]
+
+
+def pod_edit(
+    kind: str, text: str, cost: float, operations: Sequence[Operation], *, in_place: bool = False
+) -> PodEdit:
+    return PodEdit(
+        kind, text, cost, tuple(json.dumps(operation) for operation in operations), in_place
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimExclusion(PodEdit):
+    """What if the pod did not use a claim: tried as a pod without that volume, but no edit to be carried out."""
+
+    claim: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GateRemoval(PodEdit):
+    """A scheduling gate is removed from the pod itself, whatever its template says."""
+
+    gate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginExclusion(ChangeBase):
+    """What if a plugin did not reject the pod; how to get there is between its operator and the plugin."""
+
+    plugin: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEdit(ChangeBase):
+    """A change of one node."""
+
+    node_name: str
+    remove_taint: Taint | None = None
+    uncordon: bool = False
+    label: tuple[str, str] | None = None
+
+    def applied(self, node: Node) -> Node:
+        taints, spec, metadata = node.spec.taints, node.spec, node.metadata
+        if self.remove_taint is not None:
+            gone = taint_text(self.remove_taint)
+            taints = [taint for taint in taints or () if taint_text(taint) != gone]
+        if self.uncordon:
+            taints = [taint for taint in taints or () if taint.key != CORDON_TAINT]
+            spec = structs.replace(spec, unschedulable=False)
+        spec = structs.replace(spec, taints=taints)
+        if self.label is not None:
+            labels = {**(metadata.labels or {}), self.label[0]: self.label[1]}
+            metadata = structs.replace(metadata, labels=labels)
+        return structs.replace(node, spec=spec, metadata=metadata)
+
+    @property
+    def command(self) -> str:
+        name = shlex.quote(self.node_name)
+        if self.remove_taint is not None:
+            taint = self.remove_taint
+            value = f"={taint.value}" if taint.value else ""
+            return f"kubectl taint node {name} {shlex.quote(f'{taint.key}{value}:{taint.effect}-')}"
+        if self.label is not None:
+            pair = shlex.quote(f"{self.label[0]}={self.label[1]}")
+            return f"kubectl label node {name} --overwrite {pair}"
+        return f"kubectl uncordon {name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PodDeletion(ChangeBase):
+    """A pod leaves its node."""
+
+    pod: Pod
+
+    @property
+    def command(self) -> str:
+        meta = self.pod.metadata
+        return f"kubectl delete pod {shlex.quote(meta.name)} -n {shlex.quote(meta.namespace)}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAddition(ChangeBase):
+    """A new, empty node of the shape of an existing one."""
+
+    node: Node
+
+
+AnyChange = PodEdit | NodeEdit | PodDeletion | NodeAddition | PluginExclusion
+
+
+def plugin_exclusion(plugin: str) -> PluginExclusion:
+    return PluginExclusion("WithoutPlugin", f"{plugin} not rejecting it", 9.0, plugin)
+
+
+def deletion(pod: Pod, violates_budget: bool) -> PodDeletion:
+    priority = pod.spec.priority or 0
+    cost = 5.0 + (2.0 if violates_budget else 0.0) + max(min(priority, 10**9), 0) / 10**9
+    return PodDeletion("DeletePod", f"delete {key_of(pod.metadata)}", cost, pod)
+
+
+def addition(node: Node) -> NodeAddition:
+    """A node like the given one: same size, labels and taints, nothing on it, not cordoned."""
+    like = node.metadata.name
+    name = f"{like}-copy"
+    labels = dict(node.metadata.labels or {})
+    if HOSTNAME in labels:
+        labels[HOSTNAME] = name
+    taints = [taint for taint in node.spec.taints or () if taint.key != CORDON_TAINT]
+    metadata = structs.replace(
+        node.metadata, name=name, uid=f"{node.metadata.uid}-copy", labels=labels
+    )
+    spec = structs.replace(node.spec, unschedulable=False, taints=taints or None)
+    made = structs.replace(node, metadata=metadata, spec=spec)
+    return NodeAddition("AddNode", f"add a node like {like}", 8.0, made)
+
+
+def edited(pod: Pod, edits: Sequence[PodEdit]) -> Pod:
+    """The pod after all edits. Edits touch different fields, but for lists: later indices are edited first."""
+    document: Any = msgspec.to_builtins(pod)
+    return msgspec.convert(apply_json_patch(document, patch_of(edits)), Pod)
+
+
+def patch_of(edits: Sequence[PodEdit]) -> list[Operation]:
+    """One JSON patch for all edits."""
+    adding = [edit.patch[0] for edit in edits if edit.kind == ADD_TOLERATION]
+    operations = [
+        operation for edit in edits if edit.kind != ADD_TOLERATION for operation in edit.patch
+    ]
+    if adding:  # each of them writes the whole list, with one more at its end
+        listed = [*adding[0]["value"][:-1], *(operation["value"][-1] for operation in adding)]
+        operations.append({**adding[0], "value": listed})
+    return _in_safe_order(operations)
+
+
+def _in_safe_order(operations: list[Operation]) -> list[Operation]:
+    """Removals last, those of higher list indices first, so that no removal moves what another one means."""
+
+    def place(operation: Operation) -> tuple[bool, list[tuple[int, str]]]:
+        words = operation["path"].split("/")
+        keys = [(-int(word), "") if word.isdigit() else (0, word) for word in words]
+        return operation["op"] == "remove", keys
+
+    return sorted(operations, key=place)

@@ -1,0 +1,316 @@
+"""What has to change on one node: each rejection as a condition with the changes that undo it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kubesched.api.core_v1 import (
+    Node,
+    NodeSelectorTerm,
+    Pod,
+    PodAffinityTerm,
+    Taint,
+    TopologySpreadConstraint,
+)
+from kubesched.api.node_selectors import ParsedTerm
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.insight.explain.amounts import free_of
+from kubesched.insight.explain.details import taint_text, untolerated
+from kubesched.insight.explain.evaluation import Evaluation
+from kubesched.insight.explain.fixes import pod_edits
+from kubesched.insight.explain.fixes.changes import (
+    CORDON_TAINT,
+    AnyChange,
+    NodeEdit,
+    PodEdit,
+    plugin_exclusion,
+)
+from kubesched.insight.explain.reasons import (
+    EXISTING_ANTI_AFFINITY,
+    EXTENDER,
+    HOST_PORT_TAKEN,
+    INSUFFICIENT,
+    INSUFFICIENT_RESOURCE,
+    NODE_AFFINITY_MISMATCH,
+    NODE_UNSCHEDULABLE,
+    POD_AFFINITY,
+    POD_ANTI_AFFINITY,
+    SPREAD_LABEL_MISSING,
+    SPREAD_VIOLATED,
+    TOO_MANY_PODS,
+    UNTOLERATED_TAINT,
+    code_of_reason,
+)
+from kubesched.plugins.registry import IN_TREE
+
+_OF_VOLUMES = frozenset(
+    {"VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits", "CSILimits"}
+)
+_MANAGED = "node.kubernetes.io/"
+"""Taints that the node controller sets and removes: by hand they come back."""
+
+_LARGEST_SKEW = 10_000
+
+_DELETABLE = frozenset(
+    reason.code
+    for reason in (
+        INSUFFICIENT_RESOURCE,
+        TOO_MANY_PODS,
+        HOST_PORT_TAKEN,
+        POD_ANTI_AFFINITY,
+        EXISTING_ANTI_AFFINITY,
+        SPREAD_VIOLATED,
+    )
+)
+
+Probe = Callable[[str, Sequence[PodEdit]], bool]
+"""(plugin, edits) -> whether the edited pod passes that plugin's filter on the node."""
+
+
+@dataclass(slots=True)
+class Condition:
+    """One thing in the way of the pod on one node."""
+
+    plugin: str
+    code: str
+    reason: str
+    alternatives: list[AnyChange] = field(default_factory=list)
+    """Each of these undoes it alone."""
+
+    @property
+    def is_deletable(self) -> bool:
+        """May pods leaving the node undo it?"""
+        return self.code in _DELETABLE
+
+
+def conditions_at(evaluation: Evaluation, row: int, probe: Probe) -> list[Condition]:
+    """Every condition of a node; one without alternatives that is not deletable makes the node hopeless."""
+    node = evaluation.table.nodes[row]
+    assert node is not None, "the row of a node"
+    finder = _Finder(evaluation, row, node, probe)
+    conditions: list[Condition] = []
+    for rejections, status in evaluation.statuses_at(row):
+        for reason in status.all_reasons:
+            code = code_of_reason(reason, status)
+            make = finder.by_code.get(code.code)
+            if rejections.plugin not in IN_TREE:
+                make = finder.other_plugin(rejections.plugin)
+            elif rejections.plugin in _OF_VOLUMES and code.code not in _DELETABLE:
+                make = finder.volumes(rejections.plugin)
+            if make is None:
+                conditions.append(Condition(rejections.plugin, code.code, reason))
+                continue
+            for condition in make(reason):
+                condition.plugin, condition.code = rejections.plugin, code.code
+                conditions.append(condition)
+    if finder.is_cordoned:  # the taint goes with the cordon
+        conditions = [condition for condition in conditions if condition.reason != CORDON_TAINT]
+    return conditions
+
+
+class _Finder:
+    """Looks for the alternatives on one node."""
+
+    def __init__(self, evaluation: Evaluation, row: int, node: Node, probe: Probe) -> None:
+        self._evaluation = evaluation
+        self._info: PodInfo = evaluation.pod
+        self._pod: Pod = evaluation.pod.pod
+        self._row = row
+        self._node = node
+        self._probe = probe
+        self.is_cordoned = bool(node.spec.unschedulable)
+        self.by_code: dict[str, Callable[[str], Iterator[Condition]]] = {
+            UNTOLERATED_TAINT.code: self._taints,
+            NODE_UNSCHEDULABLE.code: self._cordon,
+            INSUFFICIENT_RESOURCE.code: self._resource,
+            NODE_AFFINITY_MISMATCH.code: self._selector,
+            HOST_PORT_TAKEN.code: self._ports,
+            POD_AFFINITY.code: self._terms("podAffinity"),
+            POD_ANTI_AFFINITY.code: self._terms("podAntiAffinity"),
+            SPREAD_VIOLATED.code: self._spread,
+            SPREAD_LABEL_MISSING.code: self._missing_label,
+        }
+
+    @property
+    def _name(self) -> str:
+        return self._node.metadata.name
+
+    def _taints(self, reason: str) -> Iterator[Condition]:
+        del reason
+        for taint in untolerated(self._pod, self._node.spec.taints):
+            alternatives: list[AnyChange] = []
+            if not taint.key.startswith(_MANAGED):
+                text = f"remove taint {taint_text(taint)} from {self._name}"
+                removal = NodeEdit("RemoveTaint", text, 3.0, self._name, remove_taint=taint)
+                alternatives = [pod_edits.add_toleration(self._pod, taint), removal]
+            yield Condition("", "", taint.key, alternatives)
+
+    def _cordon(self, reason: str) -> Iterator[Condition]:
+        uncordon = NodeEdit("Uncordon", f"uncordon {self._name}", 1.0, self._name, uncordon=True)
+        taint = Taint(key=CORDON_TAINT, effect="NoSchedule")
+        yield Condition("", "", reason, [uncordon, pod_edits.add_toleration(self._pod, taint)])
+
+    def _resource(self, reason: str) -> Iterator[Condition]:
+        resource = reason.removeprefix(INSUFFICIENT)
+        free, _ = free_of(self._evaluation.table, resource, self._row)
+        lower = pod_edits.lower_request(self._pod, resource, free)
+        yield Condition("", "", reason, [lower] if lower is not None else [])
+
+    def _selector(self, reason: str) -> Iterator[Condition]:
+        labels = self._node.metadata.labels or {}
+        for key, wanted in (self._pod.spec.node_selector or {}).items():
+            if labels.get(key) != wanted:
+                label = self._label(key, wanted)
+                yield Condition("", "", key, [pod_edits.drop_selector(key, wanted), label])
+        terms = _required_terms(self._pod)
+        matchers = [ParsedTerm(term) for term in terms]
+        if not terms or any(matcher.matches(labels, self._name) for matcher in matchers):
+            return
+        if len(terms) > 1 or terms[0].match_fields:
+            yield Condition("", "", reason, [pod_edits.drop_node_affinity()])
+            return
+        failing = [
+            (at, expression)
+            for at, expression in enumerate(terms[0].match_expressions or ())
+            if not ParsedTerm(NodeSelectorTerm(match_expressions=[expression])).matches(
+                labels, self._name
+            )
+        ]
+        is_only = len(failing) == len(terms[0].match_expressions or ()) == 1
+        for at, requirement in failing:
+            alternatives: list[AnyChange] = [
+                pod_edits.drop_node_affinity()
+                if is_only
+                else pod_edits.drop_expression(at, requirement)
+            ]
+            if requirement.operator == "In" and requirement.values:
+                alternatives.append(self._label(requirement.key, requirement.values[0]))
+            elif requirement.operator == "Exists":
+                alternatives.append(self._label(requirement.key, ""))
+            yield Condition("", "", requirement.key, alternatives)
+
+    def _label(self, key: str, value: str) -> NodeEdit:
+        text = f"label {self._name} {key}={value}"
+        return NodeEdit("LabelNode", text, 3.2, self._name, label=(key, value))
+
+    def _ports(self, reason: str) -> Iterator[Condition]:
+        used = self._evaluation.table.ports_at(self._row)
+        taken = [
+            port for port in self._info.host_ports if any(port.conflicts_with(u) for u in used)
+        ]
+        alternatives: list[AnyChange] = (
+            [pod_edits.drop_host_ports(self._pod, taken)] if taken else []
+        )
+        yield Condition("", "", reason, alternatives)
+
+    def _terms(self, kind: str) -> Callable[[str], Iterator[Condition]]:
+        def find(reason: str) -> Iterator[Condition]:
+            """The plugin says that some term is not satisfied; which, is found by asking about each alone."""
+            drops = [
+                pod_edits.drop_pod_term(kind, at, term.topology_key)
+                for at, term in enumerate(_pod_terms(self._pod, kind))
+            ]
+            violated = [
+                drop
+                for drop in drops
+                if len(drops) == 1
+                or not self._probe(
+                    "InterPodAffinity", [other for other in drops if other is not drop]
+                )
+            ]
+            for drop in violated:
+                yield Condition("", "", f"{reason}: {drop.text}", [drop])
+            if not violated:
+                yield Condition("", "", reason)
+
+        return find
+
+    def _spread(self, reason: str) -> Iterator[Condition]:
+        """As above: which constraints are violated is found by asking about each alone."""
+        hard = {
+            at: constraint
+            for at, constraint in enumerate(self._pod.spec.topology_spread_constraints or ())
+            if constraint.when_unsatisfiable == "DoNotSchedule"
+        }
+        violated = False
+        for at, constraint in hard.items():
+            key = constraint.topology_key
+            others = [pod_edits.soften_spread(i, hard[i].topology_key) for i in hard if i != at]
+            if self._probe("PodTopologySpread", others):
+                continue
+            violated = True
+            alternatives: list[AnyChange] = [pod_edits.soften_spread(at, key)]
+            skew = self._minimal_skew(at, constraint, others)
+            if skew is not None:
+                alternatives.insert(0, pod_edits.raise_skew(at, key, skew))
+            yield Condition("", "", f"{reason}: {at}", alternatives)
+        if not violated:
+            yield Condition("", "", reason)
+
+    def _minimal_skew(
+        self, at: int, constraint: TopologySpreadConstraint, others: Sequence[PodEdit]
+    ) -> int | None:
+        """The smallest maxSkew with which the node passes; None if none helps."""
+
+        def passes(skew: int) -> bool:
+            raised = pod_edits.raise_skew(at, constraint.topology_key, skew)
+            return self._probe("PodTopologySpread", [*others, raised])
+
+        low = constraint.max_skew
+        high = low + 1
+        while not passes(high):
+            if high > _LARGEST_SKEW:
+                return None
+            low, high = high, high * 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if passes(middle) else (middle, high)
+        return high
+
+    def other_plugin(self, plugin: str) -> Callable[[str], Iterator[Condition]] | None:
+        """What a third party's plugin wants is not known; that it alone is in the way can be found out."""
+        if plugin == EXTENDER:
+            return None
+        return lambda reason: iter([Condition("", "", reason, [plugin_exclusion(plugin)])])
+
+    def volumes(self, plugin: str) -> Callable[[str], Iterator[Condition]]:
+        def find(reason: str) -> Iterator[Condition]:
+            """Which claims are in the way is found by asking about each alone."""
+            exclusions = pod_edits.claim_exclusions(self._pod)
+            violated = [
+                exclusion
+                for exclusion in exclusions
+                if len(exclusions) == 1
+                or not self._probe(
+                    plugin, [other for other in exclusions if other is not exclusion]
+                )
+            ]
+            for exclusion in violated:
+                yield Condition("", "", f"{reason}: {exclusion.claim}", [exclusion])
+            if not violated:
+                alone = [exclusion for exclusion in exclusions if self._probe(plugin, [exclusion])]
+                yield Condition("", "", reason, list(alone))
+
+        return find
+
+    def _missing_label(self, reason: str) -> Iterator[Condition]:
+        labels = self._node.metadata.labels or {}
+        for at, constraint in enumerate(self._pod.spec.topology_spread_constraints or ()):
+            key = constraint.topology_key
+            if constraint.when_unsatisfiable == "DoNotSchedule" and key not in labels:
+                yield Condition("", "", f"{reason}: {at}", [pod_edits.soften_spread(at, key)])
+
+
+def _pod_terms(pod: Pod, kind: str) -> Sequence[PodAffinityTerm]:
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return ()
+    holder = affinity.pod_affinity if kind == "podAffinity" else affinity.pod_anti_affinity
+    return (holder.required_during_scheduling_ignored_during_execution if holder else None) or ()
+
+
+def _required_terms(pod: Pod) -> list[NodeSelectorTerm]:
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    return list((required.node_selector_terms if required else None) or ())

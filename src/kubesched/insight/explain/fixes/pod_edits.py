@@ -1,0 +1,221 @@
+"""Edits of the pod that undo single rejections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from kubesched.api.core_v1 import Container, NodeSelectorRequirement, Pod, Taint
+from kubesched.api.host_ports import HostPort
+from kubesched.api.quantity import milli_value, value
+from kubesched.api.resources import pod_requests
+from kubesched.insight.explain import amounts
+from kubesched.insight.explain.details import taint_text
+from kubesched.insight.explain.fixes.changes import (
+    ClaimExclusion,
+    GateRemoval,
+    Operation,
+    PodEdit,
+    pod_edit,
+)
+from kubesched.plugins.helper.volumes.claims import claim_use
+
+_MIB = 2**20
+
+
+def _escaped(word: str) -> str:
+    return word.replace("~", "~0").replace("/", "~1")
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+def lower_request(pod: Pod, resource: str, target: int) -> PodEdit | None:
+    """The pod with requests of a resource that add up to at most `target`; None if there is no such positive request.
+
+    Containers are scaled down in proportion; init containers that ask for more are capped.
+    """
+    before = pod_requests(pod).get(resource)
+    overhead = _amount(resource, (pod.spec.overhead or {}).get(resource, 0))
+    target -= overhead
+    if amounts.is_in_bytes(resource) and target >= 16 * _MIB:
+        target -= target % _MIB
+    if target <= 0:
+        return None
+    spec = pod.spec
+    level = spec.resources.requests if spec.resources is not None else None
+    if level and resource in level:
+        operations = [_set_request("/spec", resource, target)]
+    else:
+        operations = list(_container_operations(pod, resource, target))
+    if not operations:
+        return None
+    wanted, was = amounts.exact(resource, target + overhead), amounts.shown(resource, before)
+    text = f"request {resource} {wanted} instead of {was}"
+    cut = (before - target - overhead) / before if before else 0.0
+    return pod_edit("LowerRequest", text, 2.0 + cut, operations)
+
+
+def _container_operations(pod: Pod, resource: str, target: int) -> Iterator[Operation]:
+    spec = pod.spec
+    sidecars = [
+        (f"/spec/initContainers/{at}", container)
+        for at, container in enumerate(spec.init_containers or ())
+        if container.is_restartable_init()
+    ]
+    running = [
+        *sidecars,
+        *(
+            (f"/spec/containers/{at}", container)
+            for at, container in enumerate(spec.containers or ())
+        ),
+    ]
+    asked = [(path, _request(container, resource)) for path, container in running]
+    total = sum(amount for _, amount in asked)
+    kept = dict(asked)
+    if total > target:
+        for path, amount in asked:
+            if amount:
+                kept[path] = amount * target // total
+                yield _set_request(path, resource, kept[path])
+    beside = sum(kept[path] for path, _ in sidecars)
+    for at, container in enumerate(spec.init_containers or ()):
+        room = target - beside
+        if (
+            not container.is_restartable_init()
+            and room > 0
+            and _request(container, resource) > room
+        ):
+            yield _set_request(f"/spec/initContainers/{at}", resource, room)
+
+
+def _set_request(path: str, resource: str, amount: int) -> Operation:
+    return {
+        "op": "replace",
+        "path": f"{path}/resources/requests/{_escaped(resource)}",
+        "value": amounts.exact(resource, amount),
+    }
+
+
+def _request(container: Container, resource: str) -> int:
+    return _amount(resource, (container.resources.requests or {}).get(resource, 0))
+
+
+def _amount(resource: str, quantity: Any) -> int:  # noqa: ANN401  # a quantity as written
+    return milli_value(quantity) if resource == "cpu" else value(quantity)
+
+
+# -- tolerations, selectors, affinity ----------------------------------------------------------------------------------
+
+
+def add_toleration(pod: Pod, taint: Taint) -> PodEdit:
+    """Tolerate exactly this taint. The whole list is written: templates may have none to append to."""
+    toleration: dict[str, Any] = {"key": taint.key, "operator": "Equal", "value": taint.value}
+    if not taint.value:
+        toleration = {"key": taint.key, "operator": "Exists"}
+    toleration["effect"] = taint.effect
+    listed = [*msgspec.to_builtins(pod.spec.tolerations or []), toleration]
+    operation = {"op": "add", "path": "/spec/tolerations", "value": listed}
+    return pod_edit(
+        "AddToleration", f"tolerate {taint_text(taint)}", 2.0, [operation], in_place=True
+    )
+
+
+def drop_selector(key: str, wanted: str) -> PodEdit:
+    operation = {"op": "remove", "path": f"/spec/nodeSelector/{_escaped(key)}"}
+    return pod_edit("DropNodeSelector", f"drop the selector {key}={wanted}", 3.0, [operation])
+
+
+_NODE_TERMS = (
+    "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms"
+)
+
+
+def drop_expression(index: int, requirement: NodeSelectorRequirement) -> PodEdit:
+    """Of the only required term of node affinity."""
+    operation = {"op": "remove", "path": f"{_NODE_TERMS}/0/matchExpressions/{index}"}
+    values = f" [{', '.join(requirement.values)}]" if requirement.values else ""
+    text = f"drop the node affinity {requirement.key} {requirement.operator}{values}"
+    return pod_edit("DropNodeAffinity", text, 3.0, [operation])
+
+
+def drop_node_affinity() -> PodEdit:
+    operation = {"op": "remove", "path": _NODE_TERMS.removesuffix("/nodeSelectorTerms")}
+    return pod_edit("DropNodeAffinity", "drop the required node affinity", 3.5, [operation])
+
+
+def drop_pod_term(kind: str, index: int, topology_key: str) -> PodEdit:
+    """`kind` is podAffinity or podAntiAffinity."""
+    field = "requiredDuringSchedulingIgnoredDuringExecution"
+    operation = {"op": "remove", "path": f"/spec/affinity/{kind}/{field}/{index}"}
+    name = "affinity" if kind == "podAffinity" else "anti-affinity"
+    text = f"drop the pod {name} over {topology_key} (term {index + 1})"
+    return pod_edit(f"Drop{kind[0].upper()}{kind[1:]}", text, 4.0, [operation])
+
+
+def raise_skew(index: int, topology_key: str, skew: int) -> PodEdit:
+    path = f"/spec/topologySpreadConstraints/{index}/maxSkew"
+    operation = {"op": "replace", "path": path, "value": skew}
+    return pod_edit("RaiseMaxSkew", f"maxSkew {skew} over {topology_key}", 2.5, [operation])
+
+
+def soften_spread(index: int, topology_key: str) -> PodEdit:
+    path = f"/spec/topologySpreadConstraints/{index}/whenUnsatisfiable"
+    operation = {"op": "replace", "path": path, "value": "ScheduleAnyway"}
+    text = f"spread over {topology_key} with ScheduleAnyway"
+    return pod_edit("SoftenSpread", text, 3.0, [operation])
+
+
+def drop_host_ports(pod: Pod, taken: list[HostPort]) -> PodEdit:
+    """Without the host ports that are taken."""
+    numbers = {(port.protocol, port.port) for port in taken}
+    operations: list[Operation] = []
+    for field, containers in (
+        ("containers", pod.spec.containers),
+        ("initContainers", pod.spec.init_containers),
+    ):
+        for at, container in enumerate(containers or ()):
+            for number, port in enumerate(container.ports or ()):
+                if (port.protocol or "TCP", port.host_port) in numbers:
+                    path = f"/spec/{field}/{at}/ports/{number}/hostPort"
+                    operations.append({"op": "remove", "path": path})
+    listed = ", ".join(f"{port}/{protocol}" for protocol, port in sorted(numbers))
+    return pod_edit("DropHostPort", f"drop host port {listed}", 4.0, operations)
+
+
+# -- what if -----------------------------------------------------------------------------------------------------------
+
+
+def claim_exclusions(pod: Pod) -> list[ClaimExclusion]:
+    """One for each claim that the pod uses: the pod without the volumes that name it."""
+    paths: dict[str, list[str]] = {}
+    for at, volume in enumerate(pod.spec.volumes or ()):
+        use = claim_use(pod, volume)
+        if use is not None:
+            paths.setdefault(use.name, []).append(f"/spec/volumes/{at}")
+    return [
+        ClaimExclusion(
+            "WithoutClaim",
+            f"another claim than {claim}, or none",
+            7.0,
+            tuple(json.dumps({"op": "remove", "path": path}) for path in removed),
+            claim=claim,
+        )
+        for claim, removed in paths.items()
+    ]
+
+
+def gate_removals(pod: Pod) -> list[GateRemoval]:
+    return [
+        GateRemoval(
+            "RemoveSchedulingGate",
+            f"remove the scheduling gate {gate.name}",
+            1.0,
+            (json.dumps({"op": "remove", "path": f"/spec/schedulingGates/{at}"}),),
+            gate=gate.name,
+        )
+        for at, gate in enumerate(pod.spec.scheduling_gates or ())
+    ]

@@ -1,0 +1,124 @@
+"""Trying changes: the scheduler in memory is changed, its filters are run, and everything is put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
+
+import numpy as np
+
+from kubesched.api.core_v1 import Node
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
+from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.filter import run_filters
+from kubesched.framework.runtime.nominated import filter_with_nominated_pods
+from kubesched.framework.runtime.pre_filter import run_pre_filter, run_remove_pod
+from kubesched.framework.status import Status
+from kubesched.insight.explain.fixes.changes import (
+    AnyChange,
+    NodeAddition,
+    NodeEdit,
+    PluginExclusion,
+    PodDeletion,
+    PodEdit,
+    edited,
+)
+
+
+class Trials:
+    """What-ifs about one pod."""
+
+    def __init__(self, framework: Framework, pod: PodInfo) -> None:
+        self._framework = framework
+        self._table = framework.handle.table
+        self._pod = pod
+
+    def nodes_that_fit(self, changes: Sequence[AnyChange]) -> set[str] | None:
+        """Names of nodes that would take the pod after the changes; None if it is rejected whatever the node."""
+        edits = [change for change in changes if isinstance(change, PodEdit)]
+        pod = PodInfo(edited(self._pod.pod, edits)) if edits else self._pod
+        excluded = {change.plugin for change in changes if isinstance(change, PluginExclusion)}
+        with self._changed(changes):
+            return self._feasible(pod, excluded)
+
+    def _feasible(self, pod: PodInfo, excluded: Set[str]) -> set[str] | None:
+        table, state = self._table, CycleState()
+        table.refresh()
+        view = NodeColumns(table)
+        plugins = [plugin for plugin in self._framework.pre_filter if plugin.name not in excluded]
+        outcome = run_pre_filter(self._framework, state, pod.pod, view, plugins)
+        if outcome.status is not None:
+            return None
+        state.skip_filter_plugins = state.skip_filter_plugins | excluded
+        result = filter_with_nominated_pods(self._framework, state, pod, view)
+        if result.error is not None:
+            return None
+        names = {table.names[row] for row in np.flatnonzero(result.passing).tolist()}
+        return names if outcome.node_names is None else names & outcome.node_names
+
+    @contextmanager
+    def _changed(self, changes: Sequence[AnyChange]) -> Iterator[None]:
+        """The table with nodes and pods changed, until the end of the block.
+
+        The cache is left alone: it knows which pods are assumed, and the same pods come back.
+        """
+        table = self._table
+        before: dict[str, Node] = {}
+        gone: list[tuple[PodInfo, str]] = []
+        added: list[str] = []
+        try:
+            for change in changes:
+                if isinstance(change, PodDeletion):
+                    name = change.pod.spec.node_name
+                    info = table.pods[table.row_of[name]][change.pod.metadata.uid]
+                    table.remove_pod(info, name)
+                    gone.append((info, name))
+                elif isinstance(change, NodeEdit):
+                    node = table.nodes[table.row_of[change.node_name]]
+                    assert node is not None, "a row of a node"
+                    before.setdefault(change.node_name, node)
+                    table.set_node(change.applied(node))
+                elif isinstance(change, NodeAddition):
+                    table.set_node(change.node)
+                    added.append(change.node.metadata.name)
+            yield
+        finally:
+            for name in added:
+                table.remove_node(name)
+            for node in before.values():
+                table.set_node(node)
+            for info, name in gone:
+                table.add_pod(info, name)
+
+    # -- single plugins on one node --------------------------------------------------------------------------------
+
+    def passes(self, row: int, plugin: str, edits: Sequence[PodEdit]) -> bool:
+        """Does the edited pod pass one plugin's filter on one node?"""
+        pod = edited(self._pod.pod, edits)
+        state, framework = CycleState(), self._framework
+        before = [candidate for candidate in framework.pre_filter if candidate.name == plugin]
+        outcome = run_pre_filter(framework, state, pod, NodeColumns(self._table), before)
+        if outcome.status is not None:
+            return False
+        filters = [candidate for candidate in framework.filter if candidate.name == plugin]
+        view = NodeColumns(self._table, np.array([row]))
+        result = run_filters(framework, state, pod, view, filters)
+        return result.error is None and bool(result.passing[0])
+
+    def passes_without(
+        self, state: CycleState, row: int, plugins: set[str], removed: Sequence[PodInfo]
+    ) -> bool:
+        """Does the pod pass some plugins' filters on one node once these pods have left it?"""
+        framework, pod = self._framework, self._pod.pod
+        what_if = state.clone()
+        view: NodeColumns = NodeColumns(self._table, np.array([row]))
+        for victim in removed:
+            failed: Status | None = run_remove_pod(framework, what_if, pod, victim, view)
+            if failed is not None:
+                return False
+            view = view.what_if(0, remove=[victim])
+        filters = [plugin for plugin in framework.filter if plugin.name in plugins]
+        result = run_filters(framework, what_if, pod, view, filters)
+        return result.error is None and bool(result.passing[0])

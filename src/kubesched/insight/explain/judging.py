@@ -1,0 +1,109 @@
+"""From the matrix to a verdict, and to the reasons over all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kubesched.framework.nodes.columns import Indices, Mask
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.views import BulkWhatIfColumns
+from kubesched.framework.rules import Scope
+from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.filter import run_filters, what_if_scope
+from kubesched.framework.status import Status
+from kubesched.insight.explain import details
+from kubesched.insight.explain.evaluation import PASSES, Evaluation, Rejections
+from kubesched.insight.explain.model import Reason
+from kubesched.insight.explain.reasons import code_of_reason
+
+
+def reasons_of(evaluation: Evaluation) -> list[Reason]:
+    """Every distinct reason with the nodes it rejects, the most frequent first."""
+    counts = evaluation.failure_counts
+    rows_by_reason: dict[tuple[str, str, str], list[int]] = {}
+    codes: dict[tuple[str, str, str], tuple[str, str]] = {}
+    for rejections in evaluation.rejections:
+        for reason, status, rows in _by_reason(rejections):
+            code = code_of_reason(reason, status)
+            for detail in details.split(evaluation.table, evaluation.pod, code, reason, rows):
+                key = (rejections.plugin, reason, detail.text)
+                codes[key] = code.code, code.remedy
+                tally = rows_by_reason.setdefault(key, [0, 0])
+                tally[0] += int(np.count_nonzero(detail.rows))
+                tally[1] += int(np.count_nonzero(detail.is_whole & (counts == 1)))
+    listed = [
+        Reason(
+            plugin=plugin,
+            code=codes[plugin, reason, text][0],
+            reason=reason,
+            detail=text,
+            nodes=nodes,
+            only_reason=only,
+            remedy=codes[plugin, reason, text][1],
+        )
+        for (plugin, reason, text), (nodes, only) in rows_by_reason.items()
+    ]
+    return sorted(listed, key=lambda reason: (-reason.nodes, -reason.only_reason, reason.reason))
+
+
+def _by_reason(rejections: Rejections) -> Iterator[tuple[str, Status, Mask]]:
+    """Each reason a plugin gives, a status that gives it, and the rows it is given for."""
+    statuses: dict[str, list[int]] = {}
+    for at, status in enumerate(rejections.statuses):
+        for reason in status.all_reasons:
+            statuses.setdefault(reason, []).append(at)
+    for reason, numbers in statuses.items():
+        rows = np.isin(rejections.ids, numbers)
+        if rows.any():
+            yield reason, rejections.statuses[numbers[0]], rows
+
+
+def is_hopeless(framework: Framework, evaluation: Evaluation) -> bool:
+    """Would every node of the cluster reject the pod even if it were empty, untainted and not cordoned?"""
+    hopeless = np.zeros(evaluation.table.high_water, dtype=np.bool_)
+    for rejections in evaluation.rejections:
+        lasting = [
+            any(code_of_reason(reason, status).is_lasting for reason in status.all_reasons)
+            for status in rejections.statuses
+        ]
+        hopeless |= np.array([*lasting, False])[rejections.ids]
+    rows = evaluation.rows[~hopeless[evaluation.rows]]
+    rejecting = {rejection.plugin for rejection in evaluation.rejections}
+    for plugin in framework.filter:
+        if not len(rows):
+            return True
+        if plugin.name not in rejecting or plugin.name in _refusing_pods(evaluation):
+            continue
+        if what_if_scope(plugin, evaluation.state, evaluation.pod.pod) is not Scope.ROW:
+            continue
+        emptied = emptied_columns(evaluation.table, rows)
+        outcome = run_filters(framework, evaluation.state, evaluation.pod.pod, emptied, [plugin])
+        if outcome.error is None:
+            rows = rows[outcome.passing]
+    return not len(rows)
+
+
+def _refusing_pods(evaluation: Evaluation) -> set[str]:
+    return {status.plugin for status in evaluation.pod_statuses}
+
+
+def emptied_columns(table: NodeTable, rows: Indices) -> BulkWhatIfColumns:
+    """These nodes without any pod on them."""
+    return BulkWhatIfColumns(
+        table,
+        rows,
+        requested_delta=lambda line: -table.requested[line].array[rows],
+        pods_delta=-table.pod_count.array[rows],
+        removed=lambda index: list(table.pods[int(rows[index])].values()),
+        ports=lambda _index: set(),
+    )
+
+
+def rejected_rows(evaluation: Evaluation) -> Mask:
+    """Rows that some plugin rejects."""
+    rejected = np.zeros(evaluation.table.high_water, dtype=np.bool_)
+    for rejections in evaluation.rejections:
+        rejected |= rejections.ids != PASSES
+    return rejected

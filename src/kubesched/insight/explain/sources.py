@@ -1,0 +1,57 @@
+"""From a state and a configuration to an `Explainer`, with notes on what its answers cannot say."""
+
+from __future__ import annotations
+
+from kubesched.config.defaults import without_extenders
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.load import default_config
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.framework.registry import Registry
+from kubesched.insight.explain.explainer import Explainer, Run
+from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.memory import KeptObjects, PretendingClient, in_memory_scheduler
+from kubesched.scheduler.algorithm import MIN_FEASIBLE_NODES_TO_FIND
+from kubesched.scheduler.http_extender import make_extenders
+
+SAMPLING = (
+    "kube-scheduler looks at a part of the nodes only, unless percentageOfNodesToScore is 100; which part is not known, "
+    "so that on a cluster it schedules a node further down may be taken"
+)
+
+
+def explainer_of(
+    state: ClusterState,
+    config: KubeSchedulerConfiguration | None = None,
+    *,
+    gates: FeatureGates = DEFAULT_GATES,
+    registry: Registry | None = None,
+    ask_extenders: Run | None = None,
+) -> Explainer:
+    """An explainer over a scheduler in memory that knows the state.
+
+    `ask_extenders` runs the questions to configured extenders to their end; without it they are not asked.
+
+    Raises:
+        ConfigError: the configuration names plugins that do not exist or do not fit.
+    """
+    config = config or default_config(gates)
+    notes = [*state.notes]
+    if config.extenders and ask_extenders is not None:
+        notes.append("extenders were sent the objects without fields that scheduling does not read")
+    else:
+        config, not_asked = without_extenders(config)
+        notes += not_asked
+    scheduler = in_memory_scheduler(
+        state,
+        config,
+        gates=gates,
+        registry=registry,
+        client=PretendingClient(),
+        classes=False,
+        extenders=lambda configured, table: make_extenders(configured, KeptObjects(), table),
+    )
+    notes += [f"left out, as the scheduler would: {problem}" for problem in scheduler.problems]
+    sampled = config.percentage_of_nodes_to_score != 100
+    if sampled and scheduler.assembly.table.node_count > MIN_FEASIBLE_NODES_TO_FIND:
+        notes.append(SAMPLING)
+    return Explainer(scheduler.assembly, notes=notes, run=ask_extenders)

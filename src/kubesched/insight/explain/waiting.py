@@ -1,0 +1,129 @@
+"""What a pod waits for besides room, and which events have it tried again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
+from kubesched.framework.events import Action, ClusterEvent
+from kubesched.framework.handle import Listers
+from kubesched.framework.runtime import Framework
+from kubesched.insight.explain.evaluation import Evaluation
+from kubesched.insight.explain.model import WaitingFor, WokenBy
+from kubesched.insight.explain.reasons import (
+    BEING_DELETED,
+    NOT_ENQUEUED,
+    OTHER_SCHEDULER,
+    SCHEDULING_GATED,
+    code_of_reason,
+)
+from kubesched.plugins.helper.volumes.claims import claim_uses, is_fully_bound
+from kubesched.scheduler.queue.contents import GATED
+from kubesched.scheduler.queue.hints import HintMap
+from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
+
+_QUOTED: Final = re.compile(r'"([^"]+)"')
+_UNBOUND_CLAIMS: Final = "UnboundClaims"
+
+_SINGLE_ACTIONS: Final = [action for action in Action if action.bit_count() == 1]
+
+
+def another_scheduler(pod: Pod, profiles: Iterable[str]) -> WaitingFor:
+    name = pod.spec.scheduler_name
+    known = ", ".join(profiles)
+    return WaitingFor(
+        code=OTHER_SCHEDULER.code,
+        plugin="",
+        what=f"the scheduler {name} is to place it, and no profile has that name (profiles: {known})",
+        names=[name],
+    )
+
+
+def deletion() -> WaitingFor:
+    return WaitingFor(code=BEING_DELETED.code, plugin="", what="it is being deleted", names=[])
+
+
+def before_the_queue(
+    framework: Framework, queue: SchedulingQueue, pod: Pod
+) -> Iterator[WaitingFor]:
+    """PreEnqueue plugins that keep the pod out of the queue.
+
+    Of a pod that waits somewhere the queue knows; plugins are asked again only for what they say.
+    """
+    place = queue.place_of(pod.metadata.namespace, pod.metadata.name)
+    if place not in (None, GATED):
+        return
+    for plugin in framework.pre_enqueue:
+        status = plugin.pre_enqueue(pod)
+        if status is None or status.is_success:
+            continue
+        code = code_of_reason(status.message, status)
+        if not code.is_waiting:
+            code = NOT_ENQUEUED
+        gates = [gate.name for gate in pod.spec.scheduling_gates or ()]
+        yield WaitingFor(
+            code=code.code,
+            plugin=plugin.name,
+            what=f"scheduling gates {', '.join(gates)} are set"
+            if code is SCHEDULING_GATED
+            else status.message,
+            names=gates if code is SCHEDULING_GATED else _names_in(status.message),
+        )
+
+
+def objects(evaluation: Evaluation, listers: Listers) -> Iterator[WaitingFor]:
+    """Objects that PreFilter plugins miss, or that are not ready."""
+    told: set[str] = set()
+    for status in evaluation.pod_statuses:
+        for reason in status.all_reasons:
+            code = code_of_reason(reason, status)
+            if not code.is_waiting or reason in told:
+                continue
+            told.add(reason)  # several plugins miss the same claim
+            names = _names_in(reason)
+            if code.code == _UNBOUND_CLAIMS:
+                names = _unbound_claims(evaluation.pod.pod, listers)
+            yield WaitingFor(code=code.code, plugin=status.plugin, what=reason, names=names)
+
+
+def _names_in(text: str) -> list[str]:
+    return list(dict.fromkeys(_QUOTED.findall(text)))
+
+
+def _unbound_claims(pod: Pod, listers: Listers) -> list[str]:
+    claims = listers.of(PersistentVolumeClaim)
+    namespace = pod.metadata.namespace
+    unbound = []
+    for use in claim_uses(pod):
+        claim: PersistentVolumeClaim | None = claims.get(namespace, use.name)
+        if claim is not None and not is_fully_bound(claim):
+            unbound.append(use.name)
+    return list(dict.fromkeys(unbound))
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+def woken_by(hints: HintMap, plugins: Iterable[str]) -> list[WokenBy]:
+    """The events that the rejecting plugins registered for."""
+    return [
+        WokenBy(
+            plugin=plugin,
+            events=list(
+                dict.fromkeys(name for event in hints.events_of(plugin) for name in _names(event))
+            ),
+        )
+        for plugin in sorted(plugins)
+    ]
+
+
+def _names(event: ClusterEvent) -> list[str]:
+    """One name per action: `Node/Add`, `Node/UpdateNodeTaint`."""
+    if event.is_wildcard:
+        return ["*"]
+    actions = [action for action in _SINGLE_ACTIONS if action in event.action]
+    if Action.UPDATE in event.action:
+        actions = [*(action for action in actions if action not in Action.UPDATE), Action.UPDATE]
+    return [f"{event.resource}/{ClusterEvent('', action).label}" for action in actions]

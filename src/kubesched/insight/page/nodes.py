@@ -1,0 +1,155 @@
+"""The node table as columns: all rows at once, the rows that changed, and one node in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from kubesched.api.core_v1 import Node
+from kubesched.api.names import key_of
+from kubesched.framework.nodes.columns import Indices
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.insight.page.columns import Array, texts
+
+ZONE: Final = "topology.kubernetes.io/zone"
+PODS: Final = "pods"
+CORDONED, TAINTED, NOT_READY = 1, 2, 4
+"""Bits of the column `flags`."""
+_HARD_EFFECTS: Final = ("NoSchedule", "NoExecute")
+MAX_LABEL_KEYS: Final = 500
+MAX_NODE_PODS: Final = 1000
+
+
+def live_rows(table: NodeTable) -> Indices:
+    """Rows of all nodes. Not in the scheduler's node order: reading that would fix it too early for a cycle."""
+    return np.flatnonzero(table.alive[: table.high_water])
+
+
+def node_columns(table: NodeTable) -> tuple[dict[str, Any], dict[str, Array]]:
+    """(header, columns) of all nodes."""
+    rows = live_rows(table)
+    zones = table.label_column(ZONE)
+    names = table.names
+    columns: dict[str, Array] = {
+        "row": rows.astype(np.int32),
+        "name": texts(names[row] for row in rows.tolist()),
+        "zone": zones.ids[rows].astype(np.int32),
+        "flags": _flags(table, rows),
+    }
+    columns |= _amounts(table, rows)
+    header = {
+        "resources": resources_of(table),
+        "zones": list(zones.values),
+        "labelKeys": label_keys(table),
+    }
+    return header, columns
+
+
+def label_keys(table: NodeTable) -> list[str]:
+    """Labels that some node has, except those that name single nodes."""
+    many = table.node_count > 1
+    keys = [key for key in table.label_keys() if not (many and key == "kubernetes.io/hostname")]
+    return sorted(keys)[:MAX_LABEL_KEYS]
+
+
+def label_values(table: NodeTable, key: str) -> tuple[dict[str, Any], dict[str, Array]]:
+    """One label of all nodes: ids into `values`, -1 where a node has none."""
+    column = table.label_column(key)
+    rows = live_rows(table)
+    header = {"key": key, "values": list(column.values)}
+    return header, {"row": rows.astype(np.int32), "value": column.ids[rows].astype(np.int32)}
+
+
+def changed_rows(table: NodeTable, rows: Iterable[int]) -> dict[str, Any]:
+    """The rows as plain lists, for a message of the event stream."""
+    at = np.array(sorted({row for row in rows if table.alive[row]}), dtype=np.intp)
+    columns = {"row": at, "flags": _flags(table, at), **_amounts(table, at)}
+    return {name: values.tolist() for name, values in columns.items()}
+
+
+def identities(table: NodeTable, rows: Iterable[int]) -> list[tuple[int, str, int]]:
+    """(row, name, zone) of rows whose nodes changed; a row without a node has an empty name."""
+    zones = table.label_column(ZONE).ids
+    return [(row, table.names[row], int(zones[row])) for row in sorted(set(rows))]
+
+
+def resources_of(table: NodeTable) -> list[str]:
+    """Resources that some node has, in table order, then the number of pods."""
+    used = [
+        name
+        for name, index in table.resource_index.items()
+        if table.allocatable[index].array[: table.high_water].any()
+    ]
+    return [*used, PODS]
+
+
+def _amounts(table: NodeTable, rows: Indices) -> dict[str, Array]:
+    columns: dict[str, Array] = {}
+    for name in resources_of(table)[:-1]:
+        index = table.resource_index[name]
+        columns[f"allocatable {name}"] = table.allocatable[index].array[rows]
+        columns[f"requested {name}"] = table.requested[index].array[rows]
+    columns[f"allocatable {PODS}"] = table.allowed_pods.array[rows]
+    columns[f"requested {PODS}"] = table.pod_count.array[rows]
+    return columns
+
+
+def _flags(table: NodeTable, rows: Indices) -> Array:
+    # Interned like any other derived column: only rows whose node changed are looked at again.
+    column = table.interned("page flags", flags_of)
+    values = np.array([*column.values, 0], dtype=np.uint8)
+    return values[column.ids[rows]]
+
+
+def flags_of(node: Node) -> int:
+    flags = CORDONED if node.spec.unschedulable else 0
+    if any(taint.effect in _HARD_EFFECTS for taint in node.spec.taints or ()):
+        flags |= TAINTED
+    conditions = {condition.type: condition.status for condition in node.status.conditions or ()}
+    if conditions.get("Ready", "True") != "True":
+        flags |= NOT_READY
+    return flags
+
+
+def node_details(table: NodeTable, name: str) -> dict[str, Any] | None:
+    """One node with its labels, taints, conditions and pods; None if there is none of that name."""
+    row = table.row_of.get(name)
+    node = None if row is None else table.nodes[row]
+    if row is None or node is None:
+        return None
+    pods = list(table.pods[row].values())
+    amounts = _amounts(table, np.array([row], dtype=np.intp))
+    return {
+        "name": name,
+        "labels": dict(node.metadata.labels or {}),
+        "cordoned": bool(node.spec.unschedulable),
+        "taints": [
+            _taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints or ()
+        ],
+        "conditions": {
+            condition.type: condition.status for condition in node.status.conditions or ()
+        },
+        "amounts": {
+            resource: [
+                int(amounts[f"requested {resource}"][0]),
+                int(amounts[f"allocatable {resource}"][0]),
+            ]
+            for resource in resources_of(table)
+        },
+        "podCount": len(pods),
+        "pods": [
+            {
+                "pod": key_of(pod.pod.metadata),
+                "cpu": pod.requests.milli_cpu,
+                "memory": pod.requests.memory,
+                "priority": pod.pod.spec.priority or 0,
+            }
+            for pod in pods[:MAX_NODE_PODS]
+        ],
+    }
+
+
+def _taint(key: str, value: str | None, effect: str) -> str:
+    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"

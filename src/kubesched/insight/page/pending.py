@@ -1,0 +1,138 @@
+"""The pods that wait: where, since when, why, and which events would have them tried again.
+
+A running scheduler's queue knows all of it. For other clusters the pods' PodScheduled conditions tell what their
+scheduler last said.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.names import key_of
+from kubesched.api.times import parse_time
+from kubesched.framework.pod_status import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.insight.explain.explainer import condition_of
+from kubesched.insight.explain.waiting import woken_by
+from kubesched.scheduler.factory import Assembly
+from kubesched.scheduler.queue.contents import GATED
+
+LIMIT: Final = 5000
+"""Pods listed; the counts are of all."""
+ACTIVE, BACKOFF, UNSCHEDULABLE, PERMIT, OTHER = (
+    "active",
+    "backoff",
+    "unschedulable",
+    "permit",
+    "other",
+)
+PLACES: Final = (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED, PERMIT, OTHER)
+"""Where pods wait, in the order of the view. `permit`: for a Permit plugin; `other`: for another scheduler."""
+
+
+def queued_pods(assembly: Assembly) -> dict[str, Any]:
+    """The queue of a running scheduler."""
+    entries = assembly.scheduler.queue.entries()
+    waiting = list(assembly.waiting_pods)
+    counts = Counter(place for place, _ in entries)
+    counts[PERMIT] = len(waiting)
+    clock = next(iter(assembly.frameworks.values())).handle.clock
+    now, wall = clock.monotonic(), clock.now()
+    wakes = _Wakes(assembly)
+    listed = [_entry(place, info, now, wall, wakes) for place, info in entries[:LIMIT]]
+    for waiting_pod in waiting[: LIMIT - len(listed)]:
+        why = f"for permission by {', '.join(waiting_pod.pending_plugins())}"
+        listed.append({**_pod(waiting_pod.pod), "place": PERMIT, "why": why})
+    return {"counts": {place: counts[place] for place in PLACES}, "pods": listed}
+
+
+def _entry(
+    place: str, info: QueuedPodInfo, now: float, wall: float, wakes: Callable[..., list[str]]
+) -> dict[str, Any]:
+    expires = info.backoff_expiration
+    row = _pod(info.pod_info.pod) | {
+        "place": place,
+        "since": round(wall - (now - info.timestamp), 3),
+        "attempts": info.attempts,
+        "plugins": sorted(info.rejector_plugins),
+    }
+    if place == GATED:
+        row["why"] = _gates(info.pod_info.pod) or f"held back by {info.gating_plugin}"
+        row["plugins"] = [info.gating_plugin]
+    if expires is not None and expires > now:
+        row["retryAt"] = round(wall + (expires - now), 3)
+    row["wokenBy"] = wakes(row["plugins"])
+    return row
+
+
+def pending_pods(assembly: Assembly, pods: Iterable[Pod]) -> dict[str, Any]:
+    """Pods without a node, by what their conditions say."""
+    rows = [_from_condition(assembly, pod) for pod in pods if not pod.spec.node_name]
+    counts = Counter(row["place"] for row in rows)
+    rows.sort(key=lambda row: (PLACES.index(row["place"]), -row["priority"], row.get("since", 0)))
+    return {"counts": {place: counts[place] for place in PLACES}, "pods": rows[:LIMIT]}
+
+
+def _from_condition(assembly: Assembly, pod: Pod) -> dict[str, Any]:
+    row = _pod(pod)
+    condition = condition_of(pod)
+    if condition is not None and condition.since:
+        row["since"] = _seconds(condition.since)
+    if pod.spec.scheduling_gates:
+        row |= {"place": GATED, "why": _gates(pod)}
+    elif pod.spec.scheduler_name not in assembly.frameworks:
+        row |= {"place": OTHER, "why": f"for the scheduler {pod.spec.scheduler_name}"}
+    elif condition is not None and condition.reason == REASON_UNSCHEDULABLE:
+        row["place"] = UNSCHEDULABLE
+    elif condition is not None and condition.reason == REASON_SCHEDULER_ERROR:
+        row["place"] = BACKOFF
+    else:
+        row["place"] = ACTIVE
+    return row
+
+
+def _pod(pod: Pod) -> dict[str, Any]:
+    condition = condition_of(pod)
+    created = pod.metadata.creation_timestamp
+    return {
+        "pod": key_of(pod.metadata),
+        "priority": pod.spec.priority or 0,
+        "nominated": pod.status.nominated_node_name or "",
+        "since": _seconds(str(created)) if created else 0.0,
+        "attempts": None,
+        "plugins": [],
+        "wokenBy": [],
+        "why": condition.message if condition is not None else "",
+    }
+
+
+def _gates(pod: Pod) -> str:
+    names = [gate.name for gate in pod.spec.scheduling_gates or ()]
+    return f"scheduling gates: {', '.join(names)}" if names else ""
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_time(text)
+    except ValueError:
+        return 0.0  # a dump may hold anything
+
+
+class _Wakes:
+    """Events that wake pods, by the plugins that rejected them; few combinations serve all pods."""
+
+    def __init__(self, assembly: Assembly) -> None:
+        self._hints = assembly.hints
+        self._known: dict[tuple[str, ...], list[str]] = {}
+
+    def __call__(self, plugins: list[str]) -> list[str]:
+        key = tuple(plugins)
+        if key not in self._known:
+            wakers = woken_by(self._hints, plugins)
+            self._known[key] = list(
+                dict.fromkeys(name for waker in wakers for name in waker.events)
+            )
+        return self._known[key]

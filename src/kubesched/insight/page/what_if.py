@@ -1,0 +1,138 @@
+"""What if: a plan while the user types.
+
+Loading a cluster into a scheduler takes ten times as long as planning a few pods over it, so the next cluster is loaded
+ahead, while the user reads the answer and goes on typing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.config.defaults import without_extenders
+from kubesched.config.features import FeatureGates
+from kubesched.config.load import load
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.insight.planning.manifests import Manifest, parse_manifests
+from kubesched.insight.planning.model import Plan
+from kubesched.insight.planning.plan import Changes, plan_in
+from kubesched.insight.planning.world import PlanError, PlannedCluster
+from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.plugins.registry import in_tree_registry
+
+MAX_PODS: Final = 20_000
+CONFIGURATION: Final = "KubeSchedulerConfiguration"
+EDITOR: Final = "YAML"
+"""What messages call the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the text asks: objects to create, nodes to add or change, a configuration."""
+
+    manifests: tuple[Manifest, ...]
+    nodes: tuple[Manifest, ...]
+    config: KubeSchedulerConfiguration | None
+
+
+class WhatIf:
+    """Plans over one state after another. Blocking: to be called in a thread, one call at a time."""
+
+    def __init__(self, config: KubeSchedulerConfiguration, gates: FeatureGates) -> None:
+        self._config, self._notes = without_extenders(config)
+        self._gates = gates
+        self._spare: tuple[ClusterState, PlannedCluster] | None = None
+
+    def prepare(self, state: ClusterState) -> None:
+        """Load the state for the next question, unless that was done."""
+        if self._spare is None or self._spare[0] is not state:
+            self._spare = state, self._loaded(state, self._config)
+
+    def answer(self, state: ClusterState, text: str) -> dict[str, Any]:
+        """The plan, and with a configuration also what the current one would do.
+
+        Raises:
+            PlanError, ConfigError: the text makes no sense, and why.
+        """
+        question = self._parse(text)
+        changes = Changes(manifests=question.manifests, nodes=question.nodes)
+        _check_size(question.manifests)
+        plan = self._plan(state, changes, self._config)
+        made: dict[str, Any] = {"plan": msgspec.to_builtins(plan)}
+        if question.config is not None:
+            config, notes = without_extenders(question.config)
+            other = self._plan(state, changes, config)
+            other.notes[:0] = notes
+            made = {
+                "plan": msgspec.to_builtins(other),
+                "before": msgspec.to_builtins(plan),
+                "differences": differences(plan, other),
+            }
+        return made
+
+    def _parse(self, text: str) -> Question:
+        manifests = parse_manifests(EDITOR, text.encode())
+        configs = [manifest for manifest in manifests if manifest.kind == CONFIGURATION]
+        if len(configs) > 1:
+            raise PlanError(f"{configs[1]}: only one configuration is possible")
+        config = None
+        if configs:
+            config = load(msgspec.json.encode(configs[0].obj), EDITOR, self._gates)
+        others = [manifest for manifest in manifests if manifest.kind != CONFIGURATION]
+        return Question(
+            manifests=tuple(manifest for manifest in others if manifest.kind != "Node"),
+            nodes=tuple(manifest for manifest in others if manifest.kind == "Node"),
+            config=config,
+        )
+
+    def _plan(
+        self, state: ClusterState, changes: Changes, config: KubeSchedulerConfiguration
+    ) -> Plan:
+        world = None
+        if config is self._config and self._spare is not None and self._spare[0] is state:
+            world, self._spare = self._spare[1], None
+        world = world or self._loaded(state, config)
+        with world:
+            plan = plan_in(world, state, changes)
+        plan.notes[:0] = self._notes
+        return plan
+
+    def _loaded(self, state: ClusterState, config: KubeSchedulerConfiguration) -> PlannedCluster:
+        registry = in_tree_registry()
+        # What a reader of the page asks for must not have code imported.
+        registry.add_installed(loaded_only=config is not self._config)
+        return PlannedCluster(state, config, gates=self._gates, registry=registry)
+
+
+def _check_size(manifests: Sequence[Manifest]) -> None:
+    """A slip of the finger must not keep the page busy for minutes."""
+    wanted = 0
+    for manifest in manifests:
+        spec = manifest.obj.get("spec")
+        for field in ("replicas", "parallelism"):
+            count = spec.get(field) if isinstance(spec, dict) else None
+            if isinstance(count, int):
+                wanted += count
+    if wanted > MAX_PODS:
+        raise PlanError(
+            f"{wanted} pods are asked for; here at most {MAX_PODS} are planned (kubesched plan has no limit)"
+        )
+
+
+def differences(before: Plan, after: Plan) -> list[dict[str, str]]:
+    """Pods that two plans put on different nodes; an empty node means that it got none."""
+    nodes_before, nodes_after = (
+        {placement.pod: placement.node for placement in plan.placed} for plan in (before, after)
+    )
+    names = dict.fromkeys([*nodes_before, *nodes_after])
+    return [
+        {"pod": name, "before": nodes_before.get(name, ""), "after": nodes_after.get(name, "")}
+        for name in names
+        if nodes_before.get(name, "") != nodes_after.get(name, "")
+    ]
+
+
+Loader = Callable[[], ClusterState]

@@ -1,0 +1,374 @@
+"""How many more replicas of a workload fit, and what stops the next one.
+
+Replicas are placed one by one by the scheduling cycle of `run`: PreFilter, Filter, Score, Reserve and Permit, each pod
+assumed where the scheduler put it. They skip the queue, since all are alike and each is tried once, and the binding,
+which changes no decision; those without claims also Reserve and Permit, unless a plugin of others takes part there. Counting ends with the first pod that fits nowhere; nothing is evicted for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec import structs
+
+from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod
+from kubesched.api.names import key_of
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.nodes.pods import PodInfo, label_key_of
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.framework.registry import Registry
+from kubesched.framework.runtime import Framework
+from kubesched.insight.planning.manifests import Manifest
+from kubesched.insight.planning.model import Capacity, Part, Stop
+from kubesched.insight.planning.stops import stop_of, zone_of
+from kubesched.insight.planning.workloads import SCALED, TEMPLATED, Workloads
+from kubesched.insight.planning.world import PlanError, PlannedCluster
+from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.collector import collector_paused
+from kubesched.playground.apimachinery.objects import ChangeType
+from kubesched.playground.controllers.statefulset.identity import POD_INDEX_LABEL, POD_NAME_LABEL
+from kubesched.plugins.dynamic_resources import DynamicResources
+from kubesched.plugins.volume_binding import VolumeBinding
+from kubesched.scheduler.algorithm import ScheduleResult
+from kubesched.scheduler.scheduling_cycle import Assumed
+
+IDLE_WITHOUT_CLAIMS = {VolumeBinding.name, DynamicResources.name}
+"""Plugins whose Reserve does nothing for a pod without claims."""
+DEFAULT_LIMIT = 1_000_000
+"""Replicas after which counting ends, so that pods that ask for nothing end, too."""
+
+
+def count_capacity(
+    state: ClusterState,
+    manifests: Sequence[Manifest],
+    config: KubeSchedulerConfiguration | None = None,
+    *,
+    gates: FeatureGates = DEFAULT_GATES,
+    registry: Registry | None = None,
+    limit: int = DEFAULT_LIMIT,
+    seed: int = 0,
+) -> Capacity:
+    """Count replicas of these workloads over a state, after its pending pods have had their try.
+
+    Raises:
+        PlanError: the manifests hold no workload, or one that cannot be counted or would be refused.
+        ConfigError: the configuration names plugins that do not exist or do not fit.
+    """
+    with PlannedCluster(state, config, gates=gates, registry=registry, seed=seed) as world:
+        world.settle()
+        templates = _templates(state, world, manifests, seed)
+        with collector_paused():
+            return _Count(world, templates, limit).result(state)
+
+
+class _Template:
+    """One workload's pod, as its controller makes it, and copies of it."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        pod: Pod,
+        claims: Sequence[PersistentVolumeClaim],
+        per_replica: int,
+    ) -> None:
+        self.manifest = manifest
+        self.per_replica = per_replica
+        self.pod = pod
+        self._claims = claims
+        """Claims that belong to the one pod: of a StatefulSet's claim templates, or of ephemeral volumes."""
+        self._first = PodInfo(pod)
+        self._first.label_key = label_key_of(pod)
+        self._is_ordinal = manifest.kind == "StatefulSet"
+        self._placed: dict[str, PodInfo] = {}
+        """The pod by node, if it were there."""
+        base = pod.metadata.name.rpartition("-")[0]
+        self._base = base if manifest.kind in TEMPLATED else pod.metadata.name
+        self._key = f"{pod.metadata.namespace}/{self._base}"
+
+    def copy(self, number: int) -> PodInfo:
+        """The pod for a number from 0 on."""
+        pod = self.pod
+        name = f"{self._base}-{number}"
+        meta = structs.replace(pod.metadata, name=name, uid=f"{pod.metadata.uid}-{number}")
+        if self._is_ordinal:
+            own = {POD_NAME_LABEL: name, POD_INDEX_LABEL: str(number)}
+            meta = structs.replace(meta, labels={**(meta.labels or {}), **own})
+        if self._claims:
+            spec = structs.replace(pod.spec, volumes=self._volumes(name))
+            return PodInfo(structs.replace(pod, metadata=meta, spec=spec))
+        info = PodInfo(structs.replace(pod, metadata=meta))
+        if not self._is_ordinal:
+            info.class_key, info.shape_key = self._first.class_key, self._first.shape_key
+            info.share_derived(self._first.derived, self._first.label_key or label_key_of(pod))
+        return info
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its pods are alike but for their names, and bring nothing that has to be reserved."""
+        first = self._first
+        return not (
+            self._is_ordinal
+            or self._claims
+            or first.claims
+            or first.pod.spec.resource_claims
+            or first.requests.scalars  # a device class may stand behind one
+        )
+
+    def stand_in(self) -> PodInfo:
+        """A pod that stands for all copies when they are decided about; its name and uid are none of theirs."""
+        return self._first
+
+    def placed(self, number: int, node_name: str) -> PodInfo:
+        """The copy of that number on a node; of plain templates only."""
+        placed = self._placed.get(node_name)
+        if placed is None:
+            placed = self._placed[node_name] = self._first.assumed_on(node_name)
+        return placed.twin(f"{placed.uid}-{number}", f"{self._key}-{number}")
+
+    def learn(self, info: PodInfo) -> None:
+        """Share with later copies what the scheduler worked out for this one."""
+        if not self._claims and not self._is_ordinal:
+            self._first.class_key, self._first.shape_key = info.class_key, info.shape_key
+
+    def claims(self, info: PodInfo) -> Iterator[PersistentVolumeClaim]:
+        for claim in self._claims:
+            name = self._renamed(claim.metadata.name, info.name)
+            owners = [
+                structs.replace(owner, name=info.name, uid=info.uid)
+                for owner in claim.metadata.owner_references or ()
+            ]
+            meta = structs.replace(
+                claim.metadata, name=name, uid=f"{info.uid}/{name}", owner_references=owners or None
+            )
+            yield structs.replace(claim, metadata=meta)
+
+    def _volumes(self, name: str) -> list[Any]:
+        own = {claim.metadata.name for claim in self._claims}
+        return [
+            structs.replace(
+                volume,
+                persistent_volume_claim=structs.replace(
+                    volume.persistent_volume_claim,
+                    claim_name=self._renamed(volume.persistent_volume_claim.claim_name, name),
+                ),
+            )
+            if volume.persistent_volume_claim is not None
+            and volume.persistent_volume_claim.claim_name in own
+            else volume
+            for volume in self.pod.spec.volumes or ()
+        ]
+
+    def _renamed(self, claim: str, pod: str) -> str:
+        """Claims are named `<template>-<pod>` by StatefulSets, `<pod>-<volume>` for ephemeral volumes."""
+        old = self.pod.metadata.name
+        if claim.endswith(f"-{old}"):
+            return claim.removesuffix(old) + pod
+        return pod + claim.removeprefix(old)
+
+
+def _templates(
+    state: ClusterState, world: PlannedCluster, manifests: Sequence[Manifest], seed: int
+) -> list[_Template]:
+    """The pod of each workload. Other objects of the files (claims, services) are added to the cluster."""
+    made: list[Any] = []
+
+    def listen(change: ChangeType, obj: Any) -> None:  # noqa: ANN401  # of any kind
+        if change == "ADDED":
+            made.append(obj)
+
+    workloads = Workloads(state, world.clock, seed, listen)
+    counted = [
+        manifest for manifest in manifests if manifest.kind == "Pod" or manifest.kind in TEMPLATED
+    ]
+    if not counted:
+        raise PlanError(
+            "there is no pod and no workload in the files whose replicas could be counted"
+        )
+    templates = []
+    for manifest in manifests:
+        if manifest.kind == "DaemonSet":
+            raise PlanError(
+                f"{manifest}: a DaemonSet has one pod per node, whatever the room; 'kubesched plan' shows where it fits"
+            )
+        made.clear()
+        workloads.create(manifest, replicas=1)
+        workloads.run()
+        pods = [obj for obj in made if isinstance(obj, Pod)]
+        claims = [obj for obj in made if isinstance(obj, PersistentVolumeClaim)]
+        for obj in made:
+            if not isinstance(obj, Pod) and (not pods or obj not in claims):
+                world.put(obj)
+        if manifest not in counted:
+            continue
+        if not pods:
+            raise PlanError(f"{manifest}: makes no pod (is it paused or suspended?)")
+        _check_profile(world, manifest, pods[0])
+        per_replica = _wanted(manifest) if len(counted) > 1 else 1
+        templates.append(_Template(manifest, pods[0], claims, per_replica))
+    return templates
+
+
+def _wanted(manifest: Manifest) -> int:
+    """Pods that the file asks for."""
+    spec = manifest.obj.get("spec") or {}
+    field = "replicas" if manifest.kind in SCALED else "parallelism"
+    wanted = spec.get(field, 1) if manifest.kind != "Pod" else 1
+    if wanted < 1:
+        raise PlanError(f"{manifest}: spec.{field}: there is no proportion with {wanted} of them")
+    return int(wanted)
+
+
+def _check_profile(world: PlannedCluster, manifest: Manifest, pod: Pod) -> None:
+    name = pod.spec.scheduler_name
+    if name not in world.assembly.frameworks:
+        field = "spec" if manifest.kind == "Pod" else "spec.template.spec"
+        known = ", ".join(world.assembly.frameworks)
+        raise PlanError(
+            f'{manifest}: {field}.schedulerName: no profile of the configuration is called "{name}" (there is {known})'
+        )
+
+
+class _Count:
+    """Counting, round by round; a round has every template's share of pods."""
+
+    def __init__(self, world: PlannedCluster, templates: Sequence[_Template], limit: int) -> None:
+        self._world = world
+        self._templates = templates
+        self._limit = limit
+        self._before: list[int] = world.assembly.table.pod_count.array.tolist()
+        """Pods by row when counting began."""
+        self._cycle_number = world.assembly.scheduler.queue.scheduling_cycle
+        self._signatures: dict[int, bytes | None] = {}
+
+    def result(self, state: ClusterState) -> Capacity:
+        pending = sum(not self._world.where(pod) for pod in self._world.objects(Pod))
+        replicas, stopped = self._count()
+        world = self._world
+        zones: Counter[str] = Counter()
+        by_node = self._by_node()
+        for name, count in by_node.items():
+            zones[zone_of(world.find(Node, "", name))] += count
+        return Capacity(
+            source=state.source,
+            parts=[
+                Part(
+                    kind=template.manifest.kind,
+                    name=key_of(
+                        structs.replace(template.pod.metadata, name=template.manifest.name)
+                    ),
+                    per_replica=template.per_replica,
+                )
+                for template in self._templates
+            ],
+            replicas=replicas,
+            pods=sum(by_node.values()),
+            is_limited=stopped is None,
+            zones=dict(sorted(zones.items())),
+            nodes=by_node,
+            next=stopped,
+            pending=pending,
+            notes=[f"left out, as the scheduler would: {problem}" for problem in world.problems],
+        )
+
+    def _by_node(self) -> dict[str, int]:
+        """Where the copies are."""
+        table = self._world.assembly.table
+        names, counts = table.names, table.pod_count.array.tolist()
+        added = zip(names, self._before, counts, strict=False)
+        return dict(sorted((name, now - then) for name, then, now in added if now > then))
+
+    def _count(self) -> tuple[int, Stop | None]:
+        numbers = [0] * len(self._templates)
+        places = [self._placing(at, template) for at, template in enumerate(self._templates)]
+        for replica in range(self._limit):
+            for at, template in enumerate(self._templates):
+                for _ in range(template.per_replica):
+                    # The first goes through the queue, which a PreEnqueue plugin may keep it out of.
+                    place = places[at] if numbers[at] else partial(self._place, at, template)
+                    if not place(numbers[at]):
+                        return replica, stop_of(self._world, self._untried(template, numbers[at]))
+                    numbers[at] += 1
+        return self._limit, None
+
+    def _placing(self, at: int, template: _Template) -> Callable[[int], bool]:
+        """What places the copy of a number, the first one apart."""
+        framework = self._framework_of(template)
+        others = {plugin.name for plugin in (*framework.reserve, *framework.permit)}
+        if template.is_plain and others <= IDLE_WITHOUT_CLAIMS:
+            return self._placing_shortly(at, template, framework)
+        return partial(self._place, at, template)
+
+    def _framework_of(self, template: _Template) -> Framework:
+        return self._world.assembly.frameworks[template.pod.spec.scheduler_name]
+
+    def _untried(self, template: _Template, number: int) -> Pod:
+        """The pod that failed under another uid: an eviction may have been prepared for the first."""
+        pod = template.copy(number).pod
+        meta = structs.replace(pod.metadata, uid=f"{pod.metadata.uid}/next")
+        pod = structs.replace(pod, metadata=meta)
+        self._world.listers.put(pod)  # preemption looks it up
+        return pod
+
+    def _placing_shortly(
+        self, at: int, template: _Template, framework: Framework
+    ) -> Callable[[int], bool]:
+        """What `_place` does, for pods that no plugin reserves anything for: decide once, count the copy there.
+
+        Copies are counted in the table alone. The cache knows single pods for the sake of later events, of which there are none.
+        """
+        schedule = self._world.assembly.scheduler.cycle.algorithm.schedule
+        add_pod = self._world.assembly.table.add_pod
+        stand_in, placed = template.stand_in(), template.placed
+
+        def place(number: int) -> bool:
+            state = CycleState()
+            self._cycle_number += 1
+            state.cycle, state.signature = self._cycle_number, self._signatures[at]
+            result = schedule(framework, state, stand_in)
+            if not isinstance(result, ScheduleResult):
+                return False
+            node_name = result.node_name
+            add_pod(placed(number, node_name), node_name)
+            return True
+
+        return place
+
+    def _place(self, at: int, template: _Template, number: int) -> bool:
+        world, info = self._world, template.copy(number)
+        for claim in template.claims(info):
+            world.add(claim)
+        queued = self._queued(at, info)
+        if queued is None:
+            return False
+        framework = self._framework_of(template)
+        framework.attempt_begins()
+        state = CycleState()
+        self._cycle_number += 1
+        state.cycle, state.signature = self._cycle_number, queued.signature
+        outcome = world.assembly.scheduler.cycle.run(framework, state, queued, framework.now())
+        if not isinstance(outcome, Assumed):
+            return False
+        template.learn(queued.pod_info)
+        return True
+
+    def _queued(self, at: int, info: PodInfo) -> QueuedPodInfo | None:
+        """The pod as the queue hands it out; None if a PreEnqueue plugin keeps it back.
+
+        The first of each template goes through the queue; the others differ in nothing that it looks at.
+        """
+        if at in self._signatures:
+            queued = QueuedPodInfo(info, self._world.clock.monotonic())
+            queued.signature = self._signatures[at]
+            return queued
+        queue = self._world.assembly.scheduler.queue
+        queue.add(info.pod)
+        first = queue.pop_specific_pod(info.pod)
+        if first is not None:
+            queue.done(info.uid)
+            self._signatures[at] = first.signature
+        return first

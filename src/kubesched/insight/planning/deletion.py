@@ -1,0 +1,67 @@
+"""`--delete KIND/NAME`: a pod comes back if it has a controller; a workload takes its pods with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubesched.api.apps_v1 import ReplicaSet
+from kubesched.api.core_v1 import Pod
+from kubesched.insight.planning.replacements import Replacements, controller_of
+from kubesched.insight.planning.workload_kinds import KINDS, workload_kind
+from kubesched.insight.planning.world import PlanError, PlannedCluster
+
+
+def doomed_pods(
+    world: PlannedCluster, replacements: Replacements, wanted: Sequence[str], namespace: str
+) -> list[Pod]:
+    """The pods to delete; the controllers among the workloads named are retired.
+
+    Raises:
+        PlanError: a text names no kind, or nothing that is there.
+    """
+    doomed: dict[str, Pod] = {}
+    for text in wanted:
+        kind, where, name = workload_named(text, namespace, "--delete")
+        pod = world.find(Pod, where, name) if kind == "Pod" else None
+        pods = [pod] if pod is not None else pods_of(world, kind, where, name)
+        if not pods:
+            of = "pod" if kind == "Pod" else f"pod of {kind}"
+            raise PlanError(f'--delete: there is no {of} "{where}/{name}"')
+        for doomed_pod in pods:
+            doomed[doomed_pod.metadata.uid] = doomed_pod
+            owner = controller_of(doomed_pod)
+            if kind != "Pod" and owner is not None:
+                replacements.retired.add(owner.uid)
+    return list(doomed.values())
+
+
+def workload_named(text: str, namespace: str, option: str) -> tuple[str, str, str]:
+    """Kind, namespace and name that an option's text means.
+
+    Raises:
+        PlanError: it names no kind.
+    """
+    parts = text.split("/")
+    kind = workload_kind(parts[0])
+    if kind is None or len(parts) not in (2, 3) or not all(parts):
+        raise PlanError(
+            f"{option}: {text!r}: expected KIND/NAME or KIND/NAMESPACE/NAME, with one of {', '.join(KINDS)}"
+        )
+    return kind, parts[1] if len(parts) == 3 else namespace, parts[-1]
+
+
+def pods_of(world: PlannedCluster, kind: str, namespace: str, name: str) -> list[Pod]:
+    """The pods that a workload controls, directly or through its ReplicaSets."""
+    owners = {(kind, name)}
+    if kind == "Deployment":
+        owners = {
+            ("ReplicaSet", replica_set.metadata.name)
+            for replica_set in world.listers.of(ReplicaSet).list(namespace)
+            for owner in replica_set.metadata.owner_references or ()
+            if owner.kind == kind and owner.name == name
+        }
+    return [
+        pod
+        for pod in world.listers.of(Pod).list(namespace)
+        if (owner := controller_of(pod)) is not None and (owner.kind, owner.name) in owners
+    ]

@@ -1,0 +1,118 @@
+"""Files of objects as users write them for `kubectl apply -f`: YAML or JSON, several documents, Lists."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import yaml
+
+from kubesched.api.kubernetes_yaml import Json, load
+from kubesched.base.files import MAX_BYTES, read_file
+from kubesched.insight.planning.world import PlanError
+from kubesched.playground.apimachinery.objects import JsonObject
+
+STDIN = "-"
+_MARKER = re.compile(rb"^---(?=\s|$).*\n?", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object of a file."""
+
+    file: str
+    line: int
+    """Where its document begins."""
+    obj: JsonObject
+
+    @property
+    def kind(self) -> str:
+        return str(self.obj["kind"])
+
+    @property
+    def name(self) -> str:
+        return str((self.obj.get("metadata") or {}).get("name") or "")
+
+    @property
+    def namespace(self) -> str:
+        return str((self.obj.get("metadata") or {}).get("namespace") or "")
+
+    def __str__(self) -> str:
+        """For messages: `web.yaml:1: Deployment web`."""
+        return f"{self.file}:{self.line}: {self.kind} {self.name}".rstrip()
+
+
+def read_manifests(paths: Sequence[str]) -> list[Manifest]:
+    """The objects of these files, in order.
+
+    Raises:
+        PlanError: a file is missing, is not YAML or JSON, or holds something that is no object.
+    """
+    return [manifest for path in paths for manifest in _read(path)]
+
+
+def _read(path: str) -> Iterator[Manifest]:
+    name = "standard input" if path == STDIN else path
+    try:
+        text = sys.stdin.buffer.read() if path == STDIN else read_file(path, MAX_BYTES)
+    except OSError as error:
+        raise PlanError(f"{name}: {error.strerror or error}") from None
+    yield from parse_manifests(name, text)
+
+
+def parse_manifests(name: str, text: bytes) -> list[Manifest]:
+    """The objects of a text; `name` is what messages call it. Raises PlanError as `read_manifests` does."""
+    manifests = [
+        Manifest(name, line, obj)
+        for line, value in _documents(name, text)
+        for obj in _objects(name, line, value)
+    ]
+    if not manifests:
+        raise PlanError(f"{name}: no objects in it")
+    return manifests
+
+
+def _documents(name: str, text: bytes) -> Iterator[tuple[int, Json]]:
+    if text.lstrip()[:1] in (b"{", b"["):
+        try:
+            yield 1, msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise PlanError(f"{name}: not valid JSON: {error}") from None
+        return
+    begin, line = 0, 1
+    for match in [*_MARKER.finditer(text), None]:
+        end, after = match.span() if match is not None else (len(text), len(text))
+        value = _yaml(name, line, text[begin:end])
+        if value is not None:
+            yield line, value
+        line += text.count(b"\n", begin, after)
+        begin = after
+
+
+def _yaml(name: str, line: int, text: bytes) -> Json:
+    try:
+        return load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        within = 0 if mark is None else mark.line
+        raise PlanError(f"{name}:{line + within}: not valid YAML: {error.problem}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise PlanError(f"{name}:{line}: not valid YAML: {error}") from None
+
+
+def _objects(name: str, line: int, value: Json) -> Iterator[JsonObject]:
+    if isinstance(value, dict) and isinstance(value.get("items"), list):
+        for item in value["items"]:
+            yield from _objects(name, line, item)
+        return
+    if not isinstance(value, dict):
+        raise PlanError(f"{name}:{line}: neither an object nor a list of objects")
+    for field in ("apiVersion", "kind"):
+        if not isinstance(value.get(field), str) or not value[field]:
+            raise PlanError(f"{name}:{line}: {field}: missing")
+    if not isinstance(value.get("metadata", {}), dict):
+        raise PlanError(f"{name}:{line}: {value['kind']}: metadata: expected an object")
+    yield value

@@ -1,0 +1,281 @@
+"""The cluster of a plan: one attempt at a time, and pods that run as soon as they are bound.
+
+    with PlannedCluster(state, config) as world:
+        world.add(pod)
+        world.settle()
+
+Time stands still while there is anything to do and then jumps to the next deadline. `settle` ends when nothing can change any
+more: no pod is left to try, or every pending pod was tried since the last change.
+
+A binding that waits for something outside the scheduler (a volume to be provisioned, a Permit plugin) keeps its place; the
+pod counts as assumed. Timeouts of plugins that wait so do not fire.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import structs
+
+from kubesched.api.core_v1 import Node, Pod, PodCondition, PodStatus
+from kubesched.api.meta import ObjectMeta
+from kubesched.api.times import format_time
+from kubesched.base.clock import ManualClock
+from kubesched.base.errors import KubeschedError
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.types import Extender as ExtenderConfig
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.framework.extenders import Extender
+from kubesched.framework.handle import SchedulerClient
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.registry import Registry
+from kubesched.insight.state.cluster import Cluster
+from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.playground.registry.binding import TOPOLOGY_LABELS
+from kubesched.scheduler.factory import no_extenders
+from kubesched.scheduler.scheduler import QueueEmpty, Suspended
+from kubesched.scheduler.scheduling_cycle import Assumed
+
+_SET_BY_KUBELET = ("PodScheduled", "Ready")
+
+
+class PlanError(KubeschedError):
+    """A question that cannot be answered, and why."""
+
+
+class PlannedCluster(Cluster):
+    """The scheduler driven attempt by attempt. The state it starts from is not changed."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        config: KubeSchedulerConfiguration | None = None,
+        *,
+        gates: FeatureGates = DEFAULT_GATES,
+        registry: Registry | None = None,
+        seed: int = 0,
+        max_in_unschedulable_s: float = 300.0,
+        plugin_client: SchedulerClient | None = None,
+        extenders: bool = False,
+        clock: ManualClock | None = None,
+    ) -> None:
+        """`extenders` says whether configured extenders are asked; without it there must be none.
+
+        Raises:
+            ConfigError: the configuration names plugins that do not exist or do not fit.
+        """
+        self._asks_extenders = extenders
+        super().__init__(
+            state,
+            config,
+            gates=gates,
+            registry=registry,
+            seed=seed,
+            measures_plugins=False,
+            remembers=False,
+            max_in_unschedulable_s=max_in_unschedulable_s,
+            plugin_client=plugin_client,
+            clock=clock,
+        )
+        self.on_bound: Callable[[Pod], None] = lambda _pod: None
+        self.on_deleted: Callable[[Pod], None] = lambda _pod: None
+        self.on_idle: Callable[[], float | None] = lambda: None
+        """Lets controllers act when the scheduler has nothing to do; returns seconds until they want another turn."""
+        self._happened: deque[Callable[[], None]] = deque()
+        """Calls of the hooks that are due: they run between attempts, where their failures are not the scheduler's."""
+        self.added_pods: list[Pod] = []
+        """Pods that came after the state, as they came."""
+        self._is_started = False
+
+    def make_extenders(
+        self, configured: Sequence[ExtenderConfig], table: NodeTable
+    ) -> Sequence[Extender]:
+        if not self._asks_extenders:
+            return no_extenders(configured, table)
+        return super().make_extenders(configured, table)
+
+    # -- objects -----------------------------------------------------------------------------------------------------
+
+    def add(self, *objects: Any) -> None:  # noqa: ANN401  # of whichever kinds
+        """Create objects.
+
+        Raises:
+            PlanError: there is one of this name.
+        """
+        for obj in objects:
+            try:
+                super().add(obj)
+            except KubeschedError as error:
+                raise PlanError(str(error)) from None
+            if isinstance(obj, Pod):
+                self.added_pods.append(obj)
+
+    def delete(self, obj: Any) -> None:  # noqa: ANN401  # as above
+        old = self.find(type(obj), obj.metadata.namespace, obj.metadata.name)
+        super().delete(obj)
+        if isinstance(old, Pod):
+            self.on_deleted(old)
+
+    def where(self, pod: Pod) -> str:
+        """Where the scheduler counts the pod: bound, or assumed while its binding waits."""
+        known = self.assembly.scheduler.cache.get_pod(pod.metadata.uid)
+        return known.pod.spec.node_name if known is not None else ""
+
+    def bound(self, pod: Pod, node_name: str) -> None:
+        bound = self._put(
+            pod,
+            structs.replace(
+                pod,
+                metadata=self._with_topology_labels(pod, node_name),
+                spec=structs.replace(pod.spec, node_name=node_name),
+                status=self.status_when_bound(pod),
+            ),
+        )
+        self._happened.append(lambda: self.on_bound(bound))
+
+    def evicted(self, pod: Pod) -> None:
+        super().delete(pod)
+        self._happened.append(lambda: self.on_deleted(pod))
+
+    def status_when_bound(self, pod: Pod) -> PodStatus:
+        """The status that a kubelet would soon report: pods are taken to start and become ready at once."""
+        others = [
+            condition
+            for condition in pod.status.conditions or ()
+            if condition.type not in _SET_BY_KUBELET
+        ]
+        ready = [PodCondition(type=name, status="True") for name in _SET_BY_KUBELET]
+        return structs.replace(
+            pod.status,
+            phase="Running",
+            conditions=[*others, *ready],
+            nominated_node_name="",
+            start_time=format_time(self.clock.now()),
+        )
+
+    def _with_topology_labels(self, pod: Pod, node_name: str) -> ObjectMeta:
+        """A bound pod carries the zone and region of its node, as API servers add them."""
+        node = self.find(Node, "", node_name)
+        labels = (node.metadata.labels if node is not None else None) or {}
+        added = {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
+        if not added:
+            return pod.metadata
+        return structs.replace(pod.metadata, labels={**(pod.metadata.labels or {}), **added})
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def settle(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Let the scheduler, and the controllers behind `on_idle`, work until nothing more can happen."""
+        tried, changes = 0, self.changes
+        while True:
+            self.run_hooks()
+            if until():
+                return
+            if changes != self.changes:
+                tried, changes = 0, self.changes
+            if self._attempt():
+                tried += 1
+                if changes == self.changes and tried > self._pending_count():
+                    return  # each was tried, some of them twice, and nothing has changed
+            elif self._settle_background():
+                continue
+            else:
+                again_s = self.on_idle()
+                if changes == self.changes and not self._let_time_pass(again_s):
+                    return
+
+    def advance_to(self, moment: float) -> None:
+        """Let the scheduler work until the clock shows this moment, retries at the end of backoffs included."""
+        tried, changes = 0, self.changes
+        while True:
+            self.run_hooks()
+            if changes != self.changes:
+                tried, changes = 0, self.changes
+            # A pod that was tried since the last change and failed need not be tried again at the same instant.
+            if tried <= self._pending_count() and self._attempt():
+                tried += 1
+            elif self._settle_background():
+                continue
+            elif not self._step_towards(moment):
+                return
+            else:
+                tried = 0
+
+    def attempt_once(self) -> None:
+        """Let the scheduler try one pod, and everything happen that follows from it."""
+        self._attempt()
+        self._settle_background()
+        self.run_hooks()
+
+    def run_hooks(self) -> None:
+        """Report what happened to `on_bound` and `on_deleted`."""
+        while self._happened:
+            self._happened.popleft()()
+
+    def _step_towards(self, moment: float) -> bool:
+        """Pass time until something is due; False if nothing was, and the moment has come."""
+        now, queue = self.clock.monotonic(), self.assembly.scheduler.queue
+        due, before = self._next_due(), (queue.sizes, len(self._timers))
+        if due is not None and due <= moment:
+            self._jump_to(due)
+            # A deadline that has passed and changes nothing must not hold up time.
+            if due > now or (queue.sizes, len(self._timers)) != before:
+                return True
+        self.clock.advance(max(0.0, moment - self.clock.monotonic()))
+        return False
+
+    def _let_time_pass(self, again_s: float | None) -> bool:
+        """Jump to when something is due: the end of a backoff, a timer, or the controllers' next turn."""
+        due = self._next_due()
+        if again_s is not None:
+            again = self.clock.monotonic() + again_s
+            due = again if due is None else min(due, again)
+        if due is None:
+            return False
+        self._jump_to(due)
+        return True
+
+    def _jump_to(self, moment: float) -> None:
+        self.clock.advance(max(0.0, moment - self.clock.monotonic()))
+        self._fire_timers()
+        self.assembly.scheduler.queue.run_timers()
+
+    def _pending_count(self) -> int:
+        return sum(self.assembly.scheduler.queue.sizes) + 1
+
+    def _attempt(self) -> bool:
+        """Try the next pod, and bind it if it got a node; False when there is none."""
+        scheduler = self.assembly.scheduler
+        outcome = scheduler.attempt()
+        if isinstance(outcome, QueueEmpty):
+            return False
+        if isinstance(outcome, Suspended):
+            with scheduler.event_gate.hold():
+                concluded = self.loop.run(outcome.outcome)
+        else:
+            concluded = outcome
+        if isinstance(concluded, Assumed):
+            self.changes += 1
+            self.loop.create_task(scheduler.binding.run(concluded))
+            self.work()
+        return True
+
+    def _settle_background(self) -> bool:
+        """Let background work (victims' deletions, status patches) go on; returns whether it did."""
+        scheduler = self.assembly.scheduler
+        before = len(scheduler.background), len(scheduler.status_writer), self.changes
+        if not any(before[:2]):
+            return False
+        self.work()
+        return before != (len(scheduler.background), len(scheduler.status_writer), self.changes)
+
+    def work(self) -> None:
+        """Run what was begun until it ends, or waits for something outside the scheduler."""
+        if not self._is_started:
+            self._is_started = True
+            scheduler = self.assembly.scheduler
+            self.loop.create_task(scheduler.status_writer.run())
+            self.loop.create_task(scheduler.background.run())
+        self.loop.run_until_idle()

@@ -1,0 +1,248 @@
+"""The recorder on the scheduling loop: hands records to a thread that encodes and writes them.
+
+What happens on the loop for a record is one look at the clock and one append; objects are handed over as they are, since
+records are frozen. The thread writes every half second. Whatever goes wrong there ends the recording, with one line in the
+log and a metric, and never the scheduler.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from kubesched.base.clock import Clock
+from kubesched.base.errors import ApiError
+from kubesched.base.logs import get_logger
+from kubesched.framework.diagnosis import FitError
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.framework.status import Status
+from kubesched.insight.recording.records import (
+    ATTEMPT,
+    CALL_DONE,
+    CHANGED,
+    CHECKPOINTED,
+    DECISION,
+    QUEUE_FLUSHED,
+    REACHED,
+    SCHEDULING_BEGAN,
+    SCHEDULING_ENDED,
+    TIMER_FIRED,
+)
+from kubesched.insight.recording.writer import Handed, RecordingWriter
+from kubesched.scheduler.checkpoint import SchedulerState
+from kubesched.scheduler.flight import BINDING_BEGINS, WORK_GOES_ON
+
+log = get_logger(__name__)
+
+FLUSH_S = 0.5
+BLOCK_RECORDS = 256
+"""Records in one block at most."""
+MAX_PENDING = 500_000
+"""Records that wait to be written. With more the disk cannot keep up, and recording ends."""
+
+
+TASKS = (BINDING_BEGINS, WORK_GOES_ON)
+actor: ContextVar[str] = ContextVar("actor", default="")
+"""Which binding or work a call is made for: several may make the same call at a time."""
+
+
+class LatchedClock:
+    """The queue's clock: the time of the last record."""
+
+    def __init__(self, time: float, wall: Callable[[], float]) -> None:
+        self.time = time
+        self.now = wall
+
+    def monotonic(self) -> float:
+        return self.time
+
+
+class Recorder:
+    """Implements `scheduler.flight.FlightRecorder`. `start` and `stop` are called on the loop's thread."""
+
+    def __init__(
+        self,
+        writer: RecordingWriter,
+        clock: Clock,
+        *,
+        flush_s: float = FLUSH_S,
+        flush_at: int | None = None,
+    ) -> None:
+        """With `flush_at`, records are written in place as soon as so many wait; for runs without a thread."""
+        self.clock = LatchedClock(writer.started_at, clock.now)
+        self.stopped_reason = ""
+        """Why recording ended before the scheduler did."""
+        self._monotonic = clock.monotonic
+        self._writer = writer
+        self._flush_s = flush_s
+        self._is_in_place = flush_at is not None
+        self._max_pending = flush_at or MAX_PENDING
+        self._checkpoints = 0
+        self._pending: deque[Handed] = deque()
+        self._append: Callable[[Handed], None] = self._pending.append
+        self._attempts = 0
+        self._timers = 0
+        self._thread: threading.Thread | None = None
+        self._ending = threading.Event()
+
+    # -- the loop's side: cheap ------------------------------------------------------------------------------------
+    #
+    # Entries are handed over as tuples: their tag, then their fields. That is how they are encoded, too.
+
+    def tick(self) -> None:
+        self.clock.time = self._monotonic()
+
+    def changed(self, resource: str, op: str, key: str, old: Any, new: Any) -> None:  # noqa: ANN401  # records of any kind
+        """An informer is about to change its store."""
+        self.clock.time = time = self._monotonic()
+        self._append((CHANGED, time, resource, op, key, old, new))
+
+    def attempt(self, info: QueuedPodInfo) -> None:
+        self._attempts = number = self._attempts + 1
+        pod = info.pod_info
+        self._append((ATTEMPT, self.clock.time, number, pod.key, pod.uid))
+        if len(self._pending) > self._max_pending:
+            self._too_many_pending()
+
+    def decided(self, info: QueuedPodInfo, node_name: str, status: Status | None) -> None:
+        self.clock.time = time = self._monotonic()
+        pod = info.pod_info
+        code = digest = ""
+        if status is not None:
+            code, digest = status.code.upstream_name, digest_of(status)
+        self._append((DECISION, time, self._attempts, pod.key, pod.uid, node_name, code, digest))
+
+    def flushed(self) -> None:
+        self.clock.time = time = self._monotonic()
+        self._append((QUEUE_FLUSHED, time))
+
+    async def reach(self, point: str, uid: str, status: Status | None = None) -> Status | None:
+        if point in TASKS:
+            actor.set(uid)
+        self.clock.time = time = self._monotonic()
+        self._append((REACHED, time, point, uid, None if status is None else outcome_of(status)))
+        return status
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        writer = self._writer
+        if self.stopped_reason:
+            return False
+        return writer.wants_checkpoint and writer.checkpoints == self._checkpoints
+
+    def checkpoint(self, state: SchedulerState) -> None:
+        self._checkpoints += 1
+        self.clock.time = time = self._monotonic()
+        self._append((CHECKPOINTED, time, self._timers, state))
+
+    def began(self) -> None:
+        self.clock.time = time = self._monotonic()
+        self._append((SCHEDULING_BEGAN, time))
+
+    def ended(self) -> None:
+        self.clock.time = time = self._monotonic()
+        self._append((SCHEDULING_ENDED, time))
+
+    def call_done(self, verb: str, key: str, error: Exception | None, result: object) -> None:
+        """A plugin's call returned to it."""
+        self.clock.time = time = self._monotonic()
+        what = None if error is None else error_of(error)
+        self._append((CALL_DONE, time, verb, f"{actor.get()} {key}", what, result))
+
+    def new_timer(self) -> int:
+        """The number of the scheduler's next timer."""
+        self._timers += 1
+        return self._timers
+
+    def timer_fired(self, number: int) -> None:
+        self.clock.time = time = self._monotonic()
+        self._append((TIMER_FIRED, time, number))
+
+    # -- the thread ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Write what is left and end, within a bound."""
+        if self._thread is None:
+            self.flush()
+        else:
+            self._ending.set()
+            self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                self._give_up("the disk did not answer in time")
+                return
+        try:
+            self._writer.close()
+        except OSError as error:  # some file systems write only now
+            self._give_up(str(error))
+
+    def _run(self) -> None:
+        while not self._ending.wait(self._flush_s):
+            self.flush()
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what has come so far."""
+        pending = self._pending
+        try:
+            while pending and not self.stopped_reason:
+                few = min(len(pending), BLOCK_RECORDS)
+                self._writer.write([pending.popleft() for _ in range(few)])
+            if not self.stopped_reason:
+                self._writer.sync()
+        except (Exception, SystemExit) as error:  # the edge of a thread: scheduling goes on
+            self._give_up(str(error) or type(error).__name__)
+
+    def _too_many_pending(self) -> None:
+        if self._is_in_place:
+            self.flush()
+        else:
+            self._give_up(f"{self._max_pending} records wait to be written")
+
+    def _give_up(self, reason: str) -> None:
+        if not self.stopped_reason:
+            self.stopped_reason = reason
+            self._append = _drop
+            self._pending.clear()
+            log.error("Recording has stopped; scheduling goes on", reason)
+
+    @property
+    def written_bytes(self) -> int:
+        return self._writer.total_bytes
+
+
+def _drop(_entry: Handed) -> None:
+    """Recording has ended."""
+
+
+def digest_of(status: Status) -> str:
+    """A short hash of all that a failed attempt says."""
+    text = "\n".join(outcome_of(status))
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def outcome_of(status: Status) -> list[str]:
+    """A status as texts: code, plugin, message; `fit`, the rejecting and the pending plugins if no node fits."""
+    error = status.error
+    fit = ["", "", ""]
+    if isinstance(error, FitError):
+        diagnosis = error.diagnosis
+        fit = [
+            "fit",
+            ",".join(sorted(diagnosis.unschedulable_plugins)),
+            ",".join(sorted(diagnosis.pending_plugins)),
+        ]
+    return [status.code.upstream_name, status.plugin, status.message, *fit]
+
+
+def error_of(error: Exception) -> list[str]:
+    """An exception as texts: type, message, and the code and reason of an API error."""
+    said = [type(error).__name__, str(error)]
+    return [*said, str(error.code), error.reason] if isinstance(error, ApiError) else said

@@ -1,0 +1,246 @@
+"""The records of a recording, and objects as parts of them.
+
+A record is a MessagePack array whose first element says what it is. Times are the scheduler's monotonic clock; the
+header of a segment relates it to the time of day.
+
+An updated object is written as the top-level parts that differ from its previous version (most updates of a pod change
+its status alone), so reading needs the versions before it; a checkpoint provides them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import structs
+
+from kubesched.api.meta import Record
+from kubesched.insight.recording.redaction import redacted
+from kubesched.scheduler.checkpoint import SchedulerState
+
+Parts = dict[str, Any]
+"""Top-level fields of an object by their JSON names."""
+
+
+# What the first element says.
+STORED: Final = 0
+CHECKPOINT_END: Final = 1
+CHANGED: Final = 2
+ATTEMPT: Final = 3
+DECISION: Final = 4
+REACHED: Final = 5
+CALL_DONE: Final = 6
+TIMER_FIRED: Final = 7
+QUEUE_FLUSHED: Final = 8
+SCHEDULING_BEGAN: Final = 9
+SCHEDULING_ENDED: Final = 10
+CHECKPOINTED: Final = 11
+SCHEDULER: Final = 12
+
+
+class Entry(msgspec.Struct, array_like=True, gc=False):
+    """Base of all records; `time` is when it happened."""
+
+    time: float
+
+
+class Stored(Entry, tag=STORED):
+    """An object of a checkpoint."""
+
+    resource: str
+    parts: msgspec.Raw
+    """`Parts`, left encoded until the type is known."""
+
+
+class CheckpointEnd(Entry, tag=CHECKPOINT_END):
+    """All objects of the checkpoint came before; the log follows."""
+
+    objects: int
+
+
+class Changed(Entry, tag=CHANGED):
+    """An informer's store changed.
+
+    `op` is `a` (added), `u` (updated: `parts` differ), `d` (deleted: `parts` of the final state differ from the last
+    known one) or `t` (found missing in a list: the last known state is the final one).
+    """
+
+    resource: str
+    op: str
+    key: str
+    parts: msgspec.Raw
+    """`Parts`, left encoded until the type is known."""
+
+
+class Attempt(Entry, tag=ATTEMPT):
+    """A pod was taken off the queue."""
+
+    number: int
+    pod: str
+    uid: str
+
+
+class Decision(Entry, tag=DECISION):
+    """What an attempt came to: a node, or a status whose text has this digest."""
+
+    number: int
+    pod: str
+    uid: str
+    node: str
+    code: str
+    digest: str
+
+
+class Reached(Entry, tag=REACHED):
+    """A task went past a point from which on it changes what decisions read."""
+
+    point: str
+    uid: str
+    outcome: list[str] | None = None
+    """Of a point that has one: code, plugin and reasons of a status."""
+
+
+class CallDone(Entry, tag=CALL_DONE):
+    """A call to the outside returned to its caller."""
+
+    verb: str
+    key: str
+    error: list[str] | None = None
+    """Type and message of what it raised; code and reason of an API error."""
+    result: Any = None
+
+
+class TimerFired(Entry, tag=TIMER_FIRED):
+    """A timer of the scheduler's own fired."""
+
+    number: int
+
+
+class QueueFlushed(Entry, tag=QUEUE_FLUSHED):
+    """The queue looked for pods whose backoff or stay was over."""
+
+
+class SchedulingBegan(Entry, tag=SCHEDULING_BEGAN):
+    """This process leads, and its loop takes pods from now on."""
+
+
+class SchedulingEnded(Entry, tag=SCHEDULING_ENDED):
+    """The loop ended; what was under way was called off."""
+
+
+class Checkpointed(Entry, tag=CHECKPOINTED):
+    """The next segment can be played by itself; the scheduler forgot what its checkpoint does not hold."""
+
+    seed: int
+    """Of the random numbers from here on."""
+
+
+class SavedScheduler(Entry, tag=SCHEDULER):
+    """The last part of a checkpoint that can be played from."""
+
+    timers: int
+    """How many the scheduler had begun before."""
+    state: SchedulerState
+
+
+AnyEntry = (
+    Stored
+    | CheckpointEnd
+    | Changed
+    | Attempt
+    | Decision
+    | Reached
+    | CallDone
+    | TimerFired
+    | QueueFlushed
+    | SchedulingBegan
+    | SchedulingEnded
+    | Checkpointed
+    | SavedScheduler
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[list[AnyEntry]] = msgspec.msgpack.Decoder(list[AnyEntry])
+
+
+def encode_entries(entries: Sequence[Entry | tuple[Any, ...]]) -> bytes:
+    """Records as one block."""
+    try:
+        return _encoder.encode(entries)
+    except OverflowError:
+        # A quantity may be a number of any size; as text it means the same.
+        return _encoder.encode([_small_numbers(msgspec.to_builtins(entry)) for entry in entries])
+
+
+def _small_numbers(value: Any) -> Any:  # noqa: ANN401  # plain data
+    if isinstance(value, dict):
+        return {key: _small_numbers(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_small_numbers(item) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**64:
+        return str(value)
+    return value
+
+
+def decode_entries(data: bytes) -> list[AnyEntry]:
+    """The records of a block. Raises msgspec.DecodeError."""
+    return _decoder.decode(data)
+
+
+# -- objects -------------------------------------------------------------------------------------
+
+
+def whole(obj: Record) -> Parts:
+    """All parts of an object that are not empty."""
+    parts: Parts = {}
+    names = zip(obj.__struct_fields__, obj.__struct_encode_fields__, strict=True)
+    defaults = obj.__struct_defaults__
+    for index, (attribute, name) in enumerate(names):
+        value = getattr(obj, attribute)
+        if value != defaults[index]:
+            parts[name] = value
+    return redacted(parts)
+
+
+def difference(old: Record, new: Record) -> Parts:
+    """The parts of `new` that are not those of `old`."""
+    parts: Parts = {}
+    for attribute, name in zip(new.__struct_fields__, new.__struct_encode_fields__, strict=True):
+        before, after = getattr(old, attribute), getattr(new, attribute)
+        if before is not after and before != after:
+            parts[name] = after
+    return redacted(parts)
+
+
+_decoders: dict[type[Any], msgspec.msgpack.Decoder[Any]] = {}
+_fields: dict[type[Any], dict[str, tuple[str, msgspec.msgpack.Decoder[Any]]]] = {}
+"""By kind, the top-level fields by their JSON names: attribute and decoder."""
+_raws: msgspec.msgpack.Decoder[dict[str, msgspec.Raw]] = msgspec.msgpack.Decoder(
+    dict[str, msgspec.Raw]
+)
+
+
+def restored(record: type[Any], parts: msgspec.Raw) -> Any:  # noqa: ANN401  # a record of that type
+    """An object from all its parts. Raises msgspec.ValidationError."""
+    decoder = _decoders.get(record)
+    if decoder is None:
+        decoder = _decoders[record] = msgspec.msgpack.Decoder(record)
+    return decoder.decode(parts)
+
+
+def patched(old: Any, parts: msgspec.Raw) -> Any:  # noqa: ANN401  # a record of any type
+    """The version of an object after `old`. Raises msgspec.ValidationError."""
+    record = type(old)
+    fields = _fields.get(record)
+    if fields is None:
+        fields = _fields[record] = {
+            field.encode_name: (field.name, msgspec.msgpack.Decoder(field.type))
+            for field in structs.fields(record)
+        }
+    changed = {}
+    for name, raw in _raws.decode(parts).items():
+        field = fields.get(name)
+        if field is not None:  # else of a newer Kubernetes
+            changed[field[0]] = field[1].decode(raw)
+    return structs.replace(old, **changed)

@@ -1,0 +1,366 @@
+"""From the text of a dump to objects in a `ClusterState`.
+
+Reads what `kubectl get -o json` and `-o yaml` print, in any combination: single objects, Lists of one or several kinds,
+several JSON values after one another (JSON lines included), several YAML documents.
+
+An indented JSON list, as kubectl prints it, is decoded while it is read (`streamed_list`). Other JSON is read whole and goes
+straight into records, item by item.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import msgspec
+import numpy as np
+import yaml
+
+from kubesched.api import codec
+from kubesched.api.codec import DECODE_ERRORS, MalformedObject
+from kubesched.api.core_v1 import Pod, PodSpec, PodStatus
+from kubesched.api.kinds import Kind, find_kind
+from kubesched.api.kubernetes_yaml import Json, compose, load
+from kubesched.api.meta import ListMeta, ObjectMeta
+from kubesched.client.informers.sharing import Sharing
+from kubesched.insight.state.archive import is_header, read_header
+from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.problems import Problem, StateError
+from kubesched.insight.state.streamed_list import StreamedList
+
+LONGEST_BEGINNING = 4096
+"""Bytes within which a list says that it is one."""
+
+_KIND_FIRST = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
+"""How kubectl begins every object. Objects that begin otherwise are looked through once more."""
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_AT_BYTE = re.compile(r"\(byte (\d+)\)")
+_MARKER = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
+_YAML_LIST = re.compile(rb"\s*(?:(?:apiVersion|kind): [\w./]+\n)*items:\n(?=- )")
+_YAML_ALIAS = re.compile(rb"[:,\[{-]\s*\*\w")
+_YAML_NEXT = re.compile(rb"\n(?=[^\s#])")
+"""Ends an item: the line that comes next is not indented."""
+
+
+class _Identity(msgspec.Struct):
+    api_version: str = msgspec.field(name="apiVersion", default="")
+    kind: str = ""
+
+
+class _Document(msgspec.Struct):
+    """A List, or a single object of which only the identity is looked at."""
+
+    api_version: str = msgspec.field(name="apiVersion", default="")
+    kind: str = ""
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
+    items: list[msgspec.Raw] | None = None
+
+
+class _ListedPod(msgspec.Struct):
+    """A pod that tells whether it said that it is one."""
+
+    api_version: str = msgspec.field(name="apiVersion", default="")
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+_raws = msgspec.json.Decoder(list[msgspec.Raw])
+_listed_pods = msgspec.json.Decoder(list[_ListedPod])
+_identity = msgspec.json.Decoder(_Identity)
+_document = msgspec.json.Decoder(_Document)
+
+
+class DocumentReader:
+    """Reads one file's contents; problems are collected, everything else lands in the state."""
+
+    def __init__(
+        self, state: ClusterState, file: str, problems: list[Problem], sharing: Sharing
+    ) -> None:
+        self._state = state
+        self._sharing = sharing
+        self._file = file
+        self._problems = problems
+        self._lines_before = 0
+        """Lines of the file before the text at hand."""
+
+    def read(self, chunks: Iterator[bytes]) -> None:
+        """Read a file's contents.
+
+        Raises:
+            StateError: there is too much of it.
+        """
+        first = b""
+        while len(first) < LONGEST_BEGINNING and (chunk := next(chunks, b"")):
+            first += chunk
+        if b"\0" in first:
+            raise StateError("not a dump: neither JSON nor YAML has NUL bytes in it")
+        streamed = StreamedList.begin(first, chunks)
+        if streamed is None:
+            chunks = chain((first,), chunks)
+        else:
+            self._read_pieces(streamed)
+            chunks, self._lines_before = streamed.rest(), streamed.lines
+        self._read_whole(memoryview(b"".join(chunks)))
+
+    def _read_whole(self, view: memoryview) -> None:
+        start = _skip_space(view, 3 if bytes(view[:3]) == b"\xef\xbb\xbf" else 0)
+        if start == len(view):
+            return
+        if view[start] in b"{[":
+            self._read_json(view, start)
+        else:
+            self._read_yaml(bytes(view))
+
+    # -- JSON ------------------------------------------------------------------------------------------------------
+
+    def _read_pieces(self, streamed: StreamedList) -> None:
+        beginning = _document.decode(streamed.beginning + b"]}")
+        kind = beginning.kind.removesuffix("List")
+        for text in streamed.pieces():
+            self._lines_before = streamed.lines
+            if self._read_pods(text):
+                continue
+            try:
+                items = _raws.decode(text)
+            except DECODE_ERRORS:
+                return  # broken, or not cut between items
+            if not kind and not all(map(_KIND_FIRST.match, items)):
+                return  # the list says what they are, behind them
+            for item in items:
+                self._json_object(item, beginning.api_version, kind, text)
+
+    def _read_pods(self, text: memoryview) -> bool:
+        """Read a piece of a list if it holds nothing but pods, without looking for the ends of items first."""
+        first = _KIND_FIRST.match(text, 1)
+        if first is None or first[2] != b"Pod":
+            return False
+        try:
+            pods = _listed_pods.decode(text)
+        except DECODE_ERRORS:
+            return False
+        if not all(pod.kind == "Pod" and pod.api_version == "v1" for pod in pods):
+            return False
+        if not all(pod.metadata.name for pod in pods):
+            return False
+        for pod in pods:
+            self._put(Pod(metadata=pod.metadata, spec=pod.spec, status=pod.status))
+        return True
+
+    def _read_json(self, view: memoryview, start: int) -> None:
+        while start < len(view):
+            end = len(view)
+            try:
+                document = _document.decode(view[start:])
+            except DECODE_ERRORS as error:
+                if (trailing := _TRAILING.search(str(error))) is None:
+                    self._json_problem(view, start, error)
+                    return
+                end = _end_of_value(view, start + int(trailing[1]))
+                try:
+                    document = _document.decode(view[start:end])
+                except DECODE_ERRORS as inner:
+                    self._json_problem(view, start, inner)
+                    return
+            self._json_document(view, start, end, document)
+            start = _skip_space(view, end)
+
+    def _json_document(self, view: memoryview, start: int, end: int, document: _Document) -> None:
+        if document.items is None:
+            self._json_object(view[start:end], "", "", view)
+            return
+        self._note_revision(document)
+        kind = document.kind.removesuffix("List")
+        for item in document.items:
+            self._json_object(item, document.api_version, kind, view)
+
+    def _note_revision(self, document: _Document) -> None:
+        kind = find_kind(document.api_version, document.kind.removesuffix("List"))
+        try:
+            metadata = msgspec.json.decode(document.metadata, type=ListMeta)
+        except DECODE_ERRORS:
+            return  # kubectl's own Lists say nothing about a revision
+        if kind is not None and metadata.resource_version:
+            self._state.resource_versions[kind.resource] = metadata.resource_version
+
+    def _json_object(
+        self,
+        raw: Any,  # noqa: ANN401  # any buffer
+        api_version: str,
+        kind_name: str,
+        view: memoryview,
+    ) -> None:
+        """One object; of a typed list (`PodList`) the items do not say what they are, but the list does."""
+        begin = _KIND_FIRST.match(raw)
+        try:
+            if begin is not None:
+                own = begin[1].decode(), begin[2].decode()
+            else:
+                identity = _identity.decode(raw)
+                own = identity.api_version, identity.kind
+            if is_header(*own):
+                read_header(raw, self._state)
+                return
+            kind = self._kind(own[0] or api_version, own[1] or kind_name)
+            if kind is not None:
+                self._put(codec.decode(raw, kind.record))
+        except (MalformedObject, StateError) as error:
+            self._problem(_line(view, raw), str(error))
+        except DECODE_ERRORS as error:
+            self._problem(_line(view, raw), codec.reworded(error))
+
+    def _json_problem(self, view: memoryview, start: int, error: Exception) -> None:
+        at = _AT_BYTE.search(str(error))
+        offset = len(view) if at is None else start + int(at[1])
+        message = codec.reworded(error)
+        if isinstance(error, msgspec.ValidationError):
+            offset, message = start, f"neither an object nor a list: {message}"
+        self._problem(_line_at(view, offset), _AT_BYTE.sub("", message).rstrip())
+
+    # -- YAML ------------------------------------------------------------------------------------------------------
+
+    def _read_yaml(self, text: bytes) -> None:
+        starts = [match.end() for match in _MARKER.finditer(text)]
+        ends = [match.start() for match in _MARKER.finditer(text)]
+        line, previous = 1, 0
+        for begin, end in zip([0, *starts], [*ends, len(text)], strict=True):
+            line += text.count(b"\n", previous, begin)
+            previous = begin
+            self._yaml_document(text[begin:end], line)
+
+    def _yaml_document(self, text: bytes, line: int) -> None:
+        try:
+            text, line = self._yaml_items(text, line)
+            value = load(text)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            within = 0 if mark is None else mark.line
+            self._problem(line + within, f"not valid YAML: {error.problem}")
+            return
+        except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+            self._problem(line, f"not valid YAML: {error}")
+            return
+        if value is None:
+            return
+        if not isinstance(value, dict):
+            self._problem(line, "neither an object nor a list")
+            return
+        items = value.get("items")
+        if not isinstance(items, list):
+            self._yaml_object(value, "", "", text, line, None)
+            return
+        api_version, kind = str(value.get("apiVersion", "")), str(value.get("kind", ""))
+        for index, item in enumerate(items):
+            self._yaml_object(item, api_version, kind.removesuffix("List"), text, line, index)
+
+    def _yaml_items(self, text: bytes, line: int) -> tuple[bytes, int]:
+        """Read items of a list as kubectl prints it one by one: at once, 150,000 pods would take many gigabytes.
+
+        Returns what is left to be read, and its line: the list without these items, or all of another document.
+        """
+        match = _YAML_LIST.match(text)
+        if match is None or _YAML_ALIAS.search(text):
+            return text, line
+        beginning, at = match[0], match.end()
+        while text.startswith(b"- ", at):
+            after = _YAML_NEXT.search(text, at)
+            end = len(text) if after is None else after.end()
+            item = b"  " + text[at + 2 : end]
+            try:
+                value = load(item)
+            except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError):
+                break  # broken, or it needs what is around it
+            if not isinstance(value, dict) or not value.get("kind") or not value.get("apiVersion"):
+                break
+            self._yaml_object(value, "", "", item, line + beginning.count(b"\n"), None)
+            line += item.count(b"\n")
+            at = end
+        else:
+            beginning = beginning[:-1] + b" []\n"
+        return beginning + text[at:], line
+
+    def _yaml_object(
+        self,
+        value: Json,
+        api_version: str,
+        kind_name: str,
+        text: bytes,
+        line: int,
+        index: int | None,
+    ) -> None:
+        try:
+            if not isinstance(value, dict):
+                raise MalformedObject("object", "", "expected a mapping")
+            own = value.get("apiVersion"), value.get("kind")
+            kind = self._kind(str(own[0] or api_version), str(own[1] or kind_name))
+            if kind is not None:
+                self._put(codec.convert(value, kind.record))
+        except MalformedObject as error:
+            self._problem(line + _item_line(text, index), str(error))
+
+    # -- both ------------------------------------------------------------------------------------------------------
+
+    def _kind(self, api_version: str, kind: str) -> Kind[Any] | None:
+        if not kind:
+            raise MalformedObject("object", "kind", "missing")
+        if not api_version:
+            raise MalformedObject(kind, "apiVersion", "missing")
+        known = find_kind(api_version, kind)
+        if known is None:
+            self._state.skip(api_version, kind)
+        return known
+
+    def _put(self, obj: Any) -> None:  # noqa: ANN401  # a record of any kind
+        if not obj.metadata.name:
+            raise MalformedObject(type(obj).__name__, "metadata.name", "missing")
+        if isinstance(obj, Pod):
+            self._sharing.share(obj)
+        self._state.put(obj)
+
+    def _problem(self, line: int, message: str) -> None:
+        self._problems.append(Problem(self._file, self._lines_before + line, message))
+
+
+def _skip_space(view: memoryview, start: int) -> int:
+    while start < len(view) and view[start] in b" \t\r\n":
+        start += 1
+    return start
+
+
+def _end_of_value(view: memoryview, after: int) -> int:
+    """Where a value ends, given a place in or right after what follows it."""
+    while view[after - 1] not in b"}]":
+        after -= 1
+    return after
+
+
+def _address(buffer: Any) -> int:  # noqa: ANN401  # any buffer
+    return int(np.frombuffer(buffer, np.uint8).ctypes.data)
+
+
+def _line(view: memoryview, part: Any) -> int:  # noqa: ANN401  # any buffer
+    """The line in which a part of the text begins."""
+    return _line_at(view, _address(part) - _address(view))
+
+
+def _line_at(view: memoryview, offset: int) -> int:
+    return 1 + int(np.count_nonzero(np.frombuffer(view[:offset], np.uint8) == ord("\n")))
+
+
+def _item_line(text: bytes, index: int | None) -> int:
+    """Lines between the beginning of a document and that of its item; composed again, as this is an error's path."""
+    try:
+        root = compose(text)
+    except yaml.YAMLError:
+        return 0
+    if not isinstance(root, yaml.MappingNode):
+        return 0
+    if index is None:
+        return int(root.start_mark.line)
+    for key, value in root.value:
+        if key.value == "items":
+            return int(value.value[index].start_mark.line)
+    return 0

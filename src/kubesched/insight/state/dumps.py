@@ -1,0 +1,84 @@
+"""Dumps: files, directories and standard input, as `kubectl get … -o json|yaml` or `kubesched snapshot` wrote them."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from kubesched.client.informers.sharing import Sharing
+from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.collector import collector_paused
+from kubesched.insight.state.documents import DocumentReader
+from kubesched.insight.state.problems import Problem, StateError
+from kubesched.insight.state.unpacking import unpacked
+
+STDIN = "-"
+SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")
+"""What is read in a directory, each also with `.gz` behind it; a file that is named is read whatever it is called."""
+
+
+def load_dumps(paths: Sequence[str]) -> ClusterState:
+    """All objects in these files.
+
+    Raises:
+        StateError: something is not there, not readable, or broken; every broken object is named.
+    """
+    state = ClusterState(", ".join("standard input" if path == STDIN else path for path in paths))
+    problems: list[Problem] = []
+    sharing = Sharing()
+    with collector_paused(lambda: len(state)):
+        for path in _files(paths):
+            _load(path, state, problems, sharing)
+    if problems:
+        raise StateError(problems)
+    if state.skipped:
+        listed = ", ".join(f"{count} {kind}" for kind, count in sorted(state.skipped.items()))
+        state.notes.append(f"skipped objects that scheduling does not read: {listed}")
+    if state.duplicate_count:
+        state.notes.append(
+            f"{state.duplicate_count} objects came more than once; the newest revision counts"
+        )
+    return state
+
+
+def _load(path: str, state: ClusterState, problems: list[Problem], sharing: Sharing) -> None:
+    name = "standard input" if path == STDIN else path
+    reader = DocumentReader(state, name, problems, sharing)
+    try:
+        with _opened(path) as stream:
+            reader.read(unpacked(stream))
+    except OSError as error:
+        if not isinstance(error, gzip.BadGzipFile):
+            raise StateError(f"{name}: {error.strerror or error}") from None
+        raise StateError(f"{name}: not valid gzip: {error}") from None
+    except (EOFError, zlib.error) as error:
+        raise StateError(f"{name}: not valid gzip: {error}") from None
+    except StateError as error:
+        raise StateError(f"{name}: {error}") from None
+
+
+def _opened(path: str) -> contextlib.AbstractContextManager[BinaryIO]:
+    if path == STDIN:
+        return contextlib.nullcontext(sys.stdin.buffer)
+    return open(path, "rb")  # the caller closes it
+
+
+def _files(paths: Sequence[str]) -> Iterator[str]:
+    for path in paths:
+        if path == STDIN or not os.path.isdir(path):
+            yield path
+            continue
+        files = sorted(
+            str(file)
+            for file in Path(path).rglob("*")
+            if file.name.removesuffix(".gz").endswith(SUFFIXES) and file.is_file()
+        )
+        if not files:
+            raise StateError(f"{path}: no {', '.join(SUFFIXES)} files in this directory")
+        yield from files

@@ -1,0 +1,153 @@
+"""A live cluster's state: list calls in pages, nothing is written.
+
+Pods are listed first, and every other kind at the revision of that list, so that the state is one moment of the
+cluster. Where the server cannot do that (the revision is compacted, or the kind lives in another store), the kind is
+listed as it is then, and a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.kinds import Kind
+from kubesched.base.errors import (
+    BadRequest,
+    Forbidden,
+    Gone,
+    Invalid,
+    MethodNotAllowed,
+    NotFound,
+    ServerError,
+)
+from kubesched.client.client_config import ClientConfig, load_default_config
+from kubesched.client.pool import HttpTransport
+from kubesched.client.rest import RestClient, user_agent
+from kubesched.insight.state.cluster_state import KINDS, ClusterState
+from kubesched.insight.state.problems import StateError
+
+PAGE_SIZE = 500
+_NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+_INDISPENSABLE = (Pod, Node)
+_NO_EXACT_READ = (Gone, BadRequest, Invalid, ServerError)
+"""Answers to a list at a given revision that are about the revision: expired, unknown, or in the future."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the listing of one kind is."""
+
+    resource: str
+    listed: int
+    remaining: int
+    """As the server estimates; 0 on the last page."""
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def _silent(_progress: Progress) -> None:
+    """The default: progress is not shown."""
+
+
+async def load_live(
+    kubeconfig: str = "", context: str = "", on_progress: OnProgress = _silent
+) -> ClusterState:
+    """The state of the cluster that kubectl would talk to.
+
+    Raises:
+        StateError: pods or nodes must not be listed.
+        CredentialsError: no cluster is configured, or its credentials cannot be used.
+        ApiError, TransportError: the server refuses or cannot be reached.
+    """
+    async with live_client("state", kubeconfig, context) as (client, config):
+        host = f"{config.connection.host}:{config.connection.port}"
+        return await list_state(client, f"cluster at {host}", on_progress)
+
+
+@asynccontextmanager
+async def live_client(
+    component: str, kubeconfig: str = "", context: str = ""
+) -> AsyncIterator[tuple[RestClient, ClientConfig]]:
+    """A client of the cluster that kubectl would talk to."""
+    config = load_default_config(kubeconfig, context=context)
+    transport = HttpTransport(config.connection)
+    try:
+        yield RestClient(transport, user_agent=user_agent(component), random=Random()), config
+    finally:
+        await transport.aclose()
+
+
+async def list_state(
+    client: RestClient, source: str, on_progress: OnProgress = _silent
+) -> ClusterState:
+    """List every kind of `KINDS` that the server has and the caller may read."""
+    listing = _Listing(client, ClusterState(source), on_progress)
+    for kind in KINDS:
+        await listing.add(kind)
+    return listing.state
+
+
+class _Listing:
+    def __init__(self, client: RestClient, state: ClusterState, on_progress: OnProgress) -> None:
+        self._client = client
+        self.state = state
+        self._on_progress = on_progress
+        self._revision = ""
+        """That of the first list; the others are read at it."""
+
+    async def add(self, kind: Kind[Any]) -> None:
+        try:
+            items, revision = await self._consistent(kind)
+        except (NotFound, MethodNotAllowed):
+            return  # this server does not have the kind, so no decision depends on it
+        except Forbidden as error:
+            if kind.record in _INDISPENSABLE:
+                raise StateError(f"{self.state.source}: {error}") from None
+            self.state.notes.append(f"{kind.resource} are missing: {error}")
+            return
+        self._revision = self._revision or revision
+        if revision != self._revision:
+            self.state.notes.append(
+                f"{kind.resource} were listed at revision {revision}, not at {self._revision}"
+            )
+        self.state.resource_versions[kind.resource] = revision
+        for item in items:
+            self.state.put(item)
+
+    async def _consistent(self, kind: Kind[Any]) -> tuple[list[Any], str]:
+        """The list at the common revision if the server can, else the newest."""
+        if self._revision:
+            try:
+                return await self._list(kind, PAGE_SIZE, self._revision)
+            except _NO_EXACT_READ:
+                pass  # the newest list follows, and its revision is noted
+        try:
+            return await self._list(kind, PAGE_SIZE, "")
+        except Gone:
+            # It took longer than the server remembers; without pages there is nothing to expire.
+            return await self._list(kind, 0, "")
+
+    async def _list(self, kind: Kind[Any], limit: int, revision: str) -> tuple[list[Any], str]:
+        items: list[Any] = []
+        token = ""
+        while True:
+            first = not token
+            page = await self._client.list_page(
+                kind,
+                field_selector=_NOT_FINISHED if kind.record is Pod else "",
+                limit=limit,
+                continue_token=token,
+                resource_version=revision if first else "",
+                resource_version_match="Exact" if revision and first else "",
+            )
+            items += page.items
+            token = page.metadata.continue_
+            remaining = page.metadata.remaining_item_count or 0
+            self._on_progress(Progress(kind.resource, len(items), remaining))
+            if not token:
+                return items, page.metadata.resource_version

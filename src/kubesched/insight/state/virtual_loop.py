@@ -1,0 +1,423 @@
+"""An event loop in virtual time: no sockets, no threads; time advances only while every task waits.
+
+Order is a function of the program alone. Handles run in the order in which they were queued; tasks hash by their number
+instead of their address, because task groups keep their children in sets and cancel them in iteration order; the
+garbage collector is off, because when it runs it decides when abandoned generators are closed.
+
+A round is asyncio's (`BaseEventLoop._run_once`): the same handles in the same order, without what sockets, threads and
+debugging need. Rounds and handles were a sixth of a seed's CPU time and are half of that here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import heapq
+from asyncio import tasks
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, NoReturn, TypeVar
+
+from kubesched.base.errors import KubeschedError
+
+T = TypeVar("T")
+
+OWNER: ContextVar[str] = ContextVar("owner", default="")
+"""Which simulated process a task or callback belongs to; empty for the world around them."""
+SENDER: ContextVar[str] = ContextVar("sender", default="")
+"""Which simulated process sent the request that is being served; empty if none is."""
+
+EPOCH_S = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+RESOLUTION_S = 1e-6
+"""Least time that passes while a loop waits, as on a real machine. Without it a task whose own clock is a little slow would
+come ever closer to its deadline and never reach it."""
+CLOCK_RESOLUTION_S = 1e-9
+"""Timers that are due within this run at once, as in asyncio on Linux."""
+MANY_TIMERS = 100
+"""Fewer are searched for cancelled ones only at the top, as in asyncio."""
+FEW_TASKS = 256
+"""So many are remembered, finished or not, before the finished ones are forgotten."""
+MAX_ROUNDS_AT_ONE_INSTANT = 20_000
+"""Rounds of the loop without time passing before a run counts as stuck in a busy loop."""
+
+
+class SimulationStuck(KubeschedError):
+    """The simulation is stuck: every task waits for ever, or one never waits."""
+
+
+class NumberedTask(asyncio.Task[Any]):
+    """A task that hashes by its number: sets of tasks iterate alike in every process."""
+
+    def __init__(self, number: int, coro: Coroutine[Any, Any, Any], **settings: Any) -> None:  # noqa: ANN401  # asyncio's own keywords
+        self._number = number
+        super().__init__(coro, **settings)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _Handle(asyncio.Handle):
+    """asyncio's, without asking whether the loop is debugged."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: VirtualLoop,
+        context: Context | None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None  # read by asyncio when it describes a handle
+
+
+class _Timer(asyncio.TimerHandle):
+    """asyncio's, without asking whether the loop is debugged. Equal to itself alone."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: VirtualLoop,
+        context: Context | None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self._when = when
+        self._scheduled = True
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def cancel(self) -> None:
+        if self._cancelled:
+            return
+        if self._scheduled:
+            self._loop.cancelled_timers += 1
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]  # as asyncio does
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """Plain asyncio in virtual time, starting at zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._elapsed_s = 0.0
+        self._task_count = 0
+        self._tasks: list[NumberedTask] = []
+        """In the order of their numbers; some are done."""
+        self._tasks_looked_through = FEW_TASKS
+        self._rounds = 0
+        """Since time has passed."""
+        self._queued: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]  # asyncio's own queue
+        self._timers: list[tuple[float, _Timer]] = self._scheduled  # type: ignore[attr-defined]  # and its heap
+        """In pairs, since floats are compared much faster than timers are."""
+        self.cancelled_timers = 0
+        """How many of the timers in the heap."""
+        self.before_time_passes: Callable[[], None] = lambda: None
+        """Called whenever nothing is left to do at this instant. What it raises ends the run."""
+        self.safe_point: Callable[[], None] = lambda: None
+        """Called between two instants, when no task or callback runs. What it raises ends the run."""
+        self._broken: BaseException | None = None
+        self._frozen: dict[str, list[asyncio.Handle]] = {}
+        self.set_exception_handler(lambda _loop, _context: None)  # reported during the run
+
+    def time(self) -> float:
+        return self._elapsed_s
+
+    # Handles and rounds.
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: object, context: Context | None = None
+    ) -> asyncio.Handle:
+        return self._call_soon(callback, args, context)
+
+    def _call_soon(
+        self, callback: Callable[..., object], args: tuple[object, ...], context: Context | None
+    ) -> asyncio.Handle:
+        handle = _Handle(callback, args, self, context)
+        self._queued.append(handle)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: object,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._elapsed_s + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: object,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        timer = _Timer(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, timer))
+        return timer
+
+    def create_task(self, coro: Any, **settings: Any) -> NumberedTask:  # noqa: ANN401  # asyncio's own keywords
+        self._task_count += 1
+        task = NumberedTask(self._task_count, coro, loop=self, **settings)
+        self._tasks.append(task)
+        if len(self._tasks) > self._tasks_looked_through:
+            self._tasks = self.unfinished_tasks()
+            self._tasks_looked_through = max(FEW_TASKS, 2 * len(self._tasks))
+        return task
+
+    def unfinished_tasks(self) -> list[NumberedTask]:
+        """As `asyncio.all_tasks`, which goes through the tasks of all loops; in the order of their numbers."""
+        return [task for task in self._tasks if not task.done()]
+
+    def _run_once(self) -> None:
+        """Run what is queued. If nothing is, let time pass first until the next timer is due."""
+        queued, timers = self._queued, self._timers
+        self._drop_cancelled_timers()
+        if self._frozen:
+            self._hold_back()
+        if not queued and not timers:
+            raise SimulationStuck("every task waits for ever")
+        if queued or timers[0][0] <= self._elapsed_s:
+            self._rounds += 1
+            if self._rounds > MAX_ROUNDS_AT_ONE_INSTANT:
+                raise SimulationStuck(f"busy without end at {self._elapsed_s:.6f} s")
+        else:
+            self._rounds = 0
+            self._pass_time()
+        now = self._elapsed_s + CLOCK_RESOLUTION_S
+        while timers and timers[0][0] < now:
+            timer = heapq.heappop(timers)[1]
+            timer._scheduled = False
+            queued.append(timer)
+        for _ in range(len(queued)):  # what these queue is for the next round
+            handle: Any = queued.popleft()
+            if handle._cancelled:
+                continue
+            try:
+                handle._context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # ends the run when the instant is over
+                self._broken = self._broken or error
+
+    def _drop_cancelled_timers(self) -> None:
+        """From the top of the heap; from all of it when most are."""
+        timers = self._timers
+        if len(timers) > MANY_TIMERS and self.cancelled_timers > len(timers) / 2:
+            timers[:] = [entry for entry in timers if not entry[1]._cancelled]
+            heapq.heapify(timers)
+            self.cancelled_timers = 0
+            return
+        while timers and timers[0][1]._cancelled:
+            heapq.heappop(timers)[1]._scheduled = False
+            self.cancelled_timers -= 1
+
+    def _pass_time(self) -> None:
+        """Go to the next timer."""
+        self.safe_point()
+        self._raise_if_broken()
+        self.before_time_passes()
+        self._elapsed_s = max(self._elapsed_s + RESOLUTION_S, self._timers[0][0])
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left to do at this instant, apart from what runs just now."""
+        return not self._queued
+
+    @property
+    def next_timer_at(self) -> float | None:
+        return self._timers[0][0] if self._timers else None
+
+    # One process stands still while the others go on.
+
+    def freeze(self, owner: str) -> None:
+        """Run nothing that belongs to this process until `thaw`, as after SIGSTOP. Takes effect in the next round."""
+        self._frozen.setdefault(owner, [])
+
+    def is_interrupted(self, owner: str) -> bool:
+        """Whether this process is frozen with something left to do at once."""
+        return any(not isinstance(handle, _Timer) for handle in self._frozen.get(owner, ()))
+
+    def thaw(self, owner: str) -> None:
+        """Go on with all that was held back, in its order; overdue timers fire at once."""
+        for handle in self._frozen.pop(owner, ()):
+            if isinstance(handle, _Timer):
+                heapq.heappush(self._timers, (handle.when(), handle))
+            else:
+                self._queued.append(handle)
+
+    def thaw_all(self) -> None:
+        for owner in list(self._frozen):
+            self.thaw(owner)
+
+    def _hold_back(self) -> None:
+        """Set aside what belongs to frozen processes. Between two rounds."""
+        queued, timers, frozen = list(self._queued), self._timers, self._frozen
+        self._queued.clear()
+        for handle in queued:
+            held = frozen.get(handle._context.get(OWNER, ""))  # type: ignore[attr-defined]  # no public way to ask
+            (self._queued if held is None else held).append(handle)
+        kept = []
+        for entry in timers:
+            held = frozen.get(entry[1]._context.get(OWNER, ""))
+            if held is None:
+                kept.append(entry)
+            else:
+                held.append(entry[1])
+        if len(kept) < len(timers):
+            timers[:] = kept
+            heapq.heapify(timers)
+        self._drop_cancelled_timers()
+
+    def begin_instant(self) -> None:
+        """What spun so far is forgiven."""
+        self._rounds = 0
+
+    # Driven from outside, step by step.
+
+    def run_until_idle(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Run all that can run without time passing: queued callbacks and timers that are due.
+
+        Ends earlier, between two rounds, as soon as `until` holds.
+
+        Works inside another running loop, too (an async test, a notebook), which stands still meanwhile.
+        """
+        with entered(self):
+            self._rounds = 0
+            while not until():
+                self._drop_cancelled_timers()
+                timers = self._timers
+                if not self._queued and not (timers and timers[0][0] <= self._elapsed_s):
+                    break
+                self._run_once()
+        self._raise_if_broken()
+
+    def run(self, work: Awaitable[T]) -> T:
+        """Run something to its end, and whatever becomes ready meanwhile; time does not pass."""
+
+        async def awaited() -> T:
+            return await work
+
+        task = self.create_task(awaited())
+        self.run_until_idle()
+        if not task.done():
+            task.cancel()
+            self.run_until_idle()
+            raise SimulationStuck("waits for what does not happen by itself")
+        result: T = task.result()
+        return result
+
+    def finish(self) -> None:
+        """Cancel all tasks, including those started during cancellation; then close the loop."""
+        self.before_time_passes = self.safe_point = lambda: None
+        self.thaw_all()
+        with entered(None):
+            try:
+                while left := self.unfinished_tasks():
+                    self.begin_instant()
+                    for task in left:
+                        task.cancel()
+                    self.run_until_complete(asyncio.wait(left))
+                    for task in left:
+                        if not task.cancelled():
+                            task.exception()  # reported during the run, or a consequence of its end
+                self.run_until_complete(self.shutdown_asyncgens())
+            finally:
+                self.close()
+
+    def _raise_if_broken(self) -> None:
+        if self._broken is not None:
+            broken, self._broken = self._broken, None
+            raise SimulationStuck(f"a callback broke: {broken!r}") from broken
+
+    def __del__(self) -> None:
+        """Asyncio would warn of a loop that was not closed; this one holds nothing that has to be closed."""
+
+    def stall(self, seconds: float) -> None:
+        """Let time pass without running a task, as when a machine freezes."""
+        assert seconds >= 0, "time does not run backwards"
+        self._elapsed_s += seconds
+
+    # The parts of an event loop that need I/O.
+
+    def _write_to_self(self) -> None:
+        """There is no other thread that would have to wake this one."""
+
+    def run_in_executor(self, *arguments: object) -> NoReturn:
+        raise SimulationStuck(f"there are no threads here: {arguments}")
+
+    async def getaddrinfo(self, *arguments: object, **settings: object) -> NoReturn:
+        raise SimulationStuck(f"there is no network here: {arguments} {settings}")
+
+
+class LoopClock:
+    """The clock of one machine: monotonic, a little fast or slow perhaps, and a wall clock that may be wrong."""
+
+    def __init__(self, loop: VirtualLoop, *, wall_error_s: float = 0.0, drift: float = 0.0) -> None:
+        """`drift` is by how much of a second the clock gains every second."""
+        self._loop = loop
+        self.wall_error_s = wall_error_s
+        self._speed = 1.0 + drift
+
+    def now(self) -> float:
+        return EPOCH_S + self.monotonic() + self.wall_error_s
+
+    def monotonic(self) -> float:
+        return self._loop._elapsed_s * self._speed  # asked several thousand times per run
+
+
+@contextmanager
+def entered(loop: VirtualLoop | None) -> Iterator[None]:
+    """Make this the thread's running loop; the one that runs now, if any, and its task come back afterwards."""
+    outer = asyncio._get_running_loop()
+    if loop is not None and outer is loop:
+        raise SimulationStuck("a callback of this loop cannot run the loop")
+    swap = getattr(tasks, "_swap_current_task", None)  # 3.11 keeps the current task per loop
+    task = swap(outer, None) if swap is not None and outer is not None else None
+    asyncio._set_running_loop(loop)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(outer)
+        if swap is not None and outer is not None:
+            swap(outer, task)
+
+
+def clear_garbage() -> None:
+    """Collect what earlier runs have left. What is there now is never traversed again: runs are short and many.
+
+    Must not be called while a finished run is still referred to: it would stay for good.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def run_virtual(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine function in a virtual loop of its own, to its end."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    loop = VirtualLoop()
+    try:
+        return loop.run_until_complete(main(loop))
+    finally:
+        loop.finish()
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,1 @@
+"""Proof and experiments: simulation, conformance with kube-scheduler, benchmarks, replays, sweeps."""

@@ -1,0 +1,309 @@
+"""Counts that do not depend on the machine: how much Python runs for one pod, and how much memory it takes.
+
+A pod of a gate workload is followed from its arrival in the queue to its confirmed binding, and these are counted:
+
+    calls       calls of this package's functions, and of C functions from them
+    opcodes     instructions of this package's functions
+    peak_bytes  the most memory that was taken at a time beyond what was taken before (NumPy's included), per pod
+
+Time would be noisier: it differs between machines, and on one machine from minute to minute. Only frames of this package
+count, so that another release of a library changes nothing; the interpreter's minor version does, so budgets are kept per
+version. Vectorised work hardly shows in opcodes; memory covers it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from types import CodeType, FrameType
+from typing import Any, ClassVar
+
+import kubesched
+from kubesched.api.meta import Record
+from kubesched.base.errors import KubeschedError
+from kubesched.config.features import FeatureGates
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.insight.recording.recorded_dependencies import Recording, open_recording
+from kubesched.insight.recording.writer import Limits
+from kubesched.lab.benchmarking.catalogue import shipped
+from kubesched.lab.benchmarking.core_cluster import PacedClock
+from kubesched.lab.benchmarking.core_measuring import Measurement
+from kubesched.lab.benchmarking.core_mode import CoreOptions, play
+from kubesched.lab.benchmarking.progress import Progress, silent
+from kubesched.lab.benchmarking.workload_files import Workload
+
+WORKLOADS = (
+    "Basic",
+    "RequiredAntiAffinity",
+    "HardSpread",
+    "DefaultSpread",
+    "MixedTemplates",
+    "ManyApps",
+)
+"""Cases whose size `gate` is counted, with and without classes."""
+
+AWKWARD = ("HundredTemplates", "UniqueLabels", "Rollout", "SampledNodes", "OneWorker")
+"""Cases that are counted with classes only."""
+
+SIZE = "gate"
+
+_PACKAGE = kubesched.__path__[0]
+_OWN = (f"{_PACKAGE}/benchmarking/", f"{_PACKAGE}/state/")
+"""Plays the workload and the API server: not what is measured."""
+
+
+class Counts(Record):
+    """Means over the pods of one workload."""
+
+    calls: float
+    opcodes: float
+    peak_bytes: float
+    functions: dict[str, float]
+    """Opcodes by function, the largest ones."""
+
+
+RECORDED = "Basic"
+"""The case that is also counted with a recorder."""
+
+
+def names() -> list[str]:
+    """What is counted: every case, most without classes as well, one with a recorder."""
+    return [
+        *(name for case in WORKLOADS for name in (case, f"{case}, no classes")),
+        *AWKWARD,
+        f"{RECORDED}, recorded",
+    ]
+
+
+def count_all(progress: Progress = silent) -> dict[str, Counts]:
+    """Everything of `names`, by name."""
+    by_case = {workload.case.name: workload for workload in shipped() if workload.name == SIZE}
+    counts_by_name: dict[str, Counts] = {}
+    for name in names():
+        progress(f"counting: {name}")
+        counts_by_name[name] = count_named(name, by_case[name.partition(",")[0]])
+    return counts_by_name
+
+
+def count_named(name: str, workload: Workload) -> Counts:
+    """Count a workload as its name among `names` says."""
+    variant = name.partition(", ")[2]
+    return count(workload, classes=variant != "no classes", recorded=variant == "recorded")
+
+
+def count(workload: Workload, *, classes: bool, recorded: bool = False) -> Counts:
+    """Play the workload three times: to warm up, to count instructions, to measure memory."""
+    options = CoreOptions(
+        repeats=1, warmup=0, classes=classes, record=_record if recorded else None
+    )
+    _play(workload, Measurement, options)
+    pods = _play(workload, _CountingInstructions, options)
+    calls, opcodes = _CountingInstructions.calls, _CountingInstructions.opcodes
+    _play(workload, _WatchingMemory, options)
+    by_function = {_name(code): number / pods for code, number in opcodes.items()}
+    total = sum(by_function.values())
+    return Counts(
+        calls=round(calls / pods, 1),
+        opcodes=round(total, 1),
+        peak_bytes=round(_WatchingMemory.peak_bytes / pods, 1),
+        functions={
+            name: round(number, 1)
+            for name, number in sorted(by_function.items(), key=lambda item: -item[1])
+            if number >= total / 200
+        },
+    )
+
+
+def _record(
+    config: KubeSchedulerConfiguration, gates: FeatureGates, clock: PacedClock
+) -> Recording:
+    """What the scheduling loop does for a recorder; encoding, which a thread does elsewhere, follows at the end."""
+    return open_recording(
+        None, config, gates, limits=Limits(), clock=clock, random=Random(1), threaded=False
+    )
+
+
+def _play(workload: Workload, measurement: type[Measurement], options: CoreOptions) -> int:
+    (result,) = play(workload, options, 1, make_measurement=measurement)
+    if not result.pods:
+        raise KubeschedError(f"{workload.full_name}: no pod was scheduled")
+    return result.pods
+
+
+class _CountingInstructions(Measurement):
+    """Counts instead of timing. The tallies are the class's own: there is one interpreter to hook into."""
+
+    calls: ClassVar[int] = 0
+    opcodes: ClassVar[Counter[CodeType]] = Counter()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # as the base class takes them
+        super().__init__(*args, **kwargs)
+        type(self).calls = 0
+        type(self).opcodes = Counter()
+
+    def begin(self) -> None:
+        super().begin()
+        sys.setprofile(self._profile)
+        _start_counting(self.opcodes)
+
+    def end(self) -> None:
+        _stop_counting()
+        sys.setprofile(None)
+        super().end()
+
+    @classmethod
+    def _profile(cls, frame: FrameType, event: str, arg: object) -> None:
+        del arg
+        if event in ("call", "c_call") and _counts(frame.f_code):
+            cls.calls += 1
+
+
+if sys.version_info >= (3, 12):
+    _TOOL = 4  # any that is not reserved for debuggers, coverage, profilers or optimisers
+    _INSTRUCTION = sys.monitoring.events.INSTRUCTION
+
+    def _start_counting(opcodes: Counter[CodeType]) -> None:
+        def count(code: CodeType, offset: int) -> object:
+            del offset
+            if not _counts(code):
+                return sys.monitoring.DISABLE
+            opcodes[code] += 1
+            return None
+
+        sys.monitoring.use_tool_id(_TOOL, "kubesched bench gate")
+        sys.monitoring.register_callback(_TOOL, _INSTRUCTION, count)
+        sys.monitoring.set_events(_TOOL, _INSTRUCTION)
+
+    def _stop_counting() -> None:
+        sys.monitoring.set_events(_TOOL, 0)
+        sys.monitoring.register_callback(_TOOL, _INSTRUCTION, None)
+        sys.monitoring.free_tool_id(_TOOL)
+
+else:
+
+    def _start_counting(opcodes: Counter[CodeType]) -> None:
+        def count(frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
+            del arg
+            if event == "opcode":
+                opcodes[frame.f_code] += 1
+            return count
+
+        def enter(frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
+            del event, arg
+            if not _counts(frame.f_code):
+                return None
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            return count
+
+        sys.settrace(enter)
+
+    def _stop_counting() -> None:
+        sys.settrace(None)
+
+
+class _WatchingMemory(Measurement):
+    """Notes by how much memory rose at its highest between two bindings."""
+
+    peak_bytes: ClassVar[int] = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # as the base class takes them
+        super().__init__(*args, **kwargs)
+        type(self).peak_bytes = 0
+        self._memory_before = 0
+
+    def begin(self) -> None:
+        tracemalloc.start(1)
+        self._restart()
+        super().begin()
+
+    def end(self) -> None:
+        super().end()
+        tracemalloc.stop()
+
+    def note_bound(self, pod: Any) -> None:  # noqa: ANN401  # as in the base class
+        super().note_bound(pod)
+        type(self).peak_bytes += tracemalloc.get_traced_memory()[1] - self._memory_before
+        self._restart()
+
+    def _restart(self) -> None:
+        tracemalloc.reset_peak()
+        self._memory_before = tracemalloc.get_traced_memory()[0]
+
+
+def _counts(code: CodeType) -> bool:
+    return code.co_filename.startswith(_PACKAGE) and not code.co_filename.startswith(_OWN)
+
+
+def _name(code: CodeType) -> str:
+    path = code.co_filename.removeprefix(f"{_PACKAGE}/").removesuffix(".py").replace("/", ".")
+    return f"{path}:{code.co_qualname}"
+
+
+# -- budgets ---------------------------------------------------------------------------------------------------------
+
+TOLERANCE = 0.05
+"""By how much a count may exceed its budget."""
+
+SLACK_BYTES = 256
+"""Memory varies a little with Python's free lists."""
+
+
+class Budgets(Record):
+    """What the counts may be, by minor version of Python and by workload."""
+
+    by_python: dict[str, dict[str, Counts]]
+
+
+def python_version() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+class Excess(Record):
+    """A count above its budget."""
+
+    workload: str
+    what: str
+    budget: float
+    measured: float
+    grown: tuple[tuple[str, float, float], ...] = ()
+    """Functions with the largest increase: name, budget, measured."""
+
+    def __str__(self) -> str:
+        share = self.measured / self.budget - 1 if self.budget else float("inf")
+        lines = [
+            f"{self.workload}: {self.what} per pod {self.measured:,.1f}, budget {self.budget:,.1f} (+{share:.1%})"
+        ]
+        lines += [
+            f"    {name}: {before:,.1f} -> {after:,.1f} opcodes"
+            for name, before, after in self.grown
+        ]
+        return "\n".join(lines)
+
+
+def excesses(budgets: Mapping[str, Counts], measured: Mapping[str, Counts]) -> list[Excess]:
+    """Every figure above its budget. Workloads without a budget are skipped."""
+    result: list[Excess] = []
+    for name, counts in measured.items():
+        budget = budgets.get(name)
+        if budget is None:
+            continue
+        for what, slack in (("calls", 0.0), ("opcodes", 0.0), ("peak_bytes", SLACK_BYTES)):
+            allowed, got = getattr(budget, what), getattr(counts, what)
+            if got > allowed * (1 + TOLERANCE) + slack:
+                grown = tuple(_grown(budget, counts))
+                result.append(
+                    Excess(workload=name, what=what, budget=allowed, measured=got, grown=grown)
+                )
+    return result
+
+
+def _grown(budget: Counts, measured: Counts, most: int = 8) -> Sequence[tuple[str, float, float]]:
+    changes = [
+        (name, budget.functions.get(name, 0.0), number)
+        for name, number in measured.functions.items()
+        if number > budget.functions.get(name, 0.0) * 1.02 + 1
+    ]
+    return sorted(changes, key=lambda change: change[1] - change[2])[:most]

@@ -1,0 +1,261 @@
+"""The cluster of core mode: workload files' objects, with the controllers that pods of a workload need.
+
+Bindings always succeed, deletions take effect immediately whatever the grace period, finalizers keep a pod as long as the
+run lasts. Time is the run's own: it passes at a fixed pace per attempt and jumps over idle stretches, while inside an
+attempt it runs as on the wall, so that durations are real and rates in workload files mean the same every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from kubesched.api import codec
+from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
+from kubesched.api.kinds import KINDS, Kind, find_kind
+from kubesched.api.meta import Record
+from kubesched.api.names import key_of
+from kubesched.api.resource_v1 import ResourceClaim, ResourceClaimStatus, ResourceClaimTemplate
+from kubesched.base.clock import ManualClock
+from kubesched.base.errors import KubeschedError
+from kubesched.config.features import FeatureGates
+from kubesched.config.types import Extender as ExtenderConfig
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.framework.extenders import Extender
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.insight.recording.recorded_dependencies import Recording, recorded_dependencies
+from kubesched.insight.state.cluster import Cluster
+from kubesched.lab.benchmarking.templates import Manifest
+from kubesched.playground.registry.patching.merge_patch import apply_merge_patch
+from kubesched.playground.resources.strategies import STRATEGIES
+from kubesched.plugins.registry import in_tree_registry
+from kubesched.scheduler.factory import Dependencies, no_extenders
+from kubesched.testing.claim_controller import (
+    claim_statuses,
+    claims_of,
+    generated_claim,
+    is_orphan,
+    template_entries,
+)
+from kubesched.testing.volume_controller import bound_to, made_for, wants_volume
+
+PACE_S = 0.001
+"""How much time passes per attempt: rates in workload files relate to a scheduler that makes a thousand a second."""
+
+_RESOURCES: dict[type[Any], str] = {kind.record: kind.resource for kind in KINDS if kind.has_record}
+
+_CREATED = "2026-01-01T00:00:00Z"
+
+
+class PacedClock(ManualClock):
+    """Time as the core sees it; never runs backwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._entered: float | None = None
+
+    def now(self) -> float:
+        return self.monotonic()
+
+    def monotonic(self) -> float:
+        entered = self._entered  # few steps: the time they take counts as the core's
+        base = self._monotonic
+        return base if entered is None else base + (perf_counter() - entered)
+
+    def enter(self) -> None:
+        """Work begins whose duration matters."""
+        self._entered = perf_counter()
+
+    def leave(self, at_least_s: float = 0.0) -> None:
+        """It is over and took at least so long."""
+        assert self._entered is not None, "nothing was begun"
+        self._monotonic += max(at_least_s, perf_counter() - self._entered)
+        self._entered = None
+
+    def advance_to(self, instant: float) -> None:
+        self._monotonic = max(self._monotonic, instant)
+
+
+MakeRecording = Callable[[KubeSchedulerConfiguration, FeatureGates, PacedClock], Recording]
+"""Begins the recording of one run."""
+
+
+class CoreCluster(Cluster):
+    """Objects of workload files, and the scheduler over them."""
+
+    def __init__(
+        self,
+        config: KubeSchedulerConfiguration,
+        gates: FeatureGates,
+        *,
+        classes: bool = True,
+        seed: int = 1,
+        record: MakeRecording | None = None,
+    ) -> None:
+        clock = PacedClock()
+        self.recording = record(config, gates, clock) if record is not None else None
+        self.on_bound: Callable[[Pod], None] = lambda _pod: None
+        """Called when a pod has got its node."""
+        self._claim_templates: dict[tuple[str, str], Manifest] = {}
+        self._made = 0
+        super().__init__(
+            (),
+            config,
+            gates=gates,
+            registry=in_tree_registry(),
+            seed=seed,
+            classes=classes,
+            remembers=False,
+            clock=clock,
+            wrap=self._recorded,
+        )
+        self.paced = clock
+        """The clock, by its own type."""
+
+    def _recorded(self, dependencies: Dependencies) -> Dependencies:
+        if self.recording is None:
+            return dependencies
+        return recorded_dependencies(dependencies, self.recording)
+
+    def make_extenders(
+        self, configured: Sequence[ExtenderConfig], table: NodeTable
+    ) -> Sequence[Extender]:
+        """Those that are only asked about pods with certain resources; of the others each decision would be a request."""
+        if not all(extender.managed_resources for extender in configured):
+            return no_extenders(configured, table)
+        return super().make_extenders(configured, table)
+
+    # -- objects -----------------------------------------------------------------------------------------------------
+
+    def made(self, manifest: Manifest) -> Record:
+        """The record of a manifest, with the defaults an API server fills in.
+
+        Raises:
+            KubeschedError: the kind is not known, or the object is malformed.
+        """
+        kind = _kind(manifest)
+        # Shared parts must not be changed.
+        own: Manifest = msgspec.json.decode(msgspec.json.encode(manifest))
+        strategy = STRATEGIES.get(kind.resource)
+        if strategy is not None and strategy.default is not None:
+            strategy.default(own)
+        self._made += 1
+        own["metadata"] |= {
+            "uid": f"uid-{self._made}",
+            "resourceVersion": str(self._made),
+            "creationTimestamp": _CREATED,
+        }
+        if kind.record is ResourceClaimTemplate:
+            self._claim_templates[own["metadata"]["namespace"], own["metadata"]["name"]] = own
+        elif kind.record is Pod:
+            self._make_claims(own)
+        return codec.convert(own, kind.record)
+
+    def _make_claims(self, pod: Manifest) -> None:
+        """Make claims from templates, as the claim controller does."""
+        entries = template_entries(pod)
+        if not entries:
+            return
+        namespace = pod["metadata"]["namespace"]
+        for entry, name in entries:
+            template = self._claim_templates.get((namespace, name))
+            if template is None:
+                raise KubeschedError(f"ResourceClaimTemplate {namespace}/{name} does not exist")
+            self.add(self.made(generated_claim(pod, entry, template)))
+        pod["status"] = {**pod.get("status", {}), **claim_statuses(pod)}
+
+    def _release_claims(self, pod: Pod) -> None:
+        """Take the reservations of a deleted pod back; claims that were made for it go."""
+        uid = pod.metadata.uid
+        for name in claims_of(pod):
+            claim = self.find(ResourceClaim, pod.metadata.namespace, name)
+            if claim is None:
+                continue
+            remaining = [it for it in claim.status.reserved_for or () if it.uid != uid]
+            status = (
+                structs.replace(claim.status, reserved_for=remaining)
+                if remaining
+                else ResourceClaimStatus()
+            )
+            released = self.put(structs.replace(claim, status=status))
+            if is_orphan(released, lambda owner: owner != uid):
+                self.delete(released)
+
+    def replace(self, obj: Any) -> None:  # noqa: ANN401  # of whichever kind
+        """Update the object: uid and, for a pod, the node stay."""
+        old = self.find(type(obj), obj.metadata.namespace, obj.metadata.name)
+        if old is not None:
+            obj = structs.replace(obj, metadata=structs.replace(obj.metadata, uid=old.metadata.uid))
+        if isinstance(old, Pod):
+            spec = structs.replace(obj.spec, node_name=old.spec.node_name)
+            obj = structs.replace(obj, spec=spec, status=old.status)
+        self.update(obj)
+
+    def put(self, obj: Any) -> Any:  # noqa: ANN401  # as above
+        stored = super().put(obj)
+        if isinstance(stored, PersistentVolumeClaim) and wants_volume(stored):
+            self._provision(stored)
+        return stored
+
+    def _provision(self, claim: PersistentVolumeClaim) -> None:
+        """Make the volume and bind the claim to it, as a provisioner and the volume controller do."""
+        volume = made_for(claim)
+        self.add(self.made(volume))
+        change = bound_to(volume["metadata"]["name"])
+        bound = apply_merge_patch(msgspec.to_builtins(claim), change)
+        self.put(codec.convert(bound, PersistentVolumeClaim))
+
+    def delete(self, obj: Any) -> None:  # noqa: ANN401  # as above
+        old = self.find(type(obj), obj.metadata.namespace, obj.metadata.name)
+        if old is None or old.metadata.uid != obj.metadata.uid:
+            return
+        if not isinstance(old, Pod):
+            super().delete(old)
+        elif not old.metadata.finalizers:
+            super().delete(old)
+            self._release_claims(old)
+        elif old.metadata.deletion_timestamp is None:
+            meta = structs.replace(old.metadata, deletion_timestamp=_CREATED)
+            self.put(structs.replace(old, metadata=meta))
+
+    def bound(self, pod: Pod, node_name: str) -> None:
+        bound = structs.replace(pod, spec=structs.replace(pod.spec, node_name=node_name))
+        self.on_bound(self._put(pod, bound))
+
+    def _store(self, old: Any, new: Any) -> None:  # noqa: ANN401  # as above
+        if self.recording is not None:
+            op, key = "a" if old is None else "u", key_of(new.metadata)
+            self.recording.recorder.changed(_RESOURCES[type(new)], op, key, old, new)
+        super()._store(old, new)
+
+    def _drop(self, obj: Any) -> None:  # noqa: ANN401  # as above
+        if self.recording is not None:
+            key = key_of(obj.metadata)
+            self.recording.recorder.changed(_RESOURCES[type(obj)], "d", key, obj, obj)
+        super()._drop(obj)
+
+    def pods(self, namespaces: tuple[str, ...], labels: Mapping[str, str]) -> list[Pod]:
+        """Pods of these namespaces (none named: all) that carry these labels."""
+        return [
+            pod
+            for pod in self.objects(Pod)
+            if (not namespaces or pod.metadata.namespace in namespaces) and has_labels(pod, labels)
+        ]
+
+
+def _kind(manifest: Manifest) -> Kind[Record]:
+    kind = find_kind(manifest["apiVersion"], manifest["kind"])
+    if kind is None:
+        raise KubeschedError(
+            f"kind {manifest['kind']} of {manifest['apiVersion']} is nothing a scheduler knows"
+        )
+    return kind
+
+
+def has_labels(pod: Pod, labels: Mapping[str, str]) -> bool:
+    own = pod.metadata.labels or {}
+    return all(own.get(key) == value for key, value in labels.items())

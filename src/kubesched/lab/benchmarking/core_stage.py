@@ -1,0 +1,303 @@
+"""The scheduler at work in a core cluster: attempts, bindings, and what happens beside them in the run's own time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from time import perf_counter, thread_time
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.names import key_of
+from kubesched.base.errors import KubeschedError
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import Failed
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.framework.runtime import Framework
+from kubesched.insight.recording.recorder import actor
+from kubesched.lab.benchmarking.core_cluster import PACE_S, CoreCluster
+from kubesched.lab.benchmarking.core_measuring import Measurement
+from kubesched.lab.benchmarking.progress import Progress
+from kubesched.scheduler.scheduler import QueueEmpty, Suspended
+from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
+
+PATIENCE_S = 600.0
+"""How much of the run's own time may pass without a binding before the workload counts as stuck."""
+
+FRUITLESS = 100_000
+"""Attempts without a binding before the workload counts as stuck."""
+
+NOTE_EVERY = 500
+"""Attempts between two progress reports."""
+
+
+@dataclass(slots=True)
+class Beside:
+    """Something that goes on while pods are scheduled, one step per interval."""
+
+    steps: Iterator[None]
+    next_at: float
+    interval_s: float
+
+
+@dataclass(slots=True, eq=False)
+class TimedCycle(SchedulingCycle):
+    """Scheduling cycles whose CPU time is added up. An attempt is more: it takes the pod from the queue, and reports."""
+
+    cpu_s: float = 0.0
+
+    @classmethod
+    def like(cls, cycle: SchedulingCycle) -> TimedCycle:
+        return cls(*(getattr(cycle, member.name) for member in fields(cycle)))
+
+    def run(
+        self, framework: Framework, state: CycleState, info: QueuedPodInfo, started: float
+    ) -> Assumed | Failed | Awaitable[Assumed | Failed]:
+        began = thread_time()
+        outcome = SchedulingCycle.run(self, framework, state, info, started)
+        self.cpu_s += thread_time() - began
+        return outcome
+
+
+class CoreStage:
+    """Runs the scheduler of a cluster by hand."""
+
+    def __init__(
+        self,
+        cluster: CoreCluster,
+        progress: Progress,
+        make_measurement: type[Measurement] = Measurement,
+        *,
+        times_cycles: bool = False,
+    ) -> None:
+        self.cluster = cluster
+        self.clock = cluster.paced
+        self._scheduler = cluster.assembly.scheduler
+        self._cycle: TimedCycle | None = None
+        if times_cycles:
+            self._cycle = self._scheduler.cycle = TimedCycle.like(self._scheduler.cycle)
+        self._progress = progress
+        self._has_frozen = False
+        self._beside: list[Beside] = []
+        self._awaited: set[str] = set()
+        """Pods the workload waits for, by uid."""
+        self.on_bound: Callable[[Pod], None] = lambda _pod: None
+        self._last_binding = self.clock.monotonic()
+        self._attempts_at_last_binding = 0
+        self._measurement: Measurement | None = None
+        self._make_measurement = make_measurement
+        self._attempts = 0
+        cluster.on_bound = self._bound
+        cluster.loop.before_time_passes = self._no_waiting
+
+    # -- measuring ---------------------------------------------------------------------------------------------------
+
+    def start_measuring(self, namespaces: Sequence[str], labels: Mapping[str, str]) -> None:
+        # As `kubesched run` does: keeps the collector from traversing the cluster again. A caller
+        # that has frozen its own objects keeps them so: unfreezing would thaw these as well.
+        gc.collect()
+        self._has_frozen = gc.get_freeze_count() == 0
+        if self._has_frozen:
+            gc.freeze()
+        points = self._scheduler.metrics.framework_extension_point_duration_seconds
+        self._measurement = self._make_measurement(points, namespaces, labels)
+        if self._cycle is not None:
+            self._cycle.cpu_s = 0.0
+
+    def stop_measuring(self) -> Measurement:
+        measurement, self._measurement = self._measurement, None
+        if measurement is None:
+            raise KubeschedError("stopCollectingMetrics without startCollectingMetrics")
+        if self._has_frozen:
+            gc.unfreeze()
+        if self._cycle is not None:
+            measurement.cycles_s = self._cycle.cpu_s
+        return measurement
+
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        """Account for the scheduler's work in the open measurements."""
+        measured = self._measurement
+        if measured is None:
+            yield
+            return
+        measured.begin()
+        try:
+            yield
+        finally:
+            measured.end()
+
+    # -- pods --------------------------------------------------------------------------------------------------------
+
+    def enqueue(self, pods: Sequence[Pod]) -> None:
+        """Pods appear."""
+        with self._measured():
+            self.clock.enter()
+            started = perf_counter()
+            for pod in pods:
+                self.cluster.add(pod)
+            self.clock.leave()
+            if self._measurement is not None:
+                self._measurement.enqueue_s += perf_counter() - started
+                self._measurement.enqueued += len(pods)
+
+    async def until_bound(self, pods: Sequence[Pod], what: str) -> None:
+        """Schedule until all of these are bound or gone.
+
+        Raises:
+            KubeschedError: nothing has been bound for a long time.
+        """
+        self._awaited = {pod.metadata.uid for pod in pods if not pod.spec.node_name}
+        await self._work(lambda: not self._awaited, what)
+
+    async def until_time(self, instant: float) -> None:
+        """Schedule until then, bound or not."""
+        await self._work(lambda: self.clock.monotonic() >= instant, "", until=instant)
+
+    async def until_attempted(self) -> None:
+        """Schedule until nothing is left that can be tried right now."""
+        tried = False
+
+        def is_over() -> bool:
+            return tried
+
+        def nothing_left() -> bool:
+            nonlocal tried
+            tried = True
+            return True
+
+        await self._work(is_over, "", when_idle=nothing_left)
+
+    def forget(self, pod: Pod) -> None:
+        """Stop waiting for a deleted pod."""
+        self._awaited.discard(pod.metadata.uid)
+
+    def _bound(self, pod: Pod) -> None:
+        self._awaited.discard(pod.metadata.uid)
+        self._last_binding = self.clock.monotonic()
+        self._attempts_at_last_binding = self._attempts
+        if self._measurement is not None:
+            self._measurement.note_bound(pod)
+        self.on_bound(pod)
+
+    # -- beside ------------------------------------------------------------------------------------------------------
+
+    def go_on_beside(self, steps: Iterator[None], interval_s: float) -> Beside:
+        """Run a step at an interval while pods are scheduled; the first is due now."""
+        activity = Beside(steps, self.clock.monotonic(), interval_s)
+        self._beside.append(activity)
+        return activity
+
+    async def until_over(self, activity: Beside) -> None:
+        """Schedule until an activity has made its last step."""
+        await self._work(lambda: activity not in self._beside, "")
+
+    def end_beside(self, activity: Beside) -> None:
+        self._beside.remove(activity)
+
+    def _make_steps(self) -> None:
+        now = self.clock.monotonic()
+        for activity in [activity for activity in self._beside if activity.next_at <= now]:
+            while activity.next_at <= now:
+                activity.next_at += activity.interval_s
+                if next(activity.steps, self) is self:
+                    self._beside.remove(activity)
+                    break
+
+    # -- work --------------------------------------------------------------------------------------------------------
+
+    async def _work(
+        self,
+        is_over: Callable[[], bool],
+        what: str,
+        *,
+        until: float | None = None,
+        when_idle: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._last_binding = self.clock.monotonic()
+        self._attempts_at_last_binding = self._attempts
+        with self._measured():
+            while not is_over():
+                if self._beside:
+                    self._make_steps()
+                if await self._attempt():
+                    self._check_progress(what)
+                elif await self._settled_something():
+                    continue
+                elif not when_idle() and not is_over():
+                    self._let_time_pass(what, until)
+
+    @staticmethod
+    def _no_waiting() -> None:
+        """Everything waits: there is no volume controller here to bind what a pod waits for."""
+        raise KubeschedError("a binding waits for what does not happen in core mode")
+
+    def _check_progress(self, what: str) -> None:
+        if self._attempts - self._attempts_at_last_binding > FRUITLESS:
+            raise KubeschedError(self._stuck(what))
+        if self._attempts % NOTE_EVERY == 0:
+            self._progress(f"{self._attempts} attempts")
+
+    async def _attempt(self) -> bool:
+        """Try the next pod, and bind it if it got a node; False when there is none."""
+        scheduler, measured = self._scheduler, self._measurement
+        self.clock.enter()
+        started, cpu_started = perf_counter(), thread_time()
+        outcome = scheduler.attempt()
+        if isinstance(outcome, QueueEmpty):
+            self.clock.leave()
+            return False
+        concluded = await outcome.outcome if isinstance(outcome, Suspended) else outcome
+        cpu_s, decided = thread_time() - cpu_started, perf_counter()
+        if isinstance(concluded, Assumed):
+            await scheduler.binding.run(concluded)
+            actor.set("")  # a binding is usually a task with a context of its own
+        self.clock.leave(PACE_S)
+        self._attempts += 1
+        if measured is not None:
+            measured.decisions_s.append(cpu_s)
+            measured.attempts_s += decided - started
+            if isinstance(concluded, Assumed):
+                measured.bindings_s += perf_counter() - decided
+                measured.bindings += 1
+            else:
+                measured.unschedulable += 1
+        if len(scheduler.background) or len(scheduler.status_writer):
+            await asyncio.sleep(0)
+        return True
+
+    async def _settled_something(self) -> bool:
+        """Let background work (deletions of victims, status patches) end; returns whether there was any."""
+        scheduler = self._scheduler
+        if not len(scheduler.background) and not len(scheduler.status_writer):
+            return False
+        loop = self.cluster.loop
+        while True:
+            await asyncio.sleep(0)
+            if not len(scheduler.background) and not len(scheduler.status_writer):
+                return True
+            if loop.is_idle:
+                raise KubeschedError("background work of the scheduler does not come to an end")
+
+    def _let_time_pass(self, what: str, until: float | None) -> None:
+        """Jump to when something is due next."""
+        due = [activity.next_at for activity in self._beside]
+        deadline = self._scheduler.queue.next_deadline()
+        due += [moment for moment in (deadline, until) if moment is not None]
+        if not due or (what and min(due) - self._last_binding > PATIENCE_S):
+            raise KubeschedError(self._stuck(what))
+        self.clock.advance_to(min(due))
+        if self.cluster.recording is not None:
+            self.cluster.recording.recorder.flushed()
+        self._scheduler.queue.run_timers()
+
+    def _stuck(self, what: str) -> str:
+        waiting = [pod for pod in self.cluster.objects(Pod) if pod.metadata.uid in self._awaited]
+        text = f"{len(waiting)} {what or 'pods'} cannot be scheduled"
+        for pod in waiting[:1]:
+            conditions = pod.status.conditions or ()
+            message = next((c.message for c in conditions if c.type == "PodScheduled"), "")
+            text += f"; {key_of(pod.metadata)}: {message or 'never tried'}"
+        return text

@@ -1,0 +1,194 @@
+"""The schedulers that are measured: how each is started, probed, scraped and stopped.
+
+Both get the same configuration file, with the same client limits, and one control plane each. What differs
+belongs to the scheduler: each uses the encoding that suits it best.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import yaml
+
+from kubesched import KUBERNETES_VERSION, __version__
+from kubesched.base.errors import ApiError, TransportError
+from kubesched.client.pool import HttpTransport
+from kubesched.client.rest import RestClient, user_agent
+from kubesched.client.transport import AnonymousCredentials, ConnectionConfig
+from kubesched.lab.benchmarking.end_to_end.metric_pages import MetricPage, MetricsError
+from kubesched.lab.benchmarking.end_to_end.planes import Plane
+from kubesched.testing.control_plane import Assets, ControlPlaneError, Process
+
+KUBESCHED = "kubesched"
+KUBE_SCHEDULER = "kube-scheduler"
+
+READY_TIMEOUT_S = 120.0
+_POLL_S = 0.05
+_PROFILE = "/debug/pprof/profile"
+_ALLOCATIONS = "/debug/pprof/allocs"
+_OPEN_PATHS = f"/healthz,/readyz,/livez,/metrics,{_PROFILE},{_ALLOCATIONS}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """Client limits, equal for all; the default is high enough not to matter."""
+
+    qps: float = 10_000.0
+    burst: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """A scheduler as a program."""
+
+    name: str
+    command: tuple[str, ...]
+    version: str
+    encoding: str
+    """How it speaks with the API server, for people to read."""
+    tells_decisions: bool = False
+    """Whether its CPU profile tells what decisions cost; ours take too little for a hundred samples a second."""
+
+    @classmethod
+    def kubesched(cls) -> Contestant:
+        command = (sys.executable, "-m", "kubesched", "run")
+        return cls(KUBESCHED, command, __version__, "JSON, writes protobuf")
+
+    @classmethod
+    def kube_scheduler(cls, assets: Assets) -> Contestant:
+        command = (str(assets.kube_scheduler),)
+        return cls(KUBE_SCHEDULER, command, KUBERNETES_VERSION, "protobuf", tells_decisions=True)
+
+
+class RunningScheduler:
+    """A contestant at work on a plane."""
+
+    def __init__(self, contestant: Contestant, process: Process, client: RestClient) -> None:
+        self.contestant = contestant
+        self._process = process
+        self._client = client
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def check(self) -> None:
+        """Raises `ControlPlaneError` if it has ended."""
+        self._process.check()
+
+    async def page(self) -> MetricPage:
+        """Its metrics now. Raises `MetricsError`."""
+        try:
+            return MetricPage((await self._client.get_raw("/metrics")).decode())
+        except (ApiError, TransportError) as error:
+            raise MetricsError(f"{self._process.name} does not show its metrics: {error}") from None
+
+    async def cpu_profile(self, seconds: int) -> bytes:
+        """Where its CPU time goes from now on. Raises `MetricsError`."""
+        return await self._profile(_PROFILE, {"seconds": str(seconds)})
+
+    async def allocations(self) -> bytes:
+        """What has allocated memory since it was started. Raises `MetricsError`."""
+        return await self._profile(_ALLOCATIONS, {})
+
+    async def _profile(self, path: str, query: dict[str, str]) -> bytes:
+        try:
+            return await self._client.get_raw(path, query)
+        except (ApiError, TransportError) as error:
+            raise MetricsError(f"{self._process.name} shows no profile: {error}") from None
+
+    async def until_ready(self) -> None:
+        """Wait until it is ready. Raises `ControlPlaneError` after a deadline."""
+        last: Exception | None = None
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                while True:
+                    self.check()
+                    try:
+                        await self._client.get_raw("/readyz")
+                    except (ApiError, TransportError) as error:
+                        last = error
+                        await asyncio.sleep(_POLL_S)
+                    else:
+                        return
+        except TimeoutError:
+            raise ControlPlaneError(
+                f"{self._process.name} is not ready after {READY_TIMEOUT_S:.0f} s: {last}\n"
+                f"{self._process.last_words()}"
+            ) from None
+
+
+@contextlib.asynccontextmanager
+async def running(
+    contestant: Contestant,
+    plane: Plane,
+    config: Mapping[str, Any],
+    limits: ClientLimits,
+    feature_gates: Mapping[str, bool] | None = None,
+) -> AsyncIterator[RunningScheduler]:
+    """Run the scheduler on a plane for the duration of the block."""
+    port = _free_port()
+    path = plane.folder / f"{contestant.name}.yaml"
+    path.write_text(yaml.safe_dump(_completed(config, plane, limits)))
+    command = [
+        *contestant.command,
+        f"--config={path}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--cert-dir={plane.folder / contestant.name}",
+        # Scraping must not cost an access review at the API server.
+        f"--authorization-always-allow-paths={_OPEN_PATHS}",
+    ]
+    if feature_gates:
+        gates = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(feature_gates.items()))
+        command.append(f"--feature-gates={gates}")
+    process = await Process.start(contestant.name, command, plane.folder / f"{contestant.name}.log")
+    try:
+        async with _metrics_client(port) as client:
+            yield RunningScheduler(contestant, process, client)
+    finally:
+        await process.stop()
+
+
+def _completed(config: Mapping[str, Any], plane: Plane, limits: ClientLimits) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        **config,
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {
+            "kubeconfig": str(plane.scheduler_kubeconfig),
+            "qps": limits.qps,
+            "burst": limits.burst,
+        },
+    }
+
+
+@contextlib.asynccontextmanager
+async def _metrics_client(port: int) -> AsyncIterator[RestClient]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # On loopback, to a process just started, which has signed its own certificate.
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    connection = ConnectionConfig(
+        host="127.0.0.1", port=port, credentials=AnonymousCredentials(context)
+    )
+    transport = HttpTransport(connection, environ={})
+    try:
+        yield RestClient(transport, user_agent=user_agent("bench"), random=Random())
+    finally:
+        await transport.aclose()
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port

@@ -1,0 +1,201 @@
+"""Making a workload's objects on an API server: many at a time, or at a given rate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from kubesched.api import codec
+from kubesched.api.kinds import PODS, Kind, find_kind
+from kubesched.api.meta import DeleteOptions, Record
+from kubesched.api.names import key_of_manifest
+from kubesched.base.clock import Clock
+from kubesched.base.errors import AlreadyExists, ApiError, Forbidden, KubeschedError, TransportError
+from kubesched.client.patch import merge_patch
+from kubesched.client.rest import RestClient
+from kubesched.lab.benchmarking.end_to_end.claims import ClaimMaker
+from kubesched.lab.benchmarking.templates import Manifest
+
+CREATORS = 32
+"""Requests under way at a time; scheduler_perf has 30."""
+
+_CLASS_TRIES = 100
+_CLASS_PAUSE_S = 0.1
+"""How long a new PriorityClass may take to reach the API server's own cache: ten seconds."""
+
+_STATUS_APART = frozenset(("PersistentVolume", "PersistentVolumeClaim"))
+"""Kinds whose status the API server ignores at their creation."""
+
+
+class CreationError(KubeschedError):
+    """The API server rejects an object of the workload."""
+
+
+class Creator:
+    """Creates manifests. Failures name the object and end the workload."""
+
+    def __init__(self, client: RestClient, clock: Clock) -> None:
+        self._client = client
+        self._now = clock.monotonic
+        self._priority_classes: set[str] = set()
+        self.claims = ClaimMaker(client)
+        self._account: str | None = (
+            None  # what the server gives to pods; unknown until one is replaced
+        )
+
+    async def create_all(
+        self,
+        manifests: Iterable[Manifest],
+        *,
+        per_second: float = 0.0,
+        check: Callable[[], None] = lambda: None,
+        sent: dict[str, float] | None = None,
+    ) -> None:
+        """Create all of them, as fast as possible or at a rate; objects appear roughly in the given order.
+
+        `check` is called now and then; `sent` gets the moment at which each was sent, by its key.
+        """
+        began = self._now()
+        due = enumerate(iter(manifests))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CREATORS):
+                group.create_task(self._work_off(due, began, per_second, check, sent))
+
+    async def _work_off(
+        self,
+        due: Iterator[tuple[int, Manifest]],
+        began: float,
+        per_second: float,
+        check: Callable[[], None],
+        sent: dict[str, float] | None,
+    ) -> None:
+        for number, manifest in due:
+            if per_second:
+                await asyncio.sleep(max(0.0, began + number / per_second - self._now()))
+            if number % 256 == 0:
+                check()
+            if sent is not None:
+                sent[key_of_manifest(manifest)] = self._now()
+            await self.create(manifest)
+
+    async def create(self, manifest: Manifest, *, may_exist: bool = False) -> None:
+        if manifest["kind"] == "Pod" and (manifest.get("spec") or {}).get("priority") is not None:
+            manifest = await self._with_priority_class(manifest)
+        kind, metadata = kind_of_manifest(manifest), manifest["metadata"]
+        path = kind.collection_path(metadata.get("namespace", ""))
+        try:
+            answer = await self._client.post_raw(path, codec.encode(manifest))
+            await self.claims.created(manifest, answer)
+            if manifest["kind"] in _STATUS_APART and manifest.get("status"):
+                patch = merge_patch({"status": manifest["status"]})
+                name, namespace = metadata["name"], metadata.get("namespace", "")
+                await self._client.patch(kind, name, namespace, patch, subresource="status")
+        except AlreadyExists as error:
+            if not may_exist:
+                raise CreationError(f"cannot create {described(manifest)}: {error}") from error
+        except (ApiError, TransportError) as error:
+            raise CreationError(f"cannot create {described(manifest)}: {error}") from error
+
+    async def _with_priority_class(self, manifest: Manifest) -> Manifest:
+        """Workload files write priorities as numbers; an API server with priority admission wants classes."""
+        spec = dict(manifest["spec"])
+        value = spec.pop("priority")
+        if value and not spec.get("priorityClassName"):
+            name = f"bench-{value}" if value > 0 else f"bench-minus-{-value}"
+            if name not in self._priority_classes:
+                await self._create_priority_class(name, value)
+            spec["priorityClassName"] = name
+        return {**manifest, "spec": spec}
+
+    async def _create_priority_class(self, name: str, value: int) -> None:
+        made: Manifest = {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+        }
+        await self.create(made, may_exist=True)
+        # Admission reads classes from its own cache; a dry-run pod shows that the class has arrived.
+        probe: Manifest = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"probe-{name}", "namespace": "default"},
+            "spec": {
+                "priorityClassName": name,
+                "containers": [{"name": "probe", "image": "registry.k8s.io/pause:3.10"}],
+            },
+        }
+        for remaining in reversed(range(_CLASS_TRIES)):
+            try:
+                path = f"{PODS.collection_path('default')}?dryRun=All"
+                await self._client.post_raw(path, codec.encode(probe))
+                break
+            except Forbidden as error:
+                if not remaining:
+                    raise CreationError(f"PriorityClass {name} is not accepted: {error}") from error
+                await asyncio.sleep(_CLASS_PAUSE_S)
+            except (ApiError, TransportError) as error:
+                raise CreationError(f"PriorityClass {name}: {error}") from error
+        self._priority_classes.add(name)
+
+    async def replace(self, manifest: Manifest, subresources: Sequence[str]) -> None:
+        """Replace an existing object, then its status, regardless of revision."""
+        kind, metadata = kind_of_manifest(manifest), manifest["metadata"]
+        path = kind.object_path(metadata["name"], metadata.get("namespace", ""))
+        if manifest["kind"] == "Pod":
+            manifest = await self._with_account(manifest, path)
+        body = codec.encode(manifest)
+        # Upstream: with subresources named, they are written and the object itself is not.
+        targets = ["/".join((path, *subresources))]
+        if "status" in kind.record.__struct_fields__:
+            targets.append(f"{path}/status")
+        try:
+            for target in targets:
+                await self._client.put_raw(f"{target}?fieldValidation=Strict", body)
+        except (ApiError, TransportError) as error:
+            what = " ".join((described(manifest), *subresources))
+            raise CreationError(f"cannot update {what}: {error}") from error
+
+    async def _with_account(self, manifest: Manifest, path: str) -> Manifest:
+        """Workload files are made for servers that give pods no service account; where one does, a pod keeps it."""
+        try:
+            if self._account is None:
+                pod = codec.decode(await self._client.get_raw(path), dict[str, Any])
+                self._account = str(pod.get("spec", {}).get("serviceAccountName", ""))
+        except (ApiError, TransportError) as error:
+            raise CreationError(f"cannot read {described(manifest)}: {error}") from error
+        if not self._account:
+            return manifest
+        return {**manifest, "spec": {"serviceAccountName": self._account, **manifest["spec"]}}
+
+    async def delete_pods(self, namespace: str) -> None:
+        """Delete all pods of a namespace at once: there is no kubelet that could end them. Their claims stay."""
+        try:
+            options = DeleteOptions(grace_period_seconds=0)
+            await self._client.delete_collection(PODS, namespace, options=options)
+        except (ApiError, TransportError) as error:
+            raise CreationError(f"cannot delete the pods of {namespace}: {error}") from error
+
+    async def delete(self, manifest: Manifest) -> None:
+        kind, metadata = kind_of_manifest(manifest), manifest["metadata"]
+        name, namespace = metadata["name"], metadata.get("namespace", "")
+        try:
+            await self._client.delete(kind, name, namespace)
+        except (ApiError, TransportError) as error:
+            raise CreationError(f"cannot delete {described(manifest)}: {error}") from error
+        if manifest["kind"] == "Pod":
+            await self.claims.release(namespace, name)
+
+
+def kind_of_manifest(manifest: Manifest) -> Kind[Record]:
+    """Raises `CreationError` for kinds that are not known here."""
+    kind = find_kind(manifest["apiVersion"], manifest["kind"])
+    if kind is None:
+        raise CreationError(f"{described(manifest)}: {manifest['apiVersion']} is not known here")
+    return kind
+
+
+def described(manifest: Manifest) -> str:
+    metadata = manifest["metadata"]
+    return f"{manifest['kind']} {key_of_manifest(manifest)}" if metadata else manifest["kind"]

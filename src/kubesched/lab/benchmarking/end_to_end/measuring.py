@@ -1,0 +1,253 @@
+"""One measured stretch of a workload: from its first pod's creation until the last event about it is written.
+
+What is counted:
+
+* *rate*: bindings between the first and the last seen, by the time between them;
+* *processor time*: of every process, from the beginning of the stretch until the scheduler is done with everything
+  that the pods cause, so that deferred work counts as well;
+* *settling*: how long after the last binding the last event was written, and how many were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+
+from kubesched.base.clock import Clock
+from kubesched.lab.benchmarking.end_to_end.contestants import RunningScheduler
+from kubesched.lab.benchmarking.end_to_end.decision_profile import DecisionProfile
+from kubesched.lab.benchmarking.end_to_end.metric_pages import HistogramView, Labels, MetricPage
+from kubesched.lab.benchmarking.end_to_end.planes import Plane, count_objects
+from kubesched.lab.benchmarking.end_to_end.sampling import longest_pause, rate
+from kubesched.lab.benchmarking.end_to_end.usage import ProcessGone, Usage, read_machine, read_usage
+from kubesched.lab.benchmarking.results import (
+    DecisionCpu,
+    Percentiles,
+    ProcessUse,
+    Sample,
+    percentiles,
+    sampled,
+)
+from kubesched.testing.control_plane import Process
+
+EVENTS_PATH = "/apis/events.k8s.io/v1/events"
+
+SCHEDULER = "scheduler"
+DRIVER = "driver"
+MACHINE = "machine"
+"""CPU use of the whole machine, measured processes or not."""
+
+QUIET_S = 2.0
+"""Events have all been written when none was for so long."""
+SETTLE_TIMEOUT_S = 120.0
+_USAGE_S = 0.05
+_COUNT_S = 0.25
+
+ATTEMPT = "scheduler_scheduling_attempt_duration_seconds"
+_QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+SLI = "scheduler_pod_scheduling_sli_duration_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What came of a stretch."""
+
+    pods: int
+    rate: float
+    """Pods per second between the first binding and the last."""
+    seconds: float
+    """From the first binding to the last."""
+    series: tuple[Sample, ...]
+    longest_pause_s: float
+    events: int
+    """Events that the API server has got meanwhile."""
+    settled_s: float
+    """From the last binding to the last event written."""
+    cpu_s: Mapping[str, float]
+    """By role, until everything is settled."""
+    cpu_seconds: float
+    """The time that is counted there."""
+    peak_bytes: Mapping[str, int]
+    attempt_ms: Percentiles | None
+    sli_ms: Percentiles | None
+    seen_ms: Percentiles | None
+    """From sending a pod's creation until the driver's watch showed it bound; only while pods come as created."""
+    attempts: int
+    unschedulable_attempts: int
+    profile: DecisionProfile
+
+    @property
+    def rate_with_events(self) -> float:
+        """Pods per second if the time for writing the events counts as well."""
+        return self.pods / (self.seconds + self.settled_s) if self.seconds else 0.0
+
+    @property
+    def others_cores(self) -> float:
+        """Average number of cores busy with other work."""
+        parts = sum(cpu_s for role, cpu_s in self.cpu_s.items() if role != MACHINE)
+        return max(0.0, self.cpu_s[MACHINE] - parts) / self.cpu_seconds if self.cpu_seconds else 0.0
+
+    @property
+    def decision_cpu(self) -> DecisionCpu | None:
+        """The profile's share of the scheduler's CPU, which the kernel has counted."""
+        share = self.profile.share
+        if share is None or not self.pods:
+            return None
+        all_us = self.cpu_s[SCHEDULER] * 1e6 / self.pods
+        collector_us = self.profile.collector_share * all_us
+        return DecisionCpu(
+            us_per_pod=share * all_us + collector_us,
+            collector_us_per_pod=collector_us,
+            samples=self.profile.samples,
+        )
+
+    def use_of(self, role: str) -> ProcessUse | None:
+        if role not in self.cpu_s:
+            return None
+        cpu_s = self.cpu_s[role]
+        per_pod = cpu_s * 1000 / self.pods if self.pods else 0.0
+        return ProcessUse(
+            cpu_s=cpu_s, cpu_ms_per_pod=per_pod, max_rss_bytes=self.peak_bytes.get(role, 0)
+        )
+
+
+@dataclass(slots=True)
+class UsageLog:
+    """CPU accounts of processes over time, from which any interval can be computed."""
+
+    clock: Clock
+    pids: Mapping[str, Callable[[], int]]
+    """Role -> pid of its current process, 0 if there is none: schedulers come and go."""
+    moments: list[float] = field(default_factory=list)
+    accounts: list[dict[str, Usage]] = field(default_factory=list)
+
+    def note(self) -> None:
+        account = {MACHINE: read_machine()}
+        for role, find in self.pids.items():
+            if pid := find():
+                # The caller that waits for a dead process reports it, with the end of its log.
+                with contextlib.suppress(ProcessGone):
+                    account[role] = read_usage(pid)
+        self.moments.append(self.clock.monotonic())
+        self.accounts.append(account)
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(_USAGE_S)
+            self.note()
+
+    def cpu_s(self, began_at: float) -> dict[str, float]:
+        """Processor time of each role from the last account before `began_at` to the last one of all."""
+        first, last = self._account_at(began_at), self.accounts[-1]
+        nothing = Usage(0.0, 0)
+        return {role: use.cpu_s - first.get(role, nothing).cpu_s for role, use in last.items()}
+
+    def peak_bytes(self) -> dict[str, int]:
+        peaks: dict[str, int] = {}
+        for account in self.accounts:
+            for role, usage in account.items():
+                peaks[role] = max(peaks.get(role, 0), usage.resident_bytes)
+        return peaks
+
+    def _account_at(self, moment: float) -> dict[str, Usage]:
+        return self.accounts[max(0, bisect_right(self.moments, moment) - 1)]
+
+
+@contextlib.asynccontextmanager
+async def usage_log(
+    plane: Plane, scheduler: Callable[[], RunningScheduler | None], clock: Clock
+) -> AsyncIterator[UsageLog]:
+    def scheduler_pid() -> int:
+        process = scheduler()
+        return 0 if process is None else process.pid
+
+    def pid_of(process: Process) -> Callable[[], int]:
+        return lambda: process.pid
+
+    servers = {role: pid_of(process) for role, process in plane.processes.items()}
+    log = UsageLog(clock, {SCHEDULER: scheduler_pid, DRIVER: os.getpid, **servers})
+    log.note()
+    task = asyncio.ensure_future(log.run())
+    try:
+        yield log
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def until_settled(
+    plane: Plane, clock: Clock, expected: int, before: int
+) -> tuple[int, float]:
+    """Wait until no more events are written; how many there are since, and when the last was seen.
+
+    Ends early when every pod's event is there. A scheduler may drop events, so the number itself is no condition.
+    """
+    count, last = await count_objects(plane.client, EVENTS_PATH) - before, clock.monotonic()
+    deadline = last + SETTLE_TIMEOUT_S
+    while count < expected and clock.monotonic() < min(deadline, last + QUIET_S):
+        await asyncio.sleep(_COUNT_S)
+        plane.check()
+        seen = await count_objects(plane.client, EVENTS_PATH) - before
+        if seen != count:
+            count, last = seen, clock.monotonic()
+    return count, last
+
+
+def measurement(
+    *,
+    moments: Mapping[str, float],
+    created: Mapping[str, float],
+    began_at: float,
+    counts_from_first: bool,
+    log: UsageLog,
+    pages: tuple[MetricPage | None, MetricPage],
+    events: int,
+    settled_at: float,
+    profile: DecisionProfile,
+) -> Measurement:
+    """Combine the observations of one measured stretch.
+
+    `counts_from_first`: the scheduler's start is not part of what is measured, so processor time counts from the
+    moment of the first binding.
+    """
+    bound = sorted(moments.values())
+    first, last = (bound[0], bound[-1]) if bound else (began_at, began_at)
+    start = first if counts_from_first else began_at
+    before, after = pages
+
+    def observed(name: str, where: Labels | None = None) -> HistogramView:
+        now = after.histogram(name, where)
+        return now if before is None else now.since(before.histogram(name, where))
+
+    waits = [1000 * (moments[key] - at) for key, at in created.items() if key in moments]
+    return Measurement(
+        pods=len(bound),
+        rate=rate(bound),
+        seconds=last - first,
+        series=sampled([moment - start for moment in bound]),
+        longest_pause_s=longest_pause(bound),
+        events=events,
+        settled_s=max(0.0, settled_at - last),
+        cpu_s=log.cpu_s(start),
+        cpu_seconds=log.moments[-1] - start,
+        peak_bytes=log.peak_bytes(),
+        attempt_ms=milliseconds(observed(ATTEMPT)),
+        sli_ms=milliseconds(observed(SLI)),
+        seen_ms=percentiles(waits),
+        attempts=round(observed(ATTEMPT).count),
+        unschedulable_attempts=round(observed(ATTEMPT, {"result": "unschedulable"}).count),
+        profile=profile,
+    )
+
+
+def milliseconds(view: HistogramView) -> Percentiles | None:
+    """A histogram of seconds, as far as its buckets tell; None if it is empty."""
+    if not view.count:
+        return None
+    at = {name: 1000 * view.quantile(q) for name, q in _QUANTILES.items()}
+    return Percentiles(mean=1000 * view.mean, **at)

@@ -1,0 +1,133 @@
+"""The cluster that a contestant schedules: a fresh API server, and the processes whose cost is counted.
+
+Either etcd and kube-apiserver (`real`), or this project's own API server in a process of its own (`embedded`), so
+that neither the driver's work nor the scheduler's is mixed with the server's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from kubesched.base.errors import ApiError, TransportError
+from kubesched.client.client_config import load_config
+from kubesched.client.pool import HttpTransport, PoolSettings
+from kubesched.client.rest import RestClient, user_agent
+from kubesched.testing.control_plane import (
+    Assets,
+    ControlPlaneError,
+    Process,
+    control_plane,
+)
+
+CONNECTIONS = 128
+"""Connections of the driver: more than it ever has requests under way."""
+DEADLINE_S = 120.0
+"""For a single request. The API server may be overloaded; that is the point."""
+_START_S = 60.0
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """A running API server."""
+
+    client: RestClient
+    """The administrator's, without a rate limit."""
+    scheduler_kubeconfig: Path
+    folder: Path
+    processes: Mapping[str, Process]
+    """By role: what the control plane consists of."""
+    has_events_count: bool = True
+
+    def check(self) -> None:
+        """Raises `ControlPlaneError` if one of the processes has ended."""
+        for process in self.processes.values():
+            process.check()
+
+
+@contextlib.asynccontextmanager
+async def real_plane(assets: Assets, folder: Path) -> AsyncIterator[Plane]:
+    async with (
+        control_plane(assets, folder) as plane,
+        _driver_client(plane.admin_kubeconfig) as client,
+    ):
+        processes = {"kube-apiserver": plane.server, "etcd": plane.etcd}
+        yield Plane(client, plane.scheduler_kubeconfig, folder, processes)
+
+
+@contextlib.asynccontextmanager
+async def embedded_plane(folder: Path) -> AsyncIterator[Plane]:
+    kubeconfig = folder / "embedded.kubeconfig"
+    command = [sys.executable, "-m", __name__, str(kubeconfig)]
+    server = await Process.start("embedded API server", command, folder / "embedded.log")
+    try:
+        await _until_written(kubeconfig, server)
+        async with _driver_client(kubeconfig) as client:
+            yield Plane(client, kubeconfig, folder, {"embedded": server})
+    finally:
+        await server.stop()
+
+
+async def _until_written(kubeconfig: Path, server: Process) -> None:
+    """The embedded server writes its kubeconfig when it is ready to be asked."""
+    try:
+        async with asyncio.timeout(_START_S):
+            while not _is_written(kubeconfig):
+                server.check()
+                await asyncio.sleep(_POLL_S)
+    except TimeoutError:
+        raise ControlPlaneError(
+            f"no embedded API server after {_START_S:.0f} s: {server.last_words()}"
+        ) from None
+
+
+def _is_written(file: Path) -> bool:
+    return file.exists() and file.stat().st_size > 0
+
+
+@contextlib.asynccontextmanager
+async def _driver_client(kubeconfig: Path) -> AsyncIterator[RestClient]:
+    transport = HttpTransport(
+        load_config(str(kubeconfig)).connection, settings=PoolSettings(max_connections=CONNECTIONS)
+    )
+    try:
+        yield RestClient(
+            transport, user_agent=user_agent("bench"), random=Random(), deadline_s=DEADLINE_S
+        )
+    finally:
+        await transport.aclose()
+
+
+async def count_objects(client: RestClient, path: str) -> int:
+    """How many objects a collection holds, without reading them: the server says how many are left after one.
+
+    Raises:
+        ControlPlaneError: the server does not answer.
+    """
+    from kubesched.api import codec
+
+    try:
+        page = codec.decode(await client.get_raw(path, {"limit": "1"}), codec.ListOf[object])
+    except (ApiError, TransportError) as error:
+        raise ControlPlaneError(f"cannot count the objects at {path}: {error}") from error
+    return len(page.items) + (page.metadata.remaining_item_count or 0)
+
+
+async def _serve(kubeconfig: Path) -> None:
+    from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
+
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with EmbeddedCluster(ClusterSettings(kubeconfig=kubeconfig)):
+        await stop.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(Path(sys.argv[1])))

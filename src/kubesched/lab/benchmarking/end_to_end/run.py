@@ -1,0 +1,218 @@
+"""Running a workload end to end: contestants in turn, each time on a control plane of their own.
+
+Contestants alternate (A B, A B, …) so that a machine that gets slower or busier in the course of a run does so for all
+of them. The first rounds may be thrown away as warm-up: files are read from disk then, and processors speed up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kubesched.base.clock import Clock, SystemClock
+from kubesched.base.errors import KubeschedError
+from kubesched.lab.benchmarking.end_to_end.contestants import (
+    ClientLimits,
+    Contestant,
+    running,
+)
+from kubesched.lab.benchmarking.end_to_end.driving import Driver, NotPlayableError, Pace
+from kubesched.lab.benchmarking.end_to_end.measuring import (
+    DRIVER,
+    SCHEDULER,
+    Measurement,
+    usage_log,
+)
+from kubesched.lab.benchmarking.end_to_end.observing import observed_bindings
+from kubesched.lab.benchmarking.end_to_end.planes import Plane, embedded_plane, real_plane
+from kubesched.lab.benchmarking.results import EndToEnd, Mode, RunResult, percentiles
+from kubesched.lab.benchmarking.workload_files import Workload
+from kubesched.testing.control_plane import Assets
+
+EMBEDDED = "embedded"
+REAL = "real"
+
+
+class BenchmarkFailed(KubeschedError):
+    """A run came to no result; the message says why and where the programs' logs are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndToEndOptions:
+    """How a workload is run."""
+
+    contestants: Sequence[Contestant] = field(default_factory=lambda: (Contestant.kubesched(),))
+    assets: Assets | None = None
+    """Programs of a real control plane; without them the embedded one is used."""
+    repeats: int = 3
+    warm_ups: int = 0
+    """Rounds before the first one that counts."""
+    pace: Pace = field(default_factory=Pace)
+    limits: ClientLimits = field(default_factory=ClientLimits)
+    percentage_of_nodes_to_score: int | None = None
+    """Replaces the workload's own setting."""
+
+    @property
+    def control_plane(self) -> str:
+        return EMBEDDED if self.assets is None else REAL
+
+
+async def run_end_to_end(
+    workload: Workload,
+    options: EndToEndOptions,
+    progress: Callable[[str], None] = lambda _text: None,
+    clock: Clock | None = None,
+) -> list[RunResult]:
+    """All rounds, in the order in which they were run. Several measured stretches of a workload are several results.
+
+    Raises:
+        BenchmarkFailed: one of the programs did not start, ended early or did not schedule all pods.
+    """
+    if workload.not_supported:
+        raise NotPlayableError(f"{workload.full_name}: {workload.not_supported}")
+    clock = clock or SystemClock()
+    results: list[RunResult] = []
+    for number in range(1 - options.warm_ups, options.repeats + 1):
+        for contestant in options.contestants:
+            label = f"round {number}/{options.repeats}" if number > 0 else "warm-up"
+            told = f"{workload.full_name}: {contestant.name}, {label}"
+
+            def report(text: str, told: str = told) -> None:
+                progress(f"{told}: {text}")
+
+            measurements = await _round(workload, contestant, options, clock, report)
+            if not measurements:
+                raise BenchmarkFailed(f"{told}: the workload measures nothing")
+            if number > 0:
+                results += [
+                    _result(workload, contestant, options, number, measurement)
+                    for measurement in measurements
+                ]
+                for measurement in measurements:
+                    report(f"{measurement.rate:.0f} pods/s")
+    return results
+
+
+async def _round(
+    workload: Workload,
+    contestant: Contestant,
+    options: EndToEndOptions,
+    clock: Clock,
+    report: Callable[[str], None],
+) -> list[Measurement]:
+    folder = Path(tempfile.mkdtemp(prefix="kubesched-bench-"))
+    try:
+        async with _plane(options.assets, folder) as plane:
+            measurements = await _played(workload, contestant, options, plane, clock, report)
+    except KubeschedError as error:
+        raise BenchmarkFailed(
+            f"{workload.full_name}, {contestant.name}: {error}\nlogs are kept in {folder}"
+        ) from error
+    except BaseExceptionGroup as errors:
+        known, _ = errors.split(KubeschedError)
+        if known is None:
+            raise
+        first = _first(known)
+        raise BenchmarkFailed(
+            f"{workload.full_name}, {contestant.name}: {first}\nlogs are kept in {folder}"
+        ) from first
+    shutil.rmtree(folder, ignore_errors=True)
+    return measurements
+
+
+def _first(errors: BaseExceptionGroup[KubeschedError]) -> KubeschedError:
+    error: KubeschedError | BaseExceptionGroup[KubeschedError] = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _played(
+    workload: Workload,
+    contestant: Contestant,
+    options: EndToEndOptions,
+    plane: Plane,
+    clock: Clock,
+    report: Callable[[str], None],
+) -> list[Measurement]:
+    config = _config(workload, options.percentage_of_nodes_to_score)
+    async with observed_bindings(plane.client, clock) as observer:
+        driver = Driver(
+            plane,
+            observer,
+            lambda: running(contestant, plane, config, options.limits, workload.feature_gates),
+            options.pace,
+            clock,
+            report,
+        )
+        async with usage_log(plane, lambda: driver.scheduler, clock) as log:
+            driver.log = log
+            await driver.play(workload.ops)
+    return driver.measurements
+
+
+@contextlib.asynccontextmanager
+async def _plane(assets: Assets | None, folder: Path) -> AsyncIterator[Plane]:
+    made = embedded_plane(folder) if assets is None else real_plane(assets, folder)
+    async with made as plane:
+        yield plane
+
+
+def _config(workload: Workload, percentage_of_nodes_to_score: int | None) -> dict[str, Any]:
+    path = workload.case.scheduler_config
+    read = yaml.safe_load(Path(path).read_text(encoding="utf-8")) if path else {}
+    config = dict(read) if isinstance(read, dict) else {}
+    if percentage_of_nodes_to_score is not None:
+        config["percentageOfNodesToScore"] = percentage_of_nodes_to_score
+    return config
+
+
+def _result(
+    workload: Workload,
+    contestant: Contestant,
+    options: EndToEndOptions,
+    number: int,
+    measurement: Measurement,
+) -> RunResult:
+    is_real = options.control_plane == REAL
+    return RunResult(
+        workload=workload.full_name,
+        contestant=contestant.name,
+        mode=Mode.END_TO_END,
+        repeat=number,
+        control_plane=options.control_plane,
+        nodes=workload.node_count,
+        pods=measurement.pods,
+        seconds=measurement.seconds,
+        pods_per_s=measurement.rate,
+        throughput=percentiles(sample.pods_per_s for sample in measurement.series),
+        series=measurement.series,
+        attempt_ms=measurement.attempt_ms,
+        sli_ms=measurement.sli_ms,
+        decision_cpu=measurement.decision_cpu,
+        attempts=measurement.attempts,
+        unschedulable_attempts=measurement.unschedulable_attempts,
+        scheduler=measurement.use_of(SCHEDULER),
+        api_server=measurement.use_of("kube-apiserver" if is_real else "embedded"),
+        threshold=workload.threshold,
+        end_to_end=EndToEnd(
+            release=options.pace.release.value,
+            created_per_s=options.pace.pods_per_s,
+            encoding=contestant.encoding,
+            events=measurement.events,
+            settled_s=measurement.settled_s,
+            pods_per_s_with_events=measurement.rate_with_events,
+            longest_pause_s=measurement.longest_pause_s,
+            seen_ms=measurement.seen_ms,
+            etcd=measurement.use_of("etcd"),
+            driver=measurement.use_of(DRIVER),
+            others_cores=measurement.others_cores,
+        ),
+    )

@@ -1,0 +1,494 @@
+"""What a workload does, step by step, and the objects each step makes.
+
+Operations are scheduler_perf's; fields have its names in Python spelling, parameters are already filled in and template
+paths absolute. `manifests` yields plain JSON objects with apiVersion, kind, name and namespace, in the order in which
+they are to be created, the same ones every time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar
+
+from msgspec import field, structs
+
+from kubesched.api.meta import Record
+from kubesched.config.schema import Seconds
+from kubesched.lab.benchmarking.templates import Manifest, Value, load_template
+
+HOSTNAME = "kubernetes.io/hostname"
+MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
+
+DEFAULT_NODE: Manifest = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"generateName": "node-"},
+    "spec": {},
+    "status": {
+        "capacity": {"pods": "110", "cpu": "4", "memory": "32Gi"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    },
+}
+"""What nodes look like without a template: upstream's numbers."""
+
+
+DEFAULT_POD: Manifest = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"generateName": "pod-"},
+    "spec": {
+        "containers": [
+            {
+                "name": "pause",
+                "image": "registry.k8s.io/pause:3.10.1",
+                "ports": [{"containerPort": 80}],
+                "resources": {
+                    "requests": {"cpu": "100m", "memory": "500Mi"},
+                    "limits": {"cpu": "100m", "memory": "500Mi"},
+                },
+            }
+        ]
+    },
+}
+"""What pods look like when neither the operation nor the case names a template."""
+
+
+DEFAULT_NAMESPACE: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {}}
+
+
+class Names:
+    """Names for objects that only have a `generateName`: counted, so that two runs make the same ones."""
+
+    def __init__(self) -> None:
+        self._made: Counter[tuple[str, str, str]] = Counter()
+
+    def give(self, manifest: Manifest) -> str:
+        """Fills in `metadata.name` where there is none."""
+        meta: dict[str, Any] = manifest["metadata"]
+        name: str = meta.get("name") or ""
+        if not name:
+            prefix = meta.pop("generateName", "") or f"{manifest['kind'].lower()}-"
+            key = (manifest["kind"], meta.get("namespace", ""), prefix)
+            name = meta["name"] = f"{prefix}{self._made[key]}"
+            self._made[key] += 1
+        return name
+
+
+def _rendered(
+    path: str, default: Manifest, index: int, count: int, params: Mapping[str, Value]
+) -> Manifest:
+    if path:
+        return load_template(path).render(index, count, params)
+    return {**default, "metadata": dict(default["metadata"])}
+
+
+class LabelNodePrepareStrategy(Record):
+    """Every node gets the label, its values in turn."""
+
+    label_key: str = ""
+    label_values: tuple[str, ...] = ()
+
+
+class UniqueNodeLabelStrategy(Record):
+    """Every node gets the label with a value of its own."""
+
+    label_key: str = ""
+
+
+class DriverAllocatable(Record):
+    """How many volumes of a CSI driver a node takes."""
+
+    count: int = 0
+
+
+class NodeAllocatableStrategy(Record):
+    """What nodes offer beyond their template, and their CSI drivers."""
+
+    node_allocatable: dict[str, str] = field(default_factory=dict)
+    csi_node_allocatable: dict[str, DriverAllocatable] = field(default_factory=dict)
+    migrated_plugins: tuple[str, ...] = ()
+
+
+class Op(Record):
+    """One step."""
+
+    opcode: ClassVar[str] = ""
+
+    def namespaces_used(self) -> tuple[str, ...]:
+        """Namespaces that have to exist before the step begins."""
+        return ()
+
+
+class CreateNodes(Op):
+    """Nodes, and their CSINodes where the strategy asks for them."""
+
+    opcode: ClassVar[str] = "createNodes"
+    count: int
+    node_template_path: str = ""
+    node_allocatable_strategy: NodeAllocatableStrategy | None = None
+    label_node_prepare_strategy: LabelNodePrepareStrategy | None = None
+    unique_node_label_strategy: UniqueNodeLabelStrategy | None = None
+    template_params: dict[str, Value] = field(default_factory=dict)
+    declared_features: int = 0
+    """How many features each node declares; scheduler_perf hands this in beside the file."""
+
+    def manifests(self, names: Names) -> Iterator[Manifest]:
+        for index in range(self.count):
+            node = self._node(index)
+            name = names.give(node)
+            labels = node["metadata"]["labels"] = dict(node["metadata"].get("labels") or {})
+            labels.setdefault(HOSTNAME, name)
+            if self.label_node_prepare_strategy is not None:
+                values = self.label_node_prepare_strategy.label_values
+                labels[self.label_node_prepare_strategy.label_key] = values[index % len(values)]
+            if self.unique_node_label_strategy is not None:
+                labels[self.unique_node_label_strategy.label_key] = name
+            yield node
+            if self.node_allocatable_strategy is not None:
+                yield _csi_node(name, self.node_allocatable_strategy)
+
+    def _node(self, index: int) -> Manifest:
+        node = _rendered(
+            self.node_template_path, DEFAULT_NODE, index, self.count, self.template_params
+        )
+        status = node["status"] = dict(node.get("status") or {})
+        allocatable = dict(status.get("allocatable") or status.get("capacity") or {})
+        if self.node_allocatable_strategy is not None:
+            allocatable |= self.node_allocatable_strategy.node_allocatable
+        status["allocatable"] = allocatable
+        if self.declared_features:
+            status["declaredFeatures"] = [
+                f"feature-{number}" for number in range(self.declared_features)
+            ]
+        return node
+
+
+def _csi_node(name: str, strategy: NodeAllocatableStrategy) -> Manifest:
+    metadata: Manifest = {"name": name}
+    if strategy.migrated_plugins:
+        metadata["annotations"] = {MIGRATED_PLUGINS: ",".join(strategy.migrated_plugins)}
+    drivers = [
+        {"name": driver, "nodeID": name, "allocatable": {"count": limit.count}}
+        for driver, limit in strategy.csi_node_allocatable.items()
+    ]
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": metadata,
+        "spec": {"drivers": drivers},
+    }
+
+
+class CreateNamespaces(Op):
+    """Namespaces, named by a prefix and a number from 0."""
+
+    opcode: ClassVar[str] = "createNamespaces"
+    prefix: str
+    count: int
+    namespace_template_path: str = ""
+
+    def manifests(self, names: Names) -> Iterator[Manifest]:
+        del names  # theirs follow from the prefix
+        for index in range(self.count):
+            made = _rendered(self.namespace_template_path, DEFAULT_NAMESPACE, index, self.count, {})
+            made["metadata"]["name"] = f"{self.prefix}-{index}"
+            yield made
+
+
+class CreatePods(Op):
+    """Pods, each with a claim of its own if there is a template for it, bound if there is one for a volume as well."""
+
+    opcode: ClassVar[str] = "createPods"
+    count: int = 0
+    pod_template_path: str = ""
+    namespace: str = ""
+    collect_metrics: bool = False
+    skip_wait_to_completion: bool = False
+    steady_state: bool = False
+    """Whenever one is scheduled it is deleted and another one created, for `duration`."""
+    duration: Seconds = 0.0
+    persistent_volume_template_path: str = ""
+    persistent_volume_claim_template_path: str = ""
+    template_params: dict[str, Value] = field(default_factory=dict)
+
+    def namespaces_used(self) -> tuple[str, ...]:
+        return (self.namespace,)
+
+    def manifests(self, names: Names) -> Iterator[Manifest]:
+        """Per pod: volume and claim if it has them, pod."""
+        for index in range(self.count):
+            yield from self.manifests_of(index, names)
+
+    def manifests_of(self, index: int, names: Names) -> Iterator[Manifest]:
+        pod = _rendered(
+            self.pod_template_path, DEFAULT_POD, index, self.count, self.template_params
+        )
+        pod["metadata"]["namespace"] = self.namespace
+        names.give(pod)
+        if self.persistent_volume_claim_template_path:
+            claim = self._claim(index)
+            spec = pod["spec"] = dict(pod.get("spec") or {})
+            reference = {"persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}
+            spec["volumes"] = [*(spec.get("volumes") or ()), {"name": "vol", **reference}]
+            if self.persistent_volume_template_path:
+                yield self._volume_of(claim, index)
+            yield claim
+        yield pod
+
+    def _claim(self, index: int) -> Manifest:
+        path = self.persistent_volume_claim_template_path
+        claim = _rendered(path, {}, index, self.count, self.template_params)
+        claim["metadata"] |= {"namespace": self.namespace, "name": f"pvc-{index}"}
+        return claim
+
+    def _volume_of(self, claim: Manifest, index: int) -> Manifest:
+        """A volume; it and the claim become bound to each other."""
+        path = self.persistent_volume_template_path
+        volume = _rendered(path, {}, index, self.count, self.template_params)
+        name = volume["metadata"]["name"] = f"pv-{self.namespace}-{index}"
+        claim["spec"] = {**(claim.get("spec") or {}), "volumeName": name}
+        claim["status"] = {"phase": "Bound", "accessModes": claim["spec"].get("accessModes")}
+        spec = volume["spec"] = dict(volume.get("spec") or {})
+        spec["claimRef"] = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": self.namespace,
+            "name": claim["metadata"]["name"],
+        }
+        volume["status"] = {"phase": "Bound"}
+        if "csi" in spec:
+            spec["csi"] = {**spec["csi"], "volumeHandle": name}
+        if "awsElasticBlockStore" in spec:
+            spec["awsElasticBlockStore"] = {**spec["awsElasticBlockStore"], "volumeID": name}
+        return volume
+
+
+class CreatePodSets(Op):
+    """The same pods in each of the namespaces with a prefix and a number from 0."""
+
+    opcode: ClassVar[str] = "createPodSets"
+    count: int
+    namespace_prefix: str
+    create_pods_op: CreatePods
+
+    def sets(self) -> Iterator[CreatePods]:
+        for index in range(self.count):
+            yield structs.replace(self.create_pods_op, namespace=f"{self.namespace_prefix}-{index}")
+
+    def namespaces_used(self) -> tuple[str, ...]:
+        return tuple(pod_set.namespace for pod_set in self.sets())
+
+    def manifests(self, names: Names) -> Iterator[Manifest]:
+        for pod_set in self.sets():
+            yield from pod_set.manifests(names)
+
+
+class DeletePods(Op):
+    """Pods of a namespace go away, so many per second or all at once (0)."""
+
+    opcode: ClassVar[str] = "deletePods"
+    namespace: str
+    label_selector: dict[str, str] = field(default_factory=dict)
+    delete_pods_per_second: int = 0
+    skip_wait_to_completion: bool = False
+
+
+class Churn(Op):
+    """Objects come (`create`), or come and go (`recreate`), beside everything that follows."""
+
+    opcode: ClassVar[str] = "churn"
+    mode: str
+    template_paths: tuple[str, ...]
+    number: int = 0
+    """Create: at most so many of each (0: no limit). Recreate: so many are created, then deleted again."""
+    interval_milliseconds: int = 500
+    namespace: str = ""
+
+    def namespaces_used(self) -> tuple[str, ...]:
+        return (self.namespace,)
+
+    def manifests_of(self, turn: int, names: Names) -> Iterator[Manifest]:
+        """One object of each template; cluster-wide kinds are left without namespace by the API server."""
+        for path in self.template_paths:
+            made = _rendered(path, {}, turn, self.number or 1, {})
+            if made["kind"] not in CLUSTER_WIDE:
+                made["metadata"]["namespace"] = self.namespace
+            else:
+                made["metadata"].pop("namespace", None)
+            names.give(made)
+            yield made
+
+
+class Barrier(Op):
+    """Waits until all pods of these namespaces (none named: all) are scheduled, or at least were tried once."""
+
+    opcode: ClassVar[str] = "barrier"
+    namespaces: tuple[str, ...] = ()
+    label_selector: dict[str, str] = field(default_factory=dict)
+    stage_requirement: str = "Scheduled"
+
+
+class Sleep(Op):
+    """Waits for a time."""
+
+    opcode: ClassVar[str] = "sleep"
+    duration: Seconds = 0.0
+
+
+class StartCollectingMetrics(Op):
+    """What follows is measured, as far as it concerns pods of these namespaces with these labels."""
+
+    opcode: ClassVar[str] = "startCollectingMetrics"
+    namespaces: tuple[str, ...]
+    name: str = ""
+    label_selector: dict[str, str] = field(default_factory=dict)
+
+
+class StopCollectingMetrics(Op):
+    """Measuring ends."""
+
+    opcode: ClassVar[str] = "stopCollectingMetrics"
+
+
+class CreateAny(Op):
+    """Objects of any kind."""
+
+    opcode: ClassVar[str] = "createAny"
+    template_path: str
+    namespace: str = ""
+    count: int = 1
+    template_params: dict[str, Value] = field(default_factory=dict)
+
+    def namespaces_used(self) -> tuple[str, ...]:
+        return (self.namespace,) if self.namespace else ()
+
+    def manifests(self, names: Names) -> Iterator[Manifest]:
+        for index in range(self.count):
+            made = _rendered(self.template_path, {}, index, self.count, self.template_params)
+            if self.namespace:
+                made["metadata"]["namespace"] = self.namespace
+            names.give(made)
+            yield made
+
+
+class UpdateAny(Op):
+    """Objects that exist are replaced, so many per second or as fast as it goes (0)."""
+
+    opcode: ClassVar[str] = "updateAny"
+    template_path: str
+    namespace: str = ""
+    count: int = 1
+    update_per_second: int = 0
+    subresources: tuple[str, ...] = ()
+    skip_wait_to_completion: bool = False
+    template_params: dict[str, Value] = field(default_factory=dict)
+
+    def manifests(self, names: Names) -> Iterator[Manifest]:
+        del names  # they exist, so the template names them
+        for index in range(self.count):
+            made = _rendered(self.template_path, {}, index, self.count, self.template_params)
+            if self.namespace:
+                made["metadata"]["namespace"] = self.namespace
+            yield made
+
+
+class CreateResourceDriver(Op):
+    """A driver with so many devices on every node whose name matches."""
+
+    opcode: ClassVar[str] = "createResourceDriver"
+    driver_name: str
+    nodes: str
+    max_claims_per_node: int = 0
+
+    def manifests(self, node_names: Iterable[str]) -> Iterator[Manifest]:
+        """One slice for each node, with devices as scheduler_perf has them."""
+        for name in node_names:
+            if fnmatchcase(name, self.nodes):
+                devices = [_test_device(number) for number in range(self.max_claims_per_node)]
+                yield {
+                    "apiVersion": "resource.k8s.io/v1",
+                    "kind": "ResourceSlice",
+                    "metadata": {"name": name},
+                    "spec": {
+                        "driver": self.driver_name,
+                        "nodeName": name,
+                        "pool": {"name": name, "generation": 0, "resourceSliceCount": 1},
+                        "devices": devices,
+                    },
+                }
+
+
+def _test_device(number: int) -> Manifest:
+    return {
+        "name": f"instance-{number}",
+        "attributes": {
+            "model": {"string": "A100"},
+            "family": {"string": "GPU"},
+            "driverVersion": {"version": "1.2.3"},
+            "dra.example.com/numa": {"int": number},
+        },
+        "capacity": {"memory": {"value": "1Gi"}},
+    }
+
+
+class AllocResourceClaims(Op):
+    """Devices for every claim of a namespace that has none, on nodes drawn at random."""
+
+    opcode: ClassVar[str] = "allocResourceClaims"
+    namespace: str
+
+    def namespaces_used(self) -> tuple[str, ...]:
+        return (self.namespace,)
+
+
+class NotSupported(Op):
+    """An operation that is known but cannot be played here; `reason` says what is missing."""
+
+    code: str = ""
+    reason: str = ""
+
+
+OPS: dict[str, type[Op]] = {
+    operation.opcode: operation
+    for operation in (
+        CreateNodes,
+        CreateNamespaces,
+        CreatePods,
+        CreatePodSets,
+        DeletePods,
+        Churn,
+        Barrier,
+        Sleep,
+        StartCollectingMetrics,
+        StopCollectingMetrics,
+        CreateAny,
+        UpdateAny,
+        CreateResourceDriver,
+        AllocResourceClaims,
+    )
+}
+
+NO_GANGS = "gang scheduling is not implemented"
+
+NOT_SUPPORTED = {
+    "waitForPodGroups": NO_GANGS,
+}
+"""Opcodes of scheduler_perf that are recognised and refused."""
+
+CLUSTER_WIDE = frozenset(
+    (
+        "Node",
+        "Namespace",
+        "PersistentVolume",
+        "StorageClass",
+        "CSINode",
+        "CSIDriver",
+        "PriorityClass",
+        "DeviceClass",
+        "ResourceSlice",
+        "DeviceTaintRule",
+    )
+)
+"""Kinds that live in no namespace."""

@@ -1,0 +1,259 @@
+"""What a run found, as records that are written to and read from JSON.
+
+One `RunResult` is one repetition of one workload by one contestant. Durations are in the unit their name ends with.
+Whatever a mode cannot measure is absent (None, empty), never zero.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import statistics
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from kubesched import __version__
+from kubesched.api.meta import Record
+from kubesched.base.errors import KubeschedError
+
+SCHEMA_VERSION = 1
+"""Of the JSON file; a reader refuses what it does not know."""
+
+
+class Mode(StrEnum):
+    """How a workload is run."""
+
+    CORE = "core"
+    END_TO_END = "end-to-end"
+
+
+class Contestant(StrEnum):
+    """Who schedules."""
+
+    KUBESCHED = "kubesched"
+    KUBESCHED_NO_CLASSES = "kubesched-no-classes"
+    KUBE_SCHEDULER = "kube-scheduler"
+
+
+class Percentiles(Record):
+    """A distribution; the unit is that of the field which holds it."""
+
+    mean: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+
+
+class Sample(Record):
+    """Throughput over one interval of the measured time."""
+
+    at_s: float
+    """End of the interval, from the start of the measurement."""
+    pods_per_s: float
+
+
+class Phase(Record):
+    """Time spent in one part of the scheduling cycle."""
+
+    name: str
+    count: int
+    mean_us: float
+    share: float
+    """Of the measured time."""
+    part_of: str = ""
+    """The phase it belongs to and whose time contains its own."""
+
+
+class ProcessUse(Record):
+    """What a process used while pods were measured."""
+
+    cpu_s: float
+    cpu_ms_per_pod: float
+    max_rss_bytes: int = 0
+
+
+class DecisionCpu(Record):
+    """CPU of scheduling cycles alone, without queue, bindings, event handlers and API traffic."""
+
+    us_per_pod: float
+    """All attempts of a pod together, with what the garbage collector takes for them."""
+    collector_us_per_pod: float = 0.0
+    """The collector's part, if it works beside them; where they are timed one by one it works within them."""
+    samples: int = 0
+    """In which a CPU profile saw them; 0 if they were timed one by one, in core mode."""
+
+
+class EndToEnd(Record):
+    """What only a run against a control plane has."""
+
+    release: str
+    """When measured pods came: `as-created`, while the scheduler was at work, or `drained`, before it was started."""
+    created_per_s: float = 0.0
+    """The rate at which pods were created; 0 for as fast as it goes."""
+    encoding: str = ""
+    """What the scheduler speaks with the API server."""
+    events: int = 0
+    """Events written, until the last of them."""
+    settled_s: float = 0.0
+    """From the last binding to the last event written."""
+    pods_per_s_with_events: float = 0.0
+    """Pods per second if that time counts as well."""
+    longest_pause_s: float = 0.0
+    """The longest time without any binding."""
+    seen_ms: Percentiles | None = None
+    """From sending a pod's creation to its binding in a watch."""
+    etcd: ProcessUse | None = None
+    driver: ProcessUse | None = None
+    """The process that creates and observes."""
+    others_cores: float = 0.0
+    """Cores that were busy with what is no part of the measurement: what a quiet machine keeps near zero."""
+
+
+class RunResult(Record):
+    """One repetition."""
+
+    workload: str
+    """`Case/Workload`."""
+    contestant: str
+    mode: Mode
+    repeat: int
+    """From 1."""
+    control_plane: str = ""
+    """End to end: `embedded` or `real`."""
+    nodes: int = 0
+    pods: int = 0
+    """Pods whose scheduling was measured."""
+    seconds: float = 0.0
+    """From the start of the measurement to the last of them."""
+    pods_per_s: float = 0.0
+    decisions_per_s: float = 0.0
+    """Core: attempts per second of attempting alone, without enqueueing and binding."""
+    throughput: Percentiles | None = None
+    """Over the samples, in pods per second."""
+    series: tuple[Sample, ...] = ()
+    decision_us: Percentiles | None = None
+    """Core: one attempt, from the pop to the assumed pod."""
+    decision_cpu: DecisionCpu | None = None
+    """End to end. kube-scheduler: from its CPU profile. kubesched: the same workload in core mode."""
+    attempt_ms: Percentiles | None = None
+    """`scheduling_attempt_duration_seconds`."""
+    sli_ms: Percentiles | None = None
+    """`pod_scheduling_sli_duration_seconds`."""
+    phases: tuple[Phase, ...] = ()
+    attempts: int = 0
+    unschedulable_attempts: int = 0
+    scheduler: ProcessUse | None = None
+    api_server: ProcessUse | None = None
+    threshold: float | None = None
+    """What the workload file asks of upstream's machines, in pods per second."""
+    end_to_end: EndToEnd | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Refusal(Record):
+    """A workload that was not run, and why."""
+
+    workload: str
+    reason: str
+
+
+class Environment(Record):
+    """Where and with what."""
+
+    kubesched: str
+    python: str
+    numpy: str
+    system: str
+    machine: str
+    cores: int
+    kube_scheduler: str = ""
+    control_plane: str = ""
+
+
+class Report(Record, kw_only=True):
+    """Everything one command measured."""
+
+    schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
+    started: str = ""
+    """RFC 3339."""
+    command: str = ""
+    environment: Environment
+    results: tuple[RunResult, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+
+
+def this_environment(*, kube_scheduler: str = "", control_plane: str = "") -> Environment:
+    """Versions and machine, without anything that would identify it."""
+    import numpy as np
+
+    return Environment(
+        kubesched=__version__,
+        python=platform.python_version(),
+        numpy=np.__version__,
+        system=f"{platform.system()} {platform.release()}",
+        machine=platform.machine(),
+        cores=len(os.sched_getaffinity(0)),
+        kube_scheduler=kube_scheduler,
+        control_plane=control_plane,
+    )
+
+
+def percentiles(values: Iterable[float]) -> Percentiles | None:
+    """By the nearest rank; None of nothing."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+
+    def at(share: float) -> float:
+        return ordered[max(0, math.ceil(round(share * len(ordered), 6)) - 1)]
+
+    return Percentiles(
+        mean=statistics.fmean(ordered), p50=at(0.5), p90=at(0.9), p95=at(0.95), p99=at(0.99)
+    )
+
+
+def sampled(times_s: Sequence[float], interval_s: float = 1.0) -> tuple[Sample, ...]:
+    """Pods per second over equal intervals, from the moments at which pods were scheduled (from 0, in order)."""
+    if not times_s or times_s[-1] <= 0:
+        return ()
+    end_s = times_s[-1]
+    step = min(interval_s, end_s)
+    samples: list[Sample] = []
+    done, at = 0, 0.0
+    while at < end_s:
+        until = min(at + step, end_s)
+        count = done
+        while count < len(times_s) and (times_s[count] <= until or until >= end_s):
+            count += 1
+        # A last interval that is much shorter than the others says little and would look like a peak or a hole.
+        if until - at >= step / 2:
+            samples.append(Sample(at_s=until, pods_per_s=(count - done) / (until - at)))
+        done, at = count, until
+    return tuple(samples)
+
+
+def encode(report: Report) -> bytes:
+    """The JSON file."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
+
+
+def decode(data: bytes, source: str = "") -> Report:
+    """The report in a JSON file.
+
+    Raises:
+        KubeschedError: it is no report, or of another version.
+    """
+    prefix = f"{source}: " if source else ""
+    try:
+        report = msgspec.json.decode(data, type=Report)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise KubeschedError(f"{prefix}not a benchmark report: {error}") from None
+    if report.schema_version != SCHEMA_VERSION:
+        raise KubeschedError(
+            f"{prefix}schema version {report.schema_version} is not {SCHEMA_VERSION}"
+        )
+    return report

@@ -1,0 +1,77 @@
+"""How a workload wants its scheduler: feature gates and configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from kubesched.config import features
+from kubesched.config.features import FeatureGates
+from kubesched.config.load import default_config, load_file
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.lab.benchmarking.workload_files import Workload
+
+
+def gates_to_set(workload: Workload) -> tuple[dict[str, bool], tuple[str, ...]]:
+    """The gates that can be set as the workload asks, and a note on each that cannot.
+
+    A gate that Kubernetes 1.36 has locked keeps its value: workload files still list both values of gates whose time of
+    choice is over, and the workload says the same either way. Gates that depend on one that is turned off go with it.
+    """
+    known = features.known()
+    settable: dict[str, bool] = {}
+    notes: list[str] = []
+    for name, value in workload.feature_gates.items():
+        gate = known.get(name)
+        if gate is not None and gate.locked and gate.default != value:
+            notes.append(f"{name}={str(value).lower()} is ignored: locked in Kubernetes 1.36")
+        elif gate is None and name not in (features.ALL_ALPHA, features.ALL_BETA):
+            notes.append(f"{name} is ignored: Kubernetes 1.36 has no such feature gate")
+        else:
+            settable[name] = value
+    for name, needed in _left_without(settable):
+        settable[name] = False
+        notes.append(f"{name} is off: it depends on {needed}, which the workload turns off")
+    return settable, tuple(notes)
+
+
+def _left_without(settable: Mapping[str, bool]) -> list[tuple[str, str]]:
+    """Gates that are on by default and depend on one that is turned off, directly or through another."""
+    off = {name for name, value in settable.items() if not value}
+    disabled: dict[str, str] = {}
+    while True:
+        more = {
+            name: next(requirement for requirement in gate.requires if requirement in off)
+            for name, gate in features.known().items()
+            if gate.default and name not in off and name not in settable and off & {*gate.requires}
+        }
+        if not more:
+            return list(disabled.items())
+        disabled |= more
+        off |= more.keys()
+
+
+def feature_gates(workload: Workload) -> tuple[FeatureGates, tuple[str, ...]]:
+    """The gates of a run, and a note on each that is not as asked.
+
+    Raises:
+        ConfigError: they contradict each other.
+    """
+    settable, notes = gates_to_set(workload)
+    return features.from_map(settable), notes
+
+
+def configuration(
+    workload: Workload, gates: FeatureGates, percentage_of_nodes_to_score: int | None = None
+) -> KubeSchedulerConfiguration:
+    """The workload's configuration file, or the defaults, with another percentage if one is given.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    path = workload.case.scheduler_config
+    config = load_file(Path(path), gates=gates) if path else default_config(gates)
+    if percentage_of_nodes_to_score is None:
+        return config
+    return replace(config, percentage_of_nodes_to_score=percentage_of_nodes_to_score)

@@ -1,0 +1,103 @@
+"""The player's part in resource claims: its cluster has no claim controller."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import msgspec
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.kinds import kind_of
+from kubesched.api.meta import DeleteOptions
+from kubesched.api.resource_v1 import ResourceClaim
+from kubesched.base.errors import NotFound
+from kubesched.client.patch import merge_patch, strategic_merge_patch
+from kubesched.client.rest import RestClient
+from kubesched.lab.conformance.sequences import Json, Sequence
+from kubesched.testing.claim_controller import (
+    FINISHED,
+    claim_statuses,
+    claims_of,
+    devices_of,
+    generated_claim,
+    is_orphan,
+    other_finalizers,
+    template_entries,
+    without_stale_reservations,
+)
+
+_AT_ONCE = DeleteOptions(grace_period_seconds=0, propagation_policy="Background")
+
+
+class Claims:
+    """Makes claims for pods, and releases those of pods that are gone."""
+
+    def __init__(self, client: RestClient, scenario: Sequence) -> None:
+        self._client = client
+        self._templates = {
+            (manifest["metadata"]["namespace"], manifest["metadata"]["name"]): manifest
+            for manifest in scenario.objects
+            if manifest["kind"] == "ResourceClaimTemplate"
+        }
+        self.is_used = bool(self._templates)
+
+    async def make_for(self, pod: Json) -> None:
+        """Make the claims of a pod that was just created, and tell it about them."""
+        entries = template_entries(pod)
+        if not entries:
+            return
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        path = kind_of(ResourceClaim).collection_path(namespace)
+        for entry, template in entries:
+            claim = generated_claim(pod, entry, self._templates[namespace, template])
+            await self._client.post_raw(path, msgspec.json.encode(claim))
+        change = strategic_merge_patch({"status": claim_statuses(pod)})
+        await self._client.patch(Pod, name, namespace, change, subresource="status")
+
+    async def release(self) -> bool:
+        """Release what is reserved for pods that are finished or gone; whether anything was."""
+        if not self.is_used:
+            return False
+        alive = {
+            pod.metadata.uid
+            for pod in (await self._client.list(Pod)).items
+            if pod.status.phase not in FINISHED
+        }
+        changed = False
+        for claim in (await self._client.list(ResourceClaim)).items:
+            changed |= await self._release(claim, alive.__contains__)
+        return changed
+
+    async def _release(self, claim: ResourceClaim, is_alive: Callable[[str], bool]) -> bool:
+        name, namespace = claim.metadata.name, claim.metadata.namespace
+        remaining = without_stale_reservations(claim, is_alive)
+        is_free = not remaining and (remaining is not None or not claim.status.reserved_for)
+        if remaining is not None:
+            status: Json = {"reservedFor": remaining or None}
+            if is_free:
+                status |= {"allocation": None, "devices": None}
+            change = merge_patch({"status": status})
+            await self._client.patch(ResourceClaim, name, namespace, change, subresource="status")
+            if is_free:
+                await self._unprotect(claim)
+        if is_free and is_orphan(claim, is_alive):
+            if remaining is None:
+                await self._unprotect(claim)
+            with contextlib.suppress(NotFound):
+                await self._client.delete(ResourceClaim, name, namespace, _AT_ONCE)
+            return True
+        return remaining is not None
+
+    async def _unprotect(self, claim: ResourceClaim) -> None:
+        change = merge_patch({"metadata": {"finalizers": other_finalizers(claim) or None}})
+        await self._client.patch(
+            ResourceClaim, claim.metadata.name, claim.metadata.namespace, change
+        )
+
+    async def devices(self, pod: Pod) -> tuple[str, ...]:
+        """What the claims of a placed pod hold."""
+        namespace = pod.metadata.namespace
+        names = dict.fromkeys(claims_of(pod))
+        claims = [await self._client.get(ResourceClaim, name, namespace) for name in names]
+        return tuple(sorted(line for claim in claims for line in devices_of(claim)))

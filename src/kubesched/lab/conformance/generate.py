@@ -1,0 +1,335 @@
+"""Clusters and pods at random, covering what the plugins read; the same seed gives the same cluster.
+
+Everything is plain JSON, as a user would send it: the same cluster can be given to this scheduler, to kube-scheduler,
+or to anything else. Values come from small sets, so that labels match, ports collide and resources run out often.
+Malformed parts that an API server would refuse, but a scheduler may meet in other ways, appear only where asked for
+(`Taste.malformed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeVar
+
+from kubesched.lab.conformance.generate_terms import (
+    ZONE,
+    namespaces,
+    node_affinity,
+    pod_affinity,
+    pod_labels,
+    spread_constraints,
+)
+from kubesched.lab.conformance.generate_workloads import (
+    configuration,
+    owner_references,
+    workloads,
+)
+
+T = TypeVar("T")
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Taste:
+    """What to generate."""
+
+    nodes: tuple[int, int] = (1, 12)
+    bound_pods: tuple[int, int] = (0, 30)
+    pending_pods: tuple[int, int] = (4, 8)
+    malformed: bool = False
+    """Also parts that an API server would refuse."""
+    workloads: bool = False
+    """Also Services and owners of pods, which default spreading reads."""
+    configuration: bool = False
+    """Also configurations other than the default."""
+
+
+DEFAULT_TASTE = Taste()
+
+_CPU = ("0", "1m", "100m", "250m", "0.3", "500m", "0.25", "75e-3", "1.1", "2e0", "4")
+_MEMORY = ("0", "1", "64Mi", "100M", "250Mi", "0.5Gi", "1e8", "64Mi", "1500Mi", "3G")
+_STORAGE = ("1Gi", "5Gi", "12G")
+_DEVICES = ("0", "1", "2", "3")
+_DEVICE_NAMES = ("example.com/gpu", "example.com/fpga")
+_IMAGES = (
+    "reg.example/a:1",
+    "reg.example/a",
+    "reg.example/a:latest",
+    "reg.example/b:1",
+    "reg.example:5000/c",
+    "reg.example:5000/c:latest",
+    "d@sha256:" + "ab" * 32,
+    "e",
+    "e:latest",
+)
+_TAINT_KEYS = ("dedicated", "gpu", "soft")
+_TAINT_VALUES = ("", "a", "b")
+_EFFECTS = ("PreferNoSchedule", "PreferNoSchedule", "NoSchedule", "NoExecute")
+_FEATURES = (
+    "ExtendWebSocketsToKubelet",
+    "RestartAllContainersOnContainerExits",
+    "SomethingNewer",
+    "UserNamespacesHostNetworkSupport",
+)
+
+
+def placement(random: Random, taste: Taste = DEFAULT_TASTE) -> Json:
+    """A cluster and pods to be placed on it."""
+    nodes = [node(random, f"n{i:03}") for i in range(random.randint(*taste.nodes))]
+    names = [node["metadata"]["name"] for node in nodes]
+    bound = []
+    for i in range(random.randint(*taste.bound_pods)):
+        manifest = pod(random, f"p{i:04}", taste)
+        # Where a pod runs was decided long ago, by other rules than today's.
+        manifest["spec"]["nodeName"] = random.choice(names)
+        bound.append(_with_history(random, manifest))
+    pending = [
+        {"pod": _pinned(random, pod(random, f"q{i:04}", taste), names)}
+        for i in range(random.randint(*taste.pending_pods))
+    ]
+    made = {"namespaces": namespaces(), "nodes": nodes, "pods": bound, "pending": pending}
+    if taste.workloads:
+        made |= workloads(random)
+    if taste.configuration:
+        made["configuration"] = configuration(random)
+    return made
+
+
+def placements(seed: int, count: int, taste: Taste = DEFAULT_TASTE) -> list[Json]:
+    """`count` clusters; each depends on the seed and its number only."""
+    return [placement(Random(f"{seed}/{number}"), taste) for number in range(count)]
+
+
+# -- nodes -------------------------------------------------------------------------------------------------------------
+
+
+def node(random: Random, name: str) -> Json:
+    labels = {"kubernetes.io/hostname": name}
+    if _chance(random, 85):
+        labels[ZONE] = random.choice(("z1", "z2", "z3"))
+    if _chance(random, 60):
+        labels["topology.kubernetes.io/region"] = random.choice(("r1", "r2"))
+    if _chance(random, 60):
+        labels["disk"] = random.choice(("ssd", "hdd"))
+    if _chance(random, 60):
+        labels["gen"] = random.choice(("1", "3", "5", "007", "x", ""))
+    spec: Json = {}
+    if _chance(random, 6):
+        spec["unschedulable"] = True
+    if _chance(random, 30):
+        spec["taints"] = [_taint(random) for _ in range(random.randint(1, 2))]
+    allocatable = _allocatable(random)
+    status: Json = {"capacity": allocatable, "allocatable": allocatable}
+    if _chance(random, 60):
+        status["images"] = node_images(random)
+    if _chance(random, 50):
+        status["declaredFeatures"] = _some(random, _FEATURES)
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status}
+
+
+def _allocatable(random: Random) -> Json:
+    offered: Json = {
+        "cpu": _mostly(random, ("4", "7.5", "8", "16", "2e1"), ("0", "500m")),
+        "memory": _mostly(random, ("8Gi", "16G", "7777777777", "32Gi", "1e10"), ("0", "1.5Gi")),
+        "pods": _mostly(random, ("110", "20"), ("0", "2", "6")),
+    }
+    if _chance(random, 80):
+        offered["ephemeral-storage"] = _mostly(random, ("100G", "80Gi"), ("10Gi", "0"))
+    if _chance(random, 50):
+        offered["hugepages-2Mi"] = _mostly(random, ("64Mi",), ("0",))
+    for device in _DEVICE_NAMES:
+        if _chance(random, 50):
+            offered[device] = _mostly(random, ("4", "8"), ("1", "0"))
+    for missing in ("cpu", "memory", "pods"):
+        if _chance(random, 3):
+            del offered[missing]
+    return offered
+
+
+def _taint(random: Random) -> Json:
+    return {
+        "key": random.choice(_TAINT_KEYS),
+        "value": random.choice(_TAINT_VALUES),
+        "effect": random.choice(_EFFECTS),
+    }
+
+
+def node_images(random: Random) -> list[Json]:
+    return [_node_image(random) for _ in range(random.randint(1, 4))]
+
+
+def _node_image(random: Random) -> Json:
+    size = random.choice((1, 20 << 20, 45_000_001, 300 << 20, 768_607_127, 2000 << 20))
+    return {"names": _some(random, _IMAGES, least=1)[:3], "sizeBytes": size}
+
+
+# -- pods --------------------------------------------------------------------------------------------------------------
+
+
+def pod(random: Random, name: str, taste: Taste = DEFAULT_TASTE) -> Json:
+    """A pod that names no node."""
+    namespace = random.choice(("default", "default", "other", "third"))
+    metadata: Json = {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
+    if labels := pod_labels(random):
+        metadata["labels"] = labels
+    if taste.workloads and _chance(random, 60):
+        metadata["ownerReferences"] = owner_references(random)
+    spec: Json = {
+        "schedulerName": "default-scheduler",
+        "containers": [_container(random, f"c{i}") for i in range(random.choice((1, 1, 1, 2, 3)))],
+    }
+    if _chance(random, 20):
+        spec["initContainers"] = [
+            _init_container(random, f"i{i}") for i in range(random.randint(1, 3))
+        ]
+    if _chance(random, 12):
+        spec["resources"] = {"requests": _pod_level_requests(random)}
+    if _chance(random, 10):
+        spec["overhead"] = {"cpu": random.choice(_CPU), "memory": random.choice(_MEMORY)}
+    if _chance(random, 45):
+        spec["tolerations"] = [_toleration(random) for _ in range(random.randint(1, 3))]
+    if _chance(random, 6):
+        selector = {"disk": random.choice(("ssd", "hdd")), "gen": random.choice(("1", "3"))}
+        spec["nodeSelector"] = {key: selector[key] for key in _some(random, tuple(selector))}
+    if _chance(random, 8):
+        spec["volumes"] = [{"name": "v", "image": {"reference": random.choice(_IMAGES)}}]
+    if _chance(random, 8):
+        spec["hostNetwork"] = random.choice((True, False))
+        spec["hostUsers"] = random.choice((True, False))
+    affinity: Json = {}
+    if _chance(random, 30):
+        affinity["nodeAffinity"] = node_affinity(random, malformed=taste.malformed)
+    if _chance(random, 25):
+        affinity["podAffinity"] = pod_affinity(random)
+    if _chance(random, 25):
+        affinity["podAntiAffinity"] = pod_affinity(random)
+    if affinity:
+        spec["affinity"] = affinity
+    if _chance(random, 30):
+        spec["topologySpreadConstraints"] = spread_constraints(random)
+    return {"metadata": metadata, "spec": spec}
+
+
+def _pinned(random: Random, pending: Json, names: Sequence[str]) -> Json:
+    """Now and then the pod names a node itself, which then has to be the one."""
+    if _chance(random, 4):
+        pending["spec"]["nodeName"] = random.choice(names)
+    return pending
+
+
+def _with_history(random: Random, bound: Json) -> Json:
+    """Changes since the pod was bound: a deletion under way, a resize."""
+    if _chance(random, 8):
+        bound["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    if _chance(random, 10):
+        first = bound["spec"]["containers"][0]
+        status: Json = {
+            "containerStatuses": [
+                {
+                    "name": first["name"],
+                    "allocatedResources": _requests(random),
+                    "resources": {"requests": _requests(random)},
+                }
+            ]
+        }
+        if _chance(random, 40):
+            reason = random.choice(("Infeasible", "Deferred"))
+            status["conditions"] = [
+                {"type": "PodResizePending", "status": "True", "reason": reason}
+            ]
+        bound["status"] = status
+    return bound
+
+
+def _container(random: Random, name: str) -> Json:
+    container: Json = {"name": name, "image": random.choice(_IMAGES)}
+    if _chance(random, 80):
+        container["resources"] = {"requests": _requests(random)}
+    if _chance(random, 12):
+        container["ports"] = [_port(random) for _ in range(random.randint(1, 2))]
+    if _chance(random, 3):
+        container["restartPolicy"] = "Never"
+        container["restartPolicyRules"] = [
+            {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
+        ]
+    return container
+
+
+def _init_container(random: Random, name: str) -> Json:
+    container = _container(random, name)
+    if _chance(random, 45):
+        container.pop("restartPolicyRules", None)
+        container["restartPolicy"] = "Always"
+    return container
+
+
+def _requests(random: Random) -> Json:
+    requests: Json = {}
+    if _chance(random, 80):
+        requests["cpu"] = random.choice(_CPU)
+    if _chance(random, 80):
+        requests["memory"] = random.choice(_MEMORY)
+    if _chance(random, 15):
+        requests["ephemeral-storage"] = random.choice(_STORAGE)
+    if _chance(random, 4):
+        requests["hugepages-2Mi"] = random.choice(("2Mi", "32Mi", "48Mi"))
+    for device in _DEVICE_NAMES:
+        if _chance(random, 5):
+            requests[device] = random.choice(_DEVICES)
+    return requests
+
+
+def _pod_level_requests(random: Random) -> Json:
+    """Whole numbers only.
+
+    kube-scheduler adds the overhead to the pod's own record of a broken binary amount (`0.5Gi`) each time it sums the
+    requests up, so that its answer depends on how often that was. API servers store such amounts as `512Mi`.
+    """
+    requests: Json = {}
+    if _chance(random, 70):
+        requests["cpu"] = random.choice(_CPU)
+    if _chance(random, 70):
+        requests["memory"] = random.choice(("0", "1", "250Mi", "1e8", "3G"))
+    if _chance(random, 15):
+        requests["hugepages-2Mi"] = "4Mi"
+    return requests
+
+
+def _port(random: Random) -> Json:
+    port: Json = {"containerPort": 80, "hostPort": random.choice((0, 80, 80, 443, 8080))}
+    if _chance(random, 60):
+        port["protocol"] = random.choice(("TCP", "UDP"))
+    if _chance(random, 50):
+        port["hostIP"] = random.choice(("", "0.0.0.0", "10.0.0.1", "10.0.0.2", "::"))
+    return port
+
+
+def _toleration(random: Random) -> Json:
+    toleration: Json = {"operator": random.choice(("Equal", "Exists", "Exists", "", "Gt"))}
+    if _chance(random, 85):
+        toleration["key"] = random.choice((*_TAINT_KEYS, "node.kubernetes.io/unschedulable"))
+    if toleration["operator"] in ("Equal", ""):
+        toleration["value"] = random.choice(_TAINT_VALUES)
+    if _chance(random, 60):
+        toleration["effect"] = random.choice(_EFFECTS)
+    return toleration
+
+
+# -- chance ------------------------------------------------------------------------------------------------------------
+
+
+def _chance(random: Random, percent: int) -> bool:
+    return random.randint(1, 100) <= percent
+
+
+def _mostly(random: Random, usual: Sequence[T], odd: Sequence[T]) -> T:
+    return random.choice(usual if _chance(random, 90) else odd)
+
+
+def _some(random: Random, values: Sequence[T], least: int = 0) -> list[T]:
+    """Some of the values, each at most once, in their order."""
+    wanted = random.randint(least, len(values))
+    chosen = sorted(random.sample(range(len(values)), wanted))
+    return [values[i] for i in chosen]

@@ -1,0 +1,107 @@
+"""What is in a cluster besides nodes and pods, at random: see `generate_sequence`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from random import Random
+
+from kubesched.lab.conformance.generate_terms import label_selector, namespaces
+from kubesched.lab.conformance.generate_volumes import volumes
+from kubesched.lab.conformance.sequences import Json
+
+PRIORITIES = ("low", "middle", "high", "high-but-polite")
+NAMESPACES = ("default", "other", "third")
+
+
+def initial_objects(random: Random, features: Collection[str]) -> list[Json]:
+    """The objects that are there before the first node."""
+    made = [
+        _object("v1", "Namespace", name, labels=labels) for name, labels in namespaces().items()
+    ]
+    if "priorities" in features:
+        made += _priority_classes()
+        made += _budgets(random)
+    if "default-spread" in features:
+        made += [workload for namespace in NAMESPACES for workload in _workloads(random, namespace)]
+    if "volumes" in features:
+        made += volumes(random, NAMESPACES)
+    return made
+
+
+def _object(
+    api_version: str, kind: str, name: str, namespace: str = "", labels: Json | None = None
+) -> Json:
+    metadata: Json = {"name": name}
+    if namespace:
+        metadata["namespace"] = namespace
+    if labels:
+        metadata["labels"] = labels
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+# -- priorities --------------------------------------------------------------------------------------------------------
+
+
+def _priority_classes() -> list[Json]:
+    values = {"low": -10, "middle": 10, "high": 1000, "high-but-polite": 1000}
+    made = []
+    for name, value in values.items():
+        manifest = {**_object("scheduling.k8s.io/v1", "PriorityClass", name), "value": value}
+        if name == "high-but-polite":
+            manifest["preemptionPolicy"] = "Never"
+        made.append(manifest)
+    return made
+
+
+def _budgets(random: Random) -> list[Json]:
+    """Disruption budgets. No controller updates their status, so it stays as generated."""
+    return [
+        {
+            **_object("policy/v1", "PodDisruptionBudget", name, namespace),
+            "spec": {"minAvailable": 1, "selector": label_selector(random)},
+            "status": {
+                "disruptionsAllowed": random.randint(0, 2),
+                "currentHealthy": 1,
+                "desiredHealthy": 1,
+                "expectedPods": 1,
+                "observedGeneration": 1,
+                # Pods whose eviction was allowed a moment ago: they do not count again.
+                "disruptedPods": {
+                    f"p{random.randint(0, 60):04}": "2026-01-01T00:00:00Z" for _ in range(6)
+                },
+            },
+        }
+        for namespace in NAMESPACES
+        for name in ("budget", "budget-too")
+        if random.randint(0, 1)
+    ]
+
+
+# -- workloads ---------------------------------------------------------------------------------------------------------
+
+
+def _workloads(random: Random, namespace: str) -> list[Json]:
+    made = []
+    for number in range(random.randint(0, 2)):
+        selector = random.choice(({"app": "web"}, {"app": "db", "tier": "back"}, {"tier": "front"}))
+        service = _object("v1", "Service", f"svc{number}", namespace)
+        made.append({**service, "spec": {"clusterIP": "None", "selector": selector}})
+    for api_version, kind, name in (
+        ("v1", "ReplicationController", "rc"),
+        ("apps/v1", "ReplicaSet", "rs"),
+        ("apps/v1", "StatefulSet", "ss"),
+    ):
+        if not random.randint(0, 1):
+            continue
+        labels = random.choice(({"app": "web"}, {"app": "db"}, {"app": "cache", "tier": "back"}))
+        template = {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "c", "image": "reg.example/a:1"}]},
+        }
+        spec: Json = {"replicas": 0, "selector": labels, "template": template}
+        if kind != "ReplicationController":
+            spec["selector"] = {"matchLabels": labels}
+        if kind == "StatefulSet":
+            spec["serviceName"] = "svc0"
+        made.append({**_object(api_version, kind, name, namespace), "spec": spec})
+    return made

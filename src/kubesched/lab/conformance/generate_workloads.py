@@ -1,0 +1,165 @@
+"""Random Services, workloads that own pods, and configurations (see `generate`)."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from kubesched.lab.conformance.generate_terms import ZONE, label_selector, node_affinity
+
+Json = dict[str, Any]
+
+_OWNERS = (
+    ("v1", "ReplicationController", "rc"),
+    ("apps/v1", "ReplicaSet", "rs"),
+    ("apps/v1", "StatefulSet", "ss"),
+    ("batch/v1", "Job", "job"),
+    ("apps/v1beta1", "ReplicaSet", "rs"),
+)
+_SELECTORS: tuple[Json, ...] = (
+    {"app": "web"},
+    {"app": "db"},
+    {"app": "db", "tier": "back"},
+    {"tier": "front"},
+    {},
+)
+
+
+# -- workloads ---------------------------------------------------------------------------------------------------------
+
+
+def workloads(random: Random) -> Json:
+    """Services and owners of pods in every namespace."""
+    objects: Json = {
+        "services": [],
+        "replicationControllers": [],
+        "replicaSets": [],
+        "statefulSets": [],
+    }
+    for namespace in ("default", "other", "third"):
+        for number in range(random.randint(0, 2)):
+            spec: Json = {}
+            if random.randint(1, 100) <= 80:
+                spec["selector"] = random.choice(_SELECTORS)
+            objects["services"].append(_object(namespace, f"svc{number}", spec))
+        if random.randint(0, 1):
+            spec = {"selector": random.choice(_SELECTORS[:4])}
+            objects["replicationControllers"].append(_object(namespace, "rc", spec))
+        if random.randint(0, 1):
+            spec = {"selector": label_selector(random)}
+            objects["replicaSets"].append(_object(namespace, "rs", spec))
+        if random.randint(0, 1):
+            spec = {"selector": label_selector(random)}
+            objects["statefulSets"].append(_object(namespace, "ss", spec))
+    return objects
+
+
+def owner_references(random: Random) -> list[Json]:
+    """Who the pod says owns it; the owner need not exist."""
+    api_version, kind, name = random.choice(_OWNERS)
+    controls = random.randint(1, 100) <= 85
+    return [
+        {"apiVersion": api_version, "kind": kind, "name": name, "uid": "u", "controller": controls}
+    ]
+
+
+def _object(namespace: str, name: str, spec: Json) -> Json:
+    return {"metadata": {"namespace": namespace, "name": name}, "spec": spec}
+
+
+# -- configuration -----------------------------------------------------------------------------------------------------
+
+
+def configuration(random: Random) -> Json:
+    """A configuration with one profile, arguments for some plugins and other weights."""
+    plugins = {
+        "NodeResourcesFit": _fit_args,
+        "NodeResourcesBalancedAllocation": _balanced_args,
+        "NodeAffinity": _node_affinity_args,
+        "PodTopologySpread": _spread_args,
+        "InterPodAffinity": _inter_pod_affinity_args,
+    }
+    config: Json = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+    }
+    profile: Json = {
+        "schedulerName": "default-scheduler",
+        "pluginConfig": [
+            {"name": name, "args": _typed(name, args(random))}
+            for name, args in plugins.items()
+            if random.randint(0, 1)
+        ],
+    }
+    if random.randint(0, 1):
+        profile["plugins"] = _other_plugins(random)
+    return {**config, "profiles": [profile]}
+
+
+def _typed(name: str, args: Json) -> Json:
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": f"{name}Args"}
+    return {**kind, **args}
+
+
+def _other_plugins(random: Random) -> Json:
+    weighted = random.choice(("ImageLocality", "NodeResourcesFit", "InterPodAffinity"))
+    dropped = random.choice(("TaintToleration", "NodeAffinity", "PodTopologySpread"))
+    return {
+        "score": {
+            "enabled": [{"name": weighted, "weight": random.randint(1, 9)}],
+            "disabled": [{"name": dropped}],
+        },
+        "filter": {"disabled": [{"name": random.choice(("NodePorts", "NodeName", dropped))}]},
+    }
+
+
+def _fit_args(random: Random) -> Json:
+    names = random.sample(("cpu", "memory", "ephemeral-storage", "example.com/gpu"), 3)
+    strategy: Json = {
+        "type": random.choice(("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")),
+        "resources": [{"name": name, "weight": random.randint(1, 9)} for name in names],
+    }
+    if strategy["type"] == "RequestedToCapacityRatio":
+        utilizations = sorted(random.sample(range(101), random.randint(1, 4)))
+        strategy["requestedToCapacityRatio"] = {
+            "shape": [{"utilization": at, "score": random.randint(0, 10)} for at in utilizations]
+        }
+    args: Json = {"scoringStrategy": strategy}
+    if random.randint(0, 1):
+        args["ignoredResources"] = ["example.com/fpga"]
+    if random.randint(0, 1):
+        args["ignoredResourceGroups"] = [random.choice(("example.com", "other.example"))]
+    return args
+
+
+def _balanced_args(random: Random) -> Json:
+    names = ("cpu", "memory", "ephemeral-storage", "example.com/gpu")
+    return {"resources": [{"name": n, "weight": 1} for n in random.sample(names, 3)]}
+
+
+def _node_affinity_args(random: Random) -> Json:
+    return {"addedAffinity": node_affinity(random)}
+
+
+def _spread_args(random: Random) -> Json:
+    if random.randint(0, 2) == 0:
+        return {"defaultingType": "System"}
+    keys = random.sample((ZONE, "kubernetes.io/hostname", "disk"), random.randint(0, 2))
+    return {
+        "defaultingType": "List",
+        "defaultConstraints": [
+            {
+                "maxSkew": random.randint(1, 3),
+                "topologyKey": key,
+                "whenUnsatisfiable": random.choice(("DoNotSchedule", "ScheduleAnyway")),
+            }
+            for key in keys
+        ],
+    }
+
+
+def _inter_pod_affinity_args(random: Random) -> Json:
+    return {
+        "hardPodAffinityWeight": random.choice((0, 1, 50, 100)),
+        "ignorePreferredTermsOfExistingPods": bool(random.randint(0, 1)),
+    }

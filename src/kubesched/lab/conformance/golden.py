@@ -1,0 +1,191 @@
+"""Whole recordings: evaluate every pod, tally agreement, keep the first disagreements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from kubesched.base.errors import ConfigError
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.lab.conformance.comparison import (
+    Agreement,
+    Aspect,
+    Finding,
+    compare,
+    compare_decisions,
+)
+from kubesched.lab.conformance.device_placements import DeviceCluster
+from kubesched.lab.conformance.explained import ExplainedCluster
+from kubesched.lab.conformance.placements import Cluster
+from kubesched.lab.conformance.recordings import (
+    Recorded,
+    RecordedDevicePlacement,
+    RecordedPlacement,
+    RecordedSelector,
+    RecordedSequence,
+    RecordingError,
+    read_recordings,
+)
+from kubesched.lab.conformance.replay import replay
+from kubesched.lab.conformance.selectors import compare_selector
+
+SHIPPED = Path(__file__).with_name("recorded.jsonl.gz")
+"""Sequences with kube-scheduler's answers, for use without its binary."""
+RECORDED_VERSION = "v1.36.4"
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A finding that does not agree, and where it was made."""
+
+    file: str
+    line: int
+    pod: str
+    """Empty if it is about a selector."""
+    finding: Finding
+    selector: str = ""
+
+
+@dataclass(slots=True)
+class Report:
+    """The result of evaluating recordings."""
+
+    clusters: int = 0
+    pods: int = 0
+    pods_in_agreement: int = 0
+    selectors: int = 0
+    selectors_in_agreement: int = 0
+    agreement: Agreement = field(default_factory=Agreement)
+    disagreements: list[Disagreement] = field(default_factory=list)
+    """The first ones only."""
+
+
+def evaluate(
+    files: Iterable[str | Path],
+    *,
+    limit: int | None = None,
+    show: int = 10,
+    explained: bool = False,
+    progress: Callable[[Report], None] = lambda _report: None,
+) -> Report:
+    """Evaluate up to `limit` pods and selectors and keep the first `show` disagreements.
+
+    `explained`: compare what `kubesched explain` says about the pods of placements, and pass over all else.
+
+    Raises:
+        RecordingError: a file cannot be read or is not a recording.
+    """
+    report = Report()
+    for file in files:
+        for recorded in read_recordings(file):
+            done = report.pods + report.selectors
+            if limit is not None and done >= limit:
+                return report
+            remaining = None if limit is None else limit - done
+            if isinstance(recorded, RecordedPlacement):
+                _evaluate_cluster(recorded, report, remaining, show, explained)
+            elif explained:
+                continue
+            elif isinstance(recorded, RecordedDevicePlacement):
+                _evaluate_devices(recorded, report, remaining, show)
+            elif isinstance(recorded, RecordedSelector):
+                _evaluate_selector(recorded, report, show)
+            else:
+                _evaluate_sequence(recorded, report, remaining, show)
+            progress(report)
+    return report
+
+
+def _evaluate_cluster(
+    recorded: RecordedPlacement, report: Report, limit: int | None, show: int, explained: bool
+) -> None:
+    try:
+        cluster = (ExplainedCluster if explained else Cluster)(recorded.placement)
+        report.clusters += 1
+        for pending in recorded.placement.pending[:limit]:
+            findings = list(compare(pending.expect, cluster.place(pending.pod)))
+            if explained:
+                findings = [finding for finding in findings if not _says_more(finding)]
+            _count(recorded, PodInfo(pending.pod).key, findings, report, show)
+    except (RecordingError, ConfigError) as error:
+        raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error
+
+
+def _evaluate_devices(
+    recorded: RecordedDevicePlacement, report: Report, limit: int | None, show: int
+) -> None:
+    try:
+        cluster = DeviceCluster(recorded.placement)
+        report.clusters += 1
+        for pending in recorded.placement.pending[:limit]:
+            findings = list(cluster.compare(pending))
+            _count(recorded, PodInfo(pending.pod).key, findings, report, show)
+    except RecordingError as error:
+        raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error
+
+
+def _says_more(finding: Finding) -> bool:
+    """An explanation names the plugin for nodes that were narrowed away, of which recordings only say that they were."""
+    return finding.aspect is Aspect.REJECTING_PLUGIN and not finding.expected
+
+
+def _evaluate_sequence(
+    recorded: RecordedSequence, report: Report, limit: int | None, show: int
+) -> None:
+    """Replay a sequence up to the first pod that is placed elsewhere: after that the clusters differ."""
+    expected = [
+        (at, step, step.expect)
+        for at, step in recorded.sequence.decisions()
+        if step.expect is not None and not step.expect.refused
+    ][:limit]
+    if not expected:
+        raise RecordingError(f"{recorded.file}:{recorded.line}: a sequence without answers")
+    last = expected[-1][0]
+    played = msgspec.structs.replace(recorded.sequence, steps=recorded.sequence.steps[: last + 1])
+    try:
+        decisions = replay(played)
+    except RecordingError as error:
+        raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error
+    report.clusters += 1
+    for at, step, decision in expected:
+        findings = list(compare_decisions(decision, decisions[at]))
+        _count(recorded, step.key, findings, report, show)
+
+
+def _evaluate_selector(recorded: RecordedSelector, report: Report, show: int) -> None:
+    findings = list(compare_selector(recorded.selector))
+    report.selectors += 1
+    report.selectors_in_agreement += all(finding.agrees for finding in findings)
+    _tally(recorded, findings, report, show, selector=recorded.selector.expression)
+
+
+def _count(
+    recorded: Recorded,
+    pod: str,
+    findings: list[Finding],
+    report: Report,
+    show: int,
+) -> None:
+    report.pods += 1
+    report.pods_in_agreement += all(finding.agrees for finding in findings)
+    _tally(recorded, findings, report, show, pod=pod)
+
+
+def _tally(
+    recorded: Recorded,
+    findings: list[Finding],
+    report: Report,
+    show: int,
+    *,
+    pod: str = "",
+    selector: str = "",
+) -> None:
+    for finding in findings:
+        report.agreement.count(finding)
+        if not finding.agrees and len(report.disagreements) < show:
+            report.disagreements.append(
+                Disagreement(recorded.file, recorded.line, pod, finding, selector)
+            )

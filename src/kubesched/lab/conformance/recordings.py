@@ -1,0 +1,270 @@
+"""Recorded decisions, one JSON object per line, plain or gzipped.
+
+A *placement* is a cluster (namespaces, nodes, bound pods in the order in which they appeared) and pending pods, each
+judged on that state by itself: which nodes are feasible, every score, why the other nodes are not. It may also hold
+the objects that default spreading reads, and a configuration other than the default. A placement *with devices* also
+holds resource slices, classes and claims, and its pods may have effects on those after them. A *sequence* is a cluster into
+which pods were sent one after the other (`sequences`).
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import msgspec
+
+from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
+from kubesched.api.core_v1 import Node, Pod, ReplicationController, Service
+from kubesched.api.resource_v1 import Device, DeviceClass, ResourceClaim, ResourceSlice
+from kubesched.base.errors import KubeschedError
+from kubesched.lab.conformance.sequences import Sequence, SimpleSequence
+
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+class RecordingError(KubeschedError):
+    """A file is not a recording; the message says where and why."""
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """Why a node cannot take the pod; without a plugin the node was never filtered."""
+
+    plugin: str
+    code: str
+    reasons: list[str] | None = None
+
+
+class RecordedAnswer(msgspec.Struct, frozen=True):
+    """Everything decided about one pod."""
+
+    feasible: list[str]
+    """Nodes that passed every filter, in the order in which they were found."""
+    total: dict[str, int]
+    scores: dict[str, dict[str, int]]
+    """Node -> plugin -> weighted, normalised score; a plugin that skipped is absent."""
+    rejected: dict[str, Rejection]
+    message: str = ""
+    """Why nothing fits."""
+    error: str = ""
+    """Set when the attempt ended in an error instead of a verdict."""
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A pod to be placed, and the recorded answer."""
+
+    pod: Pod
+    expect: RecordedAnswer
+
+
+class Placement(msgspec.Struct, frozen=True, rename="camel"):
+    """A cluster and pods to be placed on it, each on its own."""
+
+    namespaces: dict[str, dict[str, str] | None]
+    nodes: list[Node]
+    pods: list[Pod]
+    pending: list[Pending]
+    services: list[Service] = []
+    replication_controllers: list[ReplicationController] = []
+    replica_sets: list[ReplicaSet] = []
+    stateful_sets: list[StatefulSet] = []
+    configuration: msgspec.Raw = msgspec.Raw()
+    """A `KubeSchedulerConfiguration`; the default one if empty."""
+
+
+JsonObject = dict[str, Any]
+
+
+class DeviceAnswer(RecordedAnswer, frozen=True, rename="camel"):
+    """What was decided about a pod with resource claims, and what was done about it.
+
+    `shareID` and `allocationTimestamp` of new allocations are `*`.
+    """
+
+    pre_enqueue: Rejection | None = None
+    allocations: dict[str, list[JsonObject]] = {}
+    """Feasible node -> claims with their allocation there, in order."""
+    request_mappings: dict[str, list[JsonObject]] = {}
+    """Feasible node -> which request serves which container's extended resource."""
+    chosen: str = ""
+    """The node used for the rest."""
+    writes: list[JsonObject] | None = None
+    """API calls of PreBind on that node."""
+    pre_bind: str = ""
+    """PreBind's error."""
+    waits_for_binding_conditions: bool = False
+    post_filter: JsonObject = {}
+    """`code`, `message` and `writes` of DynamicResources' PostFilter, and `candidates` for deallocation."""
+
+
+class DevicePending(msgspec.Struct, frozen=True):
+    """A pod to be placed, the recorded answer, and whether later pods see its effects."""
+
+    pod: Pod
+    expect: DeviceAnswer
+    commit: str = ""
+    """`reserve`: devices are taken, but not written; `bind`: written; empty: forgotten."""
+
+
+class DevicePlacement(msgspec.Struct, frozen=True, rename="camel"):
+    """A cluster with devices and pods to be placed on it, one after the other."""
+
+    namespaces: dict[str, dict[str, str] | None]
+    nodes: list[Node]
+    pods: list[Pod]
+    pending: list[DevicePending]
+    device_classes: list[DeviceClass]
+    resource_slices: list[ResourceSlice]
+    resource_claims: list[ResourceClaim]
+
+    def without_devices(self) -> Placement:
+        """The same cluster, without devices and without pending pods."""
+        return Placement(self.namespaces, self.nodes, self.pods, [])
+
+
+class SelectedDevice(Device):
+    """A device and its driver, as selectors see them."""
+
+    driver: str = ""
+
+
+class Selector(msgspec.Struct, frozen=True, rename="camel"):
+    """A CEL expression and what it says of devices, or why it does not compile."""
+
+    expression: str
+    devices: list[SelectedDevice] = []
+    results: list[bool | str] = []
+    """For each device the verdict, or the text of an error."""
+    compile_error: str = ""
+
+
+class RecordedSelector(NamedTuple):
+    """A selector and where it was read."""
+
+    file: str
+    line: int
+    selector: Selector
+
+
+class RecordedDevicePlacement(NamedTuple):
+    """A placement with devices and where it was read."""
+
+    file: str
+    line: int
+    placement: DevicePlacement
+
+
+class RecordedPlacement(NamedTuple):
+    """A placement and where it was read."""
+
+    file: str
+    line: int
+    placement: Placement
+
+
+class RecordedSequence(NamedTuple):
+    """A sequence and where it was read."""
+
+    file: str
+    line: int
+    sequence: Sequence
+
+
+class _Shape(msgspec.Struct, frozen=True):
+    """Enough of a line to tell what kind of recording it is."""
+
+    pending: msgspec.Raw = msgspec.Raw()
+    resource_slices: msgspec.Raw = msgspec.field(name="resourceSlices", default=msgspec.Raw())
+    steps: msgspec.Raw = msgspec.Raw()
+    expression: msgspec.Raw = msgspec.Raw()
+
+
+_shape_of = msgspec.json.Decoder(_Shape).decode
+_device_placement_of = msgspec.json.Decoder(DevicePlacement).decode
+_placement_of = msgspec.json.Decoder(Placement).decode
+_selector_of = msgspec.json.Decoder(Selector).decode
+_sequence_of = msgspec.json.Decoder(Sequence).decode
+_simple_sequence_of = msgspec.json.Decoder(SimpleSequence).decode
+
+
+Recorded = RecordedPlacement | RecordedDevicePlacement | RecordedSequence | RecordedSelector
+
+
+def read_recordings(path: str | Path) -> Iterator[Recorded]:
+    """What a file holds, one by one.
+
+    Raises:
+        RecordingError: the file cannot be read or holds something else.
+    """
+    for number, line in _lines(Path(path)):
+        what = "recording"
+        try:
+            shape = _shape_of(line)
+            if bytes(shape.resource_slices):
+                what = "recorded placement with devices"
+                yield RecordedDevicePlacement(str(path), number, _device_placement_of(line))
+                continue
+            if bytes(shape.pending):
+                what = "recorded placement"
+                yield RecordedPlacement(str(path), number, _placement_of(line))
+                continue
+            if bytes(shape.expression):
+                what = "recorded selector"
+                yield RecordedSelector(str(path), number, _selector_of(line))
+                continue
+            what = "recorded sequence"
+            if bytes(shape.steps):
+                sequence = _sequence_of(line)
+            else:
+                sequence = _simple_sequence_of(line).as_sequence()
+            yield RecordedSequence(str(path), number, sequence)
+        except msgspec.DecodeError as error:
+            raise RecordingError(f"{path}:{number}: not a {what}: {error}") from error
+
+
+def read_placements(path: str | Path) -> Iterator[RecordedPlacement]:
+    """The placements of a file that holds nothing else.
+
+    Raises:
+        RecordingError: the file cannot be read or holds something else.
+    """
+    for recorded in read_recordings(path):
+        if not isinstance(recorded, RecordedPlacement):
+            other = _OTHER_KINDS[type(recorded)]
+            raise RecordingError(
+                f"{recorded.file}:{recorded.line}: not a recorded placement, but {other}"
+            )
+        yield recorded
+
+
+_OTHER_KINDS: dict[type, str] = {
+    RecordedSequence: "a sequence",
+    RecordedDevicePlacement: "one with devices",
+    RecordedSelector: "a selector",
+}
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    try:
+        with path.open("rb") as raw, _unpacked(raw) as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RecordingError(f"{path}: {reason}") from error
+    except (EOFError, zlib.error) as error:
+        raise RecordingError(f"{path}: damaged after line {number}: {error}") from error
+    if number == 0:
+        raise RecordingError(f"{path}: the file is empty")
+
+
+def _unpacked(raw: BufferedReader) -> IO[bytes]:
+    if raw.peek(2).startswith(_GZIP_MAGIC):
+        return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]  # reads bytes as any binary file does
+    return raw

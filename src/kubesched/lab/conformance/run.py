@@ -1,0 +1,307 @@
+"""Generated sequences, played to kube-scheduler and to this scheduler, each on a control plane of its own.
+
+A sequence in which the two differ is played again. Only what kube-scheduler decides twice in the same way counts
+against us; if one of the two decides differently the second time, the sequence is reported as *unsteady*.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import re
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from kubesched.base.errors import KubeschedError
+from kubesched.lab.conformance.comparison import (
+    Agreement,
+    Aspect,
+    Finding,
+    Tally,
+    compare_decisions,
+)
+from kubesched.lab.conformance.extender_server import extender_server
+from kubesched.lab.conformance.generate_sequence import FEATURES, sequence
+from kubesched.lab.conformance.play import PlayResult, play, wipe
+from kubesched.lab.conformance.sequences import Decision, Json, Sequence, Step
+from kubesched.testing.control_plane import Assets, ControlPlane, control_plane
+
+_WORD = re.compile(r"\w+")
+
+ATTEMPTS = 3
+"""How often a sequence is played when the control plane or a scheduler fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConformanceSettings:
+    """What to compare."""
+
+    assets: Assets
+    folder: Path
+    """For the control planes."""
+    sequences: int = 10
+    pods: int = 150
+    seed: int = 1
+    features: tuple[str, ...] = FEATURES
+    time_limit_s: float = math.inf
+    """No sequence is begun after this time."""
+    first: int = 0
+    """The number of the first sequence: a long run can be done in parts."""
+
+    def scenarios(self) -> Iterator[Sequence]:
+        for number in range(self.first, self.first + self.sequences):
+            yield sequence(f"{self.seed}/{number}", self.pods, self.features)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first decision of a sequence in which the two schedulers differ."""
+
+    seed: str
+    at: int
+    what: str
+    """The pod, or what else is compared."""
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsteady:
+    """A sequence that went differently when it was played again."""
+
+    seed: str
+    who: str
+    difference: Difference
+
+
+@dataclass(slots=True)
+class RunReport:
+    """What came of a run."""
+
+    kube_scheduler: str = ""
+    """Its version."""
+    sequences: int = 0
+    sequences_in_agreement: int = 0
+    decisions: Tally = field(default_factory=Tally)
+    agreement: Agreement = field(default_factory=Agreement)
+    by_feature: dict[str, Tally] = field(
+        default_factory=lambda: {name: Tally() for name in FEATURES}
+    )
+    placed: int = 0
+    unschedulable: int = 0
+    preempting: int = 0
+    volumes_bound: int = 0
+    refused: int = 0
+    """Steps that both API servers refused: pods that an earlier step took away, for the most part."""
+    differences: list[Difference] = field(default_factory=list)
+    unsteady: list[Unsteady] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        own = [sequence for sequence in self.unsteady if sequence.who != "kube-scheduler"]
+        return self.sequences > 0 and not self.differences and not own
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Both outcomes of a sequence, and where they differ."""
+
+    scenario: Sequence
+    theirs: PlayResult
+    ours: PlayResult
+    difference: Difference | None
+
+
+class Stages:
+    """The two control planes with their schedulers."""
+
+    def __init__(self, assets: Assets, theirs: ControlPlane, ours: ControlPlane) -> None:
+        self._assets, self._theirs, self._ours = assets, theirs, ours
+
+    async def play(self, scenario: Sequence) -> Played:
+        """Both play it at the same time; the schedulers are fresh ones."""
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                await wipe(self._theirs.client, scenario)
+                await wipe(self._ours.client, scenario)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    theirs = group.create_task(_play_on(self._theirs, self._assets, scenario))
+                    ours = group.create_task(_play_on(self._ours, None, scenario))
+                break
+            except* KubeschedError as errors:
+                if attempt == ATTEMPTS - 1:
+                    raise errors.exceptions[0] from None
+        difference = first_difference(scenario, theirs.result(), ours.result())
+        return Played(scenario, theirs.result(), ours.result(), difference)
+
+
+async def _play_on(plane: ControlPlane, assets: Assets | None, scenario: Sequence) -> PlayResult:
+    async with extender_server(plane.client, scenario.extenders) as extenders:
+        command = scheduler_command(assets, plane, extenders.configured(scenario.configuration))
+        return await play(plane, command, scenario, extenders)
+
+
+def scheduler_command(
+    assets: Assets | None, plane: ControlPlane, configuration: Json
+) -> list[str | Path]:
+    """kube-scheduler, or this program's scheduler without `assets`, as both are compared."""
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        **configuration,
+        # Under these two kube-scheduler decides the same in every run.
+        "parallelism": 1,
+        "percentageOfNodesToScore": 100,
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {
+            "kubeconfig": str(plane.scheduler_kubeconfig),
+            "qps": 1000,
+            "burst": 1000,
+        },
+    }
+    path = plane.folder / "scheduler-config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    program: list[str | Path] = (
+        [sys.executable, "-m", "kubesched", "run"] if assets is None else [assets.kube_scheduler]
+    )
+    return [*program, f"--config={path}"]
+
+
+async def version_of(assets: Assets) -> str:
+    """What kube-scheduler calls itself, e.g. `v1.36.4`."""
+    asked = await asyncio.create_subprocess_exec(
+        assets.kube_scheduler, "--version", stdout=asyncio.subprocess.PIPE
+    )
+    answer, _ = await asked.communicate()
+    return answer.decode(errors="replace").strip().rpartition(" ")[2]
+
+
+@contextlib.asynccontextmanager
+async def stages(assets: Assets, folder: Path) -> AsyncIterator[Stages]:
+    """Two fresh control planes."""
+    async with (
+        control_plane(assets, folder / "kube-scheduler") as theirs,
+        control_plane(assets, folder / "kubesched") as ours,
+    ):
+        yield Stages(assets, theirs, ours)
+
+
+async def run(
+    settings: ConformanceSettings,
+    on_stage: Stages,
+    *,
+    stop: asyncio.Event | None = None,
+    progress: Callable[[RunReport], None] = lambda _report: None,
+    record: Callable[[Sequence], None] = lambda _sequence: None,
+    differed: list[Played] | None = None,
+) -> RunReport:
+    """Play all sequences, or until `stop` is set; those in which we differ are appended to `differed`."""
+    report = RunReport()
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + settings.time_limit_s
+    for scenario in settings.scenarios():
+        if loop.time() > deadline or (stop is not None and stop.is_set()):
+            break
+        played = await on_stage.play(scenario)
+        if played.difference is not None:
+            played = await _again(on_stage, played, report)
+        _count(played, report)
+        record(recorded(played))
+        if played.difference is not None:
+            report.differences.append(played.difference)
+            if differed is not None:
+                differed.append(played)
+        progress(report)
+    return report
+
+
+async def _again(on_stage: Stages, first: Played, report: RunReport) -> Played:
+    second = await on_stage.play(first.scenario)
+    assert first.difference is not None, "only what differs is played again"
+    changed = [
+        name
+        for name, before, after in (
+            ("kube-scheduler", first.theirs, second.theirs),
+            ("kubesched", first.ours, second.ours),
+        )
+        if before.decisions != after.decisions
+    ]
+    if changed:
+        seed = str(first.scenario.seed)
+        report.unsteady.append(Unsteady(seed, " and ".join(changed), first.difference))
+    return second
+
+
+def first_difference(scenario: Sequence, theirs: PlayResult, ours: PlayResult) -> Difference | None:
+    """The first difference; what follows has other causes."""
+    seed = str(scenario.seed)
+    for at, step in enumerate(scenario.steps):
+        refusals = theirs.refused.get(at, ""), ours.refused.get(at, "")
+        # An API server complains about several fields in whichever order.
+        if sorted(_WORD.findall(refusals[0])) != sorted(_WORD.findall(refusals[1])):
+            return Difference(seed, at, step.key, (Finding(Aspect.ERROR, *refusals),))
+        if at in theirs.decisions:
+            findings = tuple(compare_decisions(theirs.decisions[at], ours.decisions[at]))
+            if not all(finding.agrees for finding in findings):
+                return Difference(seed, at, f"pod {step.key}", findings)
+    if theirs.final != ours.final:
+        pods = sorted(set(theirs.final.items()) ^ set(ours.final.items()))
+        finding = Finding(Aspect.NODE, theirs.final.get(pods[0][0]), ours.final.get(pods[0][0]))
+        return Difference(seed, len(scenario.steps), f"final state of pod {pods[0][0]}", (finding,))
+    return None
+
+
+def _count(played: Played, report: RunReport) -> None:
+    report.sequences += 1
+    report.sequences_in_agreement += played.difference is None
+    report.refused += len(played.theirs.refused)
+    end = len(played.scenario.steps) if played.difference is None else played.difference.at
+    lasting: dict[str, None] = {}
+    for at, step in enumerate(played.scenario.steps[: end + 1]):
+        lasting |= dict.fromkeys(_lasting(step))
+        decision = played.theirs.decisions.get(at)
+        if decision is None:
+            continue
+        findings = list(compare_decisions(decision, played.ours.decisions[at]))
+        agrees = all(finding.agrees for finding in findings)
+        for finding in findings:
+            report.agreement.count(finding)
+        asked = ("extenders",) if decision.asked else ()
+        features = dict.fromkeys((*step.features, *lasting, *asked))
+        for tally in (report.decisions, *(report.by_feature[name] for name in features)):
+            tally.compared += 1
+            tally.agreed += agrees
+        _count_kind(decision, report)
+
+
+def _lasting(step: Step) -> Iterator[str]:
+    """What every decision after the step puts to the test."""
+    if step.action != "create":
+        yield "changes"
+    if step.subresource == "resize":
+        yield "resize"
+
+
+def _count_kind(decision: Decision, report: RunReport) -> None:
+    report.placed += bool(decision.node)
+    report.unschedulable += not decision.node
+    report.preempting += bool(decision.victims)
+    report.volumes_bound += len(decision.volumes)
+
+
+def recorded(played: Played) -> Sequence:
+    """The sequence with kube-scheduler's decisions, and objects as its API server admitted them."""
+    steps = []
+    for at, step in enumerate(played.scenario.steps):
+        expect = played.theirs.decisions.get(at)
+        if at in played.theirs.refused:
+            expect = Decision(refused=played.theirs.refused[at])
+        admitted = played.theirs.admitted.get(at, step.object)
+        steps.append(msgspec.structs.replace(step, object=admitted, expect=expect))
+    return msgspec.structs.replace(played.scenario, steps=steps)

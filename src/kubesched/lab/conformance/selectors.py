@@ -1,0 +1,48 @@
+"""Recorded device selectors: what CEL expressions say of devices, and why they do not compile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubesched.lab.conformance.comparison import Aspect, Finding
+from kubesched.lab.conformance.recordings import SelectedDevice, Selector
+from kubesched.plugins.dynamic_resources.structured.selectors import (
+    DeviceContent,
+    DeviceSelectors,
+    SelectorFailure,
+    compile_selector,
+    device_environment,
+)
+
+_RUN_TIME_ERROR = "CEL runtime error: "
+
+
+def compare_selector(selector: Selector) -> Iterator[Finding]:
+    """Compile and evaluate an expression on every recorded device."""
+    compile_error = _compile_error(selector.expression)
+    yield Finding(Aspect.COMPILATION, selector.compile_error, compile_error)
+    if selector.compile_error or compile_error:
+        return
+    selectors = DeviceSelectors()
+    for device, expected in zip(selector.devices, selector.results, strict=True):
+        got = _verdict(selectors, selector.expression, device)
+        yield Finding(Aspect.SELECTION, expected, got, device=_described(device))
+
+
+def _compile_error(expression: str) -> str:
+    try:
+        compile_selector(expression, device_environment())
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _verdict(selectors: DeviceSelectors, expression: str, device: SelectedDevice) -> bool | str:
+    try:
+        return selectors.matches(expression, DeviceContent(device.driver, device))
+    except SelectorFailure as failure:
+        return str(failure).removeprefix(_RUN_TIME_ERROR)
+
+
+def _described(device: SelectedDevice) -> str:
+    return f"of {device.driver} with {', '.join(device.attributes or ()) or 'no attributes'}"

@@ -1,0 +1,360 @@
+"""Checks every placement, preemption and pop at the moment it is decided.
+
+The reference is `rules`, applied to what the scheduler knows at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api.host_ports import HostPort
+from kubesched.api.names import key_of
+from kubesched.api.policy_v1 import PodDisruptionBudget
+from kubesched.api.storage_v1 import CSINode
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.handle import Handle, Lister
+from kubesched.framework.interfaces import Plugin, PostFilterAnswer, ReservePlugin
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.ports import HostPortIndex
+from kubesched.framework.preemption.candidates import Candidate
+from kubesched.framework.preemption.executor import Executor
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.framework.status import Code, NodeToStatus, Status
+from kubesched.insight.state.virtual_loop import OWNER
+from kubesched.lab.simulation.extenders import ExtenderVerdicts
+from kubesched.lab.simulation.rules import State, objection
+from kubesched.lab.simulation.victims import Budget, fits_without_victims, spareable, violations
+from kubesched.playground.apimachinery.objects import JsonObject
+from kubesched.plugins.default_preemption import DefaultPreemption
+from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
+
+AUDITOR: Final = "SimulationAuditor"
+UNKNOWN_COST: Final = 1_000
+"""More than any number of victims."""
+
+Complain = Callable[[str, str], None]
+"""(property, what happened)"""
+
+
+Decisions = dict[tuple[str, str, str], frozenset[str]]
+"""(process, pod's UID, node's name) -> UIDs of the pods that a watch had shown the process on the node when it chose it."""
+
+Attempts = dict[tuple[str, str, str], list[str]]
+"""(process, pod's UID, claim's name) -> UIDs of the claims of that name with which the process tried the pod, in that order."""
+
+
+def make_auditor(
+    complain: Complain, verdicts: ExtenderVerdicts, decisions: Decisions
+) -> type[Plugin]:
+    """A Reserve plugin: it sees every decision with the state it was made from, and what an extender had said.
+
+    It adds them to `decisions`.
+    """
+
+    class Auditor(ReservePlugin):
+        name = AUDITOR
+
+        def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+            del state
+            known = known_state(self.handle, without=pod)
+            counted = (other["metadata"]["uid"] for other in known.pods_on(node_name))
+            decisions[OWNER.get(), pod.metadata.uid, node_name] = shown_on(
+                self.handle, node_name
+            ).intersection(counted)
+            # While an extender is awaited, claims and volumes keep changing; `checkers` verify them at the binding.
+            why = objection(
+                to_json(pod),
+                node_name,
+                known,
+                asks_for_volumes=not self.handle.extenders,
+            )
+            if why is not None:
+                complain(
+                    "rules hold at every decision",
+                    f"pod {key_of(pod.metadata)} goes to {node_name}: {why}",
+                )
+            allowed = verdicts.get((OWNER.get(), pod.metadata.uid))
+            if allowed is not None and node_name not in allowed:
+                complain(
+                    "no node is chosen against the extender",
+                    f"pod {key_of(pod.metadata)} goes to {node_name}, of {allowed}",
+                )
+            return None
+
+        def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+            """Nothing was booked."""
+
+    return Auditor
+
+
+def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
+    """The production plugin, whose choice of a node is compared with all others."""
+
+    class AuditedExecutor(Executor):
+        judge: Callable[[Candidate, Pod], None]
+
+        def start(self, candidate: Candidate, preemptor: Pod) -> None:
+            if not self.is_rehearsing:
+                self.judge(candidate, preemptor)
+            super().start(candidate, preemptor)
+
+        async def delete(self, victim: Pod, preemptor: Pod) -> bool:
+            if victim.metadata.deletion_timestamp is not None:
+                complain("no victim is evicted twice", key_of(victim.metadata))
+            return await super().delete(victim, preemptor)
+
+    class AuditedPreemption(DefaultPreemption):
+        answers_per_class = True
+        executor_type = AuditedExecutor
+
+        def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # the plugin's own arguments
+            super().__init__(args, handle)
+            assert isinstance(self.evaluator.executor, AuditedExecutor)
+            self.evaluator.executor.judge = self._judge_victims
+
+        def _judge_victims(self, candidate: Candidate, preemptor: Pod) -> None:
+            """Whether they may go, and have to."""
+            victims, name = candidate.victims.pods, key_of(preemptor.metadata)
+            for victim in victims:
+                if (victim.spec.priority or 0) >= (preemptor.spec.priority or 0):
+                    complain(
+                        "only pods of lower priority are evicted",
+                        f"pod {name} preempts {key_of(victim.metadata)}",
+                    )
+            if self.handle.extenders or not is_plain(preemptor):
+                return  # an extender may choose as it likes; affinity can need more than room
+            spared = spareable(
+                to_json(preemptor),
+                candidate.node_name,
+                known_state(self.handle, without=preemptor),
+                self._nominated(preemptor),
+                [victim.metadata.uid for victim in victims],
+            )
+            if spared is not None:
+                complain(
+                    "no pod is evicted without need",
+                    f"pod {name} would fit on {candidate.node_name} beside {spared}",
+                )
+
+        def post_filter(
+            self, state: CycleState, pod: Pod, statuses: NodeToStatus
+        ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
+            answer = super().post_filter(state, pod, statuses)
+            if isinstance(answer, tuple):  # else an extender decides
+                self._judge(pod, statuses, answer)
+            return answer
+
+        def _judge(self, pod: Pod, statuses: NodeToStatus, answer: PostFilterAnswer) -> None:
+            result, status = answer
+            nomination = result.nominating_info if result is not None and status is None else None
+            if nomination is None or not nomination.node_name:
+                return
+            if pod.spec.resource_claims:
+                return  # where the devices are is nothing that `rules` know
+            chosen, costs = nomination.node_name, self._costs(pod, statuses)
+            if chosen not in costs:
+                complain(
+                    "preemption makes room where it says",
+                    f"pod {key_of(pod.metadata)} does not fit on {chosen} whoever goes",
+                )
+            elif costs[chosen][0] > min(most for _least, most in costs.values()):
+                complain(
+                    "no disruption budget is violated without need",
+                    f"pod {key_of(pod.metadata)} preempts on {chosen}; violations by node: {costs}",
+                )
+
+        def _costs(self, pod: Pod, statuses: NodeToStatus) -> dict[str, tuple[int, int]]:
+            """Fewest and most violations on every node where making room would help."""
+            wanted, state = to_json(pod), known_state(self.handle, without=pod)
+            nominated = self._nominated(pod)
+            budgets = known_budgets(self.handle)
+            costs = {}
+            for name in state.nodes:
+                if statuses.get(name).code is not Code.UNSCHEDULABLE:
+                    continue
+                if _miscounts(pod, state.pods_on(name)):
+                    costs[name] = (0, UNKNOWN_COST)
+                    continue
+                if fits_without_victims(wanted, name, state, nominated):  # rejected by the extender
+                    continue
+                alone = violations(wanted, name, state, (), budgets)
+                # Upstream: affinity of nominated pods counts only if some placed pod has affinity, too.
+                crowded = violations(wanted, name, state, nominated, budgets)
+                if alone is not None:
+                    costs[name] = (
+                        alone[0],
+                        UNKNOWN_COST if crowded is None else max(alone[1], crowded[1]),
+                    )
+            return costs
+
+        def _nominated(self, pod: Pod) -> list[tuple[JsonObject, str]]:
+            nominator, table = self.handle.nominator, self.handle.table
+            if nominator is None:
+                return []
+            return [
+                (to_json(info.pod), name)
+                for name in table.row_of
+                for info in nominator.nominated_pods_for_node(name)
+                if info.uid != pod.metadata.uid
+            ]
+
+    return AuditedPreemption
+
+
+def is_plain(pod: Pod) -> bool:
+    """Whether all that can be short for a pod is room."""
+    spec = pod.spec
+    return not (
+        spec.affinity or spec.topology_spread_constraints or spec.volumes or spec.resource_claims
+    )
+
+
+def _miscounts(pod: Pod, there: Iterable[JsonObject]) -> bool:
+    """Upstream: spread constraints do not count a terminating pod, but subtract it when it is a victim."""
+    return bool(pod.spec.topology_spread_constraints) and any(
+        other["metadata"].get("deletionTimestamp") for other in there
+    )
+
+
+def audit_pops(
+    queue: SchedulingQueue, complain: Complain, note_attempt: Callable[[Pod], None]
+) -> None:
+    """Check that the queue never pops a pod while one of higher priority, or an older equal, is ready.
+
+    Every pop begins an attempt, which is noted.
+    """
+    pop = queue.pop
+
+    def audited() -> QueuedPodInfo | None:
+        info = pop()
+        if info is not None:
+            ready = (queue.get_pod(*_names(pod)) for pod in queue.pods_in_active_q())
+            first = min(
+                (candidate for candidate in ready if candidate is not None), key=_rank, default=info
+            )
+            if _rank(first) < _rank(info):
+                complain(
+                    "the most important pod is tried first",
+                    f"{info.pod_info.key} was popped before {first.pod_info.key}",
+                )
+            note_attempt(info.pod_info.pod)
+        return info
+
+    queue.pop = audited  # type: ignore[method-assign]  # this queue only
+
+
+def note_claims(
+    attempts: Attempts, process: str, claims: Lister[PersistentVolumeClaim], pod: Pod
+) -> None:
+    """Add the claims that a process knows when it begins to try a pod; while it awaits an extender, they may be replaced."""
+    for volume in pod.spec.volumes or ():
+        source = volume.persistent_volume_claim
+        claim = claims.get(pod.metadata.namespace, source.claim_name) if source else None
+        if claim is None:
+            continue
+        tried = attempts.setdefault((process, pod.metadata.uid, claim.metadata.name), [])
+        if tried[-1:] != [claim.metadata.uid]:
+            tried.append(claim.metadata.uid)
+
+
+def _rank(info: QueuedPodInfo) -> tuple[int, float]:
+    return -(info.pod_info.pod.spec.priority or 0), info.timestamp
+
+
+def _names(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.namespace, pod.metadata.name
+
+
+def known_state(handle: Handle, *, without: Pod) -> State:
+    """What the scheduler knows, as plain objects."""
+    table = handle.table
+    nodes = {
+        name: to_json(node)
+        for name, row in table.row_of.items()
+        if (node := table.nodes[row]) is not None
+    }
+    placed = tuple(
+        (to_json(info.pod), info.pod.spec.node_name)
+        for _row, info in table.all_pods()
+        if info.uid != without.metadata.uid
+    )
+    state = State(nodes, placed, blurred_ports=_blurred_ports(table))
+    listers = handle.listers
+    assert listers is not None, "a scheduler has listers"
+    claims = listers.of(PersistentVolumeClaim).list()
+    if not claims:
+        return state
+    return replace(
+        state,
+        claims=_by_name(claims),
+        volumes=_by_name(listers.of(PersistentVolume).list()),
+        attachable=_attachable(listers.of(CSINode).list()),
+    )
+
+
+def shown_on(handle: Handle, node_name: str) -> frozenset[str]:
+    """UIDs of the pods that the watch has shown on a node: not those that are only assumed there."""
+    assert handle.listers is not None, "a scheduler has listers"
+    pods = handle.listers.of(Pod).list()
+    return frozenset(pod.metadata.uid for pod in pods if pod.spec.node_name == node_name)
+
+
+class WatchedPorts(HostPortIndex):
+    """The production index, which remembers what two pods shared until one of them went."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shared: set[tuple[int, int]] = set()
+        self.blurred: dict[int, set[int]] = {}
+        """Port numbers by row."""
+
+    def add(self, row: int, ports: Iterable[HostPort]) -> None:
+        self._shared.update((row, port.port) for port in ports if self.is_taken(row, port))
+        super().add(row, ports)
+
+    def remove(self, row: int, ports: Iterable[HostPort]) -> None:
+        for port in ports:
+            if (row, port.port) in self._shared:
+                self.blurred.setdefault(row, set()).add(port.port)
+        super().remove(row, ports)
+
+
+def watch_ports(table: NodeTable) -> None:
+    """To be called while the table is empty."""
+    assert not table.row_of, "ports taken before are not known"
+    table.ports = WatchedPorts()
+
+
+def _blurred_ports(table: NodeTable) -> dict[str, frozenset[int]]:
+    ports = table.ports
+    assert isinstance(ports, WatchedPorts), "the ports of every simulated scheduler are watched"
+    return {table.names[row]: frozenset(numbers) for row, numbers in ports.blurred.items()}
+
+
+def known_budgets(handle: Handle) -> list[Budget]:
+    assert handle.listers is not None, "a scheduler has listers"
+    return [Budget.of(to_json(budget)) for budget in handle.listers.of(PodDisruptionBudget).list()]
+
+
+def _by_name(records: Iterable[Any]) -> dict[str, JsonObject]:
+    return {record.metadata.name: to_json(record) for record in records}
+
+
+def _attachable(csi_nodes: Iterable[CSINode]) -> dict[str, int]:
+    limits = {}
+    for csi_node in csi_nodes:
+        for driver in csi_node.spec.drivers or ():
+            if driver.allocatable is not None and driver.allocatable.count is not None:
+                limits[csi_node.metadata.name] = driver.allocatable.count
+    return limits
+
+
+def to_json(obj: Any) -> JsonObject:  # noqa: ANN401  # any record
+    plain: JsonObject = msgspec.to_builtins(obj)
+    plain.setdefault("spec", {})
+    return plain

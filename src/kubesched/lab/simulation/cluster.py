@@ -1,0 +1,439 @@
+"""The simulated cluster: the embedded API server, kubelets and garbage collection, and an administrator that changes things."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from random import Random
+from typing import TypeVar
+
+import msgspec
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.kinds import kind_of
+from kubesched.api.meta import Record
+from kubesched.base.errors import NotFound
+from kubesched.insight.state.virtual_loop import LoopClock, VirtualLoop
+from kubesched.lab.simulation import devices, storage, workloads
+from kubesched.lab.simulation.devices import SimulatedDevices
+from kubesched.lab.simulation.storage import SimulatedStorage
+from kubesched.lab.simulation.trace import Trace
+from kubesched.playground.apimachinery.objects import JsonObject
+from kubesched.playground.client.local import LocalApi
+from kubesched.playground.control_plane import build_registry
+from kubesched.playground.server.api_server import ApiServer
+from kubesched.playground.storage.store import Change, Store
+
+BUDGETS = "poddisruptionbudgets.policy"
+LEASES = "leases.coordination.k8s.io"
+WATCHED = ("pods", "nodes", LEASES)
+R = TypeVar("R", bound=Record)
+FINISHED = ("Succeeded", "Failed")
+
+
+class SimulatedCluster:
+    """Server, kubelets and pod garbage collection in a few lines: what they do takes virtual time and never fails."""
+
+    def __init__(
+        self, loop: VirtualLoop, random: Random, trace: Trace, extras: Sequence[str] = ()
+    ) -> None:
+        """`extras` as in `options.EXTRAS`."""
+        clock = LoopClock(loop)
+        self._loop = loop
+        self._random = random
+        self._trace = trace
+        self.store = Store()
+        registry = build_registry(self.store, clock=clock, rng=random)
+        self.api = LocalApi(registry)
+        self.server = ApiServer(registry, clock=clock, rng=random)
+        self._node_count = self._pod_count = 0
+        self._template: JsonObject | None = None
+        for made in workloads.priority_classes():
+            self.api.create("priorityclasses.scheduling.k8s.io", made)
+        self._extras = extras
+        self._watched: tuple[str, ...] = WATCHED
+        self.storage: SimulatedStorage | None = None
+        if "volumes" in extras:
+            self._watched += (storage.CLAIMS, storage.VOLUMES)
+            self.storage = SimulatedStorage(loop, self.store, self.api, clock, random)
+        self.devices: SimulatedDevices | None = None
+        if "devices" in extras:
+            self._watched += (devices.CLAIMS, devices.SLICES)
+            self.devices = SimulatedDevices(loop, self.store, self.api, clock, random)
+        if "budgets" in extras:
+            self._watched += (BUDGETS,)
+            for app in workloads.APPS:
+                self.api.create(BUDGETS, workloads.budget(app, random.randint(0, 8)))
+        self.first_backup = self.store.revision
+        """The oldest revision that `restore` may go back to."""
+        self.pods_may_end = True
+        """Whether some pods succeed a while after they were bound."""
+        self._is_recount_due = False
+        for resource in self._watched:
+            self.store.subscribe(resource, lambda change, r=resource: self._on_change(r, change))  # type: ignore[misc]  # bound per resource
+
+    @property
+    def waking(self) -> tuple[str, ...]:
+        """Resources whose changes may wake pods, of those that change here."""
+        return tuple(kind for kind in self._watched if kind not in (LEASES, BUDGETS))
+
+    # What controllers do.
+
+    def _on_change(self, resource: str, change: Change) -> None:
+        metadata = change.entry.obj["metadata"]
+        spec, status = change.entry.obj.get("spec") or {}, change.entry.obj.get("status") or {}
+        said = spec.get("nodeName") or spec.get("holderIdentity") or ""
+        nominated = status.get("nominatedNodeName") or ""
+        self._trace.add(
+            "commit",
+            f"{change.revision} {change.type} {resource} {metadata['name']}"
+            f" {zlib.crc32(change.entry.body):08x} {said}"
+            f"{' nominated ' + nominated if nominated else ''}",
+        )
+        if resource == "pods":
+            self._on_pod(change)
+            if "budgets" in self._extras:
+                self._recount_soon()
+        elif resource == "nodes" and change.type == "DELETED":
+            self._loop.call_later(
+                self._random.uniform(0.5, 5.0), self._collect_pods_of, metadata["name"]
+            )
+
+    def _on_pod(self, change: Change) -> None:
+        pod, metadata = change.entry.obj, change.entry.obj["metadata"]
+        if change.type == "DELETED":
+            return
+        if metadata.get("deletionTimestamp"):
+            self._loop.call_later(
+                self._random.uniform(0.05, 2.0),
+                self._finish_deletion,
+                metadata["name"],
+                metadata["uid"],
+            )
+        was_bound = change.old is not None and change.old.obj["spec"].get("nodeName")
+        if pod["spec"].get("nodeName") and not was_bound and self._random.random() < 0.1:
+            self._loop.call_later(
+                self._random.uniform(1.0, 30.0), self._succeed, metadata["name"], metadata["uid"]
+            )
+
+    def _recount_soon(self) -> None:
+        if not self._is_recount_due:
+            self._is_recount_due = True
+            self._loop.call_later(self._random.uniform(0.05, 3.0), self._recount_budgets)
+
+    def _recount_budgets(self) -> None:
+        """What the disruption controller does, with every pod that has a node counted as healthy."""
+        self._is_recount_due = False
+        running = [
+            pod["metadata"].get("labels") or {}
+            for pod in self.active_pods()
+            if pod["spec"].get("nodeName") and not _is_leaving(pod)
+        ]
+        for budget in self.api.list(BUDGETS)[0]:
+            wanted = budget["spec"]["selector"]["matchLabels"].items()
+            healthy = sum(wanted <= labels.items() for labels in running)
+            allowed = max(0, healthy - budget["spec"]["minAvailable"])
+            if (budget.get("status") or {}).get("disruptionsAllowed") != allowed:
+                status = {"disruptionsAllowed": allowed, "currentHealthy": healthy}
+                name = budget["metadata"]["name"]
+                self.api.patch(BUDGETS, "default", name, {"status": status}, subresource="status")
+
+    def _finish_deletion(self, name: str, uid: str) -> None:
+        pod = self.find_pod(name)
+        if pod is not None and pod["metadata"]["uid"] == uid:
+            self.api.delete("pods", "default", name, grace_period_s=0)
+
+    def _succeed(self, name: str, uid: str) -> None:
+        pod = self.find_pod(name)
+        if not self.pods_may_end or pod is None:
+            return
+        if pod["metadata"]["uid"] == uid and not _is_leaving(pod):
+            patch: JsonObject = {"status": {"phase": "Succeeded"}}
+            self.api.patch("pods", "default", name, patch, subresource="status")
+
+    def _collect_pods_of(self, node_name: str) -> None:
+        if self.has_node(node_name):
+            return
+        for pod in self.pods():
+            if pod["spec"].get("nodeName") == node_name:
+                self.api.delete("pods", "default", pod["metadata"]["name"], grace_period_s=0)
+
+    # Queries.
+
+    def find_pod(self, name: str) -> JsonObject | None:
+        try:
+            return self.api.get("pods", "default", name)
+        except NotFound:
+            return None
+
+    def find_node(self, name: str) -> JsonObject | None:
+        entry = self.store.get("nodes", "", name)
+        return None if entry is None else entry.obj
+
+    def has_node(self, name: str) -> bool:
+        return self.find_node(name) is not None
+
+    def pods(self) -> list[JsonObject]:
+        return self.api.list("pods")[0]
+
+    def nodes(self) -> list[JsonObject]:
+        return self.api.list("nodes")[0]
+
+    def active_pods(self) -> list[JsonObject]:
+        """Pods that a scheduler sees: not finished."""
+        return [
+            pod for pod in self.pods() if (pod.get("status") or {}).get("phase") not in FINISHED
+        ]
+
+    def records(self) -> tuple[list[Node], list[Pod]]:
+        """Nodes and active pods as the scheduler's own types."""
+        return (
+            [msgspec.convert(node, Node) for node in self.nodes()],
+            [msgspec.convert(pod, Pod) for pod in self.active_pods()],
+        )
+
+    def records_of(self, record: type[R]) -> list[R]:
+        """All objects of some kind."""
+        objects, _revision = self.api.list(kind_of(record).resource)
+        return [msgspec.convert(obj, record) for obj in objects]
+
+    # What users do.
+
+    def add_node(self) -> None:
+        self._node_count += 1
+        name = f"n{self._node_count}"
+        node = self.api.create("nodes", workloads.node(name, self._random))
+        if self.storage is not None:
+            self.storage.equip(name)
+        if self.devices is not None:
+            self.devices.equip(node)
+
+    def add_pod(self, mixes: Sequence[str], *, replicas: bool = False) -> None:
+        """Create a pod; with `replicas` most are copies of the one before."""
+        self._pod_count += 1
+        name = f"p{self._pod_count}"
+        if not replicas:
+            self._create_pod(workloads.pod(name, mixes, self._random))
+            return
+        if self._template is None or self._random.random() < 0.3:
+            self._template = workloads.pod(name, mixes, self._random)
+        pod = deepcopy(self._template)
+        pod["metadata"]["name"] = name
+        self._create_pod(pod)
+
+    def _create_pod(self, pod: JsonObject) -> None:
+        if self.storage is not None:
+            self.storage.promise_claims(pod)
+        self.api.create("pods", pod)
+
+    def change_something(self) -> None:
+        """One change that an administrator, an autoscaler or an owner might make."""
+        changes: tuple[Callable[[], None], ...] = (
+            *(
+                self.add_node,
+                self._remove_node,
+                self._relabel_node,
+                self._taint_node,
+                self._cordon_node,
+                self._delete_pod,
+                self._delete_pod,
+                self.ungate_one,
+                self._recreate_pod,
+                self._compact,
+            ),
+            *((self._resize_node, self._resize_node) if "resizing" in self._extras else ()),
+            *(
+                (self.resize_pod, self.resize_pod, self._relabel_pod)
+                if "resizes" in self._extras
+                else ()
+            ),
+            *((self._add_odd_pod, self._add_odd_node) if "odd objects" in self._extras else ()),
+            *((self._change_budget,) if "budgets" in self._extras else ()),
+            *(
+                (self.storage.delete_claim, self.storage.refuse_node, self.storage.refuse_node)
+                if self.storage is not None
+                else ()
+            ),
+            *(
+                (
+                    *(self.devices.change_slice, self.devices.change_slice),
+                    *(self.devices.delete_resource_claim, self.devices.restore_shared_claims),
+                )
+                if self.devices is not None
+                else ()
+            ),
+        )
+        change = self._random.choice(changes)
+        name = change.__name__.strip("_")
+        self._trace.add("change", name)
+        self._trace.census.tally("cluster", name)
+        change()
+
+    def _some_node(self) -> JsonObject | None:
+        nodes = self.nodes()
+        return self._random.choice(nodes) if nodes else None
+
+    def _remove_node(self) -> None:
+        node = self._some_node()
+        if node is not None and len(self.nodes()) > 1:
+            self.api.delete("nodes", None, node["metadata"]["name"])
+
+    def _relabel_node(self) -> None:
+        node = self._some_node()
+        if node is not None:
+            labels = {
+                "disk": self._random.choice(("ssd", "hdd")),
+                workloads.ZONE: self._random.choice(workloads.ZONES),
+            }
+            self._patch_node(node, {"metadata": {"labels": labels}})
+
+    def _taint_node(self) -> None:
+        node = self._some_node()
+        if node is not None:
+            taints = None if node["spec"].get("taints") else [workloads.TAINT]
+            self._patch_node(node, {"spec": {"taints": taints}})
+
+    def _cordon_node(self) -> None:
+        node = self._some_node()
+        if node is not None:
+            is_cordoned = node["spec"].get("unschedulable", False)
+            self._patch_node(node, {"spec": {"unschedulable": not is_cordoned}})
+
+    def _resize_node(self) -> None:
+        """More or less room than before, as when a kubelet is configured anew."""
+        node = self._some_node()
+        if node is not None:
+            room = workloads.node("", self._random)["status"]["allocatable"]
+            patch: JsonObject = {"status": {"allocatable": room}}
+            name = node["metadata"]["name"]
+            self.api.patch("nodes", None, name, patch, subresource="status")
+
+    def resize_pod(self) -> None:
+        """A placed pod gets other requests, of which the scheduler is not asked."""
+        placed = [pod for pod in self._staying_pods() if pod["spec"].get("nodeName")]
+        if placed:
+            pod = self._random.choice(placed)
+            requests = workloads.requests(self._random)
+            self.set_requests(pod, requests)
+
+    def set_requests(self, pod: JsonObject, requests: JsonObject) -> None:
+        first, *others = pod["spec"]["containers"]
+        containers = [{**first, "resources": {"requests": requests}}, *others]
+        patch: JsonObject = {"spec": {"containers": containers}}
+        name = pod["metadata"]["name"]
+        self.api.patch("pods", "default", name, patch, subresource="resize")
+
+    def shrink_pod(self) -> None:
+        """A placed pod is scaled down as far as it goes."""
+        placed = [pod for pod in self._staying_pods() if pod["spec"].get("nodeName")]
+        if placed:
+            pod = self._random.choice(placed)
+            self.set_requests(pod, {"cpu": "1m", "memory": "1Mi"})
+
+    def _relabel_pod(self) -> None:
+        pods = self._staying_pods()
+        if pods:
+            name = self._random.choice(pods)["metadata"]["name"]
+            labels = {"app": self._random.choice(workloads.APPS)}
+            self.api.patch("pods", "default", name, {"metadata": {"labels": labels}})
+
+    def _staying_pods(self) -> list[JsonObject]:
+        return [pod for pod in self.active_pods() if not _is_leaving(pod)]
+
+    def _add_odd_pod(self) -> None:
+        """A pod with as much as an object may have, in all scripts."""
+        self._pod_count += 1
+        made = workloads.pod(f"p{self._pod_count}", ("plain",), self._random)
+        self._create_pod(workloads.oddly(made, self._random))
+
+    def _add_odd_node(self) -> None:
+        self._node_count += 1
+        made = workloads.node(f"n{self._node_count}", self._random)
+        self.api.create("nodes", workloads.oddly(made, self._random))
+
+    def restore(self, to_revision: int | None = None) -> bool:
+        """Go back to an older revision, as after a restore from a backup; False if that is not kept any more.
+
+        Without `to_revision` one is drawn.
+        """
+        oldest = max(
+            self.first_backup,
+            *(collection.compacted for collection in self.store.collections()),
+        )
+        if oldest >= self.store.revision or (to_revision is not None and to_revision < oldest):
+            return False
+        if to_revision is None:
+            reach = self._random.choice((20, 100, 1000))
+            revision = self._random.randint(
+                max(oldest, self.store.revision - reach), self.store.revision
+            )
+        else:
+            revision = to_revision
+        self._trace.add("restore", f"from revision {self.store.revision} to {revision}")
+        self.store.rewind(revision)
+        for pod in self.pods():
+            metadata = pod["metadata"]
+            if _is_leaving(pod):
+                self._loop.call_later(
+                    self._random.uniform(0.05, 2.0),
+                    self._finish_deletion,
+                    *(metadata["name"], metadata["uid"]),
+                )
+            node_name = pod["spec"].get("nodeName")
+            if node_name and not self.has_node(node_name):
+                self._loop.call_later(
+                    self._random.uniform(0.5, 5.0), self._collect_pods_of, node_name
+                )
+        if "budgets" in self._extras:
+            self._recount_soon()
+        return True
+
+    def _change_budget(self) -> None:
+        name = self._random.choice(self.api.list(BUDGETS)[0])["metadata"]["name"]
+        patch: JsonObject = {"spec": {"minAvailable": self._random.randint(0, 8)}}
+        self.api.patch(BUDGETS, "default", name, patch)
+        self._recount_soon()
+
+    def touch_nodes(self) -> None:
+        """Update every node, so that pods rejected for reasons no event reports are retried."""
+        for node in self.nodes():
+            self._patch_node(node, {"metadata": {"labels": {"example.com/touched": "yes"}}})
+
+    def _patch_node(self, node: JsonObject, patch: JsonObject) -> None:
+        self.api.patch("nodes", None, node["metadata"]["name"], patch)
+
+    def _delete_pod(self) -> None:
+        pods = [pod for pod in self.pods() if not _is_leaving(pod)]
+        if pods:
+            self.api.delete("pods", "default", self._random.choice(pods)["metadata"]["name"])
+
+    def _recreate_pod(self) -> None:
+        """Delete a pod and re-create it under its name at once, as StatefulSets do."""
+        pods = [pod for pod in self.pods() if not _is_leaving(pod)]
+        if not pods:
+            return
+        name = self._random.choice(pods)["metadata"]["name"]
+        self.api.delete("pods", "default", name, grace_period_s=0)
+        self._create_pod(workloads.pod(name, self._all_mixes, self._random))
+
+    @property
+    def _all_mixes(self) -> tuple[str, ...]:
+        absent = {"volumes"} if self.storage is None else set()
+        absent |= {"devices"} if self.devices is None else set()
+        return tuple(mix for mix in workloads.MIXES if mix not in absent)
+
+    def ungate_one(self) -> None:
+        gated = [pod for pod in self.pods() if pod["spec"].get("schedulingGates")]
+        if gated:
+            name = self._random.choice(gated)["metadata"]["name"]
+            self.api.patch("pods", "default", name, {"spec": {"schedulingGates": None}})
+
+    def _compact(self) -> None:
+        """Compact the history: lagging watches and paged lists fail with 410 Gone."""
+        for resource in self._watched:
+            self.store.collection(resource).compact(self.store.revision)
+
+
+def _is_leaving(pod: JsonObject) -> bool:
+    return pod["metadata"].get("deletionTimestamp") is not None

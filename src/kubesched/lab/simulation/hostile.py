@@ -1,0 +1,160 @@
+"""Pods that are as expensive as the API server admits, and how much work an attempt to place one may be.
+
+Anyone who may create pods can create these. Work is counted in calls that the interpreter makes, which does not depend on
+how busy the machine is; what may grow is linear in the size of the pod. A plugin whose work grows with the square of it, or
+with the product of two parts, is over the budget at these sizes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import KeptEnd
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.runtime.framework import Framework
+from kubesched.framework.status import Status
+from kubesched.lab.simulation.options import HOSTILE_PODS
+from kubesched.playground.apimachinery.objects import JsonObject
+from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
+
+SIZE: Final = 400
+"""How many of something a hostile pod has: pairs of them would be 160,000."""
+BASE_CALLS: Final = 10_000
+CALLS_PER_NODE: Final = 100
+CALLS_PER_ITEM: Final = 300
+"""Twice what the most expensive kind takes."""
+
+
+def budget_calls(items: int, nodes: int) -> int:
+    return BASE_CALLS + CALLS_PER_NODE * nodes + CALLS_PER_ITEM * items
+
+
+def spec_of(kind: str, count: int) -> JsonObject:
+    """The part of a pod's spec that makes it expensive."""
+    return _SPECS[kind](count)
+
+
+def _spread(count: int) -> JsonObject:
+    return {
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": f"example.com/key-{n}",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {"app": "web"}},
+            }
+            for n in range(count)
+        ]
+    }
+
+
+def _terms(kind: str) -> Callable[[int], JsonObject]:
+    def spec(count: int) -> JsonObject:
+        terms = [
+            {
+                "topologyKey": f"example.com/key-{n}",
+                "labelSelector": {"matchLabels": {"example.com/x": f"{n}"}},
+            }
+            for n in range(count)
+        ]
+        return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+
+    return spec
+
+
+def _node_terms(count: int) -> JsonObject:
+    terms = [
+        {"matchExpressions": [{"key": f"key-{n}", "operator": "In", "values": [f"v{n}"]}]}
+        for n in range(count)
+    ]
+    required = {"nodeSelectorTerms": terms}
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    }
+
+
+def _tolerations(count: int) -> JsonObject:
+    return {"tolerations": [{"key": f"k{n}", "operator": "Exists"} for n in range(count)]}
+
+
+def _containers(count: int) -> JsonObject:
+    return {
+        "containers": [
+            {
+                "name": f"c{n}",
+                "image": f"image-{n}",
+                "ports": [{"containerPort": 80, "hostPort": 9000 + n, "protocol": "TCP"}],
+            }
+            for n in range(count)
+        ]
+    }
+
+
+_SPECS: Final[dict[str, Callable[[int], JsonObject]]] = {
+    "spread constraints": _spread,
+    "affinity terms": _terms("podAffinity"),
+    "anti-affinity terms": _terms("podAntiAffinity"),
+    "node selector terms": _node_terms,
+    "tolerations": _tolerations,
+    "containers": _containers,
+}
+assert list(_SPECS) == list(HOSTILE_PODS)
+
+
+class Work:
+    """Calls made so far."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def _on_event(self, _frame: FrameType, event: str, _argument: object) -> None:
+        if event in ("call", "c_call"):
+            self.calls += 1
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count what happens inside, unless a profiler does already."""
+        if sys.getprofile() is not None:
+            yield
+            return
+        sys.setprofile(self._on_event)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+
+@contextmanager
+def counting(
+    algorithms: Sequence[SchedulingAlgorithm], pod: str, on_attempt: Callable[[int], None]
+) -> Iterator[None]:
+    """Call back with the work of every search for a node for the pod of this name."""
+
+    def wrapped(algorithm: SchedulingAlgorithm) -> Callable[..., ScheduleResult | Status | KeptEnd]:
+        schedule = algorithm.schedule
+
+        def counted(
+            framework: Framework, state: CycleState, info: PodInfo
+        ) -> ScheduleResult | Status | KeptEnd:
+            if info.name != pod:
+                return schedule(framework, state, info)
+            work = Work()
+            with work.counted():
+                outcome = schedule(framework, state, info)
+            on_attempt(work.calls)
+            return outcome
+
+        return counted
+
+    for algorithm in algorithms:
+        algorithm.schedule = wrapped(algorithm)  # type: ignore[method-assign]  # this one only
+    try:
+        yield
+    finally:
+        for algorithm in algorithms:
+            del algorithm.schedule

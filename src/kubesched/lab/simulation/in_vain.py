@@ -1,0 +1,52 @@
+"""Evictions without effect: an extender turns the preemptor away from the node that was cleared for it.
+
+Extenders are asked about nodes with room only. One that has no preempt verb cannot say beforehand that it will reject a node,
+so the preemptor moves on to the next one, a less important pod takes its place, and so on, in kube-scheduler, too. It ends
+when no victim is left: each eviction removes a pod for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubesched.insight.state.virtual_loop import SENDER
+from kubesched.lab.simulation.cluster import SimulatedCluster
+from kubesched.lab.simulation.rules import extender_objection
+from kubesched.playground.apimachinery.objects import JsonObject
+from kubesched.playground.storage.store import Change
+
+
+class EvictionsInVain:
+    """When the last one was. Only for extenders that filter and take no part in preemption."""
+
+    def __init__(self, cluster: SimulatedCluster, now: Callable[[], float]) -> None:
+        self._cluster = cluster
+        self._now = now
+        self.count = 0
+        self.last_at = 0.0
+        cluster.store.subscribe("pods", self._on_pod)
+
+    def _on_pod(self, change: Change) -> None:
+        if change.type != "MODIFIED" or change.old is None or not SENDER.get():
+            return
+        victim, before = change.entry.obj, change.old.obj
+        is_eviction = _is_leaving(victim) and not _is_leaving(before)
+        if is_eviction and any(
+            self._is_turned_away(pod, victim) for pod in self._cluster.active_pods()
+        ):
+            self.count += 1
+            self.last_at = self._now()
+
+    def _is_turned_away(self, preemptor: JsonObject, victim: JsonObject) -> bool:
+        """Whether this pod is nominated to the victim's node, and the extender will reject it there."""
+        name = victim["spec"].get("nodeName")
+        nominated = (preemptor.get("status") or {}).get("nominatedNodeName")
+        if not name or nominated != name or preemptor["spec"].get("nodeName"):
+            return False
+        node = self._cluster.find_node(name)
+        is_above = preemptor["spec"].get("priority", 0) > victim["spec"].get("priority", 0)
+        return is_above and node is not None and extender_objection(preemptor, node) is not None
+
+
+def _is_leaving(pod: JsonObject) -> bool:
+    return pod["metadata"].get("deletionTimestamp") is not None

@@ -1,0 +1,105 @@
+"""Single changes to a cluster at rest: each has to wake the pods that it helps.
+
+While faults strike, something happens all the time, and a lost wake-up is made good by the next one. Once nothing
+happens any more, a pod that is not told of the one change that helps it stays where it is, and `liveness` notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from kubesched.lab.simulation import workloads
+from kubesched.lab.simulation.cluster import SimulatedCluster
+from kubesched.lab.simulation.trace import Trace
+from kubesched.playground.apimachinery.objects import JsonObject
+
+
+class Probes:
+    """Changes that may make room."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, random: Random, trace: Trace, *, has_extender: bool
+    ) -> None:
+        self._cluster = cluster
+        self._random = random
+        self._trace = trace
+        # No event tells that an extender would answer otherwise now.
+        self._changes: tuple[Callable[[], bool], ...] = (
+            *(self._delete_pod, self._delete_pod, self._grow_node, self._untaint, self._uncordon),
+            *(self._shrink_pod, self._delete_repelling_pod),
+            *(() if has_extender else (self._relabel_node,)),
+        )
+
+    def strike(self) -> None:
+        """Make one of the changes that are possible."""
+        for change in self._random.sample(self._changes, len(self._changes)):
+            if change():
+                self._trace.add("probe", change.__name__.strip("_"))
+                return
+
+    def _delete_pod(self) -> bool:
+        return self._delete(self._placed())
+
+    def _delete_repelling_pod(self) -> bool:
+        """One that may keep others away: by its host port or its anti-affinity."""
+        return self._delete(
+            [
+                pod
+                for pod in self._placed()
+                if "podAntiAffinity" in (pod["spec"].get("affinity") or {})
+                or pod["spec"]["containers"][0].get("ports")
+            ]
+        )
+
+    def _delete(self, pods: list[JsonObject]) -> bool:
+        if not pods:
+            return False
+        name = self._random.choice(pods)["metadata"]["name"]
+        self._cluster.api.delete("pods", "default", name)
+        return True
+
+    def _placed(self) -> list[JsonObject]:
+        return [pod for pod in self._cluster.active_pods() if pod["spec"].get("nodeName")]
+
+    def _shrink_pod(self) -> bool:
+        if not self._placed():
+            return False
+        self._cluster.shrink_pod()
+        return True
+
+    def _grow_node(self) -> bool:
+        nodes = self._cluster.nodes()
+        if not nodes:
+            return False
+        name = self._random.choice(nodes)["metadata"]["name"]
+        room = {"cpu": "6", "memory": "8Gi", "pods": "110"}
+        patch: JsonObject = {"status": {"allocatable": room}}
+        self._cluster.api.patch("nodes", None, name, patch, subresource="status")
+        return True
+
+    def _untaint(self) -> bool:
+        return self._patch_one("taints", {"spec": {"taints": None}})
+
+    def _uncordon(self) -> bool:
+        return self._patch_one("unschedulable", {"spec": {"unschedulable": None}})
+
+    def _patch_one(self, field: str, patch: JsonObject) -> bool:
+        nodes = [node for node in self._cluster.nodes() if node["spec"].get(field)]
+        if not nodes:
+            return False
+        name = self._random.choice(nodes)["metadata"]["name"]
+        self._cluster.api.patch("nodes", None, name, patch)
+        return True
+
+    def _relabel_node(self) -> bool:
+        nodes = self._cluster.nodes()
+        if not nodes:
+            return False
+        name = self._random.choice(nodes)["metadata"]["name"]
+        labels = {
+            "disk": self._random.choice(("ssd", "hdd")),
+            workloads.ZONE: self._random.choice(workloads.ZONES),
+        }
+        self._cluster.api.patch("nodes", None, name, {"metadata": {"labels": labels}})
+        return True

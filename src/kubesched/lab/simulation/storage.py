@@ -1,0 +1,182 @@
+"""Storage in the simulated cluster: classes, volumes on nodes, claims, and the controllers that bind and provision.
+
+The controllers are the embedded server's own. They look at the cluster some time after it changed, not at once, so that
+a scheduler really waits for its claims to be bound.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from kubesched.insight.state.virtual_loop import LoopClock, VirtualLoop
+from kubesched.lab.simulation.controllers import SlowControllers
+from kubesched.lab.simulation.workloads import HOSTNAME, ZONE, claim_names
+from kubesched.playground.apimachinery.objects import JsonObject
+from kubesched.playground.client.local import LocalApi
+from kubesched.playground.controllers.volumes import StorageDriver, VolumeBinder, VolumeProtection
+from kubesched.playground.controllers.volumes.csi import CsiPublisher
+from kubesched.playground.controllers.volumes.provisioner import Provisioner
+from kubesched.playground.storage.store import Change, Store
+
+CLAIMS = "persistentvolumeclaims"
+VOLUMES = "persistentvolumes"
+CLASSES = "storageclasses.storage.k8s.io"
+RESOURCES = (CLAIMS, VOLUMES, CLASSES, "csinodes.storage.k8s.io", "csidrivers.storage.k8s.io")
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+ACCESS_MODES = ("ReadWriteOnce", "ReadWriteOncePod")
+
+LOCAL = "local"
+"""Volumes that lie on one node each, made by hand, given to the first consumer."""
+NETWORK = "network"
+"""Volumes made on demand in the zone of the first consumer's node."""
+INSTANT = "instant"
+"""Volumes made at once, in some zone."""
+DRIVER = StorageDriver(
+    name="csi.example.com",
+    storage_class=NETWORK,
+    is_default=False,
+    topology_keys=(ZONE,),
+    volumes_per_node=3,
+)
+_CAST = (VolumeBinder.name, VolumeProtection.name, CsiPublisher.name, Provisioner.name)
+
+
+def storage_class(name: str, provisioner: str, binding_mode: str) -> JsonObject:
+    return {
+        "metadata": {"name": name},
+        "provisioner": provisioner,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": binding_mode,
+    }
+
+
+def local_volume(name: str, node_name: str, access_mode: str = "ReadWriteOnce") -> JsonObject:
+    """A disk in a node."""
+    on_node = {"key": HOSTNAME, "operator": "In", "values": [node_name]}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": [access_mode],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": LOCAL,
+            "local": {"path": "/disk"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_node]}]}},
+        },
+    }
+
+
+def claim(name: str, class_name: str, access_mode: str = "ReadWriteOnce") -> JsonObject:
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "accessModes": [access_mode],
+            "storageClassName": class_name,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+
+
+class SimulatedStorage:
+    """Controllers with reaction times, and an administrator who adds disks and re-creates deleted claims."""
+
+    def __init__(
+        self, loop: VirtualLoop, store: Store, api: LocalApi, clock: LoopClock, random: Random
+    ) -> None:
+        self._loop = loop
+        self._api = api
+        self._store = store
+        self._random = random
+        self._disk_count = 0
+        api.create(
+            CLASSES, storage_class(LOCAL, "kubernetes.io/no-provisioner", "WaitForFirstConsumer")
+        )
+        api.create(CLASSES, storage_class(INSTANT, DRIVER.name, "Immediate"))
+        self.controllers = SlowControllers(
+            loop,
+            store,
+            api,
+            clock,
+            random,
+            names=_CAST,
+            resources=("pods", "nodes", *RESOURCES),
+            storage=(DRIVER,),
+        )
+        store.subscribe(CLAIMS, self._on_claim)
+        store.subscribe(VOLUMES, self._on_volume)
+
+    # What controllers do.
+
+    def _on_claim(self, change: Change) -> None:
+        """Re-create a deleted claim that pods need."""
+        if change.type == "DELETED":
+            name = change.entry.obj["metadata"]["name"]
+            self._loop.call_later(self._random.uniform(0.5, 5.0), self._replace_claim, name)
+
+    def _replace_claim(self, name: str) -> None:
+        pods, _revision = self._api.list("pods")
+        if any(name in claim_names(pod) for pod in pods):
+            self.ensure_claim(name)
+
+    def _on_volume(self, change: Change) -> None:
+        """A disk whose claim is gone is wiped and offered under a new name."""
+        volume = change.entry.obj
+        released = (volume.get("status") or {}).get("phase") == "Released"
+        if change.type != "DELETED" and released and volume["spec"]["storageClassName"] == LOCAL:
+            name = volume["metadata"]["name"]
+            self._loop.call_later(self._random.uniform(0.5, 3.0), self._wipe, name)
+
+    def _wipe(self, name: str) -> None:
+        entry = self._store.get(VOLUMES, "", name)
+        if entry is None or entry.obj["metadata"].get("deletionTimestamp"):
+            return
+        self._api.delete(VOLUMES, None, name)
+        terms = entry.obj["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+        self._add_disk(terms[0]["matchExpressions"][0]["values"][0])
+
+    # What users do.
+
+    def equip(self, node_name: str) -> None:
+        """Put disks into a new node."""
+        for _ in range(self._random.choice((0, 1, 2))):
+            self._add_disk(node_name)
+
+    def _add_disk(self, node_name: str) -> None:
+        self._disk_count += 1
+        mode = self._random.choice(ACCESS_MODES)
+        self._api.create(VOLUMES, local_volume(f"disk{self._disk_count}", node_name, mode))
+
+    def promise_claims(self, pod: JsonObject) -> None:
+        """Make the claims of a new pod, before it or a little later."""
+        for name in claim_names(pod):
+            if self._random.random() < 0.7:
+                self.ensure_claim(name)
+            else:
+                self._loop.call_later(self._random.uniform(0.1, 5.0), self.ensure_claim, name)
+
+    def ensure_claim(self, name: str) -> None:
+        if self._store.get(CLAIMS, "default", name) is None:
+            class_name = self._random.choice((LOCAL, NETWORK, NETWORK, INSTANT))
+            mode = self._random.choice(ACCESS_MODES)
+            self._api.create(CLAIMS, claim(name, class_name, mode))
+
+    def _some_claim(self) -> JsonObject | None:
+        claims, _revision = self._api.list(CLAIMS)
+        return self._random.choice(claims) if claims else None
+
+    def delete_claim(self) -> None:
+        chosen = self._some_claim()
+        if chosen is not None:
+            self._api.delete(CLAIMS, "default", chosen["metadata"]["name"])
+
+    def refuse_node(self) -> None:
+        """The provisioner cannot serve the selected node: the scheduler is to choose again."""
+        for claim in self._api.list(CLAIMS)[0]:
+            chosen = (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE)
+            if chosen and not claim["spec"].get("volumeName"):
+                patch: JsonObject = {"metadata": {"annotations": {SELECTED_NODE: None}}}
+                self._api.patch(CLAIMS, "default", claim["metadata"]["name"], patch)
+                return
+
+    def disconnect(self) -> None:
+        self.controllers.disconnect()

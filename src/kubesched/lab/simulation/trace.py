@@ -1,0 +1,43 @@
+"""The trace of a run, one line per event: hashed as a whole, with the last lines kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, deque
+from collections.abc import Callable
+
+from kubesched.lab.simulation.census import Census
+
+KEPT_LINES = 60
+
+
+class Trace:
+    """Appends only; two runs are equal if and only if their digests are."""
+
+    def __init__(
+        self, time: Callable[[], float], echo: Callable[[str], None] | None = None
+    ) -> None:
+        """`echo` is given every line as it comes."""
+        self._time = time
+        self._echo = echo
+        self._hash = hashlib.sha256()
+        self._last: deque[str] = deque(maxlen=KEPT_LINES)
+        self.count = 0
+        self.census = Census()
+        self.kinds: Counter[str] = Counter()
+
+    def add(self, kind: str, text: str) -> None:
+        line = f"{self.count:6d} {self._time():10.4f} {kind:<8} {text}"
+        self.count += 1
+        self.kinds[kind] += 1
+        self._hash.update(line.encode())
+        self._hash.update(b"\n")
+        self._last.append(line)
+        if self._echo is not None:
+            self._echo(line)
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def last_lines(self) -> list[str]:
+        return list(self._last)

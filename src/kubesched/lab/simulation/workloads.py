@@ -1,0 +1,209 @@
+"""What runs in the simulated cluster: small nodes, so that pods compete, and pods in declared mixes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from kubesched.playground.apimachinery.objects import JsonObject
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+ZONES = ("a", "b", "c")
+GATE = "example.com/wait"
+APPS = ("web", "db")
+CLAIM_COUNT = 16
+CLAIM_TEMPLATES = ("one", "two", "either")
+"""Of resource claims."""
+SHARED_CLAIMS = ("team-1", "team-2", "team-3")
+PRIORITIES = {"low": 10, "middle": 100, "high": 1000}
+TAINT = {"key": "example.com/maintenance", "value": "yes", "effect": "NoSchedule"}
+
+
+def node(name: str, random: Random) -> JsonObject:
+    """A node for a handful of pods."""
+    room = {
+        "cpu": str(random.choice((2, 3, 4))),
+        "memory": "4Gi",
+        "pods": str(random.choice((4, 6, 110))),
+    }
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {
+                HOSTNAME: name,
+                ZONE: random.choice(ZONES),
+                "disk": random.choice(("ssd", "hdd")),
+            },
+        },
+        "spec": {},
+        "status": {
+            "allocatable": room,
+            "capacity": room,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def requests(random: Random) -> JsonObject:
+    return {
+        "cpu": f"{random.choice((100, 250, 500, 1000, 1500))}m",
+        "memory": f"{random.choice((64, 256, 512))}Mi",
+    }
+
+
+def _pod(name: str, random: Random) -> JsonObject:
+    container = {"name": "c", "image": "app", "resources": {"requests": requests(random)}}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {"app": random.choice(APPS)},
+        },
+        "spec": {"containers": [container]},
+    }
+
+
+def _plain(pod: JsonObject, random: Random) -> None:
+    spec = pod["spec"]
+    if random.random() < 0.3:
+        spec["nodeSelector"] = {"disk": random.choice(("ssd", "hdd"))}
+    if random.random() < 0.2:
+        spec["tolerations"] = [{"key": TAINT["key"], "operator": "Exists"}]
+
+
+def _affinity(pod: JsonObject, random: Random) -> None:
+    app = random.choice(APPS)
+    term = {
+        "topologyKey": random.choice((HOSTNAME, ZONE)),
+        "labelSelector": {"matchLabels": {"app": app}},
+    }
+    kind = random.choice(("podAffinity", "podAntiAffinity", "podAntiAffinity"))
+    pod["spec"]["affinity"] = {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def _spread(pod: JsonObject, random: Random) -> None:
+    pod["spec"]["topologySpreadConstraints"] = [
+        {
+            "maxSkew": random.choice((1, 2)),
+            "topologyKey": random.choice((HOSTNAME, ZONE)),
+            "whenUnsatisfiable": random.choice(
+                ("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")
+            ),
+            "labelSelector": {"matchLabels": {"app": pod["metadata"]["labels"]["app"]}},
+        }
+    ]
+
+
+def _ports(pod: JsonObject, random: Random) -> None:
+    port = random.choice((8080, 8081))
+    pod["spec"]["containers"][0]["ports"] = [
+        {"containerPort": port, "hostPort": port, "protocol": "TCP"}
+    ]
+
+
+def _priorities(pod: JsonObject, random: Random) -> None:
+    never = "-never" if random.random() < 0.1 else ""
+    pod["spec"]["priorityClassName"] = random.choice(tuple(PRIORITIES)) + never
+
+
+def _gates(pod: JsonObject, random: Random) -> None:
+    if random.random() < 0.7:
+        pod["spec"]["schedulingGates"] = [{"name": GATE}]
+
+
+def _volumes(pod: JsonObject, random: Random) -> None:
+    """Few claims for many pods: some are shared."""
+    claims = random.sample(range(1, CLAIM_COUNT + 1), random.choice((1, 1, 2)))
+    pod["spec"]["volumes"] = [
+        {"name": f"v{number}", "persistentVolumeClaim": {"claimName": f"c{number}"}}
+        for number in claims
+    ]
+
+
+def _devices(pod: JsonObject, random: Random) -> None:
+    """Claims of its own for the most part, now and then one that pods share."""
+    entries: list[JsonObject] = [
+        {"name": f"d{number}", "resourceClaimTemplateName": random.choice(CLAIM_TEMPLATES)}
+        for number in range(random.choice((1, 1, 2)))
+    ]
+    if random.random() < 0.3:
+        entries[0] = {"name": "d0", "resourceClaimName": random.choice(SHARED_CLAIMS)}
+    pod["spec"]["resourceClaims"] = entries
+
+
+def resource_claim_names(pod: JsonObject) -> list[str]:
+    """Names of the pod's resource claims, as far as they are known."""
+    statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    made = {status["name"]: status.get("resourceClaimName") for status in statuses}
+    names = (
+        entry.get("resourceClaimName") or made.get(entry["name"])
+        for entry in pod["spec"].get("resourceClaims") or ()
+    )
+    return [name for name in names if name]
+
+
+def claim_names(pod: JsonObject) -> list[str]:
+    return [
+        volume["persistentVolumeClaim"]["claimName"]
+        for volume in pod["spec"].get("volumes") or ()
+        if "persistentVolumeClaim" in volume
+    ]
+
+
+def budget(app: str, min_available: int) -> JsonObject:
+    """A disruption budget for an application."""
+    return {
+        "metadata": {"name": f"keep-{app}", "namespace": "default"},
+        "spec": {"minAvailable": min_available, "selector": {"matchLabels": {"app": app}}},
+    }
+
+
+MIXES: dict[str, Callable[[JsonObject, Random], None]] = {
+    "plain": _plain,
+    "affinity": _affinity,
+    "spread": _spread,
+    "ports": _ports,
+    "priorities": _priorities,
+    "gates": _gates,
+    "volumes": _volumes,
+    "devices": _devices,
+}
+
+
+def pod(name: str, mixes: Sequence[str], random: Random) -> JsonObject:
+    """A pod of one of the mixes, seldom of two."""
+    made = _pod(name, random)
+    for mix in random.sample(mixes, 2 if len(mixes) > 1 and random.random() < 0.25 else 1):
+        MIXES[mix](made, random)
+    return made
+
+
+SCRIPTS = "kubernetes κυβερνήτης Кубернетес クーベネティス 🚢\U0010ffff \u2028 \u202e é"
+
+
+def oddly(made: JsonObject, random: Random) -> JsonObject:
+    """Add what makes an object large, or hard to decode."""
+    text = SCRIPTS * random.choice((1, 40, 2_000))
+    made["metadata"]["annotations"] = {"example.com/text": text}
+    if "containers" in made["spec"]:
+        more = [{"name": f"c{number}", "image": "app"} for number in range(random.choice((0, 60)))]
+        made["spec"]["containers"] += more
+        made["spec"].setdefault("tolerations", []).extend(
+            {"key": f"example.com/{number}", "operator": "Exists"}
+            for number in range(random.choice((0, 200)))
+        )
+    else:
+        made["status"]["images"] = [
+            {"names": [f"registry.example.com/image-{number}:1"], "sizeBytes": number * 10**7}
+            for number in range(50)
+        ]
+    return made
+
+
+def priority_classes() -> list[JsonObject]:
+    return [
+        {"metadata": {"name": name + suffix}, "value": value, "preemptionPolicy": policy}
+        for name, value in PRIORITIES.items()
+        for suffix, policy in (("", "PreemptLowerPriority"), ("-never", "Never"))
+    ]

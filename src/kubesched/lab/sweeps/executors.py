@@ -1,0 +1,210 @@
+"""Where the cells of a sweep run: in this process, on local processes, or on a Dask cluster.
+
+    local       as many processes as there are cores
+    local:N     N processes; 1 is this process
+    dask:ADDRESS, dask-local:N   a Dask cluster, or one of N local worker processes for this sweep (kubesched[dask])
+
+A cell is `work(shared, cell)`, where `work` is a function that other processes can import. What all cells share is sent once
+per worker. A cell that raises is a failed result; a worker that dies has its cells run again elsewhere.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import multiprocessing
+import os
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kubesched import __version__
+from kubesched.base.errors import KubeschedError
+
+Work = Callable[[Any, Any], bytes]
+"""(what all cells share, the cell) -> its result."""
+
+PATIENCE = 3
+"""How often a pool whose workers die without finishing anything is started again."""
+
+
+class ExecutorError(KubeschedError):
+    """An executor that does not exist, cannot be reached, or cannot work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A cell that ended: its place, and its result or what went wrong."""
+
+    index: int
+    result: bytes | None
+    error: str = ""
+
+
+class Executor(ABC):
+    """Runs cells; results come as they are done."""
+
+    @abstractmethod
+    def run(self, work: Work, shared: object, cells: Sequence[object]) -> Iterator[Done]: ...
+
+
+def parse(text: str) -> Executor:
+    """Raises ValueError with what is wrong."""
+    kind, _, rest = text.partition(":")
+    if kind == "local":
+        count = _count(rest, text) if rest else os.cpu_count() or 1
+        return InProcess() if count == 1 else LocalProcesses(count)
+    if kind == "dask" and rest:
+        if not rest.rpartition(":")[0] or not rest.rpartition(":")[2].isdecimal():
+            raise ValueError(f"{text!r}: expected the address of a Dask scheduler, HOST:PORT")
+        return Dask(address=rest)
+    if kind == "dask-local":
+        return Dask(workers=_count(rest, text))
+    raise ValueError(f"{text!r} is none of local, local:N, dask:ADDRESS, dask-local:N")
+
+
+def _count(text: str, whole: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1024:
+        raise ValueError(f"{whole!r}: expected a number of workers from 1 to 1024")
+    return int(text)
+
+
+class InProcess(Executor):
+    """One cell after the other, here."""
+
+    def run(self, work: Work, shared: object, cells: Sequence[object]) -> Iterator[Done]:
+        for index, cell in enumerate(cells):
+            yield _attempt(work, shared, index, cell)
+
+
+def _attempt(work: Work, shared: object, index: int, cell: object) -> Done:
+    try:
+        return Done(index, work(shared, cell))
+    except Exception as error:  # a failed cell is a result: the sweep goes on
+        named = "" if isinstance(error, KubeschedError) else f"{type(error).__name__}: "
+        return Done(index, None, f"{named}{error}")
+
+
+# -- local processes -------------------------------------------------------------------------------
+
+_shared: object = None
+"""What the sweep's cells share, in a worker process."""
+
+
+def _set_up(blob: bytes) -> None:
+    global _shared
+    _shared = pickle.loads(blob)
+
+
+def _in_worker(work: Work, index: int, cell: object) -> Done:
+    return _attempt(work, _shared, index, cell)
+
+
+class LocalProcesses(Executor):
+    """A pool of processes; one that dies is replaced."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+
+    def run(self, work: Work, shared: object, cells: Sequence[object]) -> Iterator[Done]:
+        blob = pickle.dumps(shared)
+        left = dict(enumerate(cells))
+        failures = 0
+        while left:
+            before = len(left)
+            try:
+                for done in self._round(work, blob, left):
+                    del left[done.index]
+                    yield done
+            except BrokenProcessPool:
+                failures = 0 if len(left) < before else failures + 1
+                if failures == PATIENCE:
+                    yield from (Done(index, None, "its worker process died") for index in left)
+                    return
+
+    def _round(self, work: Work, blob: bytes, cells: dict[int, object]) -> Iterator[Done]:
+        # Not fork: the caller may have threads. The fork server imports the work once for all workers.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([work.__module__])
+        count = min(self._workers, len(cells))
+        with ProcessPoolExecutor(count, context, _set_up, (blob,)) as pool:
+            futures: list[Future[Done]] = [
+                pool.submit(_in_worker, work, index, cell) for index, cell in cells.items()
+            ]
+            try:
+                for future in as_completed(futures):
+                    yield future.result()
+            finally:
+                for future in futures:
+                    future.cancel()
+
+
+# -- Dask ------------------------------------------------------------------------------------------
+
+
+def _on_dask(work: Work, blob: bytes, version: str, index: int, cell: object) -> Done:
+    if version != __version__:
+        raise ExecutorError(f"this worker has kubesched {__version__}, the sweep {version}")
+    return _attempt(work, pickle.loads(blob), index, cell)
+
+
+def _distributed() -> Any:  # noqa: ANN401  # as below
+    try:
+        return importlib.import_module("distributed")
+    except ImportError:
+        raise ExecutorError("Dask is not installed here: pip install 'kubesched[dask]'") from None
+
+
+class Dask(Executor):
+    """Workers of a Dask cluster, which runs the cells of a worker that is lost on another one."""
+
+    def __init__(self, *, address: str = "", workers: int = 0) -> None:
+        self._address = address
+        self._workers = workers
+
+    def run(self, work: Work, shared: object, cells: Sequence[object]) -> Iterator[Done]:
+        blob = pickle.dumps(shared)
+        distributed = _distributed()
+        with self._client(distributed) as client:
+            # Every worker has a copy, so that the loss of one loses nothing.
+            [sent] = client.scatter([blob], broadcast=True, hash=False)
+            futures = {
+                client.submit(
+                    _on_dask, work, sent, __version__, index, cell, pure=False, retries=PATIENCE
+                ): index
+                for index, cell in enumerate(cells)
+            }
+            for future in distributed.as_completed(list(futures), loop=client.loop):
+                error = future.exception()
+                if error is None:
+                    yield future.result()
+                else:
+                    yield Done(futures[future], None, f"{type(error).__name__}: {error}")
+
+    @contextmanager
+    def _client(self, distributed: Any) -> Iterator[Any]:  # noqa: ANN401  # a module without types
+        if self._address:
+            try:
+                client = distributed.Client(self._address, timeout="10s", set_as_default=False)
+            except (OSError, ValueError) as error:
+                raise ExecutorError(f"dask:{self._address}: {error}") from None
+            with client:
+                yield client
+            return
+        with (
+            distributed.LocalCluster(
+                n_workers=self._workers,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address="127.0.0.1:0",
+                host="127.0.0.1",
+                silence_logs=logging.CRITICAL,  # the loss of a worker is no news here
+            ) as cluster,
+            distributed.Client(cluster, set_as_default=False) as client,
+        ):
+            yield client

@@ -1,0 +1,67 @@
+"""Results on disk, one file per cell, named by the hash of what the cell was made of.
+
+A file is complete or not there: it is written beside its place and moved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from kubesched import __version__
+from kubesched.base.errors import KubeschedError
+
+
+class StoreError(KubeschedError):
+    """The folder of results cannot be used."""
+
+
+def key_of_cell(**inputs: object) -> str:
+    """The hash of named inputs and of this kubesched's version. Values are compared by their `repr` if JSON has no form."""
+    known = {"version": __version__, **inputs}
+    text = msgspec.json.encode(known, enc_hook=repr, order="sorted")
+    return hashlib.sha256(text).hexdigest()
+
+
+class ResultStore:
+    """A folder of results; None keeps nothing."""
+
+    def __init__(self, folder: str | None) -> None:
+        """Raises StoreError."""
+        self._folder = Path(folder) if folder is not None else None
+        if self._folder is not None:
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StoreError(f"{folder}: {error.strerror or error}") from None
+
+    def get(self, key: str) -> bytes | None:
+        if self._folder is None:
+            return None
+        try:
+            return (self._folder / f"{key}.json").read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"{self._folder}: {error.strerror or error}") from None
+
+    def put(self, key: str, result: bytes) -> None:
+        if self._folder is None:
+            return
+        try:
+            handle, name = tempfile.mkstemp(dir=self._folder, prefix=f".{key}.")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(result)
+                os.replace(name, self._folder / f"{key}.json")
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(name)
+                raise
+        except OSError as error:
+            raise StoreError(f"{self._folder}: {error.strerror or error}") from None

@@ -1,0 +1,166 @@
+"""GPUs of which pods take whole ones or a part of one.
+
+A node offers 1,000 units of one extended resource per GPU, so that NodeResourcesFit and every score see the sums. A sum does
+not say whether a single device has room: a pod that asks for less than 1,000 units must get them from one GPU, one that
+asks for a multiple gets whole free GPUs. The ledger knows what is left of each device; the Filter plugin `GpuShare` reads it.
+
+Of several devices with room a shared pod gets the fullest, of equals the first; whole GPUs are taken in order.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Hint,
+    Resource,
+)
+from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, Plugin, ReservePlugin
+from kubesched.framework.nodes.columns import Mask
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.views import NodeColumns, WhatIfColumns
+from kubesched.framework.rules import Rule, Scope
+from kubesched.framework.status import Status, unschedulable
+from kubesched.framework.verdicts import Verdicts
+
+GPU_MILLI = "alibabacloud.com/gpu-milli"
+WHOLE = 1000
+"""Units of one GPU."""
+PLUGIN = "GpuShare"
+NO_DEVICE = "node(s) had no GPU with enough left"
+
+Left = npt.NDArray[np.int64]
+
+
+def wanted_milli(pod: Pod) -> int:
+    """The units that a pod asks for."""
+    total = 0
+    for container in pod.spec.containers or ():
+        total += int((container.resources.requests or {}).get(GPU_MILLI, 0))
+    return total
+
+
+def devices_for(left: Left, milli: int) -> list[int] | None:
+    """The devices of one node that such a pod would get; None if they have no room for it."""
+    if milli < WHOLE:
+        best, best_left = -1, WHOLE + 1
+        for device, amount in enumerate(left.tolist()):
+            if milli <= amount < best_left:
+                best, best_left = device, amount
+        return [best] if best >= 0 else None
+    free = np.flatnonzero(left == WHOLE)
+    count = -(-milli // WHOLE)
+    return free[:count].tolist() if len(free) >= count else None
+
+
+class GpuLedger:
+    """What is left of every device, by row of the node table, and who has the rest."""
+
+    def __init__(self) -> None:
+        self.left: Left = np.zeros((0, 0), dtype=np.int64)
+        """Row, device; 0 beyond a node's devices."""
+        self._held: dict[str, tuple[int, list[int], int]] = {}
+        """Pod's uid -> row, devices, units of each."""
+
+    def set_node(self, table: NodeTable, node: Node) -> None:
+        """A node came. A node that changes keeps its devices: pods may be on them."""
+        row = table.row_of[node.metadata.name]
+        count = int((node.status.allocatable or {}).get(GPU_MILLI, 0)) // WHOLE
+        rows, devices = self.left.shape
+        if row >= rows or count > devices:
+            grown = np.zeros((max(table.capacity, row + 1), max(count, devices)), dtype=np.int64)
+            grown[:rows, :devices] = self.left
+            self.left = grown
+        self.left[row] = 0
+        self.left[row, :count] = WHOLE
+
+    def take(self, row: int, pod: Pod) -> bool:
+        """Give a pod its devices; False if there is no room."""
+        milli = wanted_milli(pod)
+        if not milli or pod.metadata.uid in self._held:
+            return True
+        devices = devices_for(self.left[row], milli)
+        if devices is None:
+            return False
+        per_device = milli if milli < WHOLE else WHOLE
+        self.left[row, devices] -= per_device
+        self._held[pod.metadata.uid] = (row, devices, per_device)
+        return True
+
+    def give_back(self, uid: str) -> None:
+        held = self._held.pop(uid, None)
+        if held is not None:
+            row, devices, per_device = held
+            self.left[row, devices] += per_device
+
+    def held_by(self, uid: str) -> tuple[int, list[int], int] | None:
+        return self._held.get(uid)
+
+
+class GpuShare(FilterPlugin, ReservePlugin, EnqueueExtensions):
+    """Rules out nodes without a device that has room; books devices at Reserve."""
+
+    name = PLUGIN
+    ledger: ClassVar[GpuLedger]
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | None:
+        milli = wanted_milli(pod)
+        if not milli:
+            return None
+        left = self.ledger.left[nodes.row_indices()]
+        if isinstance(nodes, WhatIfColumns):
+            left = self._with_changes(left.copy(), nodes)
+        share = min(milli, WHOLE)
+        lacks: Mask = (left >= share).sum(axis=1) * share < milli
+        return Verdicts.reject(lacks, unschedulable(NO_DEVICE))
+
+    def _with_changes(self, left: Left, nodes: WhatIfColumns) -> Left:
+        for index in range(len(nodes)):
+            for removed in nodes.removed_at(index):
+                held = self.ledger.held_by(removed.uid)
+                if held is not None:
+                    left[index, held[1]] += held[2]
+            for added in nodes.added_at(index):
+                milli = wanted_milli(added.pod)
+                devices = devices_for(left[index], milli) if milli else None
+                if devices is not None:
+                    left[index, devices] -= min(milli, WHOLE)
+        return left
+
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        # Devices are taken and given back only when pods come to and leave the node.
+        return Rule(Scope.ROW)
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        row = self.handle.table.row_of[node_name]
+        return None if self.ledger.take(row, pod) else unschedulable(NO_DEVICE)
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        self.ledger.give_back(pod.metadata.uid)
+
+    def events_to_register(self) -> list[ClusterEventWithHint]:
+        return [
+            ClusterEventWithHint(ClusterEvent(Resource.POD, Action.DELETE), self.after_pod_left),
+            ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD)),
+        ]
+
+    def after_pod_left(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
+        """A pod left: is there a device for this one now, where it was?"""
+        row = self.handle.table.row_of.get(old.spec.node_name)
+        if row is None or not wanted_milli(old):
+            return Hint.SKIP
+        room = devices_for(self.ledger.left[row], wanted_milli(pod))
+        return Hint.SKIP if room is None else Hint.QUEUE
+
+
+def gpu_share_with(ledger: GpuLedger) -> type[Plugin]:
+    """The plugin over this ledger; the profiles of a configuration share one."""
+    return type(PLUGIN, (GpuShare,), {"ledger": ledger})

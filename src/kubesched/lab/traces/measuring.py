@@ -1,0 +1,216 @@
+"""Figures of a replay over time: waits, utilisation, fragmentation, nodes in use, cost.
+
+How long each node is in use is exact. Utilisation, fragmentation and pending pods are sampled at regular moments, and their
+means are means over the samples. A node is in use while a pod is on it that is neither a DaemonSet's nor the kubelet's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.insight.planning.drain import is_daemon
+from kubesched.insight.planning.replacements import is_mirror
+from kubesched.lab.traces.fragmentation import GpuFragmentation, plain
+from kubesched.lab.traces.objects import INSTANCE_TYPE
+from kubesched.lab.traces.outcome import Outcome, Series, Waits
+from kubesched.lab.traces.trace import TraceError
+
+SAMPLES = 240
+HOUR_S = 3600.0
+DIGITS = 6
+"""Behind the point, of every figure: more would be noise of the last bit."""
+
+Prices = Mapping[str, float]
+"""Instance type, or node name, -> price per hour; `default` for all others."""
+
+
+def sample_times(ends_s: float) -> Iterator[float]:
+    """When figures are taken; infinity in the end."""
+    for number in range(SAMPLES):
+        yield ends_s * number / (SAMPLES - 1)
+    yield math.inf
+
+
+class Meter:
+    """Follows one replay."""
+
+    def __init__(
+        self, table: NodeTable, gpus: GpuFragmentation | None, prices: Prices | None
+    ) -> None:
+        self._table = table
+        self._gpus = gpus
+        self._prices = prices
+        self._now = 0.0
+        self._pods_on: dict[str, int] = {}
+        """Nodes in use -> pods on them that count."""
+        self._used_s: dict[str, float] = {}
+        self._since: dict[str, float] = {}
+        self._price_of: dict[str, float] = {}
+        self._most_used = 0
+        self._submitted: dict[str, float] = {}
+        self._waits: dict[str, float] = {}
+        self._digest = hashlib.sha256()
+        self.evictions = 0
+        self.attempts = 0
+        self._series = Series(
+            at_s=[],
+            utilisation={},
+            fragmentation={},
+            gpu_fragmentation=[],
+            pending=[],
+            nodes_used=[],
+        )
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+
+    def submitted(self, key: str, now: float) -> None:
+        """A pod of the trace came; a pod that comes back after an eviction keeps its first time."""
+        self._submitted.setdefault(key, now)
+
+    def node_came(self, node: Node) -> None:
+        if self._prices is not None:
+            self._price_of[node.metadata.name] = price_of(node, self._prices)
+
+    def bound(self, key: str, pod: Pod, now: float) -> None:
+        """A pod got its node."""
+        self._digest.update(f"{key} {pod.spec.node_name}\n".encode())
+        if key in self._submitted:
+            self._waits.setdefault(key, now - self._submitted[key])
+        self.occupies(pod, now)
+
+    def occupies(self, pod: Pod, now: float) -> None:
+        name = pod.spec.node_name
+        if is_daemon(pod) or is_mirror(pod):
+            return
+        count = self._pods_on.get(name, 0)
+        self._pods_on[name] = count + 1
+        if not count:
+            self._since[name] = now
+            self._most_used = max(self._most_used, len(self._pods_on))
+
+    def left(self, pod: Pod, now: float) -> None:
+        name = pod.spec.node_name
+        if name not in self._pods_on or is_daemon(pod) or is_mirror(pod):
+            return
+        self._pods_on[name] -= 1
+        if not self._pods_on[name]:
+            del self._pods_on[name]
+            self._used_s[name] = self._used_s.get(name, 0.0) + now - self._since.pop(name)
+
+    # -- samples ---------------------------------------------------------------------------------------------------
+
+    def sample(self, now: float, pending: int) -> None:
+        table, series = self._table, self._series
+        alive = table.alive[: table.high_water]
+        used = self._used_rows()
+        series.at_s.append(round(now, DIGITS))
+        for name in dict.fromkeys((*table.resource_index, *series.utilisation)):
+            index = table.resource_index.get(name)
+            free = np.zeros(int(np.count_nonzero(alive)), dtype=np.int64)
+            share = 0.0
+            if index is not None:  # else no node offers it any more
+                allocatable = table.allocatable[index].array[: table.high_water][alive]
+                total = int(allocatable.sum())
+                if not total and name not in series.utilisation:
+                    continue
+                requested = table.requested[index].array[: table.high_water][alive]
+                share = int(requested.sum()) / total if total else 0.0
+                free = np.maximum(allocatable - requested, 0)
+            # A resource that appears late had nothing before.
+            before = [0.0] * (len(series.at_s) - 1)
+            series.utilisation.setdefault(name, list(before)).append(round(share, DIGITS))
+            fragmented = round(plain(free, used[alive]), DIGITS)
+            series.fragmentation.setdefault(name, before).append(fragmented)
+        if self._gpus is not None:
+            series.gpu_fragmentation.append(round(self._gpus.rate(), DIGITS))
+        series.pending.append(pending)
+        series.nodes_used.append(len(self._pods_on))
+
+    def _used_rows(self) -> npt.NDArray[np.bool_]:
+        used = np.zeros(self._table.high_water, dtype=np.bool_)
+        rows = (self._table.row_of.get(name) for name in self._pods_on)
+        used[[row for row in rows if row is not None]] = True
+        return used
+
+    # -- the result ------------------------------------------------------------------------------------------------
+
+    def outcome(self, config: str, seed: int, ends_s: float, notes: Sequence[str]) -> Outcome:
+        for name, since in self._since.items():
+            self._used_s[name] = self._used_s.get(name, 0.0) + ends_s - since
+        self._since.clear()
+        waits = np.array(sorted(self._waits.values()))
+        series = self._series
+        return Outcome(
+            config=config,
+            seed=seed,
+            submitted=len(self._submitted),
+            placed=len(self._waits),
+            unplaced=len(self._submitted) - len(self._waits),
+            evictions=self.evictions,
+            attempts=self.attempts,
+            waits=_waits(waits),
+            utilisation={name: _mean(values) for name, values in series.utilisation.items()},
+            fragmentation={name: _mean(values) for name, values in series.fragmentation.items()},
+            gpu_fragmentation=_mean(series.gpu_fragmentation) if self._gpus is not None else None,
+            nodes_used=round(sum(self._used_s.values()) / ends_s, DIGITS)
+            if ends_s
+            else float(len(self._pods_on)),
+            nodes_used_most=self._most_used,
+            cost=self._cost(),
+            wait_quantiles=[_quantile(waits, percent / 100) for percent in range(101)],
+            series=series,
+            placements=self._digest.hexdigest(),
+            notes=list(notes),
+        )
+
+    def _cost(self) -> float | None:
+        if self._prices is None:
+            return None
+        costs = (
+            used_s / HOUR_S * self._price_of.get(name, 0.0) for name, used_s in self._used_s.items()
+        )
+        return round(sum(costs), DIGITS)
+
+
+def price_of(node: Node, prices: Prices) -> float:
+    """By name, then by instance type, then the default.
+
+    Raises:
+        TraceError: there is none of these.
+    """
+    name = node.metadata.name
+    kind = (node.metadata.labels or {}).get(INSTANCE_TYPE, "")
+    for key in (name, kind, "default"):
+        if key in prices:
+            return prices[key]
+    raise TraceError(f"there is no price for node {name} (instance type {kind or 'unknown'})")
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(sum(values) / len(values), DIGITS) if values else 0.0
+
+
+def _quantile(ordered: npt.NDArray[np.float64], share: float) -> float:
+    """The smallest value that at least this share of the values does not exceed."""
+    if not len(ordered):
+        return 0.0
+    index = max(0, int(np.ceil(share * len(ordered))) - 1)
+    return round(float(ordered[index]), DIGITS)
+
+
+def _waits(ordered: npt.NDArray[np.float64]) -> Waits:
+    mean = round(float(ordered.mean()), DIGITS) if len(ordered) else 0.0
+    return Waits(
+        p50=_quantile(ordered, 0.5),
+        p90=_quantile(ordered, 0.9),
+        p99=_quantile(ordered, 0.99),
+        mean=mean,
+        longest=_quantile(ordered, 1.0),
+    )

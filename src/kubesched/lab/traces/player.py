@@ -1,0 +1,457 @@
+"""One trace under one configuration and seed: the production scheduler in virtual time.
+
+Decisions take no time. A pod waits for room, and for the backoff after failed attempts, not for the scheduler's speed.
+Between events the scheduler tries what it can; the periodic retry of pods for which nothing has changed is off, because in
+months of virtual time it would be most of the work.
+
+A recording says when its scheduler took pods off the queue. There the player takes turns at the same places of the log, so
+that pods meet the cluster as they met it then; where the recorded scheduler had nothing to do, it works on freely. That is a
+model, for other settings than the recorded ones; a recording as it was is played by `traces.play`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from msgspec import structs
+
+from kubesched.api.core_v1 import Node, Pod, PodStatus
+from kubesched.api.names import key_of
+from kubesched.base.clock import ManualClock
+from kubesched.config.defaults import without_extenders
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.types import KubeSchedulerConfiguration, Plugin, Plugins
+from kubesched.framework.registry import Registry
+from kubesched.insight.planning.drain import pods_on
+from kubesched.insight.planning.world import PlannedCluster
+from kubesched.insight.state.collector import collector_paused
+from kubesched.lab.traces.claims import FINISHED, release_claims
+from kubesched.lab.traces.fragmentation import GpuFragmentation
+from kubesched.lab.traces.gpu_share import PLUGIN, GpuLedger, gpu_share_with
+from kubesched.lab.traces.measuring import Meter, Prices, sample_times
+from kubesched.lab.traces.outcome import Outcome
+from kubesched.lab.traces.trace import (
+    Arrival,
+    CallReturned,
+    Event,
+    Flush,
+    PodChange,
+    Put,
+    Remove,
+    Trace,
+    Turn,
+)
+from kubesched.plugins.registry import in_tree_registry
+
+PAUSE_S = 5.0
+"""So long before its next turn a recorded scheduler had nothing to do, and the replay may work on by itself."""
+NEVER_S = 1e12
+"""Longer than any trace."""
+SAME_CALL_S = 60.0
+"""A plugin's call that the recording has so soon after is the same call, and returns when that one did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What is played, besides the trace."""
+
+    name: str
+    """Of the configuration."""
+    config: KubeSchedulerConfiguration
+    gates: FeatureGates = DEFAULT_GATES
+    seed: int = 0
+    prices: Prices | None = None
+    as_recorded: bool = False
+    """Of a recording, with its own configuration, gates and seed: played record by record instead of being modelled."""
+
+
+def play_trace(
+    trace: Trace,
+    cell: Cell,
+    registry: Registry | None = None,
+    *,
+    on_bound: Callable[[Pod], None] = lambda _pod: None,
+) -> Outcome:
+    """Play a trace to its end. `on_bound` is told about every pod that gets a node.
+
+    Raises:
+        ConfigError: the configuration names plugins that do not exist or do not fit.
+        TraceError, PlanError: the trace contradicts itself, or a price is missing.
+    """
+    ledger = GpuLedger() if trace.shares_gpus else None
+    config, notes = without_extenders(cell.config)
+    if registry is None:
+        registry = in_tree_registry()
+        registry.add_installed()
+    if ledger is not None:
+        registry.register(PLUGIN, lambda: gpu_share_with(ledger))
+        config = _with_plugin(config, PLUGIN)
+    with collector_paused():
+        world = _ReplayedCluster(trace, replace(cell, config=config), registry, ledger)
+        with world:
+            outcome = _Player(trace, cell, world, on_bound).play()
+    outcome.notes += (f"{cell.name}: {note}" for note in notes)
+    return outcome
+
+
+def _with_plugin(config: KubeSchedulerConfiguration, name: str) -> KubeSchedulerConfiguration:
+    """The configuration with a further plugin in every profile."""
+    profiles = []
+    for profile in config.profiles:
+        plugins = profile.plugins or Plugins()
+        enabled = (*plugins.multi_point.enabled, Plugin(name))
+        multi_point = replace(plugins.multi_point, enabled=enabled)
+        profiles.append(replace(profile, plugins=replace(plugins, multi_point=multi_point)))
+    return replace(config, profiles=tuple(profiles))
+
+
+def is_own(trace: Trace, cell: Cell) -> bool:
+    """Whether a recording is played with what it was made with."""
+    own = trace.own
+    return own is not None and (own.config, own.gates, own.seed) == (
+        cell.config,
+        cell.gates,
+        cell.seed,
+    )
+
+
+class _ReplayedCluster(PlannedCluster):
+    """The cluster of a replay: keeps the ledger of devices, and deletes evicted pods when the recording did."""
+
+    def __init__(
+        self, trace: Trace, cell: Cell, registry: Registry, ledger: GpuLedger | None
+    ) -> None:
+        self.ledger = ledger
+        own = trace.own
+        self._is_recorded = own is not None
+        self.recorded_calls = _RecordedCalls(trace) if own is not None else None
+        super().__init__(
+            trace.state,
+            cell.config,
+            gates=cell.gates,
+            registry=registry,
+            seed=cell.seed,
+            max_in_unschedulable_s=own.max_in_unschedulable_s if own is not None else NEVER_S,
+            plugin_client=cast("Any", self.recorded_calls),
+            clock=None if own is None else ManualClock(trace.begins_at, own.monotonic_s),
+        )
+        if self.recorded_calls is not None:
+            self.recorded_calls.world = self
+        self.began = self.clock.monotonic()
+        for node in self.objects(Node):
+            self._note_node(node)
+        if ledger is not None:
+            for pod in self.objects(Pod):
+                self._take(pod)
+
+    @property
+    def now_s(self) -> float:
+        return self.clock.monotonic() - self.began
+
+    def add(self, *objects: Any) -> None:  # noqa: ANN401  # of whichever kinds
+        super().add(*objects)
+        for obj in objects:
+            if isinstance(obj, Node):
+                self._note_node(obj)
+            elif isinstance(obj, Pod) and obj.spec.node_name:
+                self._take(obj)
+
+    def _note_node(self, node: Node) -> None:
+        if self.ledger is not None:
+            self.ledger.set_node(self.assembly.table, node)
+
+    def _take(self, pod: Pod) -> None:
+        row = self.assembly.table.row_of.get(pod.spec.node_name)
+        if self.ledger is not None and row is not None:
+            self.ledger.take(row, pod)
+
+    def _drop(self, obj: Any) -> None:  # noqa: ANN401  # as above
+        # Before the event: hints look at what is free by then.
+        if self.ledger is not None and isinstance(obj, Pod):
+            self.ledger.give_back(obj.metadata.uid)
+        super()._drop(obj)
+
+    def status_when_bound(self, pod: Pod) -> PodStatus:
+        # A recording has what the kubelets reported.
+        return pod.status if self._is_recorded else super().status_when_bound(pod)
+
+
+class _RecordedCalls:
+    """The plugins' client over a recording: what it has of the calls happens at its time, other calls at once.
+
+    The effects of a call that was recorded are recorded as well.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.world: _ReplayedCluster
+        self.evictions = 0
+        self._to_come: dict[tuple[str, str], deque[float]] = {}
+        self._waiting: dict[tuple[str, str], deque[asyncio.Future[None]]] = {}
+        for event in trace.events:
+            if isinstance(event, CallReturned):
+                self._to_come.setdefault((event.verb, event.pod), deque()).append(event.time_s)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # calls that are not about pods
+        return getattr(self.world.client, name)
+
+    async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
+        if not await self._returned("patch", pod):
+            await self.world.client.patch_pod_status(pod, patch)
+
+    async def delete_pod(self, pod: Pod) -> None:
+        if await self._returned("delete", pod):
+            self.evictions += 1
+        else:
+            await self.world.client.delete_pod(pod)
+
+    async def _returned(self, verb: str, pod: Pod) -> bool:
+        """Whether the recording has this call; if so, it has returned by then."""
+        key, now_s = (verb, key_of(pod.metadata)), self.world.now_s
+        to_come = self._to_come.get(key)
+        if not to_come or to_come[0] > now_s + SAME_CALL_S:
+            return False
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, deque()).append(future)
+        await future
+        return True
+
+    def arrive(self, event: CallReturned) -> None:
+        """The log has reached the return of a call."""
+        key = (event.verb, event.pod)
+        self._to_come[key].popleft()
+        waiting = self._waiting.get(key)
+        if waiting:
+            waiting.popleft().set_result(None)
+
+
+class _Player:
+    """One replay."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        cell: Cell,
+        world: _ReplayedCluster,
+        on_bound: Callable[[Pod], None],
+    ) -> None:
+        self._on_bound = on_bound
+        self._trace = trace
+        self._cell = cell
+        self._world = world
+        self._ends_s = trace.ends_s
+        gpus = None
+        if world.ledger is not None:
+            pods = [event.pod for event in trace.arrivals]
+            gpus = GpuFragmentation(pods, world.assembly.table, world.ledger)
+        self._meter = Meter(world.assembly.table, gpus, cell.prices)
+        self._departures: list[tuple[float, int, str, str]] = []
+        """Heap of (time, number, pod's key, uid)."""
+        self._number = 0
+        self._lifetimes: dict[str, Arrival] = {}
+        """Pod's uid -> how it came."""
+        self._placed: dict[str, str] = {}
+        """Pod's uid -> its last node."""
+        self._is_own_removal = False
+        turns = (event.time_s for event in trace.events if isinstance(event, Turn))
+        self._turns = sorted(turns, reverse=True)
+        """Of recordings: when turns are to come, the next one last."""
+        world.on_bound = self._bound
+        world.on_deleted = self._deleted
+
+    def play(self) -> Outcome:
+        world, meter = self._world, self._meter
+        for node in world.objects(Node):
+            meter.node_came(node)
+        for pod in world.objects(Pod):
+            if pod.spec.node_name:
+                meter.occupies(pod, 0.0)
+            else:
+                meter.submitted(key_of(pod.metadata), 0.0)
+        samples = sample_times(self._ends_s)
+        next_sample = next(samples)
+        for event in self._trace.events:
+            while next_sample < event.time_s:
+                self._go_to(next_sample, settle=True)
+                self._sample(next_sample)
+                next_sample = next(samples)
+            self._go_to(event.time_s)
+            self._apply(event)
+        while next_sample <= self._ends_s:
+            self._run_until(next_sample)
+            self._sample(next_sample)
+            next_sample = next(samples)
+        meter.attempts = world.assembly.scheduler.queue.scheduling_cycle
+        if world.recorded_calls is not None:
+            meter.evictions += world.recorded_calls.evictions
+        notes = [f"left out, as the scheduler would: {problem}" for problem in world.problems]
+        notes += self._model_notes()
+        return meter.outcome(self._cell.name, self._cell.seed, self._ends_s, notes)
+
+    def _model_notes(self) -> list[str]:
+        """Of a recording: what the model leaves out; under its own configuration and seed, how good it is."""
+        own, cell = self._trace.own, self._cell
+        if own is None:
+            return []
+        notes = []
+        if own.left_out:
+            notes.append(
+                f"modelled without {own.left_out}: placements that depended on them may differ"
+            )
+        if not is_own(self._trace, cell):
+            return notes
+        logged = own.placements
+        same = sum(self._placed.get(uid) == node for uid, node in logged.items())
+        notes.append(
+            f"{cell.name}: modelled; {same} of {len(logged)} placements are those of the recording"
+        )
+        return notes
+
+    def _sample(self, time_s: float) -> None:
+        self._meter.sample(time_s, sum(self._world.assembly.scheduler.queue.sizes))
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    def _go_to(self, time_s: float, *, settle: bool = False) -> None:
+        """Pass time. Events of one moment happen together; `settle` lets the scheduler answer those of this moment."""
+        world = self._world
+        if self._turns and not self._pauses():
+            while self._departures and self._departures[0][0] <= time_s:
+                self._depart()
+            world.clock.advance(max(0.0, time_s - world.now_s))
+            world.run_hooks()
+        elif settle or time_s > world.now_s:
+            self._run_until(time_s)
+
+    def _pauses(self) -> bool:
+        """Whether the recorded scheduler was running, and had nothing to do."""
+        now_s = self._world.now_s
+        while self._turns and self._turns[-1] < now_s:
+            self._turns.pop()
+        began = self._trace.schedules_from_s <= now_s
+        return began and (not self._turns or self._turns[-1] - now_s > PAUSE_S)
+
+    def _run_until(self, time_s: float) -> None:
+        """Let the scheduler work, and pods leave when their time has come; those of the very moment included."""
+        world = self._world
+        while self._departures and self._departures[0][0] <= time_s:
+            world.advance_to(world.began + max(self._departures[0][0], world.now_s))
+            # Binding may have added departures that come first.
+            if self._departures[0][0] <= world.now_s:
+                self._depart()
+        world.advance_to(world.began + max(time_s, world.now_s))
+
+    def _depart(self) -> None:
+        _, _, key, uid = heapq.heappop(self._departures)
+        namespace, _, name = key.partition("/")
+        pod = self._world.find(Pod, namespace, name)
+        if pod is not None and pod.metadata.uid == uid:
+            self._take_away(pod)
+
+    def _take_away(self, pod: Pod) -> None:
+        self._is_own_removal = True
+        self._world.delete(pod)
+        self._is_own_removal = False
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def _apply(self, event: Event) -> None:
+        world = self._world
+        match event:
+            case Arrival():
+                self._meter.submitted(key_of(event.pod.metadata), event.time_s)
+                self._arrive(event, event.pod)
+            case Put():
+                self._put(event.obj)
+            case Remove():
+                self._remove(event)
+            case PodChange():
+                self._change(event.pod)
+            case Turn():
+                world.attempt_once()
+            case CallReturned():
+                assert world.recorded_calls is not None
+                world.recorded_calls.arrive(event)
+                world.work()
+            case Flush():
+                world.assembly.scheduler.queue.run_timers()
+
+    def _arrive(self, arrival: Arrival, pod: Pod) -> None:
+        world, uid = self._world, pod.metadata.uid
+        self._lifetimes[uid] = arrival
+        if arrival.leaves_s is not None:
+            self._leave_at(arrival.leaves_s, pod)
+        world.add(pod)
+
+    def _leave_at(self, time_s: float, pod: Pod) -> None:
+        self._number += 1
+        entry = (time_s, self._number, key_of(pod.metadata), pod.metadata.uid)
+        heapq.heappush(self._departures, entry)
+
+    def _put(self, obj: Any) -> None:  # noqa: ANN401  # of whichever kind
+        world = self._world
+        if isinstance(obj, Node):
+            self._meter.node_came(obj)
+        if world.find(type(obj), obj.metadata.namespace, obj.metadata.name) is None:
+            world.add(obj)
+            if isinstance(obj, Pod) and obj.spec.node_name:
+                self._meter.occupies(obj, world.now_s)
+        else:
+            world.put(obj)
+
+    def _remove(self, event: Remove) -> None:
+        world, obj = self._world, event.obj
+        if isinstance(obj, Pod):
+            pod = world.find(Pod, obj.metadata.namespace, obj.metadata.name)
+            if pod is not None and pod.metadata.uid == obj.metadata.uid:
+                self._take_away(pod)
+            return
+        if isinstance(obj, Node) and event.evicts:
+            for pod in pods_on(world, obj.metadata.name):
+                world.delete(pod)
+        world.delete(obj)
+
+    def _change(self, pod: Pod) -> None:
+        """Take over a pod's own fields, and what its kubelet reports once it runs; where it runs stays."""
+        world, meta = self._world, pod.metadata
+        known = world.find(Pod, meta.namespace, meta.name)
+        if known is None or known.metadata.uid != meta.uid:
+            return
+        node = known.spec.node_name
+        status = pod.status
+        if not node or not pod.spec.node_name:
+            claims = pod.status.resource_claim_statuses
+            status = structs.replace(known.status, resource_claim_statuses=claims)
+        spec = structs.replace(pod.spec, node_name=node)
+        world.put(structs.replace(known, metadata=meta, spec=spec, status=status))
+        if status.phase in FINISHED:
+            release_claims(world, pod)
+
+    # -- what the scheduler did ------------------------------------------------------------------------------------
+
+    def _bound(self, pod: Pod) -> None:
+        now_s = self._world.now_s
+        self._meter.bound(key_of(pod.metadata), pod, now_s)
+        self._placed[pod.metadata.uid] = pod.spec.node_name
+        self._on_bound(pod)
+        arrival = self._lifetimes.get(pod.metadata.uid)
+        if arrival is not None and arrival.lifetime_s is not None:
+            self._leave_at(now_s + arrival.lifetime_s, pod)
+
+    def _deleted(self, pod: Pod) -> None:
+        if pod.spec.node_name:
+            self._meter.left(pod, self._world.now_s)
+        if self._trace.own is not None:
+            release_claims(self._world, pod)
+        if self._is_own_removal:
+            return
+        self._meter.evictions += 1
+        arrival = self._lifetimes.get(pod.metadata.uid)
+        if arrival is not None and self._trace.resubmits:
+            meta = arrival.pod.metadata
+            again = structs.replace(meta, uid=f"{meta.uid}/{self._meter.evictions}")
+            self._arrive(arrival, structs.replace(arrival.pod, metadata=again))

@@ -1,0 +1,141 @@
+"""Which reader a trace needs, from what is in its files.
+
+A folder is a recording if it has one in it, and otherwise stands for the files in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubesched.insight.recording.segments import RecordingError
+from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.lab.traces import audit, azure, borg, openb, recorded
+from kubesched.lab.traces.rows import columns_of, read_bytes, read_text
+from kubesched.lab.traces.trace import Trace, TraceError
+
+FORMATS = ("recording", "openb", "borg", "azure", "audit")
+_SUFFIXES = (".csv", ".json", ".jsonl", ".log", ".sqlite", ".db")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Options of the readers."""
+
+    state: ClusterState | None = None
+    """What exists when an audit log begins."""
+    nodes: int | None = None
+    """Machines of the Azure trace."""
+    machine: str | None = None
+    """The machine type of the Azure trace that is played."""
+
+
+def read_trace(paths: Sequence[str], options: Reading | None = None) -> Trace:
+    """Read a trace from its files, or a recording from its folder.
+
+    Raises:
+        TraceError, RecordingError: it cannot be read: file, line and why.
+    """
+    options = options or Reading()
+    if len(paths) == 1 and Path(paths[0]).is_dir():
+        try:
+            trace = recorded.read(paths[0])
+        except RecordingError as error:
+            if "no recording there" not in str(error):
+                raise
+        else:
+            _refuse_options("recording", options)
+            return trace
+    files = [file for path in paths for file in _files(path)]
+    kinds = {path: _kind(path) for path in files}
+    formats = {kind.partition(" ")[0] for kind in kinds.values()}
+    if len(formats) > 1:
+        listed = ", ".join(f"{path} ({kind})" for path, kind in kinds.items())
+        raise TraceError(f"these files are not of one trace: {listed}")
+    _refuse_options(next(iter(formats)), options)
+    match next(iter(formats)):
+        case "openb":
+            return openb.read(_one(kinds, "openb nodes"), _one(kinds, "openb pods"))
+        case "borg":
+            machines = _all(kinds, "borg machines")
+            if not machines:
+                raise TraceError(f"{files[0]}: the machine events are missing")
+            return borg.read(machines, _all(kinds, "borg instances"))
+        case "azure":
+            return azure.read(files, options.nodes, options.machine)
+        case _:
+            return audit.read(files, options.state)
+
+
+def _refuse_options(found: str, options: Reading) -> None:
+    if found != "azure" and (options.nodes is not None or options.machine is not None):
+        raise TraceError(f"--nodes and --machine are for the Azure trace; this is {found}")
+    if found != "audit" and options.state is not None:
+        raise TraceError(f"--from is for audit logs; this is {found}")
+
+
+def _files(path: str) -> list[str]:
+    if not Path(path).is_dir():
+        return [path]
+    files = sorted(
+        str(file)
+        for file in Path(path).iterdir()
+        if file.is_file() and file.name.removesuffix(".gz").endswith(_SUFFIXES)
+    )
+    if not files:
+        raise TraceError(f"{path}: neither a recording nor {', '.join(_SUFFIXES)} files in it")
+    return files
+
+
+def _kind(path: str) -> str:
+    """The format, and which of its tables the file is."""
+    if read_bytes(path)[:16] == azure.SQLITE:
+        return "azure"
+    text = read_text(path)
+    first = text.lstrip().partition("\n")[0]
+    if first.startswith("{"):
+        return _kind_of_json(path, first)
+    columns = columns_of(text)
+    if set(openb.NODE_COLUMNS) <= set(columns):
+        return "openb nodes"
+    if set(openb.POD_COLUMNS) <= set(columns):
+        return "openb pods"
+    if "vmTypeId" in columns:
+        return "azure"
+    if borg.is_instance_table(columns):
+        return "borg instances"
+    if borg.is_machine_table(columns):
+        return "borg machines"
+    raise TraceError(
+        f"{path}:1: not a trace that is known (openb, borg, azure, audit); its first line is {first[:80]!r}"
+    )
+
+
+def _kind_of_json(path: str, line: str) -> str:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise TraceError(f"{path}:1: not valid JSON: {error}") from None
+    if audit.is_audit_event(value):
+        return "audit"
+    if borg.is_instance_table(list(value)):
+        return "borg instances"
+    if borg.is_machine_table(list(value)):
+        return "borg machines"
+    raise TraceError(
+        f"{path}:1: neither an audit event nor a row of the Borg trace; its fields are {', '.join(value)[:80]}"
+    )
+
+
+def _all(kinds: dict[str, str], wanted: str) -> list[str]:
+    return [path for path, kind in kinds.items() if kind == wanted]
+
+
+def _one(kinds: dict[str, str], wanted: str) -> str:
+    matching = _all(kinds, wanted)
+    if len(matching) != 1:
+        listed = ", ".join(kinds)
+        raise TraceError(f"{listed}: the trace needs one file of {wanted}, not {len(matching)}")
+    return matching[0]

@@ -1,0 +1,253 @@
+"""Our own recordings (`kubesched run --record DIR`) as traces: the last run of the folder that can be played.
+
+Under its own settings a recording is played as it is (`traces.play`). For other settings it is modelled:
+
+| Record | Becomes |
+|---|---|
+| the first checkpoint | the state at second 0 |
+| a pod was added without a node | its submission; it leaves when the recording deleted it |
+| a pod was added with a node | it is there |
+| a pod's own fields changed (labels, gates, requests, deletion in progress) | the same change |
+| a pod was bound, or got a condition or a nomination | nothing: that is what the model finds out |
+| a pod was deleted | it leaves, bound or not |
+| other objects were added, changed or deleted | the same; the status of device claims is the model's own |
+| a plugin's patch or deletion of a pod returned (preemption) | if the model makes the same call, it returns there |
+| an attempt began; the queue was flushed | the model takes a turn there ([player](player.py)) |
+
+Its configuration, feature gates and seed are the first that `kubesched replay` plays unless others are given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import structs
+
+from kubesched.api.core_v1 import Pod, PodStatus
+from kubesched.api.names import key_of
+from kubesched.api.resource_v1 import ResourceClaim, ResourceClaimStatus
+from kubesched.config.features import from_map
+from kubesched.config.load import load
+from kubesched.insight.recording.reader import Objects, RecordingReader, Run
+from kubesched.insight.recording.recorded_dependencies import EXTENDER_VERBS
+from kubesched.insight.recording.records import (
+    Attempt,
+    CallDone,
+    Changed,
+    Decision,
+    QueueFlushed,
+    Reached,
+    SavedScheduler,
+    SchedulingBegan,
+    Stored,
+)
+from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.lab.traces.trace import (
+    Arrival,
+    CallReturned,
+    Event,
+    Flush,
+    OwnSettings,
+    PodChange,
+    Put,
+    Remove,
+    Trace,
+    TraceError,
+    Turn,
+)
+from kubesched.playground.registry.binding import TOPOLOGY_LABELS
+from kubesched.scheduler.flight import BINDING_DONE
+
+
+def read(folder: str) -> Trace:
+    """Raises RecordingError, TraceError."""
+    return of_reader(RecordingReader.of_folder(folder))
+
+
+def of_reader(reader: RecordingReader) -> Trace:
+    playable = [part for run in reader.runs() if (part := run.playable()) is not None]
+    if not playable:
+        raise TraceError(
+            f"{reader.name}: no segment in it begins with the state of the scheduler, so nothing can be played"
+        )
+    conversion = _Conversion(playable[-1], reader.name)
+    conversion.read()
+    return conversion.trace(reader.notes)
+
+
+class _Conversion:
+    """A run being read."""
+
+    def __init__(self, run: Run, name: str) -> None:
+        self._run = run
+        self._name = name
+        self._header = run.segments[0].header
+        self._objects = Objects(run.segments[0].name)
+        self._known: dict[str, Pod] = {}
+        """Pods by key, as recorded."""
+        self._events: list[Event] = []
+        self._state: ClusterState | None = None
+        self._digest = hashlib.sha256()
+        self._left_out: Counter[str] = Counter()
+        """Inputs of the recorded scheduler that a model does not have."""
+        self._placements: dict[str, str] = {}
+        self._schedules_from_s = 0.0
+        self._assumed: dict[str, str] = {}
+
+    def read(self) -> None:
+        for entry in self._run.entries():
+            self._digest.update(msgspec.msgpack.encode(entry, enc_hook=repr))
+            if isinstance(entry, Stored):
+                self._objects.store(entry)
+                continue
+            if isinstance(entry, SavedScheduler):
+                self._assumed = entry.state.assumed
+            if self._state is None:
+                self._begin()
+            time_s = max(0.0, entry.time - self._header.time)
+            if isinstance(entry, Changed):
+                self._change(entry, time_s)
+            elif isinstance(entry, Attempt):
+                self._events.append(Turn(time_s))
+            elif isinstance(entry, Decision):
+                if entry.node:
+                    self._placements[entry.uid] = entry.node
+            elif isinstance(entry, SchedulingBegan):
+                self._schedules_from_s = time_s
+            elif isinstance(entry, CallDone):
+                self._call_done(entry, time_s)
+            elif isinstance(entry, Reached):
+                if entry.point == BINDING_DONE and entry.outcome is not None:
+                    self._left_out["bindings that failed"] += 1
+            elif isinstance(entry, QueueFlushed):
+                self._events.append(Flush(time_s))
+        if self._state is None:
+            self._begin()
+
+    def _call_done(self, entry: CallDone, time_s: float) -> None:
+        if entry.verb in EXTENDER_VERBS:
+            self._left_out["answers of extenders"] += 1
+            return
+        if entry.error is not None:
+            self._left_out["calls of plugins that failed"] += 1
+        if entry.verb in ("patch", "delete"):
+            pod = entry.key.rpartition(" ")[2]
+            self._events.append(CallReturned(time_s, entry.verb, pod))
+
+    def _begin(self) -> None:
+        self._state = ClusterState(f"recording {self._name}")
+        for obj in self._objects:
+            if isinstance(obj, Pod):
+                self._known[key_of(obj.metadata)] = obj
+                node_name = self._assumed.get(obj.metadata.uid)
+                if node_name is not None:  # bound by then; the watch showed it later
+                    obj = structs.replace(obj, spec=structs.replace(obj.spec, node_name=node_name))
+            self._state.put(obj)
+
+    def trace(self, missing: Sequence[str]) -> Trace:
+        """`missing` says what cannot be read of the recording."""
+        header, state, last = self._header, self._state, self._run.segments[-1]
+        if state is None:
+            raise TraceError(f"{last.name}: breaks off at byte {last.torn_at}, before its log")
+        gates = from_map(header.feature_gates)
+        notes = list(missing)
+        if last.torn_at is not None:
+            notes.append(f"{last.name} breaks off at byte {last.torn_at}")
+        if not header.is_origin:
+            notes.append(
+                f"begins with attempt {header.attempts + 1}: what was before it was deleted to stay within the limit"
+            )
+        return Trace(
+            name=self._name,
+            format="recording",
+            digest=self._digest.hexdigest(),
+            state=state,
+            events=self._events,
+            begins_at=header.wall_time,
+            schedules_from_s=self._schedules_from_s,
+            notes=notes,
+            resubmits=False,
+            own=OwnSettings(
+                config=load(msgspec.json.encode(header.config), gates=gates),
+                gates=gates,
+                seed=header.seed,
+                max_in_unschedulable_s=header.max_in_unschedulable_s,
+                placements=self._placements,
+                monotonic_s=header.time,
+                run=_in_memory(self._run),
+                left_out=", ".join(
+                    f"{count} {name}" for name, count in sorted(self._left_out.items())
+                ),
+            ),
+        )
+
+    def _change(self, entry: Changed, time_s: float) -> None:
+        obj = self._objects.change(entry)
+        if isinstance(obj, Pod):
+            self._change_pod(entry.op, obj, time_s)
+        elif entry.op in "dt":
+            self._events.append(Remove(time_s, obj, evicts=False))
+        elif isinstance(obj, ResourceClaim):
+            if entry.op == "a":
+                unallocated = structs.replace(obj, status=ResourceClaimStatus())
+                self._events.append(Put(time_s, unallocated))
+        else:
+            self._events.append(Put(time_s, obj))
+
+    def _change_pod(self, op: str, pod: Pod, time_s: float) -> None:
+        key = key_of(pod.metadata)
+        if op in "dt":
+            self._known.pop(key, None)
+            self._events.append(Remove(time_s, pod))
+        elif op == "a":
+            self._known[key] = pod
+            if pod.spec.node_name:
+                self._events.append(Put(time_s, pod))
+            else:
+                self._events.append(Arrival(time_s, _as_submitted(pod)))
+        else:
+            old = self._known[key]
+            self._known[key] = pod
+            if old.metadata.uid != pod.metadata.uid:  # deleted and created between two lists
+                self._events.append(Remove(time_s, old))
+                self._change_pod("a", pod, time_s)
+            elif _differs(old, pod):
+                self._events.append(PodChange(time_s, pod))
+
+
+def _in_memory(run: Run) -> Run:
+    """The same run without files, for workers on other machines."""
+    return Run([segment.in_memory() for segment in run.segments])
+
+
+def _as_submitted(pod: Pod) -> Pod:
+    status = PodStatus(
+        phase="Pending",
+        nominated_node_name=pod.status.nominated_node_name,
+        resource_claim_statuses=pod.status.resource_claim_statuses,
+    )
+    return structs.replace(pod, status=status)
+
+
+def _differs(old: Pod, new: Pod) -> bool:
+    """Whether something changed that the scheduler did not write itself, or a running pod's status did."""
+    if old.spec.node_name != new.spec.node_name:
+        old = structs.replace(old, spec=structs.replace(old.spec, node_name=new.spec.node_name))
+    if new.spec.node_name and old.status != new.status:
+        return True
+    return (
+        old.spec != new.spec
+        or old.status.resource_claim_statuses != new.status.resource_claim_statuses
+        or _labels(old) != _labels(new)
+        or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+        or old.metadata.finalizers != new.metadata.finalizers
+    )
+
+
+def _labels(pod: Pod) -> dict[str, str]:
+    """Without those that an API server adds when the pod is bound."""
+    labels = pod.metadata.labels or {}
+    return {key: value for key, value in labels.items() if key not in TOPOLOGY_LABELS}

@@ -1,0 +1,121 @@
+"""Objects of the right kind and of the right shape, in the form that is stored."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from kubesched.base.errors import BadRequest
+from kubesched.playground.apimachinery import autoscaler_v1
+from kubesched.playground.apimachinery.catalog import ResourceInfo
+from kubesched.playground.apimachinery.conversion import CONVERTED
+from kubesched.playground.apimachinery.objects import Json, JsonObject, encode
+from kubesched.playground.apimachinery.schema.decoding import (
+    ShapeError,
+    check_shape,
+    fits_strictly,
+    unknown_fields,
+)
+from kubesched.playground.apimachinery.schema.structural import prune
+from kubesched.playground.apimachinery.serialization import strip_nulls
+
+FieldValidation: TypeAlias = Literal["Strict", "Warn", "Ignore"]
+
+
+def check_kind(obj: Json, resource: ResourceInfo) -> JsonObject:
+    """Refuse what is not an object of the resource's kind; fill in kind and version when they are missing."""
+    if not isinstance(obj, dict):
+        raise BadRequest(f"{unrecognized(resource)}: the body is not an object")
+    kind = obj.setdefault("kind", resource.kind)
+    api_version = obj.setdefault("apiVersion", resource.api_version)
+    if kind != resource.kind or api_version != resource.api_version:
+        stated = encode(api_version).decode()
+        raise BadRequest(
+            f"{kind} in version {stated} cannot be handled as a {resource.kind}:"
+            f" it must be of kind {resource.kind} and version {resource.api_version}"
+        )
+    if not isinstance(obj.get("metadata", {}), dict):
+        raise BadRequest(
+            unreadable(resource, "json: cannot unmarshal metadata: it must be an object")
+        )
+    return obj
+
+
+def check_fields(
+    resource: ResourceInfo,
+    obj: JsonObject,
+    body: bytes,
+    mode: FieldValidation,
+    *,
+    is_json: bool = True,
+) -> list[str]:
+    """Refuse values of the wrong type, and deal with unknown fields as the client wishes; returns warnings."""
+    if resource.schema is not None:
+        return _check_custom_fields(resource, resource.schema, obj, mode)
+    if (
+        resource.api_version == autoscaler_v1.API_VERSION
+    ):  # types are known by group, not by version
+        obj, is_json = to_stored(resource, obj), False
+    if not is_json:
+        body = encode(obj)
+    if fits_strictly(resource.group, resource.kind, body):
+        return []
+    check_types(resource, body)
+    if mode == "Ignore":
+        return []
+    problems = [
+        f'unknown field "{path}"' for path in unknown_fields(resource.group, resource.kind, obj)
+    ]
+    if problems and mode == "Strict":
+        raise BadRequest(unreadable(resource, f"strict decoding error: {', '.join(problems)}"))
+    return problems
+
+
+def _check_custom_fields(
+    resource: ResourceInfo, schema: JsonObject, obj: JsonObject, mode: FieldValidation
+) -> list[str]:
+    strip_nulls_of(resource, obj)
+    problems = [f'unknown field "{path}"' for path in prune(schema, obj)]
+    if problems and mode == "Strict":
+        raise BadRequest(unreadable(resource, f"strict decoding error: {', '.join(problems)}"))
+    return problems if mode == "Warn" else []
+
+
+def strip_nulls_of(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
+    """The object without the nulls that mean absence: in a custom resource those of its metadata, else all."""
+    if resource.schema is None:
+        stripped: JsonObject = strip_nulls(obj)
+        return stripped
+    for name in ("apiVersion", "kind", "metadata"):
+        if name in obj:
+            obj[name] = strip_nulls(obj[name])
+            if obj[name] is None:
+                del obj[name]
+    return obj
+
+
+def check_types(resource: ResourceInfo, body: bytes) -> None:
+    """Refuse a body in which some known field has a value of the wrong type."""
+    try:
+        check_shape(resource.group, resource.kind, body)
+    except ShapeError as error:
+        raise BadRequest(unreadable(resource, str(error))) from None
+
+
+def to_stored(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
+    converted = CONVERTED.get((resource.api_version, resource.kind))
+    return converted[0](obj) if converted else obj
+
+
+def from_stored(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
+    converted = CONVERTED.get((resource.api_version, resource.kind))
+    return converted[1](obj) if converted else obj
+
+
+def unrecognized(resource: ResourceInfo) -> str:
+    return f"the object provided is unrecognized (must be of type {resource.kind})"
+
+
+def unreadable(resource: ResourceInfo, detail: str) -> str:
+    """The message for a body that cannot be read as its kind."""
+    kind, version = resource.kind, resource.version
+    return f'{kind} in version "{version}" cannot be handled as a {kind}: {detail}'

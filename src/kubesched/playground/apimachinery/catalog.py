@@ -1,0 +1,166 @@
+"""The resources the server serves: the kinds of `kubesched.api.kinds`, and those that custom definitions add.
+
+A resource's `key` is `plural` for the core group and `plural.group` otherwise; it names the collection in the store.
+Resources of the same key in another group (events) name their collection with `stored_as`. Custom resource definitions
+add rows at run time; built-in rows never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubesched.api.kinds import KINDS, STANDARD_VERBS, Kind, kind_of
+from kubesched.api.resource_v1beta2 import DeviceTaintRule
+from kubesched.base.errors import NotFound
+from kubesched.config.features import FeatureGates
+from kubesched.playground.apimachinery.objects import JsonObject
+
+STORED_ONLY = frozenset(
+    {
+        "horizontalpodautoscalers.autoscaling",
+        "ingressclasses.networking.k8s.io",
+        "ingresses.networking.k8s.io",
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "networkpolicies.networking.k8s.io",
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io",
+        "volumeattributesclasses.storage.k8s.io",
+    }
+)
+"""Resources that the playground serves and nothing acts on, as `plural.group`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceInfo:
+    """One served resource of one group and version."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    short_names: tuple[str, ...] = ()
+    namespaced: bool = True
+    subresources: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = STANDARD_VERBS
+    categories: tuple[str, ...] = ()
+    stored_as: str = ""
+    custom: bool = False
+    schema: JsonObject | None = field(default=None, compare=False, repr=False)
+    """The structural schema of a custom resource's version."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def storage_key(self) -> str:
+        return self.stored_as or self.key
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def list_kind(self) -> str:
+        return self.kind + "List"
+
+    @property
+    def is_stored_only(self) -> bool:
+        """Whether objects are kept without anything acting on them."""
+        return self.key in STORED_ONLY
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether objects of the resource are kept; answers of others are made up on request."""
+        return "watch" in self.verbs
+
+
+def built_in(kind: Kind[Any]) -> ResourceInfo:
+    """The row of a kind from the API's own table."""
+    return ResourceInfo(
+        group=kind.group,
+        version=kind.version,
+        kind=kind.kind,
+        plural=kind.plural,
+        singular=kind.kind.lower(),
+        short_names=kind.short_names,
+        namespaced=kind.namespaced,
+        subresources=kind.subresources,
+        verbs=kind.verbs,
+        categories=kind.categories,
+        stored_as=kind.stored_as,
+    )
+
+
+# Upstream: alpha versions are off unless the API server is told otherwise.
+BUILT_IN: tuple[ResourceInfo, ...] = tuple(built_in(kind) for kind in KINDS if not kind.is_preview)
+DEVICE_TAINT_RULES: ResourceInfo = built_in(kind_of(DeviceTaintRule))
+
+
+def previews(gates: FeatureGates) -> tuple[ResourceInfo, ...]:
+    """Kinds of unstable versions that feature gates switch on."""
+    return (DEVICE_TAINT_RULES,) if gates.DRADeviceTaintRules else ()
+
+
+class ResourceCatalog:
+    """The resources served right now: the built-in kinds and those of custom resource definitions."""
+
+    def __init__(self, resources: Iterable[ResourceInfo] = BUILT_IN) -> None:
+        self._by_path: dict[tuple[str, str, str], ResourceInfo] = {}
+        self._by_key: dict[str, ResourceInfo] = {}
+        self._listeners: list[Callable[[], None]] = []
+        for resource in resources:
+            self._insert(resource)
+
+    def __iter__(self) -> Iterator[ResourceInfo]:
+        return iter(self._by_path.values())
+
+    def find(self, group: str, version: str, plural: str) -> ResourceInfo | None:
+        return self._by_path.get((group, version, plural))
+
+    def find_kind(self, api_version: str, kind: str) -> ResourceInfo | None:
+        for resource in self._by_path.values():
+            if resource.kind == kind and resource.api_version == api_version:
+                return resource
+        return None
+
+    def get(self, resource: ResourceInfo | str) -> ResourceInfo:
+        """The resource named by a row or by `plural.group`; raises `NotFound` if it is not served."""
+        if isinstance(resource, ResourceInfo):
+            return resource
+        info = self._by_key.get(resource)
+        if info is None:
+            raise NotFound("the server could not find the requested resource")
+        return info
+
+    def has_group_version(self, group: str, version: str) -> bool:
+        return any(key[0] == group and key[1] == version for key in self._by_path)
+
+    def add_custom(self, resources: Iterable[ResourceInfo]) -> None:
+        for resource in resources:
+            self._insert(resource)
+        self._changed()
+
+    def remove_custom(self, group: str, plural: str) -> None:
+        for path, resource in list(self._by_path.items()):
+            if resource.custom and resource.group == group and resource.plural == plural:
+                del self._by_path[path]
+                self._by_key.pop(resource.key, None)
+        self._changed()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called after rows were added or removed (discovery documents are cached)."""
+        self._listeners.append(listener)
+
+    def _insert(self, resource: ResourceInfo) -> None:
+        self._by_path[resource.group, resource.version, resource.plural] = resource
+        if not resource.custom or resource.key not in self._by_key:
+            self._by_key[resource.key] = resource  # of built-in versions the last is stored
+
+    def _changed(self) -> None:
+        for listener in self._listeners:
+            listener()

@@ -1,0 +1,43 @@
+"""Kinds that are served under two groups or versions whose fields differ, and stored in one form.
+
+Events are stored in the core form, HorizontalPodAutoscalers in that of `autoscaling/v2`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubesched.playground.apimachinery.autoscaler_v1 import autoscaler_from_v1, autoscaler_to_v1
+from kubesched.playground.apimachinery.objects import JsonObject
+
+_TO_EVENTS_V1 = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+_TO_CORE = {there: here for here, there in _TO_EVENTS_V1.items()}
+
+
+def event_to_events_v1(event: JsonObject) -> JsonObject:
+    """A stored event as `events.k8s.io/v1` shows it."""
+    renamed = {_TO_EVENTS_V1.get(key, key): value for key, value in event.items()}
+    renamed["apiVersion"] = "events.k8s.io/v1"
+    return renamed
+
+
+def event_from_events_v1(event: JsonObject) -> JsonObject:
+    """An `events.k8s.io/v1` event in the form that is stored."""
+    renamed = {_TO_CORE.get(key, key): value for key, value in event.items()}
+    renamed["apiVersion"] = "v1"
+    return renamed
+
+
+CONVERTED: dict[tuple[str, str], tuple[Callable[[JsonObject], JsonObject], ...]] = {
+    ("events.k8s.io/v1", "Event"): (event_from_events_v1, event_to_events_v1),
+    ("autoscaling/v1", "HorizontalPodAutoscaler"): (autoscaler_from_v1, autoscaler_to_v1),
+}
+"""By API version and kind: into the stored form, and out of it."""

@@ -1,0 +1,238 @@
+"""The list of managers of an object and how a write changes it.
+
+An entry is small: who, how, when, and the encoded field set, which is shared between objects of the same shape. A
+write that is not an apply takes over what it changes; removed fields have no owner, nor have fields that only the
+server writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import msgspec
+
+from kubesched.playground.apimachinery.managed_fields.compare import compare, compare_status
+from kubesched.playground.apimachinery.managed_fields.paths import (
+    Layout,
+    Path,
+    Paths,
+    fields_v1_of,
+    from_fields_v1,
+    to_fields_v1,
+)
+from kubesched.playground.apimachinery.objects import JsonObject, decode, encode
+
+_SERVER_METADATA = frozenset(
+    f"f:{name}"
+    for name in (
+        "name",
+        "namespace",
+        "uid",
+        "selfLink",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "managedFields",
+    )
+)
+_TYPE_META = ("f:apiVersion", "f:kind")
+_SORTING = msgspec.json.Encoder(order="sorted")
+_INTERNED: dict[bytes, bytes] = {}
+_INTERN_LIMIT = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manager:
+    """One entry of `managedFields`."""
+
+    name: str
+    operation: str
+    api_version: str
+    time: str
+    subresource: str = ""
+    fields: bytes = b"{}"
+
+    def paths(self) -> Paths:
+        return _decode_fields(self.fields)
+
+    @property
+    def encoded(self) -> msgspec.Raw:
+        """The entry as JSON; objects made by one writer in one second share it."""
+        return _encode_manager(self)
+
+    def to_json(self) -> JsonObject:
+        entry: JsonObject = {
+            "manager": self.name,
+            "operation": self.operation,
+            "apiVersion": self.api_version,
+            "time": self.time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": msgspec.Raw(self.fields),
+        }
+        if self.subresource:
+            entry["subresource"] = self.subresource
+        return entry
+
+    def is_same_as(self, other: Manager) -> bool:
+        return (self.name, self.operation, self.subresource, self.api_version) == (
+            other.name,
+            other.operation,
+            other.subresource,
+            other.api_version,
+        )
+
+
+@lru_cache(maxsize=1024)
+def _encode_manager(manager: Manager) -> msgspec.Raw:
+    return msgspec.Raw(encode(manager.to_json()))
+
+
+def encode_fields(paths: Paths | set[Path]) -> bytes:
+    """The encoded set; equal sets share one object."""
+    return _intern(to_fields_v1(paths))
+
+
+def _intern(fields: JsonObject) -> bytes:
+    body = _SORTING.encode(fields)
+    if len(_INTERNED) >= _INTERN_LIMIT:
+        _INTERNED.clear()
+    return _INTERNED.setdefault(body, body)
+
+
+@lru_cache(maxsize=1024)
+def _decode_fields(fields: bytes) -> Paths:
+    return from_fields_v1(decode(fields))
+
+
+def parse_managers(entries: object) -> tuple[Manager, ...]:
+    """Managers from the JSON a client sent or a disk kept."""
+    if not isinstance(entries, (list, tuple)):
+        return ()
+    return tuple(
+        Manager(
+            name=entry.get("manager", ""),
+            operation=entry.get("operation", "Update"),
+            api_version=entry.get("apiVersion", ""),
+            time=entry.get("time", ""),
+            subresource=entry.get("subresource", ""),
+            fields=encode_fields(from_fields_v1(entry.get("fieldsV1") or {})),
+        )
+        for entry in entries
+        if isinstance(entry, dict) and entry
+    )
+
+
+def is_ownable(path: Path) -> bool:
+    """Whether a client can own the field at all."""
+    if path[0] in _TYPE_META:
+        return False
+    return not (path[0] == "f:metadata" and (len(path) == 1 or path[1] in _SERVER_METADATA))
+
+
+def ownable(paths: Paths | set[Path]) -> set[Path]:
+    return {path for path in paths if path and is_ownable(path)}
+
+
+def creator(layout: Layout, obj: JsonObject, mine: Manager) -> tuple[Manager, ...]:
+    """The managers of a new object: its creator owns every field."""
+    fields = fields_v1_of(layout, obj)
+    for step in _TYPE_META:
+        fields.pop(step, None)
+    metadata = fields.pop("f:metadata", {})
+    for step in _SERVER_METADATA:
+        metadata.pop(step, None)
+    if metadata:
+        fields["f:metadata"] = metadata
+    return _sole_manager(mine, _intern(fields))
+
+
+@lru_cache(maxsize=1024)
+def _sole_manager(mine: Manager, fields: bytes) -> tuple[Manager, ...]:
+    return (replace(mine, fields=fields),)
+
+
+def after_update(
+    managers: tuple[Manager, ...], layout: Layout, old: JsonObject, new: JsonObject, mine: Manager
+) -> tuple[Manager, ...]:
+    """The managers after a write that was not an apply; `mine` is the writer, without fields."""
+    difference = compare(layout, old, new)
+    return _taken_over(managers, ownable(difference.changed), ownable(difference.removed), mine)
+
+
+def after_status_update(
+    managers: tuple[Manager, ...],
+    layout: Layout,
+    old: JsonObject,
+    new: JsonObject,
+    mine: Manager,
+) -> tuple[Manager, ...]:
+    """`after_update` of a write that changed the status only.
+
+    Kubelets write the same fields of thousands of pods alike, so results are remembered.
+    """
+    difference = compare_status(layout, old, new)
+    changed, removed = difference.changed, difference.removed
+    address = _sole_address(changed)
+    if not address or any(_encoded(_ADDRESS) in entry.fields for entry in managers):
+        return _remembered(managers, frozenset(changed), frozenset(removed), mine)
+    # The address is the one thing in the field sets of two pods that differs: it is filled in afterwards.
+    alike = {tuple(_ANY_ADDRESS if step == address else step for step in path) for path in changed}
+    result = _remembered(managers, frozenset(alike), frozenset(removed), mine)
+    return tuple(
+        replace(entry, fields=entry.fields.replace(_encoded(_ANY_ADDRESS), _encoded(address)))
+        for entry in result
+    )
+
+
+_ADDRESS = 'k:{"ip":'
+_ANY_ADDRESS = f'{_ADDRESS}"*"}}'
+
+
+def _sole_address(paths: set[Path]) -> str:
+    """The step of the only list item among the paths that is addressed by an IP address, if there is just one."""
+    steps = {path[2] for path in paths if len(path) > 2 and path[2].startswith(_ADDRESS)}
+    return steps.pop() if len(steps) == 1 else ""
+
+
+@lru_cache(maxsize=1024)
+def _encoded(step: str) -> bytes:
+    return encode(step)[1:-1]
+
+
+@lru_cache(maxsize=1024)
+def _remembered(
+    managers: tuple[Manager, ...], changed: Paths, removed: Paths, mine: Manager
+) -> tuple[Manager, ...]:
+    return _taken_over(managers, ownable(changed), ownable(removed), mine)
+
+
+def _taken_over(
+    managers: tuple[Manager, ...], changed: set[Path], removed: set[Path], mine: Manager
+) -> tuple[Manager, ...]:
+    if not changed and not removed:
+        return managers
+    result: list[Manager] = []
+    is_listed = False
+    for entry in managers:
+        if entry.is_same_as(mine):
+            is_listed = True
+            result += _nonempty(replace(entry, time=mine.time), (entry.paths() | changed) - removed)
+        else:
+            result += _without(entry, changed | removed)
+    if not is_listed and changed:
+        result.append(replace(mine, fields=encode_fields(changed)))
+    return tuple(result)
+
+
+def _without(entry: Manager, lost: set[Path]) -> list[Manager]:
+    paths = entry.paths()
+    if paths.isdisjoint(lost):
+        return [entry]
+    return _nonempty(entry, paths - lost)
+
+
+def _nonempty(entry: Manager, paths: Paths | set[Path]) -> list[Manager]:
+    return [replace(entry, fields=encode_fields(paths))] if paths else []

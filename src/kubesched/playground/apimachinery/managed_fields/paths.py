@@ -1,0 +1,241 @@
+"""Sets of field paths, and their `FieldsV1` form.
+
+A path is a tuple of steps as FieldsV1 spells them: `f:name` a field, `k:{"name":"c"}` an item of a list that is a map,
+`v:"x"` an item of a list that is a set. A set contains a path when exactly that field is owned; owning a field of
+an item implies nothing about the item, so items are members themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from typing import Literal, TypeAlias
+
+from kubesched.playground.apimachinery.objects import Json, JsonObject, decode, encode
+from kubesched.playground.apimachinery.schema.table import Field, ObjectType, TypeRef, types
+
+Path: TypeAlias = tuple[str, ...]
+Paths: TypeAlias = frozenset[Path]
+
+_SELF = "."
+_LEAF: JsonObject = {}
+
+
+class Layout:
+    """What a value is to merging: an object whose members are owned one by one, an associative list, a set, or a leaf.
+
+    Layouts are made once per type and shared; `child` is what the hot paths ask.
+    """
+
+    __slots__ = ("_children", "_fields", "_member", "item", "key_defaults", "keys", "kind")
+
+    def __init__(
+        self,
+        kind: Literal["object", "items", "set", "leaf", "untyped"],
+        *,
+        fields: dict[str, Field] | None = None,
+        member: TypeRef | None = None,
+        keys: tuple[str, ...] = (),
+        key_defaults: dict[str, str] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.keys = tuple(sorted(keys))
+        self.key_defaults = key_defaults or {}
+        self._fields = fields
+        self._member = member
+        self._children: dict[str, Layout] = {}
+        self.item: Layout = layout_of(member) if kind == "items" and member is not None else self
+
+    def child(self, name: str) -> Layout:
+        """The layout of a member of an object or map; what the table does not know is untyped."""
+        child = self._children.get(name)
+        if child is None:
+            child = self._find_child(name)
+            if self._fields is not None:  # keys of maps are endless and would only fill the cache
+                self._children[name] = child
+        return child
+
+    def _find_child(self, name: str) -> Layout:
+        if self._fields is not None:
+            field = self._fields.get(name)
+            return layout_of(field.type, field) if field is not None else UNTYPED
+        return layout_of(self._member) if self._member is not None else UNTYPED
+
+
+UNTYPED = Layout("untyped")
+LEAF = Layout("leaf")
+
+
+def layout_of(ref: TypeRef, field: Field | None = None) -> Layout:
+    """How values of a type merge, as the field that holds them says."""
+    merge_rule = field.merge if field is not None else ""
+    if ref.shape == "list":
+        if field is not None and merge_rule == "map":
+            return Layout(
+                "items", member=ref.item, keys=field.keys, key_defaults=field.key_defaults
+            )
+        return Layout("set") if merge_rule == "set" else LEAF
+    if merge_rule == "atomic":
+        return LEAF
+    if ref.shape == "object":
+        return _object_layout(ref.name)
+    if ref.shape == "map":
+        assert ref.item is not None
+        return (
+            LEAF_MAP
+            if ref.item.shape == "scalar" and ref.item.name != "any"
+            else Layout("object", member=ref.item)
+        )
+    return UNTYPED if ref.name == "any" else LEAF
+
+
+LEAF_MAP = Layout("object", member=TypeRef("scalar", "string"))
+
+
+@cache
+def _object_layout(identity: str) -> Layout:
+    object_type = types()[identity]
+    return LEAF if object_type.is_atomic else Layout("object", fields=object_type.fields)
+
+
+@cache
+def _custom_layout() -> Layout:
+    metadata = Field(name="metadata", type=TypeRef("object", "meta.ObjectMeta"))
+    return Layout("object", fields={"metadata": metadata})
+
+
+def kind_layout(kind: ObjectType | None) -> Layout:
+    """The layout of a whole object; custom resources are untyped but for their metadata."""
+    return _object_layout(kind.name) if kind is not None else _custom_layout()
+
+
+def item_step(layout: Layout, item: Json) -> str:
+    """How an item of an associative list is addressed."""
+    if len(layout.keys) == 1 and type(item) is dict:
+        value = item.get(layout.keys[0])
+        if type(value) is str:
+            return _text_step(layout.keys[0], value)
+    keys = {}
+    for key in layout.keys:
+        value = item.get(key, layout.key_defaults.get(key)) if isinstance(item, dict) else None
+        if value is not None:
+            keys[key] = value
+    return f"k:{encode(keys).decode()}"
+
+
+@lru_cache(maxsize=4096)
+def _text_step(key: str, value: str) -> str:
+    return f"k:{encode({key: value}).decode()}"
+
+
+def value_step(value: Json) -> str:
+    return f"v:{encode(value).decode()}"
+
+
+def is_object(layout: Layout, value: Json) -> bool:
+    """Whether the value's members are owned one by one."""
+    return isinstance(value, dict) and bool(value) and (layout.kind in ("object", "untyped"))
+
+
+def paths_of(layout: Layout, value: Json) -> Paths:
+    """Every path that a write of this value sets."""
+    collected: list[Path] = []
+    collect_paths(layout, value, (), collected)
+    return frozenset(collected)
+
+
+def collect_paths(layout: Layout, value: Json, path: Path, collected: list[Path]) -> None:
+    """Append every path that a write of this value at `path` sets."""
+    if is_object(layout, value):
+        for name, member in value.items():
+            collect_paths(layout.child(name), member, (*path, f"f:{name}"), collected)
+    elif layout.kind == "items" and isinstance(value, list):
+        inner = layout.item
+        for item in value:
+            here = (*path, item_step(layout, item))
+            collected.append(here)
+            if isinstance(item, dict):
+                for name, member in item.items():
+                    collect_paths(inner.child(name), member, (*here, f"f:{name}"), collected)
+    elif layout.kind == "set" and isinstance(value, list):
+        collected.extend((*path, value_step(item)) for item in value)
+    else:
+        collected.append(path)
+
+
+def fields_v1_of(layout: Layout, value: Json) -> JsonObject:
+    """`to_fields_v1(paths_of(...))` in one go: the short way for whole new objects. Leaves are shared, so only read."""
+    kind = layout.kind
+    if type(value) is dict:
+        if kind not in ("object", "untyped"):
+            return _LEAF
+        child = layout.child
+        return {
+            _field_step(name): fields_v1_of(child(name), member)
+            if type(member) is dict or type(member) is list
+            else _LEAF
+            for name, member in value.items()
+        }
+    if kind == "items":
+        fields = {}
+        for item in value:
+            fields[item_step(layout, item)] = {**fields_v1_of(layout.item, item), _SELF: _LEAF}
+        return fields
+    if kind == "set":
+        return {value_step(item): _LEAF for item in value}
+    return _LEAF
+
+
+@lru_cache(maxsize=4096)
+def _field_step(name: str) -> str:
+    return f"f:{name}"
+
+
+def to_fields_v1(paths: Iterable[Path]) -> JsonObject:
+    """Paths as the nested object that goes over the wire."""
+    root: JsonObject = {}
+    members = sorted(paths)
+    for path in members:
+        node = root
+        for step in path:
+            node = node.setdefault(step, {})
+    for path in members:
+        node = root
+        for step in path:
+            node = node[step]
+        if node:
+            node[_SELF] = {}
+    return root
+
+
+def from_fields_v1(fields: Json) -> Paths:
+    """The paths in a FieldsV1 object."""
+    collected: list[Path] = []
+
+    def walk(node: JsonObject, path: Path) -> None:
+        for step, below in node.items():
+            if step == _SELF:
+                collected.append(path)
+            elif isinstance(below, dict) and below:
+                walk(below, (*path, step))
+            else:
+                collected.append((*path, step))
+
+    if isinstance(fields, dict):
+        walk(fields, ())
+    return frozenset(collected)
+
+
+def describe(path: Path) -> str:
+    """A path for people: `.spec.containers[name="c"].image`."""
+    text = ""
+    for step in path:
+        if step.startswith("f:"):
+            text += f".{step[2:]}"
+        elif step.startswith("k:"):
+            keys = decode(step[2:].encode())
+            inside = ",".join(f"{key}={encode(value).decode()}" for key, value in keys.items())
+            text += f"[{inside}]"
+        else:
+            text += f"[={step[2:]}]"
+    return text

@@ -1,0 +1,76 @@
+"""What is asked about pods everywhere: on which node, finished, ready; and where they may go."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubesched.api.core_v1 import NodeSelector, Pod, Taint, Toleration
+from kubesched.api.node_selectors import ParsedNodeSelector, RequiredNodeAffinity
+from kubesched.playground.apimachinery.objects import (
+    JsonObject,
+    condition,
+    is_deleting,
+    parse_timestamp,
+    spec_of,
+)
+
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+
+
+def phase_of(pod: JsonObject) -> str:
+    status = pod.get("status")
+    return str(status.get("phase", "")) if status else ""
+
+
+def node_name_of(pod: JsonObject) -> str:
+    return str(spec_of(pod).get("nodeName") or "")
+
+
+def is_finished(pod: JsonObject) -> bool:
+    """Whether all containers have ended for good."""
+    return phase_of(pod) in (SUCCEEDED, FAILED)
+
+
+def is_active(pod: JsonObject) -> bool:
+    """Whether the pod counts as a replica: neither finished nor on its way out."""
+    return not is_finished(pod) and not is_deleting(pod)
+
+
+def is_terminating(pod: JsonObject) -> bool:
+    return is_deleting(pod) and not is_finished(pod)
+
+
+def ready_since(pod: JsonObject) -> float | None:
+    """When the pod last became ready; None when it is not."""
+    entry = condition(pod, "Ready")
+    if entry is None or entry.get("status") != "True":
+        return None
+    since = entry.get("lastTransitionTime")
+    return parse_timestamp(since) if since else 0.0
+
+
+def is_ready(pod: JsonObject) -> bool:
+    status = pod.get("status")
+    for entry in (status.get("conditions") or ()) if status else ():
+        if entry.get("type") == "Ready":
+            return bool(entry.get("status") == "True")
+    return False
+
+
+def required_affinity(pod_spec: JsonObject) -> RequiredNodeAffinity:
+    """What a pod's nodeSelector and required node affinity demand."""
+    relevant = {key: pod_spec[key] for key in ("nodeSelector", "affinity") if pod_spec.get(key)}
+    return RequiredNodeAffinity(msgspec.convert({"spec": relevant}, Pod))
+
+
+def node_selector(selector: JsonObject) -> ParsedNodeSelector:
+    return ParsedNodeSelector(msgspec.convert(selector, NodeSelector))
+
+
+def taints_of(node: JsonObject) -> list[Taint]:
+    return msgspec.convert(spec_of(node).get("taints") or [], list[Taint])
+
+
+def tolerations_of(pod_spec: JsonObject) -> list[Toleration]:
+    return msgspec.convert(pod_spec.get("tolerations") or [], list[Toleration])

@@ -1,0 +1,258 @@
+"""Reading Kubernetes' protobuf bodies.
+
+kubectl and other Go clients send built-in kinds as protobuf and cannot be told otherwise. The answer to them is JSON,
+which they accept too, so only decoding is needed. The numbers of all fields are in the table; what comes out is the
+same JSON object that the client would have sent as JSON.
+
+A Go client writes every plain field, zero or not, and a pointer only when it is set. Zero values of plain fields are
+therefore dropped here, zero values of pointers kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from functools import cache
+from typing import TypeAlias
+
+from kubesched.playground.apimachinery.objects import (
+    Json,
+    JsonObject,
+    decode,
+    micro_timestamp,
+    timestamp,
+)
+from kubesched.playground.apimachinery.schema.table import Field, TypeRef, type_of_kind, types
+
+MAGIC = b"k8s\x00"
+
+_MAX_VARINT_BYTES = 10
+_SIGN_BIT = 1 << 63
+_MAX_DEPTH = 64
+
+
+ByNumber: TypeAlias = "dict[int, Field | ByNumber]"
+
+
+class ProtobufError(ValueError):
+    """The bytes are not a Kubernetes protobuf body."""
+
+
+_OLD_VERSIONS = {("autoscaling/v1", "HorizontalPodAutoscaler"): "HorizontalPodAutoscalerV1"}
+"""Kinds whose fields differ from those of the version that is stored, and the types they have."""
+
+
+def decode_protobuf(body: bytes) -> JsonObject:
+    """The object in an enveloped body, with its `apiVersion` and `kind`."""
+    if not body.startswith(MAGIC):
+        raise ProtobufError(
+            "provided data does not appear to be a protobuf message: the prefix is missing"
+        )
+    type_meta: JsonObject = {}
+    raw = b""
+    for number, value in _fields(body[len(MAGIC) :]):
+        if number == 1:
+            names = {1: "apiVersion", 2: "kind"}
+            type_meta = {
+                names.get(inner, ""): _text(text) for inner, text in _fields(_bytes(value))
+            }
+        elif number == 2:
+            raw = _bytes(value)
+    api_version, kind = type_meta.get("apiVersion", ""), type_meta.get("kind", "")
+    group = api_version.rpartition("/")[0]
+    name = _OLD_VERSIONS.get((api_version, kind)) or kind
+    kind_type = type_of_kind(group, name) or types().get(f"meta.{kind}")
+    if kind_type is None:
+        raise ProtobufError(f'no kind "{kind}" is registered for version "{api_version}"')
+    return {"apiVersion": api_version, "kind": kind, **_message(kind_type.name, raw, 0)}
+
+
+def _fields(data: bytes) -> list[tuple[int, bytes | int | float]]:
+    """(field number, value) pairs in the order they stand; varints come as int, doubles as float."""
+    pairs: list[tuple[int, bytes | int | float]] = []
+    position, end = 0, len(data)
+    while position < end:
+        tag, position = _varint(data, position)
+        number, wire_type = tag >> 3, tag & 7
+        if wire_type == 0:
+            value, position = _varint(data, position)
+            pairs.append((number, value - (1 << 64) if value & _SIGN_BIT else value))
+        elif wire_type == 2:
+            length, position = _varint(data, position)
+            if position + length > end:
+                raise ProtobufError("unexpected EOF")
+            pairs.append((number, data[position : position + length]))
+            position += length
+        elif wire_type in (1, 5):
+            size = 8 if wire_type == 1 else 4
+            if position + size > end:
+                raise ProtobufError("unexpected EOF")
+            pairs.append(
+                (number, struct.unpack_from("<d" if size == 8 else "<f", data, position)[0])
+            )
+            position += size
+        else:
+            raise ProtobufError(f"illegal wire type {wire_type}")
+    return pairs
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    result = 0
+    for shift in range(_MAX_VARINT_BYTES):
+        if position >= len(data):
+            raise ProtobufError("unexpected EOF")
+        byte = data[position]
+        position += 1
+        result |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return result, position
+    raise ProtobufError("integer overflow")
+
+
+def _bytes(value: bytes | int | float) -> bytes:
+    if not isinstance(value, bytes):
+        raise ProtobufError("wrong wire type for a message, string or bytes field")
+    return value
+
+
+def _text(value: bytes | int | float) -> str:
+    try:
+        return _bytes(value).decode()
+    except UnicodeDecodeError:
+        raise ProtobufError("a string field is not valid UTF-8") from None
+
+
+@cache
+def _by_number(identity: str) -> ByNumber:
+    """Fields of a type by number; a number that stands for an embedded struct leads to that struct's fields."""
+    by_number: ByNumber = {}
+    for field in types()[identity].fields.values():
+        if not field.number:
+            continue
+        *levels, last = field.number
+        inner = by_number
+        for level in levels:
+            below = inner.setdefault(level, {})
+            assert isinstance(below, dict)
+            inner = below
+        inner[last] = field
+    return by_number
+
+
+def _message(identity: str, data: bytes, depth: int) -> JsonObject:
+    result: JsonObject = {}
+    _read_into(result, _by_number(identity), data, depth)
+    return result
+
+
+def _read_into(result: JsonObject, by_number: ByNumber, data: bytes, depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        raise ProtobufError("the message is nested too deeply")
+    for number, value in _fields(data):
+        field = by_number.get(number)
+        if isinstance(field, dict):
+            _read_into(result, field, _bytes(value), depth + 1)
+        elif field is not None:
+            _read_field(result, field, value, depth)
+
+
+def _read_field(result: JsonObject, field: Field, value: bytes | int | float, depth: int) -> None:
+    ref = field.type
+    if ref.shape == "list":
+        assert ref.item is not None
+        result.setdefault(field.name, []).append(_value(ref.item, value, depth))
+    elif ref.shape == "map":
+        assert ref.item is not None
+        key, item = _map_entry(ref.item, _bytes(value), depth)
+        result.setdefault(field.name, {})[key] = item
+    else:
+        decoded = _value(ref, value, depth)
+        if decoded is None or (
+            ref.shape == "scalar" and not field.is_pointer and decoded in ("", 0, False)
+        ):
+            return
+        result[field.name] = decoded
+
+
+def _map_entry(item: TypeRef, data: bytes, depth: int) -> tuple[str, Json]:
+    key, value = "", _zero(item)
+    for number, part in _fields(data):
+        if number == 1:
+            key = _text(part)
+        elif number == 2:
+            value = _value(item, part, depth)
+    return key, value
+
+
+def _zero(ref: TypeRef) -> Json:
+    return "" if ref.shape == "scalar" else {}
+
+
+def _value(ref: TypeRef, value: bytes | int | float, depth: int) -> Json:
+    if ref.shape == "object":
+        return _message(ref.name, _bytes(value), depth + 1)
+    name = ref.name
+    if ref.shape == "list" or ref.shape == "map":
+        # A named list type (`ExtraValue`) is a message with the items in field 1.
+        assert ref.item is not None
+        return [_value(ref.item, part, depth + 1) for _number, part in _fields(_bytes(value))]
+    if name == "string":
+        return _text(value)
+    if name == "bytes":
+        return base64.b64encode(_bytes(value)).decode()
+    if name == "boolean":
+        return bool(value)
+    if name in ("int32", "int64", "number"):
+        return value
+    return _WELL_KNOWN[name](_bytes(value))
+
+
+def _quantity(data: bytes) -> str | None:
+    for number, value in _fields(data):
+        if number == 1:
+            return _text(value) or None
+    return None
+
+
+def _moment(data: bytes) -> tuple[int, int] | None:
+    """Seconds and nanoseconds; the zero time is absent."""
+    parts = dict(_fields(data))
+    seconds, nanos = parts.get(1, 0), parts.get(2, 0)
+    if not parts or not isinstance(seconds, int) or not isinstance(nanos, int):
+        return None
+    return seconds, nanos
+
+
+def _time(data: bytes) -> str | None:
+    moment = _moment(data)
+    return timestamp(moment[0]) if moment is not None else None
+
+
+def _micro_time(data: bytes) -> str | None:
+    moment = _moment(data)
+    return micro_timestamp(moment[0] + moment[1] / 1e9) if moment is not None else None
+
+
+def _int_or_string(data: bytes) -> int | str:
+    parts = dict(_fields(data))
+    if parts.get(1) == 1:
+        return _text(parts.get(3, b""))
+    number = parts.get(2, 0)
+    return number if isinstance(number, int) else 0
+
+
+def _any(data: bytes) -> Json:
+    """Raw JSON in field 1 (RawExtension, FieldsV1)."""
+    for number, value in _fields(data):
+        if number == 1 and value:
+            return decode(_bytes(value))
+    return None
+
+
+_WELL_KNOWN = {
+    "Quantity": _quantity,
+    "Time": _time,
+    "MicroTime": _micro_time,
+    "IntOrString": _int_or_string,
+    "any": _any,
+}

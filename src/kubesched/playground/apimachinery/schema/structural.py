@@ -1,0 +1,376 @@
+"""Structural schemas of custom resources: unknown fields are pruned, defaults filled in, values validated.
+
+    decode ──► prune ──► fill_defaults ──► admission ──► problems_of
+
+Messages are those of upstream's validator. CEL rules are in `rules`. `format` is checked for the common formats, others are accepted as they are upstream.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import date, datetime
+from functools import lru_cache
+from typing import Any
+
+from kubesched.api.cel.times import parse_duration
+from kubesched.api.cel.values import MAX_INT, Duration
+from kubesched.api.field_errors import (
+    FieldError,
+    duplicate,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+    type_invalid,
+)
+from kubesched.playground.apimachinery.objects import Json, JsonObject, copy_json, encode
+
+PRESERVE = "x-kubernetes-preserve-unknown-fields"
+EMBEDDED = "x-kubernetes-embedded-resource"
+INT_OR_STRING = "x-kubernetes-int-or-string"
+RULES = "x-kubernetes-validations"
+_IDENTITY = ("apiVersion", "kind", "metadata")
+NO_PREDECESSOR = object()
+"""Stands for the old value of what an update adds, and of everything that is created."""
+
+
+# -- pruning and defaults -------------------------------------------------------------------------
+
+
+def prune(schema: JsonObject, obj: JsonObject) -> list[str]:
+    """Remove the fields that the schema of a whole object does not have; returns their paths, sorted."""
+    removed: list[str] = []
+    _prune(schema, obj, "", removed, keeps=_IDENTITY)
+    return sorted(removed)
+
+
+def _prune(
+    schema: JsonObject, value: Json, path: str, removed: list[str], keeps: tuple[str, ...] = ()
+) -> None:
+    if isinstance(value, list):
+        items = schema.get("items")
+        if isinstance(items, dict):
+            for index, item in enumerate(value):
+                _prune(items, item, f"{path}[{index}]", removed)
+        return
+    if not isinstance(value, dict):
+        return
+    properties = schema.get("properties") or {}
+    additional = schema.get("additionalProperties")
+    if schema.get(EMBEDDED):
+        keeps = _IDENTITY
+    for name in list(value):
+        here = f"{path}.{name}" if path else name
+        if name in keeps and name not in properties:
+            continue
+        if name in properties:
+            if name not in keeps or name not in _IDENTITY:
+                _prune(properties[name], value[name], here, removed)
+        elif isinstance(additional, dict):
+            _prune(additional, value[name], here, removed)
+        elif not schema.get(PRESERVE) and additional is not True:
+            del value[name]
+            removed.append(here)
+
+
+def fill_defaults(schema: JsonObject, value: Json) -> None:
+    """Set the defaults of absent fields, and of nulls where null is not a value; whole floats become integers.
+
+    A null that is neither allowed nor has a default goes away; in a list it stays, for validation to refuse it.
+    """
+    if isinstance(value, list):
+        items = schema.get("items")
+        if isinstance(items, dict):
+            for index, item in enumerate(value):
+                value[index] = _filled(items, item)
+        return
+    if not isinstance(value, dict):
+        return
+    properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+    for name, member in properties.items():
+        if name not in value and member.get("default") is not None:
+            value[name] = copy_json(member["default"])
+    for name in list(value):
+        member = properties.get(name, additional)
+        if isinstance(member, dict):
+            value[name] = _filled(member, value[name])
+            if value[name] is None and not member.get("nullable"):
+                del value[name]
+
+
+def _filled(schema: JsonObject, value: Json) -> Json:
+    if value is None and not schema.get("nullable"):
+        value = copy_json(schema.get("default"))
+    value = _whole(schema, value)
+    fill_defaults(schema, value)
+    return value
+
+
+def _whole(schema: JsonObject, value: Json) -> Json:
+    is_whole = isinstance(value, float) and value.is_integer()
+    return int(value) if is_whole and schema.get("type") == "integer" else value
+
+
+# -- validation -----------------------------------------------------------------------------------
+
+
+def problems_of(
+    schema: JsonObject, obj: JsonObject, old: JsonObject | None = None
+) -> list[FieldError]:
+    """What is wrong with a whole object; its metadata is validated elsewhere.
+
+    A value that an update leaves as it was is not judged again: the schema may have changed since it was written.
+    """
+    problems = [required(name) for name in schema.get("required") or () if name not in obj]
+    for name, member in (schema.get("properties") or {}).items():
+        if name in obj and name not in _IDENTITY:
+            problems += _problems(member, obj[name], name, predecessor_of(name, old))
+    problems += _combinations(schema, obj, "")
+    return problems
+
+
+def predecessor_of(name: str, old: object) -> object:
+    """The value of a field before an update, or NO_PREDECESSOR."""
+    return old.get(name, NO_PREDECESSOR) if isinstance(old, dict) else NO_PREDECESSOR
+
+
+def predecessor_of_item(schema: JsonObject, item: Json, old: object) -> object:
+    """The item with the same keys before an update, or NO_PREDECESSOR: only items of map lists have one."""
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    is_map = schema.get("x-kubernetes-list-type") == "map"
+    if is_map and isinstance(old, list) and isinstance(item, dict):
+        for candidate in old:
+            if isinstance(candidate, dict) and all(
+                candidate.get(key) == item.get(key) for key in keys
+            ):
+                return candidate
+    return NO_PREDECESSOR
+
+
+def _problems(
+    schema: JsonObject, value: Json, path: str, old: object = NO_PREDECESSOR
+) -> list[FieldError]:
+    if value is None and schema.get("nullable"):
+        # Upstream: null is no choice, even where it is listed as one.
+        return _enum(schema, value, path)
+    if old is not NO_PREDECESSOR and value == old:
+        return []
+    mistyped = _type_problem(schema, value, path)
+    if mistyped is not None:
+        return [mistyped]
+    problems = _enum(schema, value, path)
+    if isinstance(value, str):
+        problems += _text(schema, value, path)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        problems += _number(schema, value, path)
+    elif isinstance(value, list):
+        problems += _list(schema, value, path, old)
+    elif isinstance(value, dict):
+        problems += _object(schema, value, path, old)
+    return [*problems, *_combinations(schema, value, path)]
+
+
+def _type_of(value: Json) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _type_problem(schema: JsonObject, value: Json, path: str) -> FieldError | None:
+    actual = _type_of(value)
+    if schema.get(INT_OR_STRING):
+        wanted = "integer,string"
+        fits = actual in ("integer", "string")
+    else:
+        wanted = schema.get("type") or ""
+        fits = not wanted or actual == wanted or (wanted == "number" and actual == "integer")
+    if fits:
+        return None
+    return type_invalid(path, actual, f'{path} in body must be of type {wanted}: "{actual}"')
+
+
+def _enum(schema: JsonObject, value: Json, path: str) -> list[FieldError]:
+    choices = schema.get("enum")
+    if choices is None or (value is not None and any(_equal(value, choice) for choice in choices)):
+        return []
+    return [not_supported(path, value, [_shown(choice) for choice in choices])]
+
+
+def _shown(choice: Json) -> str:
+    return choice if isinstance(choice, str) else encode(choice).decode()
+
+
+def _equal(first: Json, second: Json) -> bool:
+    return isinstance(first, bool) is isinstance(second, bool) and bool(first == second)
+
+
+def _text(schema: JsonObject, value: str, path: str) -> Iterator[FieldError]:
+    if "maxLength" in schema and len(value) > schema["maxLength"]:
+        yield too_long(path, schema["maxLength"])
+    if "minLength" in schema and len(value) < schema["minLength"]:
+        detail = f"{path} in body should be at least {schema['minLength']} chars long"
+        yield invalid(path, value, detail)
+    pattern = schema.get("pattern")
+    if pattern and not _matches(pattern, value):
+        yield invalid(path, value, f"{path} in body should match '{pattern}'")
+    check = _FORMATS.get(schema.get("format", ""))
+    if check is not None and not check(value):
+        detail = f'{path} in body must be of type {schema["format"]}: "{value}"'
+        yield type_invalid(path, value, detail)
+
+
+@lru_cache(maxsize=512)
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(pattern)
+    except re.error:
+        return None  # Go's dialect has more; what Python cannot read is not held against the value
+
+
+def _matches(pattern: str, value: str) -> bool:
+    compiled = _compiled(pattern)
+    return compiled is None or compiled.search(value) is not None
+
+
+def _number(schema: JsonObject, value: float, path: str) -> Iterator[FieldError]:
+    factor = schema.get("multipleOf")
+    if factor:
+        ratio = value / factor
+        if abs(ratio - round(ratio)) > 1e-9:
+            detail = f"{path} in body should be a multiple of {factor}"
+            yield invalid(path, value, detail)
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is not None and (value <= low if schema.get("exclusiveMinimum") else value < low):
+        words = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
+        yield invalid(path, value, f"{path} in body should be {words} {low}")
+    if high is not None and (value >= high if schema.get("exclusiveMaximum") else value > high):
+        words = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
+        yield invalid(path, value, f"{path} in body should be {words} {high}")
+
+
+def _list(schema: JsonObject, value: list[Any], path: str, old: object) -> Iterator[FieldError]:
+    if "maxItems" in schema and len(value) > schema["maxItems"]:
+        yield too_many(path, len(value), schema["maxItems"])
+    if "minItems" in schema and len(value) < schema["minItems"]:
+        detail = f"{path} in body should have at least {schema['minItems']} items"
+        yield invalid(path, len(value), detail)
+    items = schema.get("items")
+    if isinstance(items, dict):
+        for index, item in enumerate(value):
+            before = predecessor_of_item(schema, item, old)
+            yield from _problems(items, item, f"{path}[{index}]", before)
+    yield from list(_duplicates(schema, value, path))
+
+
+def _duplicates(schema: JsonObject, value: list[Any], path: str) -> Iterator[FieldError]:
+    kind = schema.get("x-kubernetes-list-type")
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    seen: set[bytes] = set()
+    for index, item in enumerate(value):
+        if kind == "map" and isinstance(item, dict):
+            item = {key: item[key] for key in keys if key in item}
+        elif kind != "set":
+            return
+        identity = encode(item)
+        if identity in seen:
+            yield duplicate(f"{path}[{index}]", item)
+        seen.add(identity)
+
+
+def _object(schema: JsonObject, value: JsonObject, path: str, old: object) -> Iterator[FieldError]:
+    if "maxProperties" in schema and len(value) > schema["maxProperties"]:
+        yield too_many(path, len(value), schema["maxProperties"])
+    if "minProperties" in schema and len(value) < schema["minProperties"]:
+        detail = f"{path} in body should have at least {schema['minProperties']} properties"
+        yield invalid(path, len(value), detail)
+    yield from (
+        required(f"{path}.{name}") for name in schema.get("required") or () if name not in value
+    )
+    properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+    for name, member in value.items():
+        known = properties.get(name, additional)
+        if isinstance(known, dict):
+            yield from _problems(known, member, f"{path}.{name}", predecessor_of(name, old))
+
+
+def _combinations(schema: JsonObject, value: Json, path: str) -> Iterator[FieldError]:
+    for part in schema.get("allOf") or ():
+        yield from _problems(part, value, path)
+    choices = schema.get("anyOf")
+    if choices and not any(not _problems(choice, value, path) for choice in choices):
+        detail = f'"{path}" must validate at least one schema (anyOf)'
+        yield invalid("<nil>", "", detail)
+    choices = schema.get("oneOf")
+    if choices:
+        count = sum(not _problems(choice, value, path) for choice in choices)
+        if count != 1:
+            verdict = f"Found {count} valid alternatives" if count else "Found none valid"
+            detail = f'"{path}" must validate one and only one schema (oneOf). {verdict}'
+            yield invalid("<nil>", "", detail)
+    forbidden = schema.get("not")
+    if forbidden is not None and not _problems(forbidden, value, path):
+        yield invalid("<nil>", "", f'"{path}" must not validate the schema (not)')
+
+
+def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    def check(text: str) -> bool:
+        try:
+            parse(text)
+        except ValueError:
+            return False
+        return True
+
+    return check
+
+
+_DURATION_UNITS = (
+    (1, ("ns", "nano")),
+    (10**3, ("us", "µs", "micro")),
+    (10**6, ("ms", "milli")),
+    (10**9, ("s", "sec")),
+    (60 * 10**9, ("m", "min")),
+    (3600 * 10**9, ("h", "hr", "hour")),
+    (86400 * 10**9, ("d", "day")),
+    (7 * 86400 * 10**9, ("w", "wk", "week")),
+)
+_DURATION_PART = re.compile(r"([0-9]+)\s*([A-Za-zµ]+)", re.ASCII)
+
+
+def parse_format_duration(text: str) -> Duration | None:
+    """Of a text with `format: duration`: as Go writes it, or in words (`2 days 3 hours`); None if it is neither."""
+    parsed = parse_duration(text)
+    if parsed is not None:
+        return parsed
+    nanos, is_duration = 0, False
+    for number, unit in _DURATION_PART.findall(text):
+        for factor, (*names, prefix) in _DURATION_UNITS:
+            if unit.lower() in names or unit.lower().startswith(prefix):
+                nanos += int(number) * factor
+                is_duration = True
+    return Duration(nanos) if is_duration and nanos <= MAX_INT else None
+
+
+_FORMATS: dict[str, Callable[[str], bool]] = {
+    "date": _parses(date.fromisoformat),
+    "date-time": lambda text: "T" in text.upper() and _parses(datetime.fromisoformat)(text),
+    "ipv4": _parses(ipaddress.IPv4Address),
+    "ipv6": _parses(ipaddress.IPv6Address),
+    "cidr": lambda text: "/" in text and _parses(ipaddress.ip_interface)(text),
+    "uuid": _parses(uuid.UUID),
+    "duration": lambda text: parse_format_duration(text) is not None,
+    "email": lambda text: re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None,
+    "hostname": lambda text: re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?", text) is not None,
+    "byte": lambda text: re.fullmatch(r"[A-Za-z0-9+/]*={0,2}", text) is not None,
+}  # fmt: skip

@@ -1,0 +1,170 @@
+"""Selectors over JSON objects: label and field selectors of requests, and the `LabelSelector` of specs.
+
+Field selectors know only the fields Kubernetes offers for a kind; any other field is refused as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from kubesched.api import field_selectors
+from kubesched.api import selectors as label_selectors
+from kubesched.api.selectors import SelectorError
+from kubesched.base.errors import BadRequest
+from kubesched.playground.apimachinery.catalog import ResourceInfo
+from kubesched.playground.apimachinery.objects import Json, JsonObject
+
+Predicate: TypeAlias = Callable[[JsonObject], bool]
+FieldReader: TypeAlias = Callable[[JsonObject], str]
+
+
+def compile_label_selector(text: str) -> Predicate | None:
+    """The test for a label selector; None when it selects everything."""
+    if not text.strip():
+        return None
+    try:
+        matches = label_selectors.parse(text).matches
+    except SelectorError as error:
+        raise BadRequest(str(error)) from None
+    return lambda obj: matches(obj["metadata"].get("labels"))
+
+
+def compile_field_selector(resource: ResourceInfo, text: str) -> Predicate | None:
+    """The test for a field selector of this resource, over its stored form; None when it selects everything."""
+    if not text.strip():
+        return None
+    try:
+        requirements = field_selectors.parse(text).requirements
+    except SelectorError as error:
+        raise BadRequest(str(error)) from None
+    tests = [
+        (_field_reader(resource, requirement.field), requirement.value, requirement.is_equal)
+        for requirement in requirements
+    ]
+    if len(tests) == 1:
+        read, wanted, is_equal = tests[0]
+        if is_equal:
+            return lambda obj: read(obj) == wanted
+        return lambda obj: read(obj) != wanted
+    return lambda obj: all((read(obj) == wanted) is is_equal for read, wanted, is_equal in tests)
+
+
+def combine(*predicates: Predicate | None) -> Predicate | None:
+    """All of the given tests at once; None stands for a test that everything passes."""
+    present = [predicate for predicate in predicates if predicate is not None]
+    if not present:
+        return None
+    if len(present) == 1:
+        return present[0]
+    return lambda obj: all(predicate(obj) for predicate in present)
+
+
+def selector_matches(selector: Json, labels: Mapping[str, str]) -> bool:
+    """Whether the labels satisfy the selector: none selects nothing, an empty one everything."""
+    if not isinstance(selector, dict):
+        return False
+    for key, value in (selector.get("matchLabels") or {}).items():
+        if labels.get(key) != value:
+            return False
+    return all(
+        _expression_matches(match_expression, labels)
+        for match_expression in selector.get("matchExpressions") or ()
+    )
+
+
+def _expression_matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, operator = expression.get("key", ""), expression.get("operator")
+    values = expression.get("values") or ()
+    if operator == "In":
+        return key in labels and labels[key] in values
+    if operator == "NotIn":
+        return key not in labels or labels[key] not in values
+    if operator == "Exists":
+        return key in labels
+    if operator == "DoesNotExist":
+        return key not in labels
+    return False
+
+
+def _field_reader(resource: ResourceInfo, field: str) -> FieldReader:
+    if field == "metadata.name":
+        return _path("metadata", "name")
+    if field == "metadata.namespace" and resource.namespaced:
+        return _path("metadata", "namespace")
+    reader = FIELDS.get(resource.key, {}).get(field)
+    if reader is None:
+        raise BadRequest(
+            f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+            if resource.key not in FIELDS
+            else f"field label not supported: {field}"
+        )
+    return reader
+
+
+def _path(*keys: str, default: str = "") -> FieldReader:
+    def read(obj: JsonObject) -> str:
+        value: object = obj
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is None:
+            return default
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return str(value)
+
+    return read
+
+
+def _pod_ip(obj: JsonObject) -> str:
+    status = obj.get("status") or {}
+    pod_ips = status.get("podIPs") or ()
+    ip: str = pod_ips[0].get("ip", "") if pod_ips else status.get("podIP", "")
+    return ip
+
+
+def _event_source(obj: JsonObject) -> str:
+    source: str = (obj.get("source") or {}).get("component") or obj.get("reportingComponent", "")
+    return source
+
+
+_INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_NAME = _path("metadata", "name")
+
+FIELDS: dict[str, dict[str, FieldReader]] = {
+    "pods": {
+        "spec.nodeName": _path("spec", "nodeName"),
+        "spec.restartPolicy": _path("spec", "restartPolicy"),
+        "spec.schedulerName": _path("spec", "schedulerName"),
+        "spec.serviceAccountName": _path("spec", "serviceAccountName"),
+        "spec.hostNetwork": _path("spec", "hostNetwork", default="false"),
+        "status.phase": _path("status", "phase"),
+        "status.podIP": _pod_ip,
+        "status.nominatedNodeName": _path("status", "nominatedNodeName"),
+    },
+    "nodes": {"spec.unschedulable": _path("spec", "unschedulable", default="false")},
+    "namespaces": {"status.phase": _path("status", "phase"), "name": _NAME},
+    "persistentvolumes": {"name": _NAME},
+    "persistentvolumeclaims": {"name": _NAME},
+    "replicationcontrollers": {"status.replicas": _path("status", "replicas", default="0")},
+    "replicasets.apps": {"status.replicas": _path("status", "replicas", default="0")},
+    "secrets": {"type": _path("type")},
+    "services": {"spec.clusterIP": _path("spec", "clusterIP"), "spec.type": _path("spec", "type")},
+    "jobs.batch": {"status.successful": _path("status", "succeeded", default="0")},
+    "resourceslices.resource.k8s.io": {
+        "spec.nodeName": _path("spec", "nodeName"),
+        "spec.driver": _path("spec", "driver"),
+    },
+    "events": {
+        **{f"involvedObject.{name}": _path("involvedObject", name) for name in _INVOLVED},
+        "reason": _path("reason"),
+        "reportingComponent": _path("reportingComponent"),
+        "source": _event_source,
+        "type": _path("type"),
+    },
+}
+FIELDS["events.events.k8s.io"] = {
+    **FIELDS["events"],
+    **{f"regarding.{name}": _path("involvedObject", name) for name in _INVOLVED},
+    "reportingController": _path("reportingComponent"),
+}

@@ -1,0 +1,96 @@
+"""Who may change the status of claims, besides writing to `resourceclaims/status`.
+
+| Change | Permission |
+|---|---|
+| allocation, reservations | `resourceclaims/binding`, for the whole cluster: a claim takes its devices from every namespace |
+| the status of a driver's devices | `resourceclaims/driver` with the driver's name and the verb `arbitrary-node:update` (or `patch`) |
+
+No request names these subresources; they exist as permissions only. Writes of the process itself have no user and are not
+checked. Tokens here are bound to no node, so that `associated-node:` verbs help no one. Mirrors upstream's
+`AuthorizedForBinding` and `AuthorizedForDeviceStatus`.
+"""
+
+from __future__ import annotations
+
+from kubesched.api.field_errors import FieldError, forbidden
+from kubesched.playground.apimachinery.catalog import ResourceInfo
+from kubesched.playground.apimachinery.failures import invalid
+from kubesched.playground.apimachinery.objects import JsonObject
+from kubesched.playground.auth.rbac import Attributes, RbacAuthorizer
+from kubesched.playground.registry.rest_storage import AdmissionRequest
+from kubesched.playground.registry.users import User
+
+CLAIMS = "resourceclaims.resource.k8s.io"
+
+
+class ClaimStatusCheck:
+    """An `AdmissionCheck` for the status of claims."""
+
+    def __init__(self, authorizer: RbacAuthorizer) -> None:
+        self._authorizer = authorizer
+
+    def __call__(self, request: AdmissionRequest) -> None:
+        _, resource, obj, old, _, options = request
+        user = options.user
+        if user is None or resource.key != CLAIMS:
+            return
+        before = old or {}
+        problems: list[FieldError] = []
+        if _binding(obj) != _binding(before):
+            problems += self._binding_problems(user, resource, options.verb)
+        if _binding(obj)[0] is not None:  # without an allocation there is no status of devices
+            namespace = obj["metadata"].get("namespace", "")
+            for driver in _changed_drivers(obj, before):
+                problems += self._driver_problems(user, resource, options.verb, namespace, driver)
+        if problems:
+            raise invalid(resource, obj["metadata"]["name"], problems)
+
+    def _binding_problems(self, user: User, resource: ResourceInfo, verb: str) -> list[FieldError]:
+        wanted = Attributes(
+            verb=verb, group=resource.group, resource=resource.plural, subresource="binding"
+        )
+        if self._authorizer.allows(user, wanted) is not None:
+            return []
+        detail = (
+            "changing status.allocation or status.reservedFor requires "
+            f'resource="resourceclaims/binding", verb="{verb}" permission: '
+            f"{wanted.refusal(user.name)}"
+        )
+        return [forbidden("status.allocation", detail)]
+
+    def _driver_problems(
+        self, user: User, resource: ResourceInfo, verb: str, namespace: str, driver: str
+    ) -> list[FieldError]:
+        wanted = Attributes(
+            verb=f"arbitrary-node:{verb}",
+            group=resource.group,
+            resource=resource.plural,
+            subresource="driver",
+            name=driver,
+            namespace=namespace,
+        )
+        if self._authorizer.allows(user, wanted) is not None:
+            return []
+        detail = (
+            'changing status.devices requires resource="resourceclaims/driver", '
+            f'verb="[{wanted.verb}]" permission: {wanted.refusal(user.name)}'
+        )
+        return [forbidden("status.devices", detail)]
+
+
+def _binding(claim: JsonObject) -> tuple[object, object]:
+    status = claim.get("status") or {}
+    return status.get("allocation"), status.get("reservedFor") or []
+
+
+def _changed_drivers(new: JsonObject, old: JsonObject) -> list[str]:
+    """Drivers with devices whose status was added, changed or removed, sorted."""
+    after, before = _devices(new), _devices(old)
+    keys = {*after, *before}
+    return sorted({key[0] for key in keys if after.get(key) != before.get(key)})
+
+
+def _devices(claim: JsonObject) -> dict[tuple[str, ...], JsonObject]:
+    devices = (claim.get("status") or {}).get("devices") or ()
+    fields = ("driver", "pool", "device", "shareID")
+    return {tuple([device.get(field, "") for field in fields]): device for device in devices}

@@ -1,0 +1,195 @@
+"""Core v1 events from controllers and kubelets: the story `kubectl describe` tells.
+
+A repeated event becomes a higher `count` on the first one. Telling the story must never slow it
+down: a token bucket bounds the writes, what exceeds it is counted and dropped, and a failed write
+is logged, not raised. Switched off, a recorder does nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from kubesched.base.clock import Clock
+from kubesched.base.errors import ApiError, NotFound
+from kubesched.base.logs import get_logger
+from kubesched.playground.apimachinery.objects import JsonObject, object_reference, timestamp
+from kubesched.playground.client.local import LocalApi
+
+log = get_logger(__name__)
+
+REMEMBERED_EVENTS = 4096
+"""How many recent events can still be repeated by count; client-go's correlator remembers as many."""
+
+DEFAULT_NAMESPACE = "default"  # events about cluster-scoped objects live here
+
+
+@dataclass(slots=True)
+class _Remembered:
+    namespace: str
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventStatistics:
+    """What became of the events."""
+
+    written: int
+    repeated: int
+    dropped: int
+
+
+class EventRecorder:
+    """Writes events about objects, within a budget."""
+
+    def __init__(
+        self,
+        api: LocalApi,
+        clock: Clock,
+        *,
+        enabled: bool = True,
+        per_second: float = 100.0,
+        burst: int = 1000,
+    ) -> None:
+        self._api = api
+        self._clock = clock
+        self._enabled = enabled
+        self._per_second = per_second
+        self._burst = burst
+        self._tokens = float(burst)
+        self._refilled_at = clock.monotonic()
+        self._recent: OrderedDict[tuple[str, ...], _Remembered] = OrderedDict()
+        self._sequence = 0
+        self._written = 0
+        self._repeated = 0
+        self._dropped = 0
+
+    def normal(
+        self, obj: JsonObject, component: str, reason: str, message: str, **where: str
+    ) -> None:
+        """Record that something went as it should; `where` is a `host` and a `field_path`."""
+        self._record(obj, "Normal", component, reason, message, **where)
+
+    def warning(
+        self, obj: JsonObject, component: str, reason: str, message: str, **where: str
+    ) -> None:
+        """Record that something needs attention; `where` is a `host` and a `field_path`."""
+        self._record(obj, "Warning", component, reason, message, **where)
+
+    def is_exhausted(self) -> bool:
+        """Whether an event recorded now would be dropped; then it counts as dropped already."""
+        if not self._enabled:
+            return True
+        self._refill()
+        if self._tokens >= 1.0:
+            return False
+        self._dropped += 1
+        return True
+
+    def statistics(self) -> EventStatistics:
+        return EventStatistics(self._written, self._repeated, self._dropped)
+
+    def _record(
+        self,
+        obj: JsonObject,
+        event_type: str,
+        component: str,
+        reason: str,
+        message: str,
+        host: str = "",
+        field_path: str = "",
+    ) -> None:
+        if not self._enabled:
+            return
+        if not self._take_token():
+            self._dropped += 1
+            return
+        reference = object_reference(obj)
+        if field_path:
+            reference["fieldPath"] = field_path
+        key = (
+            reference["uid"],
+            reference["kind"],
+            reference["name"],
+            component,
+            host,
+            reason,
+            message,
+            field_path,
+        )
+        try:
+            known = self._recent.get(key)
+            if known is None or not self._repeat(known):
+                self._recent[key] = self._create(
+                    reference, event_type, component, reason, message, host
+                )
+            self._recent.move_to_end(key)
+            if len(self._recent) > REMEMBERED_EVENTS:
+                self._recent.popitem(last=False)
+        except ApiError as error:
+            # A namespace that is going away refuses new events; that is no reason to stop working.
+            self._dropped += 1
+            log.info("Event not written", v=4, reason=reason, about=reference["name"], err=error)
+
+    def _refill(self) -> None:
+        now = self._clock.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._refilled_at) * self._per_second)
+        self._refilled_at = now
+
+    def _take_token(self) -> bool:
+        self._refill()
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+    def _repeat(self, known: _Remembered) -> bool:
+        patch = {"count": known.count + 1, "lastTimestamp": timestamp(self._clock.now())}
+        try:
+            self._api.patch("events", known.namespace, known.name, patch, kind="merge")
+        except NotFound:
+            return False
+        known.count += 1
+        self._repeated += 1
+        return True
+
+    def _create(
+        self,
+        reference: JsonObject,
+        event_type: str,
+        component: str,
+        reason: str,
+        message: str,
+        host: str,
+    ) -> _Remembered:
+        self._sequence += 1
+        now = self._clock.now()
+        namespace = reference.get("namespace") or DEFAULT_NAMESPACE
+        # The sequence keeps names apart when the clock does not move between two events.
+        name = f"{reference['name']}.{int(now * 1e9) + self._sequence:x}"
+        source = {"component": component}
+        if host:
+            source["host"] = host
+        self._api.create_composed(
+            "events",
+            {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {"name": name, "namespace": namespace},
+                "involvedObject": reference,
+                "reason": reason,
+                "message": message,
+                "source": source,
+                "firstTimestamp": timestamp(now),
+                "lastTimestamp": timestamp(now),
+                "count": 1,
+                "type": event_type,
+                "reportingComponent": component,
+                "reportingInstance": host,
+            },
+            namespace,
+            (tuple(reference), bool(host)),
+        )
+        self._written += 1
+        return _Remembered(namespace, name, 1)

@@ -1,0 +1,231 @@
+"""Shared, indexed views of the API server's objects.
+
+One `Informer` per resource, however many controllers read it. The server delivers every change
+synchronously, in revision order, so a view is never older than the last write: controllers need
+neither expectations nor re-reads. Views hold references to the server's own objects, not copies.
+
+Order: `InformerFactory.start` subscribes in the order in which informers were asked for; handlers
+run in the order in which they were added; listing follows the order in which objects appeared.
+Handlers only note keys. They must not write to the API: that would nest one write in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeVar, cast
+
+from kubesched.playground.apimachinery.catalog import ResourceInfo
+from kubesched.playground.apimachinery.objects import ChangeType, JsonObject, key_of, namespace_of
+from kubesched.playground.apimachinery.pods import node_name_of
+from kubesched.playground.client.local import Listener, LocalApi
+
+Part = Literal["spec", "ownership", ""]
+"""What of an object an index reads: its spec, its labels and owners, or anything."""
+
+Follower = Callable[[ResourceInfo, str, JsonObject, JsonObject | None], None]
+"""Called with the resource, the kind of change, the object and its state before."""
+
+_NOT_FOLLOWED = frozenset({"events"})  # events have no owners, own nothing, and are many
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """How objects are filed: under which values, and what of an object these depend on."""
+
+    values: Callable[[JsonObject], Iterable[str]]
+    reads: Part = ""
+    """Spares filing anew where that part of an object is the same after a change."""
+
+
+BY_NAMESPACE = Index(lambda obj: (namespace_of(obj),), "ownership")
+BY_NODE = Index(lambda pod: (node_name_of(pod),), "spec")
+"""Pods under the node they are bound to, unbound ones under ""."""
+
+
+class Informer:
+    """All objects of one resource, by key and by index."""
+
+    def __init__(self, resource: str) -> None:
+        self.resource = resource
+        self._objects: dict[str, JsonObject] = {}
+        self._indexes: dict[Index, dict[str, dict[str, None]]] = {}
+        self._derived: dict[type, object] = {}
+        self._handlers: list[Listener] = []
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[JsonObject]:
+        return iter(self._objects.values())
+
+    def get(self, key: str) -> JsonObject | None:
+        """The object called `namespace/name` (or `name`, without a namespace)."""
+        return self._objects.get(key)
+
+    def find(self, index: Index, value: str) -> list[JsonObject]:
+        """The objects that an index files under a value."""
+        return [self._objects[key] for key in self._indexes[index].get(value, ())]
+
+    def values(self, index: Index) -> list[str]:
+        """Every value that an index files something under."""
+        return list(self._indexes[index])
+
+    def count(self, index: Index, value: str) -> int:
+        return len(self._indexes[index].get(value, ()))
+
+    def add_index(self, index: Index) -> None:
+        """File objects by an index, too; asking for the same one again changes nothing."""
+        if index in self._indexes:
+            return
+        self._indexes[index] = {}
+        for key, obj in self._objects.items():
+            self._file(index, key, index.values(obj))
+
+    def add_handler(self, handler: Listener) -> None:
+        self._handlers.append(handler)
+
+    def derive(self, make: Callable[[Informer], T]) -> T:
+        """Something that follows this view, made once however many ask: `make` is its class."""
+        key = cast("type", make)
+        if key not in self._derived:
+            self._derived[key] = make(self)
+        return cast("T", self._derived[key])
+
+    def apply(self, kind: ChangeType, obj: JsonObject, old: JsonObject | None) -> None:
+        """Take one change from the server, then tell the handlers."""
+        key = key_of(obj)
+        before = self._objects.get(key)
+        if kind == "DELETED":
+            self._objects.pop(key, None)
+            self._refile(key, before, None)
+        else:
+            self._objects[key] = obj
+            self._refile(key, before, obj)
+        for handler in self._handlers:
+            handler(kind, obj, old if old is not None else before)
+
+    def _refile(self, key: str, before: JsonObject | None, after: JsonObject | None) -> None:
+        same = _same_parts(before, after) if before is not None and after is not None else ()
+        for index, filed in self._indexes.items():
+            if index.reads in same:
+                continue
+            old_values = tuple(index.values(before)) if before is not None else ()
+            new_values = tuple(index.values(after)) if after is not None else ()
+            if old_values == new_values:
+                continue
+            for value in old_values:
+                keys = filed.get(value)
+                if keys is not None and value not in new_values:
+                    keys.pop(key, None)
+                    if not keys:
+                        del filed[value]
+            self._file(index, key, new_values)
+
+    def _file(self, index: Index, key: str, values: Iterable[str]) -> None:
+        for value in values:
+            self._indexes[index].setdefault(value, {})[key] = None
+
+
+def _same_parts(before: JsonObject, after: JsonObject) -> tuple[Part, ...]:
+    """The parts that two versions share; equal ones that are not shared are compared by their index values."""
+    has_same_spec = before.get("spec") is after.get("spec")
+    old, new = before["metadata"], after["metadata"]
+    has_same_ownership = old.get("labels") is new.get("labels") and old.get(
+        "ownerReferences"
+    ) is new.get("ownerReferences")
+    if has_same_spec:
+        return ("spec", "ownership") if has_same_ownership else ("spec",)
+    return ("ownership",) if has_same_ownership else ()
+
+
+class InformerFactory:
+    """Hands out the one informer of each resource and connects them all to the server."""
+
+    def __init__(self, api: LocalApi) -> None:
+        self._api = api
+        self._informers: dict[str, Informer] = {}
+        self._unsubscribe: dict[str, Callable[[], None]] = {}
+        self._started = False
+
+    def informer(self, resource: str) -> Informer:
+        """The shared view of a resource; connected at once when the factory runs already."""
+        informer = self._informers.get(resource)
+        if informer is None:
+            informer = self._informers[resource] = Informer(resource)
+            if self._started:
+                self._connect(informer)
+        return informer
+
+    def start(self) -> None:
+        """Subscribe to everything asked for so far; existing objects arrive as ADDED."""
+        self._started = True
+        for informer in list(self._informers.values()):
+            if informer.resource not in self._unsubscribe:
+                self._connect(informer)
+
+    def stop(self) -> None:
+        """Leave the server; views keep their last state."""
+        self._started = False
+        for unsubscribe in self._unsubscribe.values():
+            unsubscribe()
+        self._unsubscribe.clear()
+
+    def _connect(self, informer: Informer) -> None:
+        self._unsubscribe[informer.resource] = self._api.subscribe(
+            informer.resource, informer.apply, replay=True
+        )
+
+
+class EveryResource:
+    """One subscription per stored resource, shared by all followers."""
+
+    def __init__(self, api: LocalApi) -> None:
+        self._api = api
+        self._followers: list[Follower] = []
+        self._unsubscribe: dict[str, Callable[[], None]] = {}
+        self._is_started = False
+
+    def follow(self, follower: Follower) -> None:
+        self._followers.append(follower)
+
+    def resources(self) -> list[ResourceInfo]:
+        """Every stored resource, each collection once."""
+        by_key = {
+            resource.storage_key: resource
+            for resource in self._api.registry.catalog
+            if resource.is_stored
+        }
+        return list(by_key.values())
+
+    def start(self) -> None:
+        """Subscribe; what exists arrives as ADDED."""
+        if not self._followers:
+            return
+        self._is_started = True
+        self._api.registry.catalog.on_change(self._catalog_changed)
+        self._catalog_changed()
+
+    def stop(self) -> None:
+        self._is_started = False
+        for unsubscribe in self._unsubscribe.values():
+            unsubscribe()
+        self._unsubscribe.clear()
+
+    def _catalog_changed(self) -> None:
+        if not self._is_started:
+            return
+        for resource in self.resources():
+            key = resource.storage_key
+            if key not in self._unsubscribe and key not in _NOT_FOLLOWED:
+                self._unsubscribe[key] = self._subscribe(resource)
+
+    def _subscribe(self, resource: ResourceInfo) -> Callable[[], None]:
+        def on_change(kind: str, obj: JsonObject, old: JsonObject | None) -> None:
+            for follower in self._followers:
+                follower(resource, kind, obj, old)
+
+        return self._api.subscribe(resource, on_change, replay=True)

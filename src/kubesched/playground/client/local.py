@@ -1,0 +1,300 @@
+"""The API for code in the same process: controllers, kubelets, simulation.
+
+The same admission, defaulting, validation and conflicts as over HTTP, without a socket and without an event loop:
+every verb is synchronous and complete when it returns, or raises a `kubesched.base.errors.ApiError` having changed nothing.
+
+Objects that come back are shared with the store: read them, never change them. Objects that go in are copied.
+"""
+
+from __future__ import annotations
+
+import builtins
+import random
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from kubesched.base.clock import Clock
+from kubesched.base.errors import NotFound
+from kubesched.playground.apimachinery.bodies import check_types, to_stored
+from kubesched.playground.apimachinery.catalog import ResourceInfo
+from kubesched.playground.apimachinery.managed_fields.managers import Manager
+from kubesched.playground.apimachinery.objects import (
+    ChangeType,
+    JsonObject,
+    encode,
+    name_of,
+    namespace_of,
+    timestamp,
+    uid_of,
+)
+from kubesched.playground.apimachinery.selectors import (
+    combine,
+    compile_field_selector,
+    compile_label_selector,
+)
+from kubesched.playground.apimachinery.serialization import decode_json
+from kubesched.playground.control_plane import build_registry
+from kubesched.playground.registry import binding, eviction
+from kubesched.playground.registry.deletion import DeleteOptions
+from kubesched.playground.registry.patching import PatchKind, patch_object
+from kubesched.playground.registry.repeated_creates import RepeatedCreates
+from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
+from kubesched.playground.registry.strategy import Propagation
+from kubesched.playground.storage.store import Change, Entry, Store
+
+Resource: TypeAlias = ResourceInfo | str
+Subresource: TypeAlias = Literal["", "status", "scale", "resize"]
+Listener: TypeAlias = Callable[[ChangeType, JsonObject, JsonObject | None], None]
+
+
+_REMEMBERED_SHAPES = 256
+
+
+class LocalApi:
+    """Synchronous verbs and ordered change notifications over one registry."""
+
+    def __init__(self, registry: RestStorage, *, manager: str = "kubesched") -> None:
+        self.registry = registry
+        self._options = WriteOptions(manager=manager)
+        self._creates = RepeatedCreates(registry)
+        self._managers: dict[tuple[object, ...], tuple[Manager, ...]] = {}  # of composed objects
+
+    @classmethod
+    def in_memory(cls, *, clock: Clock, rng: random.Random) -> LocalApi:
+        """A fresh cluster that lives in this object alone, with the namespaces every cluster has."""
+        return cls(build_registry(Store(), clock=clock, rng=rng))
+
+    def as_manager(self, manager: str) -> LocalApi:
+        """The same API, writing under another field manager's name."""
+        return LocalApi(self.registry, manager=manager)
+
+    def get(self, resource: Resource, namespace: str | None, name: str) -> JsonObject:
+        """The object, or `NotFound`."""
+        return self.registry.get(self._resource(resource), namespace or "", name).obj
+
+    def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> tuple[builtins.list[JsonObject], int]:
+        """Matching objects in key order (`namespace=None`: of all namespaces) and the revision they are from."""
+        info = self._resource(resource)
+        matches = combine(
+            compile_label_selector(label_selector), compile_field_selector(info, field_selector)
+        )
+        entries = self.registry.store.collection(info.storage_key).entries(namespace)
+        objects = [entry.obj for entry in entries if matches is None or matches(entry.obj)]
+        return objects, self.registry.store.revision
+
+    def create(
+        self, resource: Resource, obj: JsonObject, namespace: str | None = None
+    ) -> JsonObject:
+        """Create; the namespace is the object's own unless given."""
+        info = self._resource(resource)
+        return self._creates.create(info, namespace or "", _encode(info, obj), self._options).obj
+
+    def create_composed(
+        self, resource: Resource, obj: JsonObject, namespace: str, shape: tuple[object, ...]
+    ) -> JsonObject:
+        """Create an object that this process composed from values of the right types.
+
+        It is not checked for types or copied, must not hold nulls, and must not be changed afterwards. Objects of one
+        `shape` have the same fields.
+        """
+        info = self._resource(resource)
+        key = (info.key, shape, timestamp(self.registry.clock.now()))
+        known = self._managers.get(key)
+        entry = self.registry.create(info, namespace, obj, self._options, managers=known)
+        if known is None:
+            if len(self._managers) >= _REMEMBERED_SHAPES:
+                self._managers.clear()
+            self._managers[key] = entry.managers
+        return entry.obj
+
+    def update(self, resource: Resource, obj: JsonObject) -> JsonObject:
+        """Replace everything but the status. A `resourceVersion` in the object must be current, else `Conflict`."""
+        return self._update(resource, obj, "")
+
+    def update_status(self, resource: Resource, obj: JsonObject) -> JsonObject:
+        """Replace the status only. A `resourceVersion` in the object must be current, else `Conflict`."""
+        return self._update(resource, obj, "status")
+
+    def write_status(self, resource: Resource, obj: JsonObject, status: JsonObject) -> JsonObject:
+        """Replace the status of an object that was read from here, if it says something new.
+
+        `Conflict` if there is a newer version: the status was computed from an old reading. It is
+        not checked or copied, and must not be changed afterwards.
+        """
+        if (obj.get("status") or {}) == status:
+            return obj
+        return self._replace_status(resource, obj, status)
+
+    def _replace_status(
+        self, resource: Resource, obj: JsonObject, status: JsonObject
+    ) -> JsonObject:
+        info, old = self._current(resource, obj)
+        return self.registry.replace_status(info, old, status, self._options).obj
+
+    def write_spec(self, resource: Resource, obj: JsonObject, spec: JsonObject) -> JsonObject:
+        """The same for the spec of kinds without defaults and generation, such as Leases."""
+        info, old = self._current(resource, obj)
+        return self.registry.replace_spec(info, old, spec, self._options).obj
+
+    def _current(self, resource: Resource, obj: JsonObject) -> tuple[ResourceInfo, Entry]:
+        """The present version of an object that was read from here; `Conflict` if it is newer."""
+        info = self._resource(resource)
+        old = self.registry.get(info, namespace_of(obj), name_of(obj))
+        self.registry.check_version(info, old, obj["metadata"])
+        return info, old
+
+    def patch(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        patch: JsonObject | builtins.list[JsonObject],
+        kind: PatchKind = "merge",
+        subresource: Subresource = "",
+    ) -> JsonObject:
+        """Patch an object, or what one of its subresources writes."""
+        info = self._resource(resource)
+        entry, _warnings = patch_object(
+            self.registry,
+            info,
+            namespace or "",
+            name,
+            patch,
+            kind,
+            self._options,
+            subresource=subresource,
+        )
+        return entry.obj
+
+    def patch_object(
+        self,
+        resource: Resource,
+        obj: JsonObject,
+        patch: JsonObject,
+        subresource: Subresource = "",
+    ) -> JsonObject:
+        """Patch an object that was read from here."""
+        return self.patch(resource, namespace_of(obj), name_of(obj), patch, subresource=subresource)
+
+    def delete_object(
+        self,
+        resource: Resource,
+        obj: JsonObject,
+        *,
+        grace_period_s: int | None = None,
+        propagation: Propagation | None = None,
+    ) -> bool:
+        """Delete an object that was read from here, and no namesake; False if it is gone."""
+        try:
+            self.delete(
+                resource,
+                namespace_of(obj),
+                name_of(obj),
+                grace_period_s=grace_period_s,
+                uid=uid_of(obj),
+                propagation=propagation,
+            )
+        except NotFound:
+            return False
+        return True
+
+    def delete(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        grace_period_s: int | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: Propagation | None = None,
+    ) -> JsonObject:
+        """Delete, or mark for deletion; returns the last state of the object."""
+        options = DeleteOptions(
+            grace_period_s=grace_period_s,
+            uid=uid,
+            resource_version=resource_version,
+            propagation=propagation,
+        )
+        entry, _is_gone = self.registry.delete(
+            self._resource(resource), namespace or "", name, options
+        )
+        return entry.obj
+
+    def bind(self, namespace: str, name: str, node_name: str, *, uid: str | None = None) -> None:
+        """Bind a pod to a node as the binding subresource does."""
+        binding.bind(self.registry, namespace, name, node_name, uid=uid)
+
+    def evict(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        grace_period_s: int | None = None,
+        uid: str | None = None,
+    ) -> None:
+        """Delete a pod if its disruption budgets allow it, else `TooManyRequests`."""
+        eviction.evict(
+            self.registry, namespace, name, DeleteOptions(grace_period_s=grace_period_s, uid=uid)
+        )
+
+    def subscribe(
+        self, resource: Resource, listener: Listener, *, replay: bool = True
+    ) -> Callable[[], None]:
+        """Have `listener(type, object, old object or None)` called for every change, in revision order.
+
+        With `replay` it is first called with ADDED for everything that exists. Calls come synchronously out of the
+        write that caused them, so a listener should note what to do and return; writing from a listener is allowed,
+        its change is told after the present one has reached every other listener. The result ends the subscription.
+        """
+        store = self.registry.store
+        key = self._resource(resource).storage_key
+        # A listener that subscribes from within a notification has seen the changes still queued in its replay.
+        known = store.revision
+
+        def on_change(change: Change) -> None:
+            if change.revision > known:
+                listener(
+                    change.type,
+                    change.entry.obj,
+                    change.old.obj if change.old is not None else None,
+                )
+
+        present = list(store.collection(key).entries()) if replay else []
+        unsubscribe = store.subscribe(key, on_change)
+        for entry in present:
+            listener("ADDED", entry.obj, None)
+        return unsubscribe
+
+    def _update(self, resource: Resource, obj: JsonObject, subresource: str) -> JsonObject:
+        info = self._resource(resource)
+        mine = self._own(info, obj)
+        metadata = mine["metadata"]
+        return self.registry.update(
+            info,
+            metadata.get("namespace", ""),
+            metadata.get("name", ""),
+            mine,
+            self._options,
+            subresource=subresource,
+        ).obj
+
+    def _resource(self, resource: Resource) -> ResourceInfo:
+        return self.registry.catalog.get(resource)
+
+    def _own(self, info: ResourceInfo, obj: JsonObject) -> JsonObject:
+        """A copy for the store, checked as a request's body would be."""
+        body = _encode(info, obj)
+        check_types(info, body)
+        mine: JsonObject = decode_json(body)
+        return to_stored(info, mine)
+
+
+def _encode(info: ResourceInfo, obj: JsonObject) -> bytes:
+    return encode({"apiVersion": info.api_version, "kind": info.kind, "metadata": {}, **obj})

@@ -1,0 +1,249 @@
+"""A whole embedded cluster: store, API server on a loopback socket, controllers, nodes, kubeconfig.
+
+    async with EmbeddedCluster(ClusterSettings(nodes=10)) as cluster:
+        ...  # kubectl --kubeconfig works now; cluster.api is the same cluster without a socket
+
+Everything started on the way in is stopped on the way out, in reverse order. A controller that dies takes the
+`async with` block down with it instead of leaving half a cluster behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import fcntl
+import ipaddress
+import random
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kubesched.base.clock import Clock, SystemClock
+from kubesched.base.errors import KubeschedError
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.playground import control_plane as bootstrap
+from kubesched.playground import pki
+from kubesched.playground.apimachinery.objects import JsonObject
+from kubesched.playground.auth.access import Authorization
+from kubesched.playground.client.local import LocalApi
+from kubesched.playground.control_plane import build_registry
+from kubesched.playground.controller_manager import ControllerOptions, ControllerSet, start_all
+from kubesched.playground.kubelet.options import KubeletOptions
+from kubesched.playground.server.api_server import ApiServer
+from kubesched.playground.server.memory_transport import MemoryTransport
+from kubesched.playground.server.web import WebServer
+from kubesched.playground.storage.journal import SqliteJournal
+from kubesched.playground.storage.store import DEFAULT_HISTORY_LIMIT, Store
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """How an embedded cluster is set up."""
+
+    name: str = "kubesched"
+    """Name of the cluster and of its context in the kubeconfig."""
+
+    address: str = LOOPBACK
+    """Where to listen; the administrator's credentials are needed from everywhere."""
+
+    authorization: Authorization = "allow"
+    """Whether every authenticated user may do everything, or what roles and bindings say."""
+
+    port: int = 0
+    """Where to listen; 0 takes a free port."""
+
+    kubeconfig: Path | None = None
+    """Where to write a kubeconfig for the administrator, readable by its owner only."""
+
+    data_dir: Path | None = None
+    """Where to keep everything across restarts; None keeps it in memory."""
+
+    nodes: int = 0
+    """How many nodes to play; short for the usual cast with that many kubelets."""
+
+    controllers: ControllerOptions | None = None
+    """The cast, kubelets included, in detail; None runs a bare API server unless there are `nodes`."""
+
+    gates: FeatureGates = DEFAULT_GATES
+    """Switch on kinds of unstable versions."""
+
+    history_limit: int = DEFAULT_HISTORY_LIMIT
+    """How many changes per resource a watch may be behind."""
+
+
+class EmbeddedCluster:
+    """Start with `async with`; everything is stopped on the way out."""
+
+    api: LocalApi
+    server: ApiServer
+    controllers: ControllerSet | None = None
+
+    def __init__(
+        self,
+        settings: ClusterSettings | None = None,
+        *,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.settings = settings or ClusterSettings()
+        self.clock = clock or SystemClock()
+        self.rng = rng or random.Random(secrets.randbits(64))
+        self.token = ""
+        self._certificates: pki.Certificates | None = None
+        self._web: WebServer | None = None
+        self._stack = contextlib.AsyncExitStack()
+
+    @property
+    def url(self) -> str:
+        host = ipaddress.ip_address(self.settings.address)
+        if host.is_unspecified:
+            host = ipaddress.ip_address(LOOPBACK if host.version == 4 else "::1")
+        return f"https://{host if host.version == 4 else f'[{host}]'}:{self.port}"
+
+    @property
+    def port(self) -> int:
+        assert self._web is not None, "the cluster has not been started"
+        return self._web.port
+
+    async def __aenter__(self) -> Self:
+        async with contextlib.AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    def transport(
+        self, *, user_agent: str = "kubesched", omits_managed_fields: bool = False
+    ) -> MemoryTransport:
+        """The way to this cluster that needs no socket."""
+        return MemoryTransport(
+            self.server, user_agent=user_agent, omits_managed_fields=omits_managed_fields
+        )
+
+    async def _start(self, stack: contextlib.AsyncExitStack) -> None:
+        secrets_dir = self.settings.data_dir / "pki" if self.settings.data_dir is not None else None
+        store, journal = self._open_store()
+        if journal is not None:
+            stack.push_async_callback(journal.close)
+        self._certificates = pki.load_or_make(secrets_dir, self.clock.now(), self.settings.address)
+        self.token = _load_or_make_token(secrets_dir)
+        registry = build_registry(store, clock=self.clock, rng=self.rng, gates=self.settings.gates)
+        self.api = LocalApi(registry)
+        self.server = ApiServer(
+            registry,
+            clock=self.clock,
+            rng=self.rng,
+            journal=journal,
+            token=self.token,
+            authorization=self.settings.authorization,
+        )
+        await self._start_controllers(stack)
+        await self._start_web(stack, self._certificates)
+        bootstrap.publish(registry, self._certificates.ca_certificate.decode(), self.port)
+        if self.settings.kubeconfig is not None:
+            stack.enter_context(held(self.settings.kubeconfig))
+            pki.write_private(self.settings.kubeconfig, self.kubeconfig())
+
+    async def _start_web(
+        self, stack: contextlib.AsyncExitStack, certificates: pki.Certificates
+    ) -> None:
+        tls = certificates.server_context()
+        self._web = WebServer(self.server, tls=tls, clock=self.clock)
+        self._web.listen(self.settings.address, self.settings.port)
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        stack.push_async_callback(self._web.stop)
+        serving = group.create_task(self._web.serve(), name="embedded/api server")
+        stack.callback(serving.cancel)
+
+    def _open_store(self) -> tuple[Store, SqliteJournal | None]:
+        limit = self.settings.history_limit
+        if self.settings.data_dir is None:
+            return Store(history_limit=limit), None
+        # Keys without data: the data was lost. Starting an empty cluster in its place would hide that.
+        is_new = not (self.settings.data_dir / "pki").exists()
+        journal = SqliteJournal(self.settings.data_dir, is_new=is_new)
+        try:
+            revision, rows = journal.load()
+            store = Store.restore(rows, revision, history_limit=limit, journal=journal)
+        except BaseException:
+            journal.release()
+            raise
+        journal.start()
+        return store, journal
+
+    async def _start_controllers(self, stack: contextlib.AsyncExitStack) -> None:
+        options = self.settings.controllers
+        if options is None:
+            if not self.settings.nodes:
+                return
+            options = ControllerOptions(kubelet=KubeletOptions(nodes=self.settings.nodes))
+        self.controllers = start_all(self.api, self.clock, self.rng, options)
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        group.create_task(self.controllers.run(), name="embedded/controllers")
+        stack.callback(self.controllers.stop)
+
+    def kubeconfig(self) -> bytes:
+        """A kubeconfig for the administrator."""
+        import yaml
+
+        assert self._certificates is not None, "the cluster has not been started"
+        name, user = self.settings.name, f"{self.settings.name}-admin"
+        authority = base64.b64encode(self._certificates.ca_certificate).decode()
+        config: JsonObject = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {
+                    "name": name,
+                    "cluster": {"server": self.url, "certificate-authority-data": authority},
+                }
+            ],
+            "users": [{"name": user, "user": {"token": self.token}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+            "current-context": name,
+        }
+        return yaml.safe_dump(config, sort_keys=False).encode()
+
+
+@contextlib.contextmanager
+def held(kubeconfig: Path) -> Iterator[None]:
+    """Keep other clusters from writing the same kubeconfig for as long as the block runs.
+
+    Raises:
+        KubeschedError: another running cluster has it.
+    """
+    kubeconfig.parent.mkdir(parents=True, exist_ok=True)
+    lock = kubeconfig.with_name(f".{kubeconfig.name}.lock")
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise KubeschedError(
+                f"{kubeconfig} belongs to a cluster that is running: stop it, or choose --name or --kubeconfig"
+            ) from None
+        yield
+
+
+def _load_or_make_token(folder: Path | None) -> str:
+    """A random bearer token; one that is kept stays the same, so that kubeconfigs survive a restart."""
+    if folder is None:
+        return secrets.token_urlsafe(32)
+    path = folder / "token"
+    if path.exists():
+        return path.read_text(encoding="ascii").strip()
+    token = secrets.token_urlsafe(32)
+    pki.write_private(path, token.encode())
+    return token

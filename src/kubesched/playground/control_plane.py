@@ -1,0 +1,109 @@
+"""A registry with everything that makes it a cluster: custom resources, default accounts, bootstrap."""
+
+from __future__ import annotations
+
+import random
+
+from kubesched.base.clock import Clock
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.playground.apimachinery.catalog import BUILT_IN, ResourceCatalog, previews
+from kubesched.playground.apimachinery.objects import JsonObject
+from kubesched.playground.registry.namespace_defaults import (
+    DefaultServiceAccounts,
+    RootCertificates,
+)
+from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
+from kubesched.playground.resources.admission.limit_ranges import check_limits
+from kubesched.playground.resources.admission.quotas import charge_quotas
+from kubesched.playground.resources.custom_resources import CustomResources
+from kubesched.playground.resources.strategies import STRATEGIES
+from kubesched.playground.storage.store import Store
+
+DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+_MANAGER = WriteOptions(manager="kube-apiserver")
+
+
+def build_registry(
+    store: Store,
+    *,
+    clock: Clock,
+    rng: random.Random,
+    gates: FeatureGates = DEFAULT_GATES,
+) -> RestStorage:
+    """A registry over a new or a restored store, ready for use."""
+    catalog = ResourceCatalog((*BUILT_IN, *previews(gates)))
+    registry = RestStorage(store, catalog, clock=clock, rng=rng, kinds=STRATEGIES)
+    custom_resources = CustomResources(registry)
+    DefaultServiceAccounts(registry)
+    registry.checks += [check_limits, charge_quotas]
+    custom_resources.resume()
+    bootstrap(registry)
+    return registry
+
+
+def bootstrap(registry: RestStorage) -> None:
+    """Create what is missing; a cluster restored from disk keeps its objects."""
+    for name in DEFAULT_NAMESPACES:
+        _ensure(
+            registry,
+            "namespaces",
+            "",
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
+        )
+    for name, value, purpose in (
+        ("system-cluster-critical", 2_000_000_000, "cluster"),
+        ("system-node-critical", 2_000_001_000, "node"),
+    ):
+        _ensure(
+            registry, "priorityclasses.scheduling.k8s.io", "", _priority_class(name, value, purpose)
+        )
+
+
+def _priority_class(name: str, value: int, purpose: str) -> JsonObject:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        "description": f"For pods the {purpose} cannot work without.",
+        "preemptionPolicy": "PreemptLowerPriority",
+    }
+
+
+def _ensure(registry: RestStorage, resource: str, namespace: str, obj: JsonObject) -> None:
+    info = registry.catalog.get(resource)
+    if registry.store.get(info.storage_key, namespace, obj["metadata"]["name"]) is None:
+        registry.create(info, namespace, obj, _MANAGER)
+
+
+def publish(registry: RestStorage, ca_certificate: str, port: int) -> None:
+    """What tells clients inside the cluster where the API server is and whom it trusts."""
+    metadata: JsonObject = {"name": "kubernetes", "namespace": "default"}
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {**metadata, "labels": labels},
+        "spec": {
+            "clusterIP": "10.96.0.1",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
+        },
+    }
+    _ensure(registry, "services", "default", service)
+    # Delegated authentication (kube-scheduler's serving port, for one) looks its authorities up here.
+    authentication = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+        "data": {
+            "client-ca-file": ca_certificate,
+            "requestheader-client-ca-file": ca_certificate,
+            "requestheader-allowed-names": '["front-proxy-client"]',
+            "requestheader-username-headers": '["X-Remote-User"]',
+            "requestheader-group-headers": '["X-Remote-Group"]',
+            "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+        },
+    }
+    _ensure(registry, "configmaps", "kube-system", authentication)
+    RootCertificates(registry, ca_certificate)

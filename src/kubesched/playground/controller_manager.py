@@ -1,0 +1,251 @@
+"""Starting the whole cast, running it, and seeing what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kubesched.base.clock import Clock
+from kubesched.playground.client.controller import (
+    Controller,
+    ControllerContext,
+    ControllerStatistics,
+    HeartbeatClock,
+)
+from kubesched.playground.client.events import EventRecorder, EventStatistics
+from kubesched.playground.client.informers import EveryResource, InformerFactory
+from kubesched.playground.client.local import LocalApi
+from kubesched.playground.controllers.cluster_role_aggregation import ClusterRoleAggregation
+from kubesched.playground.controllers.cronjob import CronJobController
+from kubesched.playground.controllers.daemonset import DaemonSetController
+from kubesched.playground.controllers.deployment import DeploymentController
+from kubesched.playground.controllers.disruption import DisruptionController
+from kubesched.playground.controllers.endpoints import EndpointController
+from kubesched.playground.controllers.event_ttl import EventExpiry
+from kubesched.playground.controllers.garbage_collector import GarbageCollector
+from kubesched.playground.controllers.job import JobController
+from kubesched.playground.controllers.namespaces import NamespaceController
+from kubesched.playground.controllers.node_lifecycle import DEFAULT_GRACE_S, NodeLifecycleController
+from kubesched.playground.controllers.pod_gc import PodGcController
+from kubesched.playground.controllers.replicaset import (
+    ReplicaSetController,
+    ReplicationControllerController,
+)
+from kubesched.playground.controllers.resource_claims import ResourceClaimController
+from kubesched.playground.controllers.resource_quota import ResourceQuotaController
+from kubesched.playground.controllers.statefulset import StatefulSetController
+from kubesched.playground.controllers.taint_eviction import TaintEvictionController
+from kubesched.playground.controllers.volumes import (
+    CsiPublisher,
+    EphemeralVolumes,
+    StorageDriver,
+    VolumeBinder,
+    VolumeProtection,
+)
+from kubesched.playground.controllers.volumes.provisioner import Provisioner
+from kubesched.playground.kubelet.devices import DevicePublisher, PoolDriver
+from kubesched.playground.kubelet.heartbeats import NodeKeeper
+from kubesched.playground.kubelet.node_templates import plan_nodes
+from kubesched.playground.kubelet.options import KubeletOptions
+from kubesched.playground.kubelet.pods import PodPlayer
+
+CONTROLLERS: tuple[type[Controller[Any]], ...] = (
+    DeploymentController,
+    ReplicaSetController,
+    ReplicationControllerController,
+    StatefulSetController,
+    DaemonSetController,
+    JobController,
+    CronJobController,
+    GarbageCollector,
+    NamespaceController,
+    ClusterRoleAggregation,
+    ResourceQuotaController,
+    EndpointController,
+    DisruptionController,
+    PodGcController,
+    NodeLifecycleController,
+    TaintEvictionController,
+    VolumeBinder,
+    VolumeProtection,
+    EphemeralVolumes,
+    ResourceClaimController,
+    CsiPublisher,
+    Provisioner,
+    EventExpiry,
+    NodeKeeper,
+    DevicePublisher,
+    PodPlayer,
+)
+"""Every controller, in the order in which they take turns."""
+CONTROLLER_NAMES = tuple([controller.name for controller in CONTROLLERS])
+
+KUBELETS = (NodeKeeper, DevicePublisher, PodPlayer)
+_SETTLE_LIMIT = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerOptions:
+    """Which controllers run, and how."""
+
+    disabled: frozenset[str] = frozenset()
+    """Controllers left out, by name; see `CONTROLLER_NAMES`."""
+
+    events: bool = True
+    """Whether controllers and kubelets write events."""
+
+    kubelet: KubeletOptions | None = None
+    """The fake kubelets; None for nodes that others run."""
+
+    storage: tuple[StorageDriver, ...] = ()
+    """Storage drivers to play."""
+
+    node_monitor_grace_s: float = DEFAULT_GRACE_S
+    """How long a node may be silent before it counts as unreachable."""
+
+    finished_pod_limit: int = 12_500
+    """How many finished pods are kept; 0 keeps all."""
+
+    def __post_init__(self) -> None:
+        unknown = sorted(self.disabled - set(CONTROLLER_NAMES))
+        if unknown:
+            raise ValueError(
+                f"no such controller: {', '.join(unknown)}; known: {', '.join(CONTROLLER_NAMES)}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class CastStatistics:
+    """Work done so far, by controller."""
+
+    controllers: tuple[ControllerStatistics, ...]
+    events: EventStatistics
+    kubelet_events: EventStatistics
+
+
+class ControllerSet:
+    """All controllers of a cluster, connected and ready to run."""
+
+    def __init__(
+        self,
+        controllers: Sequence[Controller[Any]],
+        informers: InformerFactory,
+        everything: EveryResource,
+        recorders: tuple[EventRecorder, EventRecorder],
+    ) -> None:
+        self._controllers = tuple(controllers)
+        self._informers = informers
+        self._everything = everything
+        self._recorders = recorders
+        self._stopped = asyncio.Event()
+        informers.start()
+        everything.start()
+
+    def __getitem__(self, name: str) -> Controller[Any]:
+        for controller in self._controllers:
+            if controller.name == name:
+                return controller
+        raise KeyError(name)
+
+    async def run(self) -> None:
+        """Run all controllers until `stop` or cancellation."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(controller.run(), name=f"controller/{controller.name}")
+                    for controller in self._controllers
+                ]
+                await self._stopped.wait()
+                for task in tasks:
+                    task.cancel()
+        finally:
+            self.disconnect()
+
+    def stop(self) -> None:
+        """End `run`. What is in the queues is found again by the next start."""
+        self._stopped.set()
+
+    def disconnect(self) -> None:
+        """Unsubscribe every controller from the server."""
+        self._informers.stop()
+        self._everything.stop()
+
+    def step(self) -> int:
+        """Give every controller one turn with what is due now; returns how many keys were synced."""
+        return sum(controller.process() for controller in self._controllers)
+
+    def settle(self) -> int:
+        """Take turns until nothing is due at this moment; returns how many keys were synced."""
+        total = 0
+        while done := self.step():
+            total += done
+            assert total < _SETTLE_LIMIT, "controllers keep each other busy without end"
+        return total
+
+    def next_due_s(self) -> float | None:
+        """Seconds until the first controller has work; None if no work is scheduled."""
+        waits = [
+            wait
+            for controller in self._controllers
+            if (wait := controller.queue.next_due_s()) is not None
+        ]
+        return min(waits, default=None)
+
+    def statistics(self) -> CastStatistics:
+        return CastStatistics(
+            tuple(controller.statistics() for controller in self._controllers),
+            self._recorders[0].statistics(),
+            self._recorders[1].statistics(),
+        )
+
+
+def start_all(
+    api: LocalApi, clock: Clock, rng: random.Random, options: ControllerOptions | None = None
+) -> ControllerSet:
+    """Connect every controller that is wanted; `ControllerSet.run` sets them going."""
+    options = options if options is not None else ControllerOptions()
+    manager_api = api.as_manager("kube-controller-manager")
+    kubelet_api = api.as_manager("kubelet")
+    informers = InformerFactory(manager_api)
+    everything = EveryResource(manager_api)
+    seed = rng.getrandbits(64)
+    recorder = EventRecorder(manager_api, clock, enabled=options.events)
+    kubelet_recorder = EventRecorder(kubelet_api, clock, enabled=options.events)
+    heartbeats = HeartbeatClock(clock)
+    context = ControllerContext(manager_api, clock, seed, informers, recorder, heartbeats)
+    kubelet_context = ControllerContext(
+        kubelet_api, clock, seed, informers, kubelet_recorder, heartbeats
+    )
+    given: dict[type[Controller[Any]], tuple[Any, ...]] = {
+        GarbageCollector: (everything,),
+        NamespaceController: (everything,),
+        ResourceQuotaController: (everything,),
+        PodGcController: (options.finished_pod_limit,),
+        NodeLifecycleController: (options.node_monitor_grace_s,),
+    }
+    left_out = {controller for controller in CONTROLLERS if controller.name in options.disabled}
+    if options.storage:
+        given |= {CsiPublisher: (options.storage,), Provisioner: (options.storage,)}
+    else:
+        left_out |= {CsiPublisher, Provisioner}
+    kubelet = options.kubelet
+    drivers: dict[str, tuple[PoolDriver, ...]] = {}
+    if kubelet is not None:
+        planned = plan_nodes(kubelet.pools, kubelet.nodes)
+        drivers = {node.name: node.pool.drivers for node in planned if node.pool.drivers}
+        given |= {NodeKeeper: (kubelet,), PodPlayer: (kubelet,), DevicePublisher: (drivers,)}
+    else:
+        left_out |= {NodeKeeper, PodPlayer}
+    if not drivers:
+        left_out.add(DevicePublisher)
+    controllers = [
+        controller(
+            kubelet_context if controller in KUBELETS else context, *given.get(controller, ())
+        )
+        for controller in CONTROLLERS
+        if controller not in left_out
+    ]
+    return ControllerSet(controllers, informers, everything, (recorder, kubelet_recorder))

@@ -1,0 +1,230 @@
+"""The garbage collector: objects whose owners are gone go too.
+
+    Background  the owner disappears, its dependents are deleted afterwards
+    Foreground  the owner stays, marked, until every dependent that blocks it has gone
+    Orphan      the owner stays, marked, until its dependents no longer name it
+
+The graph holds only what is needed to find dependents: for each owner's uid the objects that name
+it. Whether an owner still exists is asked of the server at the moment of decision, by uid, so a
+namesake created later never inherits anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kubesched.base.errors import NotFound
+from kubesched.playground.apimachinery.catalog import ResourceInfo
+from kubesched.playground.apimachinery.objects import (
+    FOREGROUND_FINALIZER,
+    ORPHAN_FINALIZER,
+    JsonObject,
+    is_deleting,
+    name_of,
+    namespace_of,
+    owners_of,
+    uid_of,
+)
+from kubesched.playground.client.controller import Controller, ControllerContext
+from kubesched.playground.client.informers import EveryResource
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectId:
+    """Where an object is."""
+
+    resource: str
+    namespace: str
+    name: str
+
+
+Task = tuple[Literal["owner", "dependent"], ObjectId]
+
+
+class GarbageCollector(Controller[Task]):
+    """Deletes, orphans and unblocks by owner references."""
+
+    name = "garbagecollector"
+
+    def __init__(self, context: ControllerContext, everything: EveryResource) -> None:
+        super().__init__(context)
+        self._dependents: dict[str, dict[ObjectId, None]] = {}
+        everything.follow(self._changed)
+
+    def sync(self, key: Task) -> float | None:
+        role, where = key
+        obj = self._get(where)
+        if obj is None:
+            return None
+        if role == "owner":
+            self._sync_owner(where, obj)
+        else:
+            self._sync_dependent(where, obj)
+        return None
+
+    # -- owners on their way out -----------------------------------------------------------------
+
+    def _sync_owner(self, where: ObjectId, owner: JsonObject) -> None:
+        finalizers = owner["metadata"].get("finalizers") or ()
+        if not is_deleting(owner):
+            return
+        if ORPHAN_FINALIZER in finalizers:
+            for dependent in list(self._dependents.get(uid_of(owner), ())):
+                self._drop_owners(dependent, {uid_of(owner)})
+            self._remove_finalizer(where, owner, ORPHAN_FINALIZER)
+        elif FOREGROUND_FINALIZER in finalizers:
+            blocking = self._blocking_dependents(uid_of(owner))
+            if not blocking:
+                self._remove_finalizer(where, owner, FOREGROUND_FINALIZER)
+            for dependent in blocking:
+                self.queue.add(("dependent", dependent))
+
+    def _blocking_dependents(self, owner_uid: str) -> list[ObjectId]:
+        blocking = []
+        for where in self._dependents.get(owner_uid, ()):
+            obj = self._get(where)
+            if obj is not None and any(
+                owner.get("uid") == owner_uid and owner.get("blockOwnerDeletion")
+                for owner in owners_of(obj)
+            ):
+                blocking.append(where)
+        return blocking
+
+    # -- dependents ------------------------------------------------------------------------------
+
+    def _sync_dependent(self, where: ObjectId, obj: JsonObject) -> None:
+        finalizers = obj["metadata"].get("finalizers") or ()
+        if is_deleting(obj) and FOREGROUND_FINALIZER not in finalizers:
+            return
+        if is_deleting(obj):
+            self.queue.add(("owner", where))
+            return
+        if not owners_of(obj):
+            return
+        gone: set[str] = set()
+        waiting: set[str] = set()
+        solid = False
+        for reference in owners_of(obj):
+            owner = self._owner(reference, where.namespace)
+            uid = reference.get("uid", "")
+            if owner is None:
+                gone.add(uid)
+            elif self._is_waiting_for(owner, reference):
+                waiting.add(uid)
+            else:
+                solid = True
+        if solid:
+            # Other owners remain: only the references to absent or leaving owners go.
+            if gone or waiting:
+                self._drop_owners(where, gone | waiting)
+        elif waiting and self._dependents.get(uid_of(obj)):
+            self.api.delete_object(where.resource, obj, propagation="Foreground")
+        elif ORPHAN_FINALIZER in finalizers:
+            self.api.delete_object(where.resource, obj, propagation="Orphan")
+        else:
+            self.api.delete_object(where.resource, obj, propagation="Background")
+
+    @staticmethod
+    def _is_waiting_for(owner: JsonObject, reference: JsonObject) -> bool:
+        finalizers = owner["metadata"].get("finalizers") or ()
+        return (
+            is_deleting(owner)
+            and FOREGROUND_FINALIZER in finalizers
+            and bool(reference.get("blockOwnerDeletion"))
+        )
+
+    def _owner(self, reference: JsonObject, namespace: str) -> JsonObject | None:
+        """The owner if it exists; an owner of another namespace does not count as existing."""
+        info = self.api.registry.catalog.find_kind(
+            reference.get("apiVersion", ""), reference.get("kind", "")
+        )
+        if info is None:
+            # The kind is not served (any more). Deleting on a guess would be worse than waiting.
+            raise NotFound(
+                f"no resource serves {reference.get('apiVersion')} {reference.get('kind')}"
+            )
+        try:
+            owner = self.api.get(
+                info, namespace if info.namespaced else "", reference.get("name", "")
+            )
+        except NotFound:
+            return None
+        return owner if uid_of(owner) == reference.get("uid") else None
+
+    # -- writes ----------------------------------------------------------------------------------
+
+    def _drop_owners(self, where: ObjectId, uids: set[str]) -> None:
+        obj = self._get(where)
+        if obj is None:
+            return
+        references = [owner for owner in owners_of(obj) if owner.get("uid") not in uids]
+        patch = {"metadata": {"uid": uid_of(obj), "ownerReferences": references or None}}
+        self.api.patch(where.resource, where.namespace, where.name, patch)
+
+    def _remove_finalizer(self, where: ObjectId, obj: JsonObject, finalizer: str) -> None:
+        finalizers = [item for item in obj["metadata"].get("finalizers") or () if item != finalizer]
+        patch = {"metadata": {"uid": uid_of(obj), "finalizers": finalizers or None}}
+        self.api.patch(where.resource, where.namespace, where.name, patch)
+
+    # -- the graph -------------------------------------------------------------------------------
+
+    def _get(self, where: ObjectId) -> JsonObject | None:
+        try:
+            return self.api.get(where.resource, where.namespace, where.name)
+        except NotFound:
+            return None
+
+    def _changed(
+        self, resource: ResourceInfo, kind: str, obj: JsonObject, old: JsonObject | None
+    ) -> None:
+        if (
+            old is not None
+            and kind == "MODIFIED"
+            and owners_of(old) is owners_of(obj)
+            and not is_deleting(obj)
+        ):
+            return  # a heartbeat, a status: nothing that ownership depends on
+        where = ObjectId(resource.key, namespace_of(obj), name_of(obj))
+        before = {owner.get("uid", "") for owner in owners_of(old)} if old is not None else set()
+        after = {owner.get("uid", "") for owner in owners_of(obj)} if kind != "DELETED" else set()
+        if kind == "DELETED":
+            before |= {owner.get("uid", "") for owner in owners_of(obj)}
+        if before or after:
+            self._relink(where, before, after)
+        if kind == "DELETED":
+            for dependent in self._dependents.get(uid_of(obj), ()):
+                self.queue.add(("dependent", dependent))
+        elif is_deleting(obj):
+            finalizers = obj["metadata"].get("finalizers") or ()
+            if FOREGROUND_FINALIZER in finalizers or ORPHAN_FINALIZER in finalizers:
+                self.queue.add(("owner", where))
+        elif after and after != before:
+            # It may name an owner that was gone before it came.
+            self.queue.add(("dependent", where))
+        if before != after or kind == "DELETED":
+            self._wake_owners(obj, old)
+
+    def _relink(self, where: ObjectId, before: set[str], after: set[str]) -> None:
+        for uid in sorted(before - after):
+            known = self._dependents.get(uid)
+            if known is not None:
+                known.pop(where, None)
+                if not known:
+                    del self._dependents[uid]
+        for uid in sorted(after - before):
+            self._dependents.setdefault(uid, {})[where] = None
+
+    def _wake_owners(self, obj: JsonObject, old: JsonObject | None) -> None:
+        """An owner that waits in the foreground may have lost its last blocking dependent."""
+        for version in (obj, old):
+            for reference in owners_of(version) if version is not None else ():
+                info = self.api.registry.catalog.find_kind(
+                    reference.get("apiVersion", ""), reference.get("kind", "")
+                )
+                if info is not None:
+                    namespace = namespace_of(obj) if info.namespaced else ""
+                    owner = ObjectId(info.key, namespace, reference.get("name", ""))
+                    owner_object = self._get(owner)
+                    if owner_object is not None and is_deleting(owner_object):
+                        self.queue.add(("owner", owner))

@@ -1,0 +1,86 @@
+"""The resource quota controller: counts what a namespace uses and writes it into the status of its quotas.
+
+New objects are charged as they are written (`resources.admission.quotas`); this controller sets up new quotas and counts
+again when something is deleted or a pod ends.
+"""
+
+from __future__ import annotations
+
+from kubesched.api import quantity
+from kubesched.playground.apimachinery.catalog import ResourceInfo
+from kubesched.playground.apimachinery.objects import (
+    JsonObject,
+    key_of,
+    namespace_of,
+    spec_of,
+    status_of,
+)
+from kubesched.playground.apimachinery.pods import is_finished
+from kubesched.playground.client.controller import Controller, ControllerContext, settling_s
+from kubesched.playground.client.informers import BY_NAMESPACE, EveryResource
+from kubesched.playground.resources.admission.quota_usage import add, matches_scopes, usage_of
+
+RESOURCE = "resourcequotas"
+
+_NAMED = (
+    "configmaps",
+    "persistentvolumeclaims",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+)
+
+
+class ResourceQuotaController(Controller[str]):
+    """Keeps the status of every quota true."""
+
+    name = "resourcequota"
+
+    def __init__(self, context: ControllerContext, everything: EveryResource) -> None:
+        super().__init__(context)
+        self._everything = everything
+        self._quotas = self.watch(RESOURCE, self._quota_changed, BY_NAMESPACE)
+        everything.follow(self._changed)
+
+    def sync(self, key: str) -> float | None:
+        quota = self._quotas.get(key)
+        if quota is None:
+            return None
+        hard = spec_of(quota).get("hard") or {}
+        used = {name: quantity.parse(0) for name in hard}
+        for resource in self._counted(hard):
+            for obj in self.api.list(resource, namespace_of(quota))[0]:
+                if matches_scopes(quota, resource, obj):
+                    used = add(used, usage_of(resource, obj))
+        amounts = {name: str(amount) for name, amount in used.items()}
+        status = {**status_of(quota), "hard": dict(hard), "used": amounts}
+        self.api.write_status(RESOURCE, quota, status)
+        return None
+
+    def _counted(self, hard: JsonObject) -> list[ResourceInfo]:
+        """The resources that can use anything of this quota."""
+        keys: set[str] = {name.removeprefix("count/") for name in hard if name.startswith("count/")}
+        keys |= {"pods", *(name for name in hard if name in _NAMED)}
+        if any(name.startswith("services") for name in hard):
+            keys.add("services")
+        if any("storage" in name for name in hard):
+            keys.add("persistentvolumeclaims")
+        return [resource for resource in self._everything.resources() if resource.key in keys]
+
+    def _quota_changed(self, kind: str, quota: JsonObject, old: JsonObject | None) -> None:
+        if old is None or spec_of(old) != spec_of(quota) or status_of(quota).get("hard") is None:
+            self.queue.add(key_of(quota))
+
+    def _changed(
+        self, resource: ResourceInfo, kind: str, obj: JsonObject, old: JsonObject | None
+    ) -> None:
+        namespace = namespace_of(obj)
+        if not namespace or not self._quotas.count(BY_NAMESPACE, namespace):
+            return
+        has_ended = (
+            resource.key == "pods" and old is not None and is_finished(obj) and not is_finished(old)
+        )
+        if kind == "DELETED" or has_ended:
+            pause_s = settling_s(self.api.registry.store.collection(resource.storage_key).count)
+            for quota in self._quotas.find(BY_NAMESPACE, namespace):
+                self.queue.add_after(key_of(quota), pause_s)

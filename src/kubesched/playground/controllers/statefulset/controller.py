@@ -1,0 +1,263 @@
+"""The StatefulSet controller: pods come in order, go in reverse order, and are replaced from the end.
+
+With `podManagementPolicy: OrderedReady` nothing happens to a pod before all its predecessors run and
+are available; with `Parallel` pods come and go at once. Updates never start before every ordinal has
+a pod that is well, and leave ordinals below the partition alone.
+"""
+
+from __future__ import annotations
+
+from kubesched.base.errors import ApiError
+from kubesched.playground.apimachinery.objects import (
+    JsonObject,
+    is_deleting,
+    name_of,
+    scaled_value,
+    spec_of,
+    status_of,
+    uid_of,
+    without_zeros,
+)
+from kubesched.playground.apimachinery.pods import is_finished, is_ready, phase_of
+from kubesched.playground.client.controller import ControllerContext
+from kubesched.playground.controllers.controller_revisions import RevisionHistory, template_of
+from kubesched.playground.controllers.ownership import (
+    OwnerController,
+    selector_of,
+)
+from kubesched.playground.controllers.pods import is_available, next_availability_s
+from kubesched.playground.controllers.statefulset.claims import COMPONENT, ClaimControl
+from kubesched.playground.controllers.statefulset.identity import (
+    build_pod,
+    first_ordinal,
+    identity_labels,
+    is_member,
+    ordinal_of,
+    ordinals,
+    revision_name_of,
+)
+
+
+class StatefulSetController(OwnerController):
+    """Keeps every StatefulSet's pods in line."""
+
+    name = "statefulset"
+    resource = "statefulsets.apps"
+    kind = "StatefulSet"
+    component = COMPONENT
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self.claims = ClaimControl(context)
+        self._history = RevisionHistory(self.api, self.informers, "controller.kubernetes.io/hash")
+
+    def sync(self, key: str) -> float | None:
+        stateful_set = self.owners.get(key)
+        if stateful_set is None:
+            return None
+        self.dependents.claim(
+            stateful_set, selector_of(stateful_set), lambda pod: is_member(stateful_set, pod)
+        )
+        revisions = self._history.revisions_of(stateful_set)
+        update = self._history.ensure_current(stateful_set, revisions)
+        known = status_of(stateful_set).get("currentRevision")
+        current = next((revision for revision in revisions if name_of(revision) == known), update)
+        try:
+            if not is_deleting(stateful_set):
+                _Round(self, stateful_set, current, update).play()
+        finally:
+            self._write_status(key, stateful_set, current, update)
+        pods = self.pods_of(stateful_set)
+        live = {name_of(current), name_of(update), *(revision_name_of(pod) for pod in pods)}
+        self._history.truncate(stateful_set, revisions, live)
+        return next_availability_s(pods, min_ready_s(stateful_set), self.clock.now())
+
+    def pods_of(self, stateful_set: JsonObject) -> list[JsonObject]:
+        """The set's pods, by ordinal."""
+        owned = self.dependents.of(stateful_set)
+        return sorted((pod for pod in owned if is_member(stateful_set, pod)), key=ordinal_of)
+
+    def create(self, stateful_set: JsonObject, pod: JsonObject) -> bool:
+        """Create a pod and, before it, its claims; False when it has to wait for an old claim."""
+        name = pod["metadata"]["name"]
+        if not self.claims.ensure(stateful_set, name):
+            return False
+        subject = f"Pod {name} in StatefulSet {name_of(stateful_set)}"
+        try:
+            self.api.create("pods", pod)
+        except ApiError as error:
+            self.warning(stateful_set, "FailedCreate", f"create {subject} failed error: {error}")
+            raise
+        self.normal(stateful_set, "SuccessfulCreate", f"create {subject} successful")
+        return True
+
+    def delete(self, stateful_set: JsonObject, pod: JsonObject) -> None:
+        subject = f"Pod {name_of(pod)} in StatefulSet {name_of(stateful_set)}"
+        try:
+            is_deleted = self.api.delete_object("pods", pod)
+        except ApiError as error:
+            self.warning(stateful_set, "FailedDelete", f"delete {subject} failed error: {error}")
+            raise
+        if is_deleted:
+            self.normal(stateful_set, "SuccessfulDelete", f"delete {subject} successful")
+
+    def restore_identity(self, stateful_set: JsonObject, pod: JsonObject) -> None:
+        """Put back what makes the pod recognisable, and its claims' owners."""
+        labels = identity_labels(stateful_set, pod)
+        if labels is not None:
+            self.api.patch_object("pods", pod, {"metadata": {"labels": labels}})
+        if phase_of(pod) == "Pending":
+            self.claims.ensure(stateful_set, name_of(pod))
+        self.claims.keep_owners(stateful_set, pod)
+
+    def _write_status(
+        self, key: str, seen: JsonObject, current: JsonObject, update: JsonObject
+    ) -> None:
+        stateful_set = self.owners.get(key)
+        if stateful_set is None or uid_of(stateful_set) != uid_of(seen):
+            return
+        now = self.clock.now()
+        pods = self.pods_of(stateful_set)
+        staying = [pod for pod in pods if not is_deleting(pod)]
+        running = [pod for pod in pods if phase_of(pod) == "Running" and is_ready(pod)]
+        min_ready = min_ready_s(stateful_set)
+        status = {
+            "replicas": len(pods),
+            "readyReplicas": len(running),
+            "availableReplicas": sum(is_available(pod, min_ready, now) for pod in running),
+            "currentReplicas": _of_revision(staying, current),
+            "updatedReplicas": _of_revision(staying, update),
+            "currentRevision": name_of(current),
+            "updateRevision": name_of(update),
+            # The generation we acted on: a change that came meanwhile gets its own turn.
+            "observedGeneration": seen["metadata"].get("generation", 0),
+            "conditions": status_of(stateful_set).get("conditions"),
+        }
+        wanted = int(spec_of(seen).get("replicas", 1))
+        if status["updatedReplicas"] == status["readyReplicas"] == status["replicas"] == wanted:
+            status["currentReplicas"] = status["updatedReplicas"]
+            status["currentRevision"] = status["updateRevision"]
+        status = without_zeros(status, "replicas", "availableReplicas")
+        status["collisionCount"] = int(status_of(stateful_set).get("collisionCount") or 0)
+        self.api.write_status(self.resource, stateful_set, status)
+
+
+class _Round:
+    """One look at one StatefulSet: which pods to make, remove or replace now."""
+
+    def __init__(
+        self,
+        controller: StatefulSetController,
+        stateful_set: JsonObject,
+        current: JsonObject,
+        update: JsonObject,
+    ) -> None:
+        self._controller = controller
+        self._set = stateful_set
+        self._current = current
+        self._update = update
+        self._now = controller.clock.now()
+        self._in_order = spec_of(stateful_set).get("podManagementPolicy") != "Parallel"
+        members = controller.pods_of(stateful_set)
+        wanted = ordinals(stateful_set)
+        self._replicas = {ordinal_of(pod): pod for pod in members if ordinal_of(pod) in wanted}
+        self._condemned = [pod for pod in reversed(members) if ordinal_of(pod) not in wanted]
+
+    def play(self) -> None:
+        if self._fill() and self._shrink():
+            self._roll()
+
+    def _fill(self) -> bool:
+        """Give every ordinal its pod; False when the rest has to wait for one of them."""
+        for ordinal in ordinals(self._set):
+            pod = self._replicas.get(ordinal)
+            is_settled = self._create(ordinal) if pod is None else self._settle(pod)
+            if self._in_order and not is_settled:
+                return False
+        return True
+
+    def _create(self, ordinal: int) -> bool:
+        revision = self._current if self._is_below_partition(ordinal) else self._update
+        pod = build_pod(self._set, template_of(revision), name_of(revision), ordinal)
+        self._controller.create(self._set, pod)
+        return False
+
+    def _settle(self, pod: JsonObject) -> bool:
+        """Whether a pod is well enough for its successors to be looked at."""
+        if is_finished(pod):
+            # A member that ended is replaced under its own name, by the next look.
+            if not is_deleting(pod):
+                self._controller.delete(self._set, pod)
+            return False
+        if is_deleting(pod):
+            return False
+        self._controller.restore_identity(self._set, pod)
+        return not self._is_unavailable(pod)
+
+    def _shrink(self) -> bool:
+        """Remove the pods beyond the wanted ordinals, the highest first; True when none is left."""
+        for pod in self._condemned:
+            self._controller.claims.keep_owners(self._set, pod)
+        first_unwell = self._first_unavailable()
+        for pod in self._condemned:
+            if is_deleting(pod):
+                if self._in_order:
+                    return False
+                continue
+            if self._in_order and self._is_unavailable(pod) and pod is not first_unwell:
+                return False
+            self._controller.delete(self._set, pod)
+            if self._in_order:
+                return False
+        return not (self._in_order and self._condemned)
+
+    def _first_unavailable(self) -> JsonObject | None:
+        everyone = [
+            *(self._replicas[key] for key in sorted(self._replicas)),
+            *reversed(self._condemned),
+        ]
+        return next((pod for pod in everyone if self._is_unavailable(pod)), None)
+
+    def _roll(self) -> None:
+        """Replace pods of older revisions, from the last ordinal down to the partition."""
+        strategy = spec_of(self._set).get("updateStrategy") or {}
+        if strategy.get("type", "RollingUpdate") != "RollingUpdate":
+            return
+        missing = sum(ordinal not in self._replicas for ordinal in ordinals(self._set))
+        unavailable = missing + sum(map(self._is_unavailable, self._replicas.values()))
+        budget = self._max_unavailable() - unavailable
+        for ordinal in reversed(ordinals(self._set)):
+            pod = self._replicas.get(ordinal)
+            if pod is None or self._is_below_partition(ordinal) or is_deleting(pod):
+                continue
+            if revision_name_of(pod) == name_of(self._update):
+                continue
+            # A pod that is not available anyway costs nothing to replace, if order allows it.
+            costs = 0 if not self._in_order and self._is_unavailable(pod) else 1
+            if costs > budget:
+                if self._in_order:
+                    return
+                continue
+            budget -= costs
+            self._controller.delete(self._set, pod)
+
+    def _max_unavailable(self) -> int:
+        rolling = (spec_of(self._set).get("updateStrategy") or {}).get("rollingUpdate") or {}
+        value = rolling.get("maxUnavailable", 1)
+        return max(1, scaled_value(value, len(ordinals(self._set)), round_up=False))
+
+    def _is_below_partition(self, ordinal: int) -> bool:
+        rolling = (spec_of(self._set).get("updateStrategy") or {}).get("rollingUpdate") or {}
+        return ordinal < first_ordinal(self._set) + int(rolling.get("partition") or 0)
+
+    def _is_unavailable(self, pod: JsonObject) -> bool:
+        is_running = phase_of(pod) == "Running" and not is_deleting(pod)
+        return not (is_running and is_available(pod, min_ready_s(self._set), self._now))
+
+
+def min_ready_s(stateful_set: JsonObject) -> int:
+    return int(spec_of(stateful_set).get("minReadySeconds") or 0)
+
+
+def _of_revision(pods: list[JsonObject], revision: JsonObject) -> int:
+    return sum(revision_name_of(pod) == name_of(revision) for pod in pods)

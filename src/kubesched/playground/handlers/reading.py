@@ -1,0 +1,248 @@
+"""The reading verbs over HTTP: get, list with pages and selectors, and which revision a list may be of."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from itertools import islice
+
+import msgspec
+
+from kubesched.api import field_errors
+from kubesched.api.field_errors import forbidden, not_supported
+from kubesched.base.errors import BadRequest, Gone, ServerError
+from kubesched.playground.apimachinery.failures import invalid_options
+from kubesched.playground.apimachinery.objects import JsonObject, decode, encode
+from kubesched.playground.apimachinery.selectors import (
+    Predicate,
+    combine,
+    compile_field_selector,
+    compile_label_selector,
+)
+from kubesched.playground.handlers import metrics_api
+from kubesched.playground.handlers.exchange import ApiResponse, Query
+from kubesched.playground.handlers.routes import SIMULATED, Call, Target, simulated
+from kubesched.playground.handlers.tables import table_of
+from kubesched.playground.registry.representation import encode_list, encoder_for
+from kubesched.playground.registry.rest_storage import RestStorage
+from kubesched.playground.registry.scale import scale_of
+from kubesched.playground.storage.store import Entry
+
+_CONTINUE_VERSION = "meta.k8s.io/v1"
+_CONTINUE_EXPIRED = (
+    "The provided continue parameter is too old to display a consistent list result. You must start a new list"
+    " without the continue parameter."
+)
+
+
+@dataclass(slots=True)
+class Page:
+    """Entries of one list answer and what a client needs for the next one."""
+
+    entries: list[Entry]
+    revision: int
+    continue_token: str = ""
+    remaining: int | None = None
+
+    def metadata(self) -> JsonObject:
+        metadata: JsonObject = {"resourceVersion": str(self.revision)}
+        if self.continue_token:
+            metadata["continue"] = self.continue_token
+            if self.remaining is not None:
+                metadata["remainingItemCount"] = self.remaining
+        return metadata
+
+
+def get(call: Call) -> ApiResponse:
+    """One object, or its scale."""
+    target = call.target
+    if target.resource.group == metrics_api.GROUP:
+        return metrics_api.read_metrics(call)
+    entry = call.registry.get(target.resource, call.namespace, target.name)
+    if target.subresource == "scale":
+        return ApiResponse(200, encode(scale_of(target.resource, entry.obj)))
+    if target.subresource in SIMULATED:
+        raise simulated(entry.obj, target.subresource)
+    if target.subresource == "log":
+        return ApiResponse(200, _log_of(entry.obj), "text/plain")
+    return entry_response(call, entry)
+
+
+def entry_response(call: Call, entry: Entry, status: int = 200) -> ApiResponse:
+    """One entry in the view the client asked for."""
+    if call.accepted.view == "Table":
+        return _table(call, Page([entry], entry.revision), status)
+    metadata_only = call.accepted.view == "PartialObjectMetadata"
+    encoder = encoder_for(call.target.resource, metadata_only=metadata_only)
+    return ApiResponse(status, encoder(entry))
+
+
+def _table(call: Call, page: Page, status: int = 200) -> ApiResponse:
+    shown = call.query.get("includeObject")
+    resource, metadata = call.target.resource, page.metadata()
+    table = table_of(call.registry, resource, page.entries, metadata, shown)
+    return ApiResponse(status, encode(table))
+
+
+def list_(call: Call) -> ApiResponse:
+    """A page of a collection."""
+    resource = call.target.resource
+    if resource.group == metrics_api.GROUP:
+        return metrics_api.read_metrics(call)
+    page = list_page(call)
+    if call.accepted.view == "Table":
+        return _table(call, page)
+    if call.accepted.view:
+        encoder = encoder_for(resource, metadata_only=True)
+        kind, api_version = "PartialObjectMetadataList", "meta.k8s.io/v1"
+    else:
+        encoder = encoder_for(resource)
+        kind, api_version = resource.list_kind, resource.api_version
+    items = [encoder(entry) for entry in page.entries]
+    return ApiResponse(200, encode_list(kind, api_version, page.metadata(), items))
+
+
+def list_page(call: Call) -> Page:
+    """The entries a list request is about, at one revision."""
+    registry, target, query = call.registry, call.target, call.query
+    collection = registry.store.collection(target.resource.storage_key)
+    matches = selection(target, query)
+    limit = query.integer("limit") or 0
+    if limit < 0:
+        raise BadRequest("limit: Invalid value: must be non-negative")
+    token = query.get("continue")
+    start = None
+    if token:
+        if query.get("resourceVersion") not in ("", "0") or query.has("resourceVersionMatch"):
+            raise BadRequest("specifying resource version is not allowed when using continue")
+        revision, start = decode_continue(token)
+    else:
+        revision = _list_revision(registry, query)
+    if revision > registry.store.revision:
+        raise BadRequest("continue key is not valid: it names a revision that does not exist yet")
+    try:
+        if revision != registry.store.revision:
+            collection.require_history(revision)
+        is_current = revision >= collection.changed_at
+        if is_current:
+            entries = collection.entries(target.namespace, start)
+        else:
+            entries = (
+                entry
+                for entry in collection.entries_at(revision, target.namespace)
+                if start is None or _key(entry) > start
+            )
+        chosen = entries if matches is None else (entry for entry in entries if matches(entry.obj))
+        page = list(islice(chosen, limit)) if limit else list(chosen)
+    except Gone:
+        if token:
+            raise Gone(_CONTINUE_EXPIRED) from None
+        raise
+    if not limit or len(page) < limit:
+        return Page(page, revision)
+    if matches is None and is_current:
+        rest = collection.count_entries(target.namespace, _key(page[-1]))
+    else:
+        rest = sum(1 for _ in chosen)
+    if not rest:
+        return Page(page, revision)
+    # Upstream: with a selector the server does not know how many are left, and says nothing.
+    return Page(
+        page, revision, encode_continue(revision, _key(page[-1])), rest if matches is None else None
+    )
+
+
+def selection(target: Target, query: Query) -> Predicate | None:
+    """The test that the request's selectors, and a name in its path, amount to."""
+    predicates = [
+        compile_label_selector(query.get("labelSelector")),
+        compile_field_selector(target.resource, query.get("fieldSelector")),
+    ]
+    if target.name:
+        name = target.name
+        predicates.append(lambda obj: bool(obj["metadata"]["name"] == name))
+    return combine(*predicates)
+
+
+def parse_resource_version(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        detail = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        problem = field_errors.invalid("resourceVersion", text, detail)
+        raise BadRequest(f"invalid resource version: {problem}")
+    return int(text)
+
+
+def _list_revision(registry: RestStorage, query: Query) -> int:
+    """The revision a list without continuation is of: the newest, unless an exact one was asked for."""
+    current = registry.store.revision
+    match = query.get("resourceVersionMatch")
+    text = query.get("resourceVersion")
+    path = "resourceVersionMatch"
+    if match not in ("", "Exact", "NotOlderThan"):
+        raise invalid_options(
+            "ListOptions", not_supported(path, match, ("Exact", "NotOlderThan", ""))
+        )
+    if match and not text:
+        detail = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        raise invalid_options("ListOptions", forbidden(path, detail))
+    if match == "Exact" and text == "0":
+        detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        raise invalid_options("ListOptions", forbidden(path, detail))
+    wanted = parse_resource_version(text) if text else 0
+    if wanted > current:
+        raise too_large_version(wanted, current)
+    # Upstream: an unqualified resourceVersion together with a limit means exactly that revision.
+    is_exact = match == "Exact" or (not match and wanted > 0 and bool(query.integer("limit")))
+    return wanted if is_exact else current
+
+
+def too_large_version(wanted: int, current: int) -> ServerError:
+    return ServerError(
+        f"Too large resource version: {wanted}, current: {current}",
+        code=504,
+        reason="Timeout",
+        details={
+            "causes": [
+                {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+            ]
+        },
+        retry_after_s=1,
+    )
+
+
+def _key(entry: Entry) -> tuple[str, str]:
+    metadata = entry.obj["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def encode_continue(revision: int, last: tuple[str, str]) -> str:
+    token = encode({"v": _CONTINUE_VERSION, "rv": revision, "start": list(last)})
+    return base64.urlsafe_b64encode(token).decode().rstrip("=")
+
+
+def decode_continue(token: str) -> tuple[int, tuple[str, str]]:
+    try:
+        value = decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        version, revision, (namespace, name) = value["v"], value["rv"], value["start"]
+    except (
+        binascii.Error,
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        KeyError,
+        TypeError,
+        ValueError,
+    ):
+        raise BadRequest(
+            f"invalid continue token: continue key is not valid: {encode(token).decode()}"
+        ) from None
+    if version != _CONTINUE_VERSION or type(revision) is not int or revision <= 0:
+        raise BadRequest("continue key is not valid: incorrect encoded version or resourceVersion")
+    return revision, (str(namespace), str(name))
+
+
+def _log_of(pod: JsonObject) -> bytes:
+    """A container of this cluster runs nothing and so says nothing of its own; tell that instead of an empty page."""
+    metadata = pod["metadata"]
+    phase = (pod.get("status") or {}).get("phase", "Pending")
+    return f"pod {metadata['namespace']}/{metadata['name']} is simulated ({phase}); it writes no log\n".encode()

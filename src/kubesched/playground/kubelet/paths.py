@@ -1,0 +1,86 @@
+"""Paths into an object, as stages write them.
+
+    .status.phase                           a member
+    .metadata.annotations["example.com/a"]  a member whose name needs quotes
+    .spec.initContainers[].name             of every element
+    .status.conditions[type=Ready].status   of the elements with that member
+
+A path yields the values it finds, none when something on the way is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from kubesched.playground.apimachinery.objects import JsonObject
+
+_STEP = re.compile(
+    r"""
+    \.(?P<member>[A-Za-z_][A-Za-z0-9_-]*)
+    | \["(?P<quoted>[^"]+)"\]
+    | \[(?P<key>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>[^\]]+)\]
+    | (?P<every>\[\])
+    """,
+    re.VERBOSE,
+)
+
+
+class PathError(ValueError):
+    """The text is not a path; the message says where it stops being one."""
+
+
+class Path:
+    """A compiled path."""
+
+    __slots__ = ("_members", "_steps", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._steps: list[tuple[str, str, str]] = []
+        position = 0
+        while position < len(text):
+            match = _STEP.match(text, position)
+            if match is None:
+                raise PathError(f'not a path at "{text[position:]}"')
+            self._steps.append(_step(match))
+            position = match.end()
+        if not self._steps:
+            raise PathError("a path must not be empty")
+        # Most paths only descend; those are walked without building lists on the way.
+        is_descent = all(kind == "member" for kind, _, _ in self._steps)
+        self._members = tuple(name for _, name, _ in self._steps) if is_descent else None
+
+    def values(self, obj: JsonObject) -> list[Any]:
+        """What stands at the path; null counts as nothing."""
+        if self._members is not None:
+            value: Any = obj
+            for name in self._members:
+                if not isinstance(value, dict):
+                    return []
+                value = value.get(name)
+            return [] if value is None else [value]
+        matches: list[Any] = [obj]
+        for kind, name, wanted in self._steps:
+            if kind == "member":
+                matches = [
+                    match[name] for match in matches if isinstance(match, dict) and name in match
+                ]
+            else:
+                elements = [item for group in matches if isinstance(group, list) for item in group]
+                if kind == "where":
+                    elements = [
+                        element
+                        for element in elements
+                        if isinstance(element, dict) and str(element.get(name)) == wanted
+                    ]
+                matches = elements
+        return [match for match in matches if match is not None]
+
+
+def _step(match: re.Match[str]) -> tuple[str, str, str]:
+    if match["member"] or match["quoted"]:
+        return "member", match["member"] or match["quoted"], ""
+    if match["key"]:
+        return "where", match["key"], match["value"].strip('"')
+    return "every", "", ""

@@ -1,0 +1,228 @@
+"""Server-side apply: a configuration is laid over the live object, and its owner's claims are kept.
+
+    config + live ──merge──> merged ──prune what the owner no longer says──> new version
+                      │
+                      └── a field of another manager would change: conflict, unless forced
+
+Claims of appliers are the configuration's own fields; defaults and other writers' fields are not theirs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kubesched.base.errors import BadRequest, Conflict
+from kubesched.playground.apimachinery.bodies import (
+    FieldValidation,
+    check_fields,
+    check_kind,
+    to_stored,
+)
+from kubesched.playground.apimachinery.catalog import ResourceInfo
+from kubesched.playground.apimachinery.failures import conflict, not_found, stale
+from kubesched.playground.apimachinery.managed_fields.compare import compare
+from kubesched.playground.apimachinery.managed_fields.managers import (
+    Manager,
+    encode_fields,
+    ownable,
+)
+from kubesched.playground.apimachinery.managed_fields.merge import merge, prefixes, prune
+from kubesched.playground.apimachinery.managed_fields.paths import Layout, Path, describe, paths_of
+from kubesched.playground.apimachinery.objects import Json, JsonObject, decode, encode, timestamp
+from kubesched.playground.apimachinery.serialization import check_size
+from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
+from kubesched.playground.storage.store import Entry
+
+BEFORE_FIRST_APPLY = "before-first-apply"
+
+
+def apply_object(
+    registry: RestStorage,
+    resource: ResourceInfo,
+    namespace: str,
+    name: str,
+    config: Json,
+    options: WriteOptions,
+    *,
+    force: bool,
+    subresource: str = "",
+    validation: FieldValidation = "Warn",
+) -> tuple[Entry, bool, list[str]]:
+    """Apply a configuration; returns the result, whether it is new, and warnings for the client."""
+    if not isinstance(config, dict) or not config.get("kind") or not config.get("apiVersion"):
+        raise BadRequest(
+            "invalid object type: an applied object must state its apiVersion and kind"
+        )
+    checked = check_kind(config, resource)
+    warnings = check_fields(resource, checked, encode(checked), validation)
+    config = _own_config(resource, namespace, name, to_stored(resource, checked), subresource)
+    layout = registry.layout(resource)
+    claimed = ownable(paths_of(layout, config))
+    mine = Manager(
+        name=options.manager,
+        operation="Apply",
+        api_version=resource.api_version,
+        time=timestamp(registry.clock.now()),
+        subresource=subresource,
+        fields=encode_fields(claimed),
+    )
+    old = registry.store.get(resource.storage_key, namespace, name)
+    if old is None:
+        if subresource or config["metadata"].get("uid"):
+            raise not_found(resource, name)
+        config["metadata"].pop("resourceVersion", None)
+        return (
+            registry.create(resource, namespace, config, options, managers=(mine,)),
+            True,
+            warnings,
+        )
+    _check_preconditions(resource, old, config["metadata"])
+    obj, managers = _applied(registry.layout(resource), resource, old, config, mine, force=force)
+    entry = registry.replace(
+        resource, old, obj, options, subresource=subresource, managers=managers
+    )
+    return entry, False, warnings
+
+
+def _applied(
+    layout: Layout,
+    resource: ResourceInfo,
+    old: Entry,
+    config: JsonObject,
+    mine: Manager,
+    *,
+    force: bool,
+) -> tuple[JsonObject, tuple[Manager, ...]]:
+    """The live object with the configuration in it, and its managers after that."""
+    managers = old.managers or (_before_first_apply(resource, layout, old),)
+    merged = merge(layout, old.obj, config)
+    claimed = set(mine.paths())
+    others = [manager for manager in managers if not manager.is_same_as(mine)]
+    others = _settle_conflicts(layout, old.obj, merged, claimed, others, force=force)
+    last = next((manager for manager in managers if manager.is_same_as(mine)), None)
+    present = [*others, mine]
+    if last is not None:
+        removed = prefixes(last.paths()) - prefixes(claimed)
+        kept = prefixes(path for other in others for path in other.paths())
+        merged = prune(layout, merged, removed, kept)
+        if last.fields == mine.fields:
+            present = _in_place(managers, others, last)
+    # The merged object shares parts with the stored one, and defaulting works in place.
+    body = encode(merged)
+    check_size(body)
+    return decode(body), tuple(present)
+
+
+def _check_preconditions(resource: ResourceInfo, old: Entry, metadata: JsonObject) -> None:
+    """A configuration may say which version of the object, or which incarnation, it is meant for."""
+    known = old.obj["metadata"]
+    if metadata.get("resourceVersion", "") not in ("", str(old.revision)):
+        raise stale(resource, known["name"])
+    if metadata.get("uid", "") not in ("", known["uid"]):
+        why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {known['uid']}"
+        raise conflict(resource, known["name"], why)
+
+
+def _in_place(managers: tuple[Manager, ...], others: list[Manager], mine: Manager) -> list[Manager]:
+    """The same order as before, so that applying the same configuration again changes nothing."""
+    surviving = {
+        (item.name, item.operation, item.subresource, item.api_version): item
+        for item in (*others, mine)
+    }
+    keys = (
+        (manager.name, manager.operation, manager.subresource, manager.api_version)
+        for manager in managers
+    )
+    return [surviving[key] for key in keys if key in surviving]
+
+
+def _own_config(
+    resource: ResourceInfo, namespace: str, name: str, config: JsonObject, subresource: str
+) -> JsonObject:
+    """The part of the configuration that this request may write, under the name in the path."""
+    metadata = dict(config.get("metadata") or {})
+    if metadata.get("managedFields"):
+        raise BadRequest("metadata.managedFields must be nil")
+    if metadata.get("name", name) != name:
+        stated = metadata["name"]
+        raise BadRequest(
+            f"the name of the object ({stated}) does not match the name on the URL ({name})"
+        )
+    metadata["name"] = name
+    if resource.namespaced:
+        if metadata.get("namespace", namespace) != namespace:
+            raise BadRequest(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        metadata["namespace"] = namespace
+    result = {**config, "metadata": metadata}
+    if subresource == "status":
+        return {
+            key: value
+            for key, value in result.items()
+            if key in ("apiVersion", "kind", "metadata", "status")
+        }
+    if "status" in resource.subresources:
+        result.pop("status", None)
+    return result
+
+
+def _before_first_apply(resource: ResourceInfo, layout: Layout, old: Entry) -> Manager:
+    """The manager of all fields of an object that has no managers yet."""
+    return Manager(
+        name=BEFORE_FIRST_APPLY,
+        operation="Update",
+        api_version=resource.api_version,
+        time=old.obj["metadata"]["creationTimestamp"],
+        fields=encode_fields(ownable(paths_of(layout, old.obj))),
+    )
+
+
+def _settle_conflicts(
+    layout: Layout,
+    live: JsonObject,
+    merged: JsonObject,
+    claimed: set[Path],
+    others: list[Manager],
+    *,
+    force: bool,
+) -> list[Manager]:
+    """The other managers after this apply; refused if it would change a field of theirs without force."""
+    contested = compare(layout, live, merged).changed & claimed
+    if not contested:
+        return others
+    conflicts = [(other, lost) for other in others if (lost := other.paths() & contested)]
+    if conflicts and not force:
+        raise _conflict(conflicts)
+    result = []
+    for other in others:
+        paths = other.paths()
+        left = paths - contested
+        if left == paths:
+            result.append(other)
+        elif left:
+            result.append(replace(other, fields=encode_fields(left)))
+    return result
+
+
+def _conflict(conflicts: list[tuple[Manager, frozenset[Path]]]) -> Conflict:
+    causes = []
+    texts = []
+    for manager, paths in conflicts:
+        who = f'"{manager.name}"'
+        if manager.subresource:
+            who += f' with subresource "{manager.subresource}"'
+        if manager.operation == "Update":
+            who += f" using {manager.api_version}"
+        fields = sorted(describe(path) for path in paths)
+        causes += [
+            {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": field}
+            for field in fields
+        ]
+        if len(fields) == 1:
+            texts.append(f"conflict with {who}: {fields[0]}")
+        else:
+            texts.append(f"conflicts with {who}:\n" + "\n".join(f"- {field}" for field in fields))
+    count = f"{len(causes)} conflict" + ("s" if len(causes) > 1 else "")
+    message = f"Apply failed with {count}: " + "\n".join(texts)
+    return Conflict(message, details={"causes": causes})

@@ -1,0 +1,127 @@
+"""The patch verb: read, patch, then write as an update would, all in one step.
+
+There is no retry loop as in a server with remote storage: nothing can come between reading and writing here.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from kubesched.api import field_errors
+from kubesched.base.errors import BadRequest, UnsupportedMediaType
+from kubesched.playground.apimachinery.bodies import (
+    FieldValidation,
+    check_fields,
+    check_kind,
+    from_stored,
+    strip_nulls_of,
+    to_stored,
+)
+from kubesched.playground.apimachinery.catalog import ResourceInfo
+from kubesched.playground.apimachinery.failures import invalid
+from kubesched.playground.apimachinery.objects import Json, JsonObject, decode, encode
+from kubesched.playground.apimachinery.schema.table import type_of_kind
+from kubesched.playground.apimachinery.serialization import check_size
+from kubesched.playground.apimachinery.validation import IS_IMMUTABLE
+from kubesched.playground.registry import scale
+from kubesched.playground.registry.patching.json_patch import apply_json_patch
+from kubesched.playground.registry.patching.merge_patch import apply_merge_patch
+from kubesched.playground.registry.patching.strategic import apply_strategic_patch
+from kubesched.playground.registry.representation import encoder_for
+from kubesched.playground.registry.rest_storage import NO_OPTIONS, RestStorage, WriteOptions
+from kubesched.playground.storage.store import Entry
+
+PatchKind: TypeAlias = Literal["merge", "strategic", "json"]
+
+
+def patch_object(
+    registry: RestStorage,
+    resource: ResourceInfo,
+    namespace: str,
+    name: str,
+    patch: Json,
+    kind: PatchKind,
+    options: WriteOptions = NO_OPTIONS,
+    *,
+    subresource: str = "",
+    validation: FieldValidation = "Ignore",
+) -> tuple[Entry, list[str]]:
+    """Apply a patch to an object or one of its subresources; returns the result and warnings for the client."""
+    old = registry.get(resource, namespace, name)
+    if subresource == "scale":
+        patched = apply_patch(resource, scale.scale_of(resource, old.obj), patch, kind)
+        return scale.update(registry, resource, namespace, name, patched, options), []
+    document = _document(resource, old, patch)
+    try:
+        patched = apply_patch(resource, document, patch, kind)
+        body = encode(patched)
+    except RecursionError:
+        raise BadRequest("error decoding patch: the result is nested too deeply") from None
+    if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
+        raise BadRequest("the patched object has no metadata")
+    check_size(body)
+    if b"null" in body:
+        patched = strip_nulls_of(resource, patched)
+    warnings = _check_result(resource, name, patched, body, validation)
+    _check_identity(registry, resource, old, patched["metadata"])
+    return registry.replace(
+        resource, old, to_stored(resource, patched), options, subresource=subresource
+    ), warnings
+
+
+def _document(resource: ResourceInfo, old: Entry, patch: Json) -> JsonObject:
+    """The object as this client sees it, decoded afresh: what a patch leaves alone may be changed in place later."""
+    if old.managers and b"managedFields" in encode(patch):
+        seen: JsonObject = decode(encoder_for(resource)(old))
+    else:
+        # Without the long list of managers, which hardly any patch is about.
+        seen = decode(encode(from_stored(resource, old.obj)))
+    return seen
+
+
+def _check_result(
+    resource: ResourceInfo, name: str, patched: JsonObject, body: bytes, validation: FieldValidation
+) -> list[str]:
+    """A patch that makes an object unreadable is invalid, not malformed."""
+    try:
+        return check_fields(resource, check_kind(patched, resource), body, validation)
+    except BadRequest as error:
+        problem = field_errors.invalid("patch", body.decode(), error.message)
+        raise invalid(resource, name, [problem]) from None
+
+
+def _check_identity(
+    registry: RestStorage, resource: ResourceInfo, old: Entry, metadata: JsonObject
+) -> None:
+    """A patch may state which version it was made for, but not turn an object into another."""
+    known = old.obj["metadata"]
+    name = known["name"]
+    stated = metadata.get("name")
+    if stated != name:
+        raise BadRequest(
+            f"the name of the object ({stated}) does not match the name on the URL ({name})"
+        )
+    if metadata.get("namespace", "") != known.get("namespace", ""):
+        raise BadRequest("the namespace of the object does not match the namespace on the request")
+    registry.check_version(resource, old, metadata)
+    if metadata.get("uid", "") not in ("", known["uid"]):
+        raise invalid(
+            resource, name, [field_errors.invalid("metadata.uid", metadata["uid"], IS_IMMUTABLE)]
+        )
+
+
+def apply_patch(resource: ResourceInfo, document: JsonObject, patch: Json, kind: PatchKind) -> Json:
+    """The pure part: a document after a patch of the given kind."""
+    if kind == "json":
+        return apply_json_patch(document, patch)
+    if not isinstance(patch, dict):
+        raise BadRequest("error decoding patch: the patch must be an object")
+    if kind == "merge":
+        return apply_merge_patch(document, patch)
+    object_type = type_of_kind(resource.group, resource.kind)
+    if object_type is None:
+        raise UnsupportedMediaType(
+            "the body of the request was in an unknown format - accepted media types include:"
+            " application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+        )
+    return apply_strategic_patch(object_type, document, patch)

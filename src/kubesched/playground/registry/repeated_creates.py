@@ -1,0 +1,63 @@
+"""Creating the same object many times, as a ReplicaSet does with its pods.
+
+Defaults, admission and validation of a body give the same result every time, as long as nothing that admission reads
+has changed. Only what tells the objects apart is made anew: name and uid. Everything else is shared between them, which
+is as much a matter of memory as of time.
+
+What may differ between two creates of one body is part of the key: the second (timestamps), the writer, and the
+revision of every collection that the kind's admission reads (`Strategy.admission_reads`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TypeAlias
+
+from kubesched.playground.apimachinery.bodies import check_types, to_stored
+from kubesched.playground.apimachinery.catalog import ResourceInfo
+from kubesched.playground.apimachinery.objects import timestamp
+from kubesched.playground.apimachinery.serialization import decode_json
+from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
+from kubesched.playground.storage.store import Entry
+
+REMEMBERED_BODIES = 16
+"""How many bodies are remembered: as many sets may grow at the same time without disturbing each other."""
+
+_Key: TypeAlias = tuple[str, str, bytes, WriteOptions, str, tuple[int, ...]]
+
+
+class RepeatedCreates:
+    """Creates objects from encoded bodies, taking over what the last create of the same body found out."""
+
+    def __init__(self, registry: RestStorage) -> None:
+        self._registry = registry
+        self._firsts: OrderedDict[_Key, Entry] = OrderedDict()
+
+    def create(
+        self, resource: ResourceInfo, namespace: str, body: bytes, options: WriteOptions
+    ) -> Entry:
+        registry = self._registry
+        reads = registry.strategy(resource).admission_reads
+        if reads is None:
+            return self._create(resource, namespace, body, options)
+        revisions = tuple(registry.store.collection(name).changed_at for name in reads)
+        second = timestamp(registry.clock.now())
+        key = (resource.key, namespace, body, options, second, revisions)
+        first = self._firsts.get(key)
+        if first is not None:
+            return registry.create_like(resource, first, options)
+        created = self._create(resource, namespace, body, options)
+        metadata = created.obj["metadata"]
+        if metadata.get("generateName"):  # others cannot be created twice
+            self._firsts[key] = created
+            if len(self._firsts) > REMEMBERED_BODIES:
+                self._firsts.popitem(last=False)
+        return created
+
+    def _create(
+        self, resource: ResourceInfo, namespace: str, body: bytes, options: WriteOptions
+    ) -> Entry:
+        check_types(resource, body)
+        obj = to_stored(resource, decode_json(body))
+        own_namespace = obj["metadata"].get("namespace", "")
+        return self._registry.create(resource, namespace or own_namespace, obj, options)

@@ -1,0 +1,575 @@
+"""The verbs on stored objects: metadata, admission, defaults, validation and optimistic concurrency in one place.
+
+Every write of every client passes here, over HTTP (`handlers`) or from a controller (`client`). Each verb
+is one synchronous step: it either finds something to refuse and changes nothing, or it makes exactly one change.
+
+Objects given to a verb become the registry's property; entries that come back are shared and frozen.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from kubesched.api import field_errors
+from kubesched.api.field_errors import FieldError, required
+from kubesched.api.quantity import QuantityError
+from kubesched.base.clock import Clock
+from kubesched.base.errors import BadRequest
+from kubesched.playground.apimachinery.bodies import unreadable
+from kubesched.playground.apimachinery.catalog import ResourceCatalog, ResourceInfo
+from kubesched.playground.apimachinery.failures import (
+    already_exists,
+    conflict,
+    forbidden,
+    invalid,
+    not_found,
+    stale,
+)
+from kubesched.playground.apimachinery.managed_fields.managers import (
+    Manager,
+    after_status_update,
+    after_update,
+    creator,
+    parse_managers,
+)
+from kubesched.playground.apimachinery.managed_fields.paths import Layout, kind_layout
+from kubesched.playground.apimachinery.object_meta import (
+    validate_metadata,
+    validate_metadata_update,
+)
+from kubesched.playground.apimachinery.objects import JsonObject, timestamp
+from kubesched.playground.apimachinery.schema.table import type_of_kind
+from kubesched.playground.apimachinery.validation import IS_IMMUTABLE
+from kubesched.playground.registry.deletion import (
+    NO_DELETE_OPTIONS,
+    DeleteOptions,
+    after_delete,
+    check_preconditions,
+    is_ready_to_go,
+)
+from kubesched.playground.registry.strategy import (
+    GENERIC,
+    GENERIC_CUSTOM,
+    WRITABLE_METADATA,
+    Defaulter,
+    Strategy,
+)
+from kubesched.playground.registry.users import User
+from kubesched.playground.storage.store import Collection, Entry, Store
+
+T = TypeVar("T")
+
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: a random suffix never spells a word
+_GENERATE_ATTEMPTS = 8
+_MAX_GENERATED_BASE = 58
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """What a client may say about a write besides the object itself."""
+
+    manager: str = ""
+    """The field manager of this write; empty: field ownership is not tracked."""
+    dry_run: bool = False
+    user: User | None = None
+    """Who writes; None: the process itself."""
+    verb: str = "update"
+    """How an existing object is written: `update` or `patch`."""
+
+
+NO_OPTIONS = WriteOptions()
+
+
+class AdmissionRequest(NamedTuple):
+    """A write that is about to be stored."""
+
+    registry: RestStorage
+    resource: ResourceInfo
+    obj: JsonObject
+    old: JsonObject | None
+    subresource: str
+    options: WriteOptions
+
+
+AdmissionCheck: TypeAlias = Callable[[AdmissionRequest], None]
+
+
+class RestStorage:
+    """All verbs over one store: what upstream calls REST storage."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalog: ResourceCatalog,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        kinds: dict[str, Strategy],
+    ) -> None:
+        self.store = store
+        self.catalog = catalog
+        self.clock = clock
+        self.rng = rng
+        self._kinds = kinds
+        self.custom_strategies: dict[ResourceInfo, Strategy] = {}
+        self.checks: list[AdmissionCheck] = []
+        """Asked last, once an object has passed its own kind's rules; they raise to refuse the write."""
+        self.status_checks: list[AdmissionCheck] = []
+        """The same for writes of the status, which the others are not asked about."""
+        self._derived: dict[str, tuple[int, Any]] = {}
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def strategy(self, resource: ResourceInfo) -> Strategy:
+        known = self._kinds.get(resource.storage_key)
+        if known is not None:
+            return known
+        if resource.custom:
+            return self.custom_strategies.get(resource, GENERIC_CUSTOM)
+        return GENERIC
+
+    def derived(self, name: str, resource: str, compute: Callable[[Collection], T]) -> T:
+        """Something computed from a whole collection, remembered until the collection changes."""
+        collection = self.store.collection(resource)
+        known = self._derived.get(name)
+        if known is None or known[0] != collection.changed_at:
+            known = self._derived[name] = (collection.changed_at, compute(collection))
+        result: T = known[1]
+        return result
+
+    def get(self, resource: ResourceInfo, namespace: str, name: str) -> Entry:
+        entry = self.store.get(resource.storage_key, namespace, name)
+        if entry is None:
+            raise not_found(resource, name)
+        return entry
+
+    # -- creating -----------------------------------------------------------------------------------------------------
+
+    def create(
+        self,
+        resource: ResourceInfo,
+        namespace: str,
+        obj: JsonObject,
+        options: WriteOptions = NO_OPTIONS,
+        *,
+        managers: tuple[Manager, ...] | None = None,
+    ) -> Entry:
+        """Create an object; `managers` is given by an apply, else the writer owns what it wrote."""
+        metadata = self._own_metadata(resource, namespace, obj)
+        if metadata.get("resourceVersion"):
+            raise BadRequest("resourceVersion should not be set on objects to be created")
+        if metadata.get("name"):
+            return self._create_named(resource, obj, options, managers)
+        if not metadata.get("generateName"):
+            name_required = required("metadata.name", "name or generateName is required")
+            raise invalid(resource, "", [name_required])
+        self._generate_name(resource, metadata)
+        return self._create_named(resource, obj, options, managers)
+
+    def create_like(self, resource: ResourceInfo, first: Entry, options: WriteOptions) -> Entry:
+        """Create another object from the body that gave `first`, whose name was generated, at the same second."""
+        metadata = dict(first.obj["metadata"])
+        self._generate_name(resource, metadata)
+        metadata["uid"] = self.new_uid()
+        obj = {**first.obj, "metadata": metadata}
+        self._require_live_namespace(resource, metadata)
+        if self._exists(resource, metadata):
+            raise already_exists(resource, metadata["name"])
+        self._check(resource, obj, None, "", options)
+        return self._put(resource, obj, first.managers, options)
+
+    def _generate_name(self, resource: ResourceInfo, metadata: JsonObject) -> None:
+        prefix = metadata["generateName"][:_MAX_GENERATED_BASE]
+        for _attempt in range(_GENERATE_ATTEMPTS):
+            metadata["name"] = prefix + "".join(self.rng.choices(_SUFFIX_ALPHABET, k=5))
+            if not self._exists(resource, metadata):
+                return
+
+    def _create_named(
+        self,
+        resource: ResourceInfo,
+        obj: JsonObject,
+        options: WriteOptions,
+        managers: tuple[Manager, ...] | None,
+    ) -> Entry:
+        strategy = self.strategy(resource)
+        metadata = obj["metadata"]
+        for field in (
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+            "managedFields",
+        ):
+            metadata.pop(field, None)
+        metadata["uid"] = self.new_uid()
+        metadata["creationTimestamp"] = timestamp(self.clock.now())
+        if strategy.tracks_generation:
+            metadata["generation"] = 1
+        if "status" in resource.subresources and not strategy.keeps_status_on_create:
+            obj.pop("status", None)
+        self._default(resource, strategy.default, obj)
+        self._require_live_namespace(resource, metadata)
+        if managers is None:
+            mine = self._writer(resource, options)
+            managers = creator(self.layout(resource), obj, mine) if options.manager else ()
+        strategy.admit(self, obj)
+        self._validate(resource, obj, strategy)
+        if self._exists(resource, metadata):
+            raise already_exists(resource, metadata["name"])
+        self._check(resource, obj, None, "", options)
+        return self._put(resource, obj, managers, options)
+
+    def _exists(self, resource: ResourceInfo, metadata: JsonObject) -> bool:
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        return self.store.get(resource.storage_key, namespace, name) is not None
+
+    def _own_metadata(self, resource: ResourceInfo, namespace: str, obj: JsonObject) -> JsonObject:
+        """The object's metadata with the request's namespace in it."""
+        metadata: JsonObject | None = obj.get("metadata")
+        if metadata is None:
+            metadata = obj["metadata"] = {}
+        if not resource.namespaced:
+            metadata.pop("namespace", None)
+            return metadata
+        stated = metadata.get("namespace")
+        if not stated:
+            metadata["namespace"] = namespace
+        elif stated != namespace:
+            raise BadRequest(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        return metadata
+
+    def _require_live_namespace(self, resource: ResourceInfo, metadata: JsonObject) -> None:
+        if not resource.namespaced:
+            return
+        namespace = metadata["namespace"]
+        entry = self.store.get("namespaces", "", namespace)
+        if entry is None:
+            raise not_found(self.catalog.get("namespaces"), namespace)
+        if entry.obj["metadata"].get("deletionTimestamp") is not None:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            raise forbidden(resource, metadata["name"], why, cause)
+
+    # -- replacing ----------------------------------------------------------------------------------------------------
+
+    def update(
+        self,
+        resource: ResourceInfo,
+        namespace: str,
+        name: str,
+        obj: JsonObject,
+        options: WriteOptions = NO_OPTIONS,
+        *,
+        subresource: str = "",
+    ) -> Entry:
+        """Replace an object, or only its status; a stated resourceVersion must be the current one."""
+        metadata = self._own_metadata(resource, namespace, obj)
+        stated = metadata.get("name")
+        if not stated:
+            metadata["name"] = name
+        elif stated != name:
+            raise BadRequest(
+                f"the name of the object ({stated}) does not match the name on the URL ({name})"
+            )
+        old = self.get(resource, namespace, name)
+        self.check_version(resource, old, metadata)
+        uid = metadata.get("uid")
+        if uid and uid != old.obj["metadata"]["uid"]:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.obj['metadata']['uid']}"
+            raise conflict(resource, name, why)
+        return self.replace(resource, old, obj, options, subresource=subresource)
+
+    def check_version(self, resource: ResourceInfo, old: Entry, metadata: JsonObject) -> None:
+        """Refuse a write made for another version; empty and 0 mean any, for kinds that allow it."""
+        stated = metadata.get("resourceVersion") or "0"
+        name = old.obj["metadata"]["name"]
+        if not stated.isdigit():
+            detail = "must be a decimal number"
+            problem = field_errors.invalid("metadata.resourceVersion", stated, detail)
+            raise invalid(resource, name, [problem])
+        if int(stated) == 0:
+            if not self.strategy(resource).allows_unconditional_update:
+                detail = "must be specified for an update"
+                problem = field_errors.invalid("metadata.resourceVersion", 0, detail)
+                raise invalid(resource, name, [problem])
+        elif int(stated) != old.revision:
+            raise stale(resource, name)
+
+    def replace(
+        self,
+        resource: ResourceInfo,
+        old: Entry,
+        obj: JsonObject,
+        options: WriteOptions = NO_OPTIONS,
+        *,
+        subresource: str = "",
+        managers: tuple[Manager, ...] | None = None,
+    ) -> Entry:
+        """Make `obj` the next version of `old` after defaults, rules and bookkeeping; unchanged means unwritten."""
+        strategy = self.strategy(resource)
+        sent = obj["metadata"].pop("managedFields", None)
+        self._carry_over_metadata(old.obj["metadata"], obj["metadata"])
+        if subresource == "status":
+            self._default(resource, strategy.default_status, obj)
+            obj = self._status_replacement(strategy, old.obj, obj)
+            causes = self._status_problems(strategy, old.obj, obj)
+            causes += validate_metadata(resource, obj, strategy.name_rule)
+        elif subresource in strategy.subresources:
+            write = strategy.subresources[subresource]
+            obj = write.merge(obj, old.obj)
+            self._default(resource, strategy.default, obj)
+            self._count_generation(strategy, old.obj, obj)
+            causes = [*write.validate(obj, old.obj)]
+            causes += validate_metadata(resource, obj, strategy.name_rule)
+        else:
+            if strategy.spec_subresource not in ("", subresource):
+                obj["spec"] = old.obj.get("spec", {})
+            causes = self._prepare_replacement(resource, strategy, old.obj, obj)
+        causes += validate_metadata_update(obj, old.obj)
+        if causes:
+            raise invalid(resource, obj["metadata"]["name"], causes)
+        if managers is None:
+            known = old.managers if sent is None else parse_managers(sent)
+            managers = self._after_update(resource, known, old.obj, obj, options, subresource)
+        self._check(resource, obj, old.obj, subresource, options)
+        return self._finish(resource, old, obj, options, managers)
+
+    def replace_status(
+        self, resource: ResourceInfo, old: Entry, status: JsonObject, options: WriteOptions
+    ) -> Entry:
+        """`replace` of the status by this process's own components: `status` becomes the registry's property.
+
+        Spares what could only fail for objects from outside: reading, copying, and checking the metadata again.
+        """
+        strategy = self.strategy(resource)
+        obj = {**old.obj, "metadata": dict(old.obj["metadata"]), "status": status}
+        self._default(resource, strategy.default_status, obj)
+        causes = self._status_problems(strategy, old.obj, obj)
+        if causes:
+            raise invalid(resource, obj["metadata"]["name"], causes)
+        managers = old.managers
+        if options.manager:
+            mine = self._writer(resource, options, "status")
+            layout = self.layout(resource)
+            managers = after_status_update(managers, layout, old.obj, obj, mine)
+        return self._finish(resource, old, obj, options, managers)
+
+    def replace_spec(
+        self, resource: ResourceInfo, old: Entry, spec: JsonObject, options: WriteOptions
+    ) -> Entry:
+        """`replace` of the spec by this process's own components, for kinds without defaults and generation (Leases)."""
+        strategy = self.strategy(resource)
+        obj = {**old.obj, "metadata": dict(old.obj["metadata"]), "spec": spec}
+        causes = list(strategy.validate(obj))
+        if causes:
+            raise invalid(resource, obj["metadata"]["name"], causes)
+        managers = self._after_update(resource, old.managers, old.obj, obj, options, "")
+        return self._finish(resource, old, obj, options, managers)
+
+    def _status_problems(
+        self, strategy: Strategy, old: JsonObject, obj: JsonObject
+    ) -> list[FieldError]:
+        strategy.prepare_status_update(self, obj, old)
+        return [*strategy.validate_status(obj), *strategy.validate_status_update(obj, old)]
+
+    def _carry_over_metadata(self, old: JsonObject, new: JsonObject) -> None:
+        """What no client may change by leaving it out or inventing it."""
+        new.pop("selfLink", None)
+        for field in (
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generation",
+            "resourceVersion",
+            "generateName",
+        ):
+            _take_over(old, new, field)
+
+    def _status_replacement(
+        self, strategy: Strategy, old: JsonObject, obj: JsonObject
+    ) -> JsonObject:
+        metadata = dict(old["metadata"])
+        for field in WRITABLE_METADATA:
+            if field not in strategy.status_keeps_metadata:
+                _take_over(obj["metadata"], metadata, field)
+        replacement = {**old, "metadata": metadata}
+        _take_over(obj, replacement, "status")
+        return replacement
+
+    def _prepare_replacement(
+        self, resource: ResourceInfo, strategy: Strategy, old: JsonObject, obj: JsonObject
+    ) -> list[FieldError]:
+        if "status" in resource.subresources:
+            _take_over(old, obj, "status")
+        self._default(resource, strategy.default, obj)
+        strategy.prepare_update(self, obj, old)
+        self._count_generation(strategy, old, obj)
+        causes = [*validate_metadata(resource, obj, strategy.name_rule)]
+        if strategy.has_immutable_spec:
+            if obj.get("spec") != old.get("spec"):
+                causes.append(field_errors.invalid("spec", obj.get("spec"), IS_IMMUTABLE))
+        elif not strategy.validates_only_creation:
+            causes += strategy.validate(obj)
+        return [*causes, *strategy.validate_update(obj, old)]
+
+    @staticmethod
+    def _count_generation(strategy: Strategy, old: JsonObject, obj: JsonObject) -> None:
+        if strategy.tracks_generation and _desired_state(obj) != _desired_state(old):
+            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+    def _finish(
+        self,
+        resource: ResourceInfo,
+        old: Entry,
+        obj: JsonObject,
+        options: WriteOptions,
+        managers: tuple[Manager, ...],
+    ) -> Entry:
+        """Write the new version, or remove the object when its last finalizer has gone."""
+        if obj == old.obj and managers == old.managers:
+            return old
+        if is_ready_to_go(obj):
+            if options.dry_run:
+                return old
+            return self.store.remove(
+                resource.storage_key, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+            )
+        return self._put(resource, obj, managers, options)
+
+    def modify(
+        self, resource: ResourceInfo, old: Entry, change: Callable[[JsonObject], JsonObject]
+    ) -> Entry:
+        """A server-side change that needs no rules: `change` returns a new object sharing what stays the same."""
+        obj = change(old.obj)
+        if obj is old.obj:
+            return old
+        if obj["metadata"] is old.obj["metadata"]:
+            obj["metadata"] = dict(obj["metadata"])
+        return self._put(resource, obj, old.managers, NO_OPTIONS)
+
+    # -- deleting -----------------------------------------------------------------------------------------------------
+
+    def delete(
+        self,
+        resource: ResourceInfo,
+        namespace: str,
+        name: str,
+        options: DeleteOptions = NO_DELETE_OPTIONS,
+    ) -> tuple[Entry, bool]:
+        """Delete, or mark for deletion; says whether the object is gone."""
+        old = self.get(resource, namespace, name)
+        check_preconditions(resource, old, options)
+        obj, is_gone = after_delete(
+            resource,
+            old.obj,
+            options,
+            self.strategy(resource).default_propagation,
+            self.clock.now(),
+        )
+        if is_gone:
+            if options.dry_run:
+                return old, True
+            return self.store.remove(resource.storage_key, namespace, name, obj), True
+        if obj == old.obj:
+            return old, False
+        return self._put(resource, obj, old.managers, WriteOptions(dry_run=options.dry_run)), False
+
+    # -- ownership of fields ------------------------------------------------------------------------------------------
+
+    def layout(self, resource: ResourceInfo) -> Layout:
+        """How objects of this resource merge, in their stored form."""
+        stored = self.catalog.get(resource.storage_key)
+        return kind_layout(type_of_kind(stored.group, stored.kind) if not stored.custom else None)
+
+    def _writer(
+        self, resource: ResourceInfo, options: WriteOptions, subresource: str = ""
+    ) -> Manager:
+        """The entry of who writes, still without fields."""
+        return Manager(
+            name=options.manager,
+            operation="Update",
+            api_version=resource.api_version,
+            time=timestamp(self.clock.now()),
+            subresource=subresource,
+        )
+
+    def _after_update(
+        self,
+        resource: ResourceInfo,
+        managers: tuple[Manager, ...],
+        old: JsonObject,
+        new: JsonObject,
+        options: WriteOptions,
+        subresource: str,
+    ) -> tuple[Manager, ...]:
+        if not options.manager:
+            return managers
+        mine = self._writer(resource, options, subresource)
+        return after_update(managers, self.layout(resource), old, new, mine)
+
+    # -- bookkeeping --------------------------------------------------------------------------------------------------
+
+    def new_uid(self) -> str:
+        """A random version 4 UUID, from our own source of randomness."""
+        digits = f"{self.rng.getrandbits(128):032x}"
+        variant = "89ab"[int(digits[16], 16) & 3]
+        return (
+            f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+        )
+
+    @staticmethod
+    def _default(resource: ResourceInfo, defaulter: Defaulter, obj: JsonObject) -> None:
+        """Fill in defaults; a quantity that cannot be read refuses the object, as decoding it would."""
+        try:
+            defaulter(obj)
+        except QuantityError as error:
+            raise BadRequest(unreadable(resource, str(error))) from None
+
+    def _validate(self, resource: ResourceInfo, obj: JsonObject, strategy: Strategy) -> None:
+        causes = [*validate_metadata(resource, obj, strategy.name_rule), *strategy.validate(obj)]
+        if causes:
+            raise invalid(resource, obj["metadata"].get("name", ""), causes)
+
+    def _check(
+        self,
+        resource: ResourceInfo,
+        obj: JsonObject,
+        old: JsonObject | None,
+        subresource: str,
+        options: WriteOptions,
+    ) -> None:
+        for check in self.status_checks if subresource == "status" else self.checks:
+            check(AdmissionRequest(self, resource, obj, old, subresource, options))
+
+    def _put(
+        self,
+        resource: ResourceInfo,
+        obj: JsonObject,
+        managers: tuple[Manager, ...],
+        options: WriteOptions,
+    ) -> Entry:
+        if options.dry_run:
+            return Entry(obj, self.store.revision, managers)
+        return self.store.put(resource.storage_key, obj, managers)
+
+
+def _take_over(source: JsonObject, target: JsonObject, field: str) -> None:
+    """Have the target say of a field what the source says, even if that is nothing."""
+    if field in source:
+        target[field] = source[field]
+    else:
+        target.pop(field, None)
+
+
+def _desired_state(obj: JsonObject) -> JsonObject:
+    return {key: value for key, value in obj.items() if key not in ("metadata", "status")}

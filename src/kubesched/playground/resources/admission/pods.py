@@ -1,0 +1,152 @@
+"""Admission of pods: priority, service account, default tolerations, runtime class, topology labels, selectors by own labels, status."""
+
+from __future__ import annotations
+
+from kubesched.api import field_errors
+from kubesched.playground.apimachinery.failures import forbidden, invalid
+from kubesched.playground.apimachinery.objects import JsonObject, timestamp
+from kubesched.playground.registry.binding import add_topology_labels
+from kubesched.playground.registry.rest_storage import RestStorage
+from kubesched.playground.resources.admission.limit_ranges import (
+    apply_defaults as apply_limit_range_defaults,
+)
+from kubesched.playground.resources.admission.quota_usage import qos_class
+from kubesched.playground.resources.admission.runtime_classes import apply_runtime_class
+from kubesched.playground.resources.validation.scheduling import DEFAULT_TOLERATIONS
+from kubesched.playground.storage.store import Collection
+
+PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
+GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def admit_pod(registry: RestStorage, pod: JsonObject) -> None:
+    spec = pod["spec"]
+    if spec.get("ephemeralContainers"):
+        problem = field_errors.forbidden("spec.ephemeralContainers", "cannot be set on create")
+        raise invalid(registry.catalog.get("pods"), pod["metadata"].get("name", ""), [problem])
+    apply_limit_range_defaults(registry, pod)
+    if not spec.get("serviceAccountName"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = "default"
+    _priority(registry, pod, spec)
+    _default_tolerations(spec)
+    apply_runtime_class(registry, pod, spec)
+    if spec.get("nodeName"):
+        add_topology_labels(registry, pod["metadata"], spec["nodeName"])
+    _selectors_from_own_labels(pod, spec)
+    pod["status"] = initial_status(spec, timestamp(registry.clock.now()))
+
+
+def admit_pod_update(registry: RestStorage, pod: JsonObject, old: JsonObject) -> None:
+    """Restore default tolerations and priority that an update left out, before validation compares them."""
+    _default_tolerations(pod["spec"])
+    for field in ("priority", "preemptionPolicy"):
+        if pod["spec"].get(field) is None and old["spec"].get(field) is not None:
+            pod["spec"][field] = old["spec"][field]
+
+
+def _priority(registry: RestStorage, pod: JsonObject, spec: JsonObject) -> None:
+    """Resolve the class into a number; a stated number must be the class's."""
+    class_name = spec.get("priorityClassName")
+    if class_name:
+        entry = registry.store.get(PRIORITY_CLASSES, "", class_name)
+        if entry is None:
+            why = f"no PriorityClass with name {class_name} was found"
+            raise forbidden(registry.catalog.get("pods"), pod["metadata"].get("name", ""), why)
+        chosen = entry.obj
+    else:
+        default = registry.derived("default priority class", PRIORITY_CLASSES, _global_default)
+        chosen = default if default is not None else {}
+        if default is not None:
+            spec["priorityClassName"] = default["metadata"]["name"]
+    value = chosen.get("value", 0)
+    stated = spec.get("priority")
+    if stated is not None and stated != value:
+        why = (
+            "the integer value of priority"
+            f" ({stated}) must not be provided in pod spec; priority admission controller computed {value}"
+            " from the given PriorityClass name"
+        )
+        raise forbidden(registry.catalog.get("pods"), pod["metadata"].get("name", ""), why)
+    spec["priority"] = value
+    policy = chosen.get("preemptionPolicy", "PreemptLowerPriority")
+    if spec.get("preemptionPolicy", policy) != policy:
+        why = (
+            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec;"
+            f" priority admission controller computed {policy} from the given PriorityClass name"
+        )
+        raise forbidden(registry.catalog.get("pods"), pod["metadata"].get("name", ""), why)
+    spec["preemptionPolicy"] = policy
+
+
+def _global_default(priority_classes: Collection) -> JsonObject | None:
+    """The default class; of several (they may only appear through races upstream) the one of least value."""
+    best: JsonObject | None = None
+    for entry in priority_classes.entries():
+        if entry.obj.get("globalDefault") and (best is None or entry.obj["value"] < best["value"]):
+            best = entry.obj
+    return best
+
+
+def _default_tolerations(spec: JsonObject) -> None:
+    """Five minutes' patience with a node that is not ready or not reachable, unless the pod says otherwise."""
+    present: list[JsonObject] = spec.get("tolerations") or []
+    tolerated = set()
+    for toleration in present:
+        if toleration.get("effect") in (None, "", "NoExecute"):
+            tolerated.add(toleration.get("key") or "")
+    if "" in tolerated:
+        return
+    missing = [
+        toleration for toleration in DEFAULT_TOLERATIONS if toleration["key"] not in tolerated
+    ]
+    if missing:
+        spec["tolerations"] = present + missing
+
+
+def _selectors_from_own_labels(pod: JsonObject, spec: JsonObject) -> None:
+    """Turn `matchLabelKeys` and `mismatchLabelKeys` into requirements on the pod's own label values."""
+    labels = pod["metadata"].get("labels") or {}
+    for constraint in spec.get("topologySpreadConstraints") or ():
+        _extend_selector(constraint, labels)
+    affinity = spec.get("affinity")
+    if not affinity:
+        return
+    for name in ("podAffinity", "podAntiAffinity"):
+        group = affinity.get(name) or {}
+        for term in group.get(_REQUIRED) or ():
+            _extend_selector(term, labels)
+        for weighted in group.get(_PREFERRED) or ():
+            _extend_selector(weighted.get("podAffinityTerm") or {}, labels)
+
+
+def _extend_selector(term: JsonObject, labels: dict[str, str]) -> None:
+    selector = term.get("labelSelector")
+    if selector is None:
+        return
+    for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+        for key in term.get(field) or ():
+            if key in labels:
+                requirement = {"key": key, "operator": operator, "values": [labels[key]]}
+                selector["matchExpressions"] = [
+                    *(selector.get("matchExpressions") or ()),
+                    requirement,
+                ]
+
+
+def initial_status(spec: JsonObject, now: str) -> JsonObject:
+    status: JsonObject = {"phase": "Pending", "qosClass": qos_class(spec)}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": now,
+                "reason": "SchedulingGated",
+                "message": GATED_MESSAGE,
+            }
+        ]
+    return status

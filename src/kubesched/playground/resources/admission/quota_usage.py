@@ -1,0 +1,242 @@
+"""What an object uses of a ResourceQuota: which of its resources, in which scopes, and how much.
+
+LimitRanges measure pods with the same sum (`pod_total`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import Literal, TypeAlias
+
+from kubesched.api import quantity
+from kubesched.api.quantity import Quantity
+from kubesched.playground.apimachinery.catalog import ResourceInfo
+from kubesched.playground.apimachinery.objects import JsonObject
+from kubesched.playground.apimachinery.pods import is_finished
+
+_ONE = quantity.parse(1)
+_COUNTED = frozenset(
+    {
+        "configmaps",
+        "persistentvolumeclaims",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "services",
+    }
+)
+"""Resources that have a name of their own in a quota, beside `count/<resource>`."""
+_PLAIN = ("cpu", "memory", "ephemeral-storage")
+_MUST_SPECIFY = frozenset(
+    {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
+)
+Totals: TypeAlias = dict[str, Quantity]
+Side: TypeAlias = Literal["requests", "limits"]
+
+
+def usage_of(resource: ResourceInfo, obj: JsonObject) -> Totals:
+    """What the object uses, by the names that a quota's `hard` may have."""
+    usage: Totals = {f"count/{resource.key}": _ONE}
+    if resource.key in _COUNTED:
+        usage[resource.key] = _ONE
+    if resource.key == "pods":
+        usage |= _pod_usage(obj)
+    elif resource.key == "services":
+        usage |= _service_usage(obj)
+    elif resource.key == "persistentvolumeclaims":
+        usage |= _claim_usage(obj)
+    return usage
+
+
+def _pod_usage(pod: JsonObject) -> Totals:
+    if is_finished(pod):
+        return {}
+    usage: Totals = {"pods": _ONE}
+    for name, amount in pod_total(pod["spec"], "requests").items():
+        usage[f"requests.{name}"] = amount
+        if name in _PLAIN or name.startswith("hugepages-"):
+            usage[name] = amount
+    for name, amount in pod_total(pod["spec"], "limits").items():
+        usage[f"limits.{name}"] = amount
+    return usage
+
+
+def _service_usage(service: JsonObject) -> Totals:
+    spec = service["spec"]
+    ports = len(spec.get("ports") or ())
+    is_balanced = spec.get("type") == "LoadBalancer"
+    if is_balanced and spec.get("allocateLoadBalancerNodePorts") is False:
+        ports = sum(1 for port in spec.get("ports") or () if port.get("nodePort"))
+    has_node_ports = spec.get("type") in ("NodePort", "LoadBalancer")
+    return {
+        "services.nodeports": quantity.parse(ports if has_node_ports else 0),
+        "services.loadbalancers": quantity.parse(int(is_balanced)),
+    }
+
+
+def _claim_usage(claim: JsonObject) -> Totals:
+    spec = claim["spec"]
+    requests = (spec.get("resources") or {}).get("requests") or {}
+    usage: Totals = {}
+    if "storage" in requests:
+        usage["requests.storage"] = quantity.parse(requests["storage"])
+    storage_class = spec.get("storageClassName")
+    if storage_class:
+        prefix = f"{storage_class}.storageclass.storage.k8s.io/"
+        usage[f"{prefix}persistentvolumeclaims"] = _ONE
+        if "storage" in requests:
+            usage[f"{prefix}requests.storage"] = quantity.parse(requests["storage"])
+    return usage
+
+
+def unspecified(pod: JsonObject, hard: Container[str]) -> dict[str, list[str]]:
+    """What a quota on cpu or memory wants every container to state, and the containers that do not.
+
+    # Upstream: only these six; other resources may be left out and then count as nothing.
+    """
+    missing: dict[str, list[str]] = {}
+    spec = pod["spec"]
+    for key in sorted(name for name in _MUST_SPECIFY if name in hard):
+        side = "limits" if key.startswith("limits.") else "requests"
+        plain = key.rpartition(".")[2]
+        if plain in ((spec.get("resources") or {}).get(side) or {}):
+            continue
+        names = sorted(
+            container.get("name", "")
+            for field in ("containers", "initContainers")
+            for container in spec.get(field) or ()
+            if plain not in ((container.get("resources") or {}).get(side) or {})
+        )
+        if names:
+            missing[key] = names
+    return missing
+
+
+def matches_scopes(quota: JsonObject, resource: ResourceInfo, obj: JsonObject) -> bool:
+    """Whether the quota is about this object; scopes are about pods (and about claims by class, not supported)."""
+    spec = quota.get("spec") or {}
+    selector = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    scopes = [
+        *({"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()),
+        *selector,
+    ]
+    if not scopes:
+        return True
+    return resource.key == "pods" and all(_in_scope(scope, obj["spec"]) for scope in scopes)
+
+
+def _in_scope(scope: JsonObject, spec: JsonObject) -> bool:
+    name = scope.get("scopeName")
+    if name == "BestEffort":
+        return qos_class(spec) == "BestEffort"
+    if name == "NotBestEffort":
+        return qos_class(spec) != "BestEffort"
+    if name == "Terminating":
+        return spec.get("activeDeadlineSeconds") is not None
+    if name == "NotTerminating":
+        return spec.get("activeDeadlineSeconds") is None
+    if name == "PriorityClass":
+        return _class_matches(scope, spec.get("priorityClassName") or "")
+    return False
+
+
+def _class_matches(scope: JsonObject, name: str) -> bool:
+    operator, values = scope.get("operator"), scope.get("values") or ()
+    if operator == "In":
+        return name in values
+    if operator == "NotIn":
+        return name not in values
+    return bool(name) is (operator == "Exists")
+
+
+def add(first: Totals, second: Totals) -> Totals:
+    """The sum, over the names of the first."""
+    return {
+        name: amount + second[name] if name in second else amount for name, amount in first.items()
+    }
+
+
+def difference(new: Totals, old: Totals) -> Totals:
+    """How much more the new usage is, name by name; less is nothing."""
+    grown: Totals = {}
+    for name, amount in new.items():
+        more: Quantity = amount - old[name] if name in old else amount
+        if more.sign() > 0:
+            grown[name] = more
+    return grown
+
+
+def pod_total(spec: JsonObject, side: Side) -> Totals:
+    """Requests or limits: containers and sidecars together, or the largest moment of initialisation; plus overhead."""
+    running: Totals = {}
+    for container in spec.get("containers") or ():
+        running = _add(running, _amounts(container, side))
+    sidecars: Totals = {}
+    starting: Totals = {}
+    for container in spec.get("initContainers") or ():
+        own = _amounts(container, side)
+        if container.get("restartPolicy") == "Always":
+            sidecars = _add(sidecars, own)
+            own = sidecars
+        else:
+            own = _add(sidecars, own)
+        starting = _largest(starting, own)
+    total = _largest(_add(running, sidecars), starting)
+    total.update(parsed((spec.get("resources") or {}).get(side)))
+    overhead = parsed(spec.get("overhead"))
+    if side == "limits":  # Upstream: overhead raises only limits that are set.
+        overhead = {name: amount for name, amount in overhead.items() if name in total}
+    return _add(total, overhead)
+
+
+def _amounts(container: JsonObject, side: Side) -> Totals:
+    return parsed((container.get("resources") or {}).get(side))
+
+
+def parsed(amounts: JsonObject | None) -> Totals:
+    """Amounts by resource, read."""
+    return {name: quantity.parse(amount) for name, amount in (amounts or {}).items()}
+
+
+def _add(first: Totals, second: Totals) -> Totals:
+    return {
+        name: first[name] + second[name] if name in first and name in second else present
+        for name, present in _both(first, second)
+    }
+
+
+def _largest(first: Totals, second: Totals) -> Totals:
+    return {
+        name: max(first[name], second[name]) if name in first and name in second else present
+        for name, present in _both(first, second)
+    }
+
+
+def _both(first: Totals, second: Totals) -> Iterable[tuple[str, Quantity]]:
+    return {**second, **first}.items()
+
+
+def qos_class(spec: JsonObject) -> str:
+    """Guaranteed, Burstable or BestEffort, from the cpu and memory of all containers (or of the pod as a whole)."""
+    pod_level = spec.get("resources") or {}
+    if pod_level.get("requests") or pod_level.get("limits"):
+        bodies = [pod_level]
+    else:
+        containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+        bodies = [container.get("resources") or {} for container in containers]
+    is_best_effort, is_guaranteed = True, True
+    for resources in bodies:
+        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+        for name in ("cpu", "memory"):
+            asked, limit = requests.get(name), limits.get(name)
+            if _is_positive(asked) or _is_positive(limit):
+                is_best_effort = False
+            if not _is_positive(limit) or (asked is not None and asked != limit):
+                is_guaranteed = False
+    if is_best_effort:
+        return "BestEffort"
+    return "Guaranteed" if is_guaranteed else "Burstable"
+
+
+def _is_positive(amount: object) -> bool:
+    return amount is not None and amount not in ("0", 0)

@@ -1,0 +1,257 @@
+"""Custom resource definitions: served as soon as they are stored, without conversion between versions.
+
+The catalogue gets one row per served version; objects are pruned, defaulted and validated by its structural schema. A definition goes only after all its
+objects have gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kubesched.api.field_errors import ErrorType, FieldError, invalid, required
+from kubesched.base.errors import Conflict, NotFound
+from kubesched.playground.apimachinery.catalog import ResourceInfo
+from kubesched.playground.apimachinery.objects import Json, JsonObject, timestamp
+from kubesched.playground.apimachinery.schema.shape import shape_problems
+from kubesched.playground.apimachinery.schema.structural import fill_defaults, problems_of, prune
+from kubesched.playground.apimachinery.validation import one_of
+from kubesched.playground.registry.rest_storage import RestStorage
+from kubesched.playground.registry.strategy import GENERIC_CUSTOM, Strategy
+from kubesched.playground.resources.rules.definition import rule_problems
+from kubesched.playground.resources.rules.evaluation import rules_of
+from kubesched.playground.storage.store import Change
+
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+_KEEPS_FROM_RULES = (
+    ErrorType.NOT_SUPPORTED,
+    ErrorType.REQUIRED,
+    ErrorType.TOO_LONG,
+    ErrorType.TOO_MANY,
+    ErrorType.TYPE_INVALID,
+)
+"""Problems of an object that rules cannot be evaluated on."""
+_NOT_CHECKED = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+
+
+def default_definition(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    names = spec.setdefault("names", {})
+    kind = names.get("kind", "")
+    names.setdefault("singular", kind.lower())
+    names.setdefault("listKind", f"{kind}List")
+    spec.setdefault("conversion", {"strategy": "None"})
+
+
+def admit_definition(registry: RestStorage, obj: JsonObject) -> None:
+    metadata = obj["metadata"]
+    finalizers = metadata.setdefault("finalizers", [])
+    if CLEANUP not in finalizers:
+        finalizers.append(CLEANUP)
+    obj["status"] = _status(obj, timestamp(registry.clock.now()))
+
+
+def _status(obj: JsonObject, now: str) -> JsonObject:
+    spec = obj["spec"]
+    reasons = {
+        "NamesAccepted": ("NoConflicts", "no conflicts found"),
+        "Established": ("InitialNamesAccepted", "the initial names have been accepted"),
+    }
+    return {
+        "acceptedNames": dict(spec.get("names") or {}),
+        "conditions": [
+            {
+                "type": kind,
+                "status": "True",
+                "reason": reason,
+                "message": message,
+                "lastTransitionTime": now,
+            }
+            for kind, (reason, message) in reasons.items()
+        ],
+        "storedVersions": [
+            version.get("name", "")
+            for version in spec.get("versions") or ()
+            if version.get("storage")
+        ],
+    }
+
+
+def validate_definition(obj: JsonObject) -> list[FieldError]:
+    spec = obj["spec"]
+    group, names, versions = spec.get("group", ""), spec["names"], spec.get("versions") or []
+    problems: list[FieldError] = []
+    wanted = f"{names.get('plural', '')}.{group}"
+    if obj["metadata"].get("name") != wanted:
+        detail = 'must be spec.names.plural+"."+spec.group'
+        problems.append(invalid("metadata.name", obj["metadata"].get("name", ""), detail))
+    if "." not in group:
+        problems.append(invalid("spec.group", group, "should be a domain with at least one dot"))
+    problems += one_of(spec.get("scope", ""), ("Cluster", "Namespaced"), "spec.scope")
+    problems += [
+        required(f"spec.names.{field}") for field in ("plural", "kind") if not names.get(field)
+    ]
+    if not versions:
+        problems.append(required("spec.versions"))
+    elif sum(1 for other in versions if other.get("storage")) != 1:
+        detail = "must have exactly one version marked as storage version"
+        problems.append(invalid("spec.versions", [other.get("name") for other in versions], detail))
+    for index, version in enumerate(versions):
+        if not version.get("name"):
+            problems.append(required(f"spec.versions[{index}].name"))
+        if not (version.get("schema") or {}).get("openAPIV3Schema"):
+            path = f"spec.versions[{index}].schema.openAPIV3Schema"
+            problems.append(required(path, "schemas are required"))
+    for path, schema in _schemas(versions):
+        problems += list(shape_problems(schema, path)) or rule_problems(schema, path)
+    if (spec.get("conversion") or {}).get("strategy") != "None":
+        problems += one_of(
+            spec["conversion"].get("strategy", ""), ("None",), "spec.conversion.strategy"
+        )
+    return problems
+
+
+def _schemas(versions: list[JsonObject]) -> list[tuple[str, Json]]:
+    """The schemas of all versions, and how messages call them.
+
+    Upstream: a schema that all versions share is moved to a field of older definitions before it is validated.
+    """
+    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
+    if schemas and all(schema == schemas[0] for schema in schemas):
+        return [("spec.validation.openAPIV3Schema", schemas[0])] if schemas[0] else []
+    paths = (f"spec.versions[{index}].schema.openAPIV3Schema" for index in range(len(schemas)))
+    return [(path, schema) for path, schema in zip(paths, schemas, strict=True) if schema]
+
+
+def custom_strategy(resource: ResourceInfo) -> Strategy:
+    """How objects of a custom resource are written: defaults and rules of its schema."""
+    schema = resource.schema
+    if schema is None:
+        return GENERIC_CUSTOM
+
+    def default(obj: JsonObject) -> None:
+        prune(schema, obj)
+        fill_defaults(schema, obj)
+
+    rules = rules_of(schema)
+
+    def problems(obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
+        wrong = problems_of(schema, obj, old)
+        if rules is None:
+            return wrong
+        if any(problem.kind in _KEEPS_FROM_RULES for problem in wrong):
+            return [*wrong, invalid("<nil>", None, _NOT_CHECKED)]
+        return wrong + rules.problems(obj, old)
+
+    return replace(
+        GENERIC_CUSTOM,
+        default=default,
+        default_status=default,
+        validate=lambda obj: problems(obj, None),
+        validates_only_creation=True,
+        validate_update=problems,
+        validate_status_update=problems,
+    )
+
+
+class CustomResources:
+    """Keeps the catalogue in step with the stored definitions."""
+
+    def __init__(self, registry: RestStorage) -> None:
+        self._registry = registry
+        registry.store.subscribe(DEFINITIONS, self._on_definition)
+
+    def resume(self) -> None:
+        """Serve what a previous process had defined."""
+        for entry in list(self._registry.store.collection(DEFINITIONS).entries()):
+            self._serve(entry.obj)
+            self._clean_up(entry.obj)
+
+    def _on_definition(self, change: Change) -> None:
+        definition = change.entry.obj
+        if change.type == "DELETED":
+            spec = definition["spec"]
+            self._registry.catalog.remove_custom(spec["group"], spec["names"]["plural"])
+            return
+        if change.old is None or change.old.obj.get("spec") != definition.get("spec"):
+            self._serve(definition)
+        self._clean_up(definition)
+
+    def _serve(self, definition: JsonObject) -> None:
+        spec = definition["spec"]
+        catalog = self._registry.catalog
+        catalog.remove_custom(spec["group"], spec["names"]["plural"])
+        resources = resources_of(definition)
+        for resource in resources:
+            self._registry.custom_strategies[resource] = custom_strategy(resource)
+        catalog.add_custom(resources)
+
+    def _clean_up(self, definition: JsonObject) -> None:
+        """Delete the objects of a definition that is going, then let it go."""
+        metadata = definition["metadata"]
+        if metadata.get("deletionTimestamp") is None or CLEANUP not in (
+            metadata.get("finalizers") or ()
+        ):
+            return
+        registry = self._registry
+        resource = resources_of(definition)[0]
+        collection = registry.store.collection(resource.storage_key)
+        for entry in list(collection.entries()):
+            own = entry.obj["metadata"]
+            try:
+                registry.delete(resource, own.get("namespace", ""), own["name"])
+            except (NotFound, Conflict):
+                continue  # a listener of an earlier deletion was faster
+        if collection.count:
+            self._finish_later(definition["metadata"]["name"], resource)
+        else:
+            self._release(metadata["name"])
+
+    def _finish_later(self, name: str, resource: ResourceInfo) -> None:
+        store = self._registry.store
+
+        def on_change(change: Change) -> None:
+            if store.collection(resource.storage_key).count == 0:
+                unsubscribe()
+                self._release(name)
+
+        unsubscribe = store.subscribe(resource.storage_key, on_change)
+
+    def _release(self, name: str) -> None:
+        registry = self._registry
+        entry = registry.store.get(DEFINITIONS, "", name)
+        if entry is None:
+            return
+        metadata = dict(entry.obj["metadata"])
+        metadata["finalizers"] = [
+            finalizer for finalizer in metadata.get("finalizers") or () if finalizer != CLEANUP
+        ]
+        registry.replace(
+            registry.catalog.get(DEFINITIONS), entry, {**entry.obj, "metadata": metadata}
+        )
+
+
+def resources_of(definition: JsonObject) -> list[ResourceInfo]:
+    """One row per served version, the storage version first."""
+    spec = definition["spec"]
+    names = spec["names"]
+    versions = sorted(spec.get("versions") or (), key=lambda version: not version.get("storage"))
+    return [
+        ResourceInfo(
+            group=spec["group"],
+            version=version["name"],
+            kind=names["kind"],
+            plural=names["plural"],
+            singular=names.get("singular") or names["kind"].lower(),
+            short_names=tuple(names.get("shortNames") or ()),
+            namespaced=spec.get("scope") == "Namespaced",
+            subresources=tuple(
+                item for item in ("scale", "status") if item in (version.get("subresources") or {})
+            ),
+            categories=tuple(names.get("categories") or ()),
+            custom=True,
+            schema=(version.get("schema") or {}).get("openAPIV3Schema"),
+        )
+        for version in versions
+        if version.get("served", True)
+    ]

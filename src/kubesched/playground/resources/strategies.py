@@ -1,0 +1,255 @@
+"""Which strategy each built-in kind is written with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kubesched.playground.apimachinery.object_meta import label_problems, path_segment_problems
+from kubesched.playground.apimachinery.validation import never_changes
+from kubesched.playground.registry.strategy import WRITABLE_METADATA, Strategy, SubresourceWrite
+from kubesched.playground.resources import custom_resources
+from kubesched.playground.resources.admission import cluster as cluster_admission
+from kubesched.playground.resources.admission import devices as device_admission
+from kubesched.playground.resources.admission.pods import admit_pod, admit_pod_update
+from kubesched.playground.resources.admission.runtime_classes import RUNTIME_CLASSES
+from kubesched.playground.resources.defaults import cluster as cluster_defaults
+from kubesched.playground.resources.defaults import workloads as workload_defaults
+from kubesched.playground.resources.defaults.pods import default_pod, default_pod_status
+from kubesched.playground.resources.validation import (
+    cluster,
+    pod_subresources,
+    pods,
+    resource_claims,
+    resource_slices,
+    storage,
+    workloads,
+)
+
+_WORKLOAD = Strategy(
+    tracks_generation=True,
+    admit=cluster_admission.admit_workload,
+    validate_update=never_changes("spec.selector"),
+)
+_RETURNED = Strategy(returns_deleted_object=True)
+
+STRATEGIES: dict[str, Strategy] = {
+    "configmaps": Strategy(
+        validate=cluster.validate_config_data, validate_update=cluster.validate_config_data_update
+    ),
+    "controllerrevisions.apps": Strategy(validate_update=never_changes("data")),
+    "cronjobs.batch": Strategy(
+        tracks_generation=True,
+        default=workload_defaults.default_cron_job,
+        admit=cluster_admission.admit_workload,
+        validate=workloads.validate_cron_job,
+    ),
+    "csidrivers.storage.k8s.io": Strategy(
+        allows_unconditional_update=False, default=cluster_defaults.default_csi_driver
+    ),
+    "csinodes.storage.k8s.io": Strategy(
+        allows_unconditional_update=False, validate=storage.validate_csi_node
+    ),
+    "csistoragecapacities.storage.k8s.io": Strategy(allows_unconditional_update=False),
+    "customresourcedefinitions.apiextensions.k8s.io": Strategy(
+        allows_unconditional_update=False,
+        tracks_generation=True,
+        default=custom_resources.default_definition,
+        admit=custom_resources.admit_definition,
+        validate=custom_resources.validate_definition,
+        validate_update=never_changes(
+            "spec.group", "spec.scope", "spec.names.plural", "spec.names.kind"
+        ),
+    ),
+    "daemonsets.apps": replace(
+        _WORKLOAD,
+        default=workload_defaults.default_daemon_set,
+        validate=workloads.validate_daemon_set,
+    ),
+    "deployments.apps": replace(
+        _WORKLOAD,
+        status_keeps_metadata=("labels",),
+        default=workload_defaults.default_deployment,
+        validate=workloads.validate_deployment,
+    ),
+    "deviceclasses.resource.k8s.io": Strategy(
+        tracks_generation=True, validate=resource_claims.validate_device_class
+    ),
+    "devicetaintrules.resource.k8s.io": Strategy(
+        tracks_generation=True,
+        admit=device_admission.admit_device_taint_rule,
+        prepare_update=device_admission.admit_device_taint_rule_update,
+        validate=resource_slices.validate_device_taint_rule,
+    ),
+    "events": Strategy(default=cluster_defaults.default_event, validate=cluster.validate_event),
+    "jobs.batch": replace(
+        _WORKLOAD,
+        # Upstream: jobs and replication controllers leave their pods behind unless told otherwise.
+        default_propagation="Orphan",
+        default=workload_defaults.default_job,
+        admit=cluster_admission.admit_job,
+        validate=workloads.validate_job,
+        validate_update=workloads.validate_job_update,
+    ),
+    "leases.coordination.k8s.io": Strategy(
+        allows_unconditional_update=False, validate=cluster.validate_lease
+    ),
+    "limitranges": Strategy(default=cluster_defaults.default_limit_range),
+    "namespaces": Strategy(
+        spec_subresource="finalize",
+        returns_deleted_object=True,
+        default=cluster_defaults.default_namespace,
+        admit=cluster_admission.admit_namespace,
+        name_rule=label_problems,
+    ),
+    "nodes": Strategy(
+        keeps_status_on_create=True,
+        default=cluster_defaults.default_node,
+        default_status=cluster_defaults.default_node,
+        validate=cluster.validate_node,
+        validate_status=cluster.validate_node,
+    ),
+    "persistentvolumeclaims": Strategy(
+        returns_deleted_object=True,
+        default=cluster_defaults.default_persistent_volume_claim,
+        admit=cluster_admission.admit_persistent_volume_claim,
+        validate=storage.validate_persistent_volume_claim,
+        validate_update=storage.validate_persistent_volume_claim_update,
+    ),
+    "persistentvolumes": Strategy(
+        returns_deleted_object=True,
+        default=cluster_defaults.default_persistent_volume,
+        admit=cluster_admission.admit_persistent_volume,
+        validate=storage.validate_persistent_volume,
+        validate_update=storage.validate_persistent_volume_update,
+    ),
+    "poddisruptionbudgets.policy": Strategy(
+        allows_unconditional_update=False,
+        tracks_generation=True,
+        admit=cluster_admission.admit_pod_disruption_budget,
+        validate=workloads.validate_pod_disruption_budget,
+    ),
+    "pods": Strategy(
+        tracks_generation=True,
+        status_keeps_metadata=("ownerReferences",),
+        returns_deleted_object=True,
+        default=default_pod,
+        default_status=default_pod_status,
+        admit=admit_pod,
+        admission_reads=(
+            "limitranges",
+            "nodes",
+            "priorityclasses.scheduling.k8s.io",
+            RUNTIME_CLASSES,
+        ),
+        prepare_update=admit_pod_update,
+        validate=pods.validate_pod,
+        validate_update=pods.validate_pod_update,
+        subresources={
+            "ephemeralcontainers": SubresourceWrite(
+                pod_subresources.with_ephemeral_containers,
+                pod_subresources.validate_ephemeral_containers,
+            ),
+            "resize": SubresourceWrite(
+                pod_subresources.with_resources, pod_subresources.validate_resize
+            ),
+        },
+    ),
+    "podtemplates": _RETURNED,
+    "priorityclasses.scheduling.k8s.io": Strategy(
+        tracks_generation=True,
+        default=cluster_defaults.default_priority_class,
+        admit=cluster_admission.admit_priority_class,
+        prepare_update=cluster_admission.admit_priority_class_update,
+        validate=cluster.validate_priority_class,
+        validate_update=cluster.validate_priority_class_update,
+    ),
+    "replicasets.apps": replace(
+        _WORKLOAD,
+        default=workload_defaults.default_replica_set,
+        validate=workloads.validate_replica_set,
+    ),
+    "replicationcontrollers": Strategy(
+        tracks_generation=True,
+        default_propagation="Orphan",
+        admit=cluster_admission.admit_workload,
+        default=workload_defaults.default_replication_controller,
+        validate=workloads.validate_replication_controller,
+    ),
+    "resourceclaims.resource.k8s.io": Strategy(
+        status_keeps_metadata=WRITABLE_METADATA,
+        has_immutable_spec=True,
+        default=cluster_defaults.default_resource_claim,
+        default_status=cluster_defaults.default_claim_status,
+        admit=device_admission.admit_resource_claim,
+        prepare_status_update=device_admission.admit_claim_status,
+        validate=resource_claims.validate_resource_claim,
+        validate_status_update=resource_claims.validate_resource_claim_status,
+    ),
+    "resourceclaimtemplates.resource.k8s.io": Strategy(
+        has_immutable_spec=True,
+        default=cluster_defaults.default_resource_claim_template,
+        admit=device_admission.admit_resource_claim_template,
+        validate=resource_claims.validate_resource_claim_template,
+    ),
+    "resourceslices.resource.k8s.io": Strategy(
+        tracks_generation=True,
+        default=cluster_defaults.default_resource_slice,
+        admit=device_admission.set_taint_times,
+        prepare_update=device_admission.set_taint_times,
+        validate=resource_slices.validate_resource_slice,
+        validate_update=never_changes("spec.pool.name", "spec.driver", "spec.nodeName"),
+    ),
+    "resourcequotas": replace(_RETURNED, default=cluster_defaults.default_resource_quota),
+    "roles.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
+    "rolebindings.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
+    "clusterroles.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
+    "clusterrolebindings.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
+    "secrets": Strategy(
+        default=cluster_defaults.default_secret,
+        validate=cluster.validate_config_data,
+        validate_update=cluster.validate_config_data_update,
+    ),
+    "serviceaccounts": _RETURNED,
+    "services": Strategy(
+        returns_deleted_object=True,
+        default=cluster_defaults.default_service,
+        admit=cluster_admission.admit_service,
+        prepare_update=cluster_admission.keep_service_addresses,
+        validate=cluster.validate_service,
+        name_rule=label_problems,
+    ),
+    "statefulsets.apps": replace(
+        _WORKLOAD,
+        default=workload_defaults.default_stateful_set,
+        validate=workloads.validate_stateful_set,
+        validate_update=workloads.validate_stateful_set_update,
+    ),
+    "storageclasses.storage.k8s.io": Strategy(
+        default=cluster_defaults.default_storage_class,
+        validate=storage.validate_storage_class,
+        validate_update=never_changes(
+            "parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"
+        ),
+    ),
+    "volumeattachments.storage.k8s.io": Strategy(
+        status_keeps_metadata=WRITABLE_METADATA, allows_unconditional_update=False
+    ),
+    "ingresses.networking.k8s.io": Strategy(tracks_generation=True),
+    "networkpolicies.networking.k8s.io": Strategy(tracks_generation=True),
+    RUNTIME_CLASSES: Strategy(
+        allows_unconditional_update=False,
+        validate=cluster.validate_runtime_class,
+        validate_update=never_changes("handler"),
+    ),
+    **{
+        f"{plural}.admissionregistration.k8s.io": Strategy(
+            tracks_generation=True, allows_unconditional_update=False
+        )
+        for plural in (
+            "mutatingwebhookconfigurations",
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+            "validatingwebhookconfigurations",
+        )
+    },
+}

@@ -1,0 +1,277 @@
+"""Rules that device classes, claims and slices share: names, selectors, configuration, taints, tolerations."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TypeVar
+
+from kubesched.api.field_errors import (
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+)
+from kubesched.api.names import (
+    dns_1123_label_problems,
+    dns_1123_subdomain_problems,
+    label_key_problems,
+    label_value_problems,
+)
+from kubesched.api.resource_v1 import MAX_SELECTORS
+from kubesched.playground.apimachinery.objects import Json, JsonObject
+from kubesched.playground.apimachinery.validation import Problems, one_of, refused
+from kubesched.plugins.dynamic_resources.structured.selectors import (
+    COST_LIMIT,
+    compile_selector,
+    device_environment,
+    worst_cost,
+)
+
+MAX_CONFIGS = 32
+MAX_TOLERATIONS = 16
+_MAX_BINDING_CONDITIONS = 4
+_MAX_DRIVER_NAME = 63
+_MAX_POOL_NAME = 253
+_MAX_IDENTIFIER = 32
+_MAX_EXPRESSION = 10 * 1024
+_TOO_COMPLEX = "too complex, exceeds cost limit"
+MAX_PARAMETERS = 10 * 1024
+_OPERATORS = ("Equal", "Exists")
+_EFFECTS = ("NoExecute", "NoSchedule", "None")
+_C_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NOT_C_IDENTIFIER = (
+    "a valid C identifier must start with alphabetic character or '_', followed by a string of"
+    " alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for"
+    " validation is '[A-Za-z_][A-Za-z0-9_]*')"
+)
+
+T = TypeVar("T")
+Rule = Callable[[T, str], Problems]
+
+
+# -- lists ----------------------------------------------------------------------------------------
+
+
+def items(entries: Sequence[T] | None, limit: int, rule: Rule[T], path: str) -> Problems:
+    """Problems of a bounded list; a list that is too long is not looked at any further."""
+    entries = entries or ()
+    if len(entries) > limit:
+        return [too_many(path, len(entries), limit)]
+    return [
+        problem
+        for index, entry in enumerate(entries)
+        for problem in rule(entry, f"{path}[{index}]")
+    ]
+
+
+def distinct_items(
+    entries: Sequence[T] | None,
+    limit: int,
+    rule: Rule[T],
+    key: Callable[[T], Json],
+    path: str,
+) -> Problems:
+    """Like `items`, for entries whose keys must differ."""
+    yield from items(entries, limit, rule, path)
+    entries = entries or ()
+    if len(entries) > limit:
+        return
+    seen = set()
+    for index, entry in enumerate(entries):
+        value = key(entry)
+        if value in seen:
+            yield duplicate(f"{path}[{index}]", value)
+        seen.add(value)
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def dns_label(value: str, path: str) -> Problems:
+    return [invalid(path, value, text) for text in dns_1123_label_problems(value)]
+
+
+def label_name(value: str, path: str) -> Problems:
+    return [invalid(path, value, text) for text in label_key_problems(value)]
+
+
+def driver_name(value: str, path: str) -> Problems:
+    if not value:
+        yield required(path)
+        return
+    if len(value) > _MAX_DRIVER_NAME:
+        yield too_long(path, _MAX_DRIVER_NAME)
+    yield from refused(path, value, dns_1123_subdomain_problems(value.lower()))
+
+
+def pool_name(value: str, path: str) -> Problems:
+    if not value:
+        yield required(path)
+        return
+    if len(value) > _MAX_POOL_NAME:
+        yield too_long(path, _MAX_POOL_NAME)
+    for part in value.split("/"):
+        yield from refused(path, part, dns_1123_subdomain_problems(part))
+
+
+def device_class_name(value: str, path: str) -> Problems:
+    if not value:
+        return [required(path)]
+    return [invalid(path, value, text) for text in dns_1123_subdomain_problems(value)]
+
+
+def qualified_name(value: str, path: str) -> Problems:
+    """The name of an attribute or a capacity: `id` or `domain/id`."""
+    parts = value.split("/")
+    if len(parts) == 1:
+        yield from _identifier(value, path)
+        return
+    if len(parts) > 2:
+        return  # Upstream: names with several slashes pass.
+    domain, name = parts
+    if domain:
+        yield from driver_name(domain, path)
+    else:
+        yield invalid(path, "", "the domain must not be empty")
+    if not name:
+        yield invalid(path, "", "the name must not be empty")
+        return
+    yield from _identifier(name, path)
+
+
+def fully_qualified_name(value: str, path: str) -> Problems:
+    yield from qualified_name(value, path)
+    if "/" not in value:
+        detail = "a fully qualified name must be a domain and a name separated by a slash"
+        yield invalid(path, value, detail)
+
+
+def _identifier(value: str, path: str) -> Problems:
+    if len(value) > _MAX_IDENTIFIER:
+        yield too_long(path, _MAX_IDENTIFIER)
+    if not _C_IDENTIFIER.fullmatch(value):
+        yield invalid(path, value, _NOT_C_IDENTIFIER)
+
+
+# -- selectors and configuration ------------------------------------------------------------------
+
+
+def selectors(entries: Sequence[JsonObject] | None, path: str) -> Problems:
+    return items(entries, MAX_SELECTORS, _selector, path)
+
+
+def _selector(selector: JsonObject, path: str) -> Problems:
+    cel = selector.get("cel")
+    if cel is None:
+        return [required(f"{path}.cel")]
+    path = f"{path}.cel.expression"
+    expression = cel.get("expression", "")
+    if len(expression.encode()) > _MAX_EXPRESSION:
+        return [too_long(path, _MAX_EXPRESSION)]
+    problem = _compile_problem(expression)
+    if problem:
+        return [invalid(path, expression, problem)]
+    return [forbidden(path, _TOO_COMPLEX)] if _is_too_complex(expression) else []
+
+
+@lru_cache(maxsize=4096)
+def _compile_problem(expression: str) -> str:
+    """Why an expression is no selector; empty if it is one. A claim is written often, its selectors never change."""
+    try:
+        compile_selector(expression, device_environment())
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def _is_too_complex(expression: str) -> bool:
+    return worst_cost(expression, device_environment()) > COST_LIMIT
+
+
+def device_configuration(config: JsonObject, path: str) -> Problems:
+    opaque = config.get("opaque")
+    if opaque is None:
+        yield required(f"{path}.opaque")
+        return
+    yield from driver_name(opaque.get("driver", ""), f"{path}.opaque.driver")
+    yield from raw_object(opaque.get("parameters"), f"{path}.opaque.parameters")
+
+
+def raw_object(value: Json, path: str) -> Problems:
+    """Data that only a driver understands: a JSON object of limited size."""
+    if value is None:
+        return [required(path)]
+    if len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()) > MAX_PARAMETERS:
+        return [too_long(path, MAX_PARAMETERS)]
+    if not isinstance(value, dict):
+        return [invalid(path, "<value omitted>", "must be a valid JSON object")]
+    return []
+
+
+# -- taints, tolerations, binding conditions ------------------------------------------------------
+
+
+def device_taint(taint: JsonObject, path: str) -> Problems:
+    yield from label_name(taint.get("key", ""), f"{path}.key")
+    value, effect = taint.get("value", ""), taint.get("effect", "")
+    yield from refused(f"{path}.value", value, label_value_problems(value))
+    if not effect:
+        yield required(f"{path}.effect")
+        return
+    yield from one_of(effect, _EFFECTS, f"{path}.effect")
+
+
+def device_tolerations(entries: Sequence[JsonObject] | None, path: str) -> Problems:
+    return items(entries, MAX_TOLERATIONS, _toleration, path)
+
+
+def _toleration(toleration: JsonObject, path: str) -> Problems:
+    key, operator = toleration.get("key", ""), toleration.get("operator", "")
+    value, effect = toleration.get("value", ""), toleration.get("effect", "")
+    if key:
+        yield from label_name(key, f"{path}.key")
+    if operator == "Exists":
+        if value:
+            yield invalid(f"{path}.value", value, "must be empty for operator `Exists`")
+    elif operator == "Equal":
+        yield from refused(f"{path}.value", value, label_value_problems(value))
+    elif not operator:
+        yield required(f"{path}.operator")
+    else:
+        yield not_supported(f"{path}.operator", operator, _OPERATORS)
+    if effect:
+        yield from one_of(effect, _EFFECTS, f"{path}.effect")
+
+
+def binding_conditions(device: JsonObject, path: str) -> Problems:
+    """Conditions that must be true, and that must not, before a pod with the device is bound."""
+    wanted: list[str] = device.get("bindingConditions") or []
+    failures: list[str] = device.get("bindingFailureConditions") or []
+    at_wanted, at_failures = f"{path}.bindingConditions", f"{path}.bindingFailureConditions"
+    yield from items(wanted, _MAX_BINDING_CONDITIONS, label_name, at_wanted)
+    yield from items(failures, _MAX_BINDING_CONDITIONS, label_name, at_failures)
+    yield from (
+        duplicate(f"{at_wanted}[{index}]", condition)
+        for index, condition in enumerate(wanted)
+        if condition in wanted[:index]
+    )
+    for index, condition in enumerate(failures):
+        here = f"{at_failures}[{index}]"
+        if condition in failures[:index]:
+            yield duplicate(here, condition)
+        if condition in wanted:
+            detail = "bindingFailureConditions must not overlap with bindingConditions"
+            yield invalid(here, condition, detail)
+    if failures and not wanted:
+        detail = "bindingConditions are required to use bindingFailureConditions"
+        yield invalid(at_wanted, wanted or None, detail)
+    if wanted and not failures:
+        detail = "bindingFailureConditions are required to use bindingConditions"
+        yield invalid(at_failures, failures or None, detail)

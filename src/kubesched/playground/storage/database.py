@@ -1,0 +1,285 @@
+"""The SQLite file of a data directory: its schema, and how damage is noticed.
+
+Each object is stored with a checksum over its key, revision and body. The last revision and the number of objects are
+stored with a checksum as well, so that rows that vanished with a damaged page are noticed too. SQLite checks its
+write-ahead log itself and drops what comes after a damaged frame: that loses the last commits, and cannot be noticed here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kubesched.base.errors import KubeschedError
+from kubesched.playground.apimachinery.objects import JsonObject, decode
+
+FORMAT: Final = "2"
+"""Format 1 had no checksums; it is upgraded when it is opened."""
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS objects (
+    resource TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    checksum INTEGER,
+    PRIMARY KEY (resource, namespace, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+_PUT: Final = (
+    "INSERT OR REPLACE INTO objects (resource, namespace, name, revision, body, checksum)"
+    " VALUES (?, ?, ?, ?, ?, ?)"
+)
+_REMOVE: Final = "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?"
+_FACT: Final = "INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)"
+_ROWS: Final = "SELECT resource, namespace, name, revision, body, checksum FROM objects"
+
+_ENVIRONMENT_ERRORS: Final = (
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+)
+
+READ_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
+"""What reading a damaged file raises: SQLite quotes damaged bytes in messages, which then are not UTF-8."""
+
+MIN_FREE_BYTES: Final = 1024 * 1024
+
+Key = tuple[str, str, str]
+"""Resource, namespace, name."""
+
+
+class DamagedDatabase(KubeschedError):
+    """The file is not what was written. `--repair` keeps what can be read."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(
+            f"{path} cannot be used as a database: {problem}; restore {path.parent} from a backup, or run"
+            f" `kubesched up --data-dir {path.parent} --repair`, which keeps what can be read"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The last revision, and the number of objects at that revision."""
+
+    revision: int = 1
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One stored object."""
+
+    key: Key
+    revision: int
+    body: bytes
+    checksum: int | None
+
+    @property
+    def is_intact(self) -> bool:
+        return self.checksum == checksum(self.key, self.revision, self.body)
+
+    def decoded(self) -> JsonObject:
+        """The object.
+
+        Raises:
+            ValueError: it is not an object with metadata, though the checksum may hold.
+        """
+        try:
+            obj = decode(self.body)
+        except msgspec.DecodeError as error:
+            raise ValueError(str(error)) from error
+        if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
+            raise ValueError("it has no metadata")
+        return obj
+
+    def __str__(self) -> str:
+        resource, namespace, name = self.key
+        return f"{resource} {namespace}/{name}" if namespace else f"{resource} {name}"
+
+
+def checksum(key: Key, revision: int, body: bytes) -> int:
+    """CRC-32 of everything in a row. It guards against accidents, not against forgery."""
+    return zlib.crc32(body, zlib.crc32("\0".join((*key, str(revision))).encode()))
+
+
+def open_database(path: Path, *, is_new: bool) -> sqlite3.Connection:
+    """Open or create the file; `is_new` is False if data must be there.
+
+    Raises:
+        KubeschedError: the file cannot be used, or is damaged.
+    """
+    with contextlib.ExitStack() as on_error:
+        try:
+            database = connect(path)
+            on_error.callback(database.close)
+            path.chmod(0o600)
+            has_tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
+            if not has_tables and not is_new:
+                raise DamagedDatabase(path, "it is empty, but the keys of its cluster exist")
+            database.execute("PRAGMA journal_mode=WAL")
+            database.execute("PRAGMA synchronous=FULL")
+            if has_tables:
+                check_format(database, path)
+            else:
+                create_tables(database, State())
+        except READ_ERRORS as error:
+            if is_from_environment(error):
+                raise KubeschedError(f"{path} cannot be used as a database: {error}") from error
+            raise DamagedDatabase(path, str(error)) from error
+        on_error.pop_all()
+    return database
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    # One thread at a time uses the connection: the loader before `start`, the writer after it.
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    # Damaged text must fail its checksum, not end the scan.
+    database.text_factory = lambda text: text.decode("utf-8", "replace")
+    return database
+
+
+def is_from_environment(error: Exception) -> bool:
+    """Whether permissions, space or another process are the cause, and not the content of the file."""
+    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _ENVIRONMENT_ERRORS
+
+
+def is_disk_full(error: BaseException, folder: Path) -> bool:
+    """Whether a write failed for lack of space. Syncing reports that as an I/O error, so the disk is asked as well."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_IOERR:
+        disk = os.statvfs(folder)
+        return disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES
+    return code == sqlite3.SQLITE_FULL
+
+
+def create_tables(database: sqlite3.Connection, state: State) -> None:
+    database.executescript(_SCHEMA)
+    database.execute("BEGIN IMMEDIATE")
+    database.execute(_FACT, ("format", FORMAT))
+    write_state(database, state)
+    database.execute("COMMIT")
+
+
+def check_format(database: sqlite3.Connection, path: Path) -> None:
+    """Check the structure of the file and the version of its format; upgrade format 1."""
+    problem = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if problem != "ok":
+        raise DamagedDatabase(path, problem)
+    stated = _fact(database, "format")
+    if stated == "1":
+        _upgrade(database)
+    elif stated is None:
+        raise DamagedDatabase(path, "its format is not recorded")
+    elif stated != FORMAT:
+        raise KubeschedError(f"{path} has format {stated}, this version reads format {FORMAT}")
+
+
+def _upgrade(database: sqlite3.Connection) -> None:
+    """Add checksums to a database of format 1, trusting what it holds."""
+    database.execute("BEGIN IMMEDIATE")
+    database.execute("ALTER TABLE objects ADD COLUMN checksum INTEGER")
+    rows = list(rows_of(database))
+    for row in rows:
+        put(database, row.key, row.revision, row.body)
+    revision = int(_fact(database, "revision") or "1")
+    database.execute("DELETE FROM facts WHERE name = 'revision'")
+    write_state(database, State(revision, len(rows)))
+    database.execute(_FACT, ("format", FORMAT))
+    database.execute("COMMIT")
+
+
+def load(
+    database: sqlite3.Connection, path: Path
+) -> tuple[State, Iterator[tuple[Row, JsonObject]]]:
+    """The recorded state and all objects, verified while they are read.
+
+    Raises:
+        DamagedDatabase: something is not what was written; also while reading the objects.
+    """
+    try:
+        state = read_state(database)
+    except READ_ERRORS as error:
+        raise DamagedDatabase(path, str(error)) from error
+    if state is None:
+        raise DamagedDatabase(path, "the last revision cannot be read")
+    return state, _objects(database, path, state.count)
+
+
+def _objects(
+    database: sqlite3.Connection, path: Path, expected: int
+) -> Iterator[tuple[Row, JsonObject]]:
+    count = 0
+    try:
+        for row in rows_of(database):
+            count += 1
+            yield row, _verified(row, path)
+    except READ_ERRORS as error:
+        raise DamagedDatabase(path, str(error)) from error
+    if count != expected:
+        raise DamagedDatabase(path, f"it holds {count} of {expected} objects")
+
+
+def _verified(row: Row, path: Path) -> JsonObject:
+    if not row.is_intact:
+        raise DamagedDatabase(path, f"the checksum of {row} does not match")
+    try:
+        return row.decoded()
+    except ValueError as error:
+        raise DamagedDatabase(path, f"{row} cannot be decoded: {error}") from error
+
+
+def put(database: sqlite3.Connection, key: Key, revision: int, body: bytes) -> None:
+    database.execute(_PUT, (*key, revision, body, checksum(key, revision, body)))
+
+
+def remove(database: sqlite3.Connection, key: Key) -> None:
+    database.execute(_REMOVE, key)
+
+
+def rows_of(database: sqlite3.Connection, *, is_backwards: bool = False) -> Iterator[Row]:
+    """All rows as they are, intact or not."""
+    order = " ORDER BY resource DESC, namespace DESC, name DESC" if is_backwards else ""
+    for resource, namespace, name, revision, body, stated in database.execute(_ROWS + order):
+        # In a damaged row every column may be of any type.
+        yield Row(
+            (str(resource), str(namespace), str(name)),
+            revision if isinstance(revision, int) else 0,
+            body if isinstance(body, bytes) else str(body).encode(),
+            stated,
+        )
+
+
+def write_state(database: sqlite3.Connection, state: State) -> None:
+    text = f"{state.revision} {state.count}"
+    database.execute(_FACT, ("state", f"{text} {zlib.crc32(text.encode())}"))
+
+
+def read_state(database: sqlite3.Connection) -> State | None:
+    """The recorded state, or None if it is missing or damaged."""
+    text, _, recorded = (_fact(database, "state") or "").rpartition(" ")
+    if not text or recorded != str(zlib.crc32(text.encode())):
+        return None
+    revision, count = text.split()
+    return State(int(revision), int(count))
+
+
+def _fact(database: sqlite3.Connection, name: str) -> str | None:
+    row = database.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return None if row is None else str(row[0])

@@ -1,0 +1,147 @@
+"""Following a collection from a revision on.
+
+A watch owns no queue. It is a position in the collection's shared history plus a wake-up: memory does not grow with
+the number of watchers, a burst of writes is read as one batch, and a reader that falls behind the bounded history is
+told so (`Gone`) instead of slowing the others down.
+
+With a selector the change an observer sees is relative to what it could see before: an object that begins to match is
+ADDED, one that ceases to match is DELETED.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import TypeAlias
+
+from kubesched.base.errors import Gone
+from kubesched.playground.apimachinery.objects import ChangeType
+from kubesched.playground.apimachinery.selectors import Predicate
+from kubesched.playground.storage.store import Change, Entry, Store
+
+WatchEvent: TypeAlias = tuple[ChangeType, Entry, int]
+"""What happened, the version to show, and the revision of the change."""
+
+MAX_BATCH = 512  # changes looked at between two chances for others to run
+
+
+class Watch:
+    """A cursor over a collection's changes; use as a context manager so that the wake-up is taken back."""
+
+    def __init__(
+        self,
+        store: Store,
+        resource: str,
+        revision: int,
+        *,
+        namespace: str | None = None,
+        matches: Predicate | None = None,
+    ) -> None:
+        self._store = store
+        self._collection = store.collection(resource)
+        self._position = self._collection.position_after(revision)
+        self._namespace = namespace
+        self._matches = matches
+        self._wake_up: asyncio.Future[bool] | None = None
+        self.is_closed = False
+        self._unsubscribe = store.subscribe(resource, self._on_change)
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the watch; a pending wait for a batch returns an empty one."""
+        self.is_closed = True
+        self._unsubscribe()
+        if self._wake_up is not None and not self._wake_up.done():
+            self._wake_up.set_result(False)
+
+    async def next_batch(self, timeout_s: float | None = None) -> list[WatchEvent]:
+        """The next events that concern this watcher; empty when `timeout_s` passed without one, or after `close`.
+
+        Empty means that there is nothing up to the store's present revision: a bookmark may say so.
+        """
+        is_time_up = False
+        while not self.is_closed:
+            batch = self.poll()
+            if batch:
+                return batch
+            if batch is None:
+                if is_time_up:
+                    return []
+                is_time_up = not await self._wait(timeout_s)
+        return []
+
+    def poll(self) -> list[WatchEvent] | None:
+        """Events that are there already: None when the history is exhausted, empty when none of them concerns us."""
+        changes = self._collection.changes_from(self._position, MAX_BATCH)
+        if changes is None:
+            raise Gone(
+                f"too old resource version: the watcher is behind revision {self._collection.compacted}"
+            )
+        if not changes:
+            return None
+        self._position += len(changes)
+        if self._namespace is None and self._matches is None:
+            return [(change.type, change.entry, change.revision) for change in changes]
+        events = []
+        for change in changes:
+            event = self._seen_from_here(change)
+            if event is not None:
+                events.append(event)
+        return events
+
+    def _seen_from_here(self, change: Change) -> WatchEvent | None:
+        if (
+            self._namespace is not None
+            and change.entry.obj["metadata"].get("namespace", "") != self._namespace
+        ):
+            return None
+        matches = self._matches
+        if matches is None:
+            return change.type, change.entry, change.revision
+        is_visible = change.type != "DELETED" and matches(change.entry.obj)
+        was_visible = change.old is not None and matches(change.old.obj)
+        if is_visible:
+            return "MODIFIED" if was_visible else "ADDED", change.entry, change.revision
+        if was_visible:
+            assert change.old is not None
+            return "DELETED", _last_visible(change, change.old), change.revision
+        return None
+
+    def _on_change(self, change: Change) -> None:
+        if self._wake_up is not None and not self._wake_up.done():
+            self._wake_up.set_result(False)
+
+    async def _wait(self, timeout_s: float | None) -> bool:
+        """Wait for a change; False when the time passed without one."""
+        loop = asyncio.get_running_loop()
+        wake_up = self._wake_up = loop.create_future()
+        # A timer that settles the same future is a tenth of the price of asyncio.wait_for.
+        timer = loop.call_later(timeout_s, self._on_timeout) if timeout_s is not None else None
+        try:
+            return not await wake_up
+        finally:
+            self._wake_up = None
+            if timer is not None:
+                timer.cancel()
+
+    def _on_timeout(self) -> None:
+        if self._wake_up is not None and not self._wake_up.done():
+            self._wake_up.set_result(True)
+
+
+def _last_visible(change: Change, old: Entry) -> Entry:
+    """The state the observer knew, under the revision of the change that hid it."""
+    if change.type == "DELETED":
+        return change.entry
+    metadata = {**old.obj["metadata"], "resourceVersion": str(change.revision)}
+    return Entry({**old.obj, "metadata": metadata}, change.revision, old.managers)

@@ -1,0 +1,217 @@
+"""Cache: which pods are on which nodes, counting those whose binding is still under way.
+
+A pod's life here, by UID:
+
+                assume                add (the watch confirms)
+    (absent) ───────────> assumed ─────────────────────────────> added
+        ^  ^                 │  forget (the binding failed)        │
+        │  └─────────────────┘                                     │
+        └──────────────────────────────────────────────────────────┘ remove
+              add without assume leads straight to added
+
+An assumed pod stays until its Add event or until it is forgotten; there is no expiry. The sums live in the
+`NodeTable`; this module only decides when a pod enters or leaves it. Pods may come before their node and outlive it.
+"""
+
+from __future__ import annotations
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.names import key_of
+from kubesched.api.resources import same_resource_status
+from kubesched.base.errors import Unrecoverable
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.scheduler.cache.siblings import Siblings
+
+
+class CacheError(Exception):
+    """An operation that the pod's state does not allow; nothing was changed."""
+
+
+class CacheCorrupted(Unrecoverable):
+    """The watch shows a bound pod on another node than the cache has it on. kube-scheduler exits in this case, too."""
+
+    def __init__(self, contradiction: str) -> None:
+        super().__init__(
+            f"scheduler cache is corrupted and can badly affect scheduling decisions: {contradiction}"
+        )
+
+
+class Cache:
+    """Pods and nodes, assumed and confirmed."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self.table = table
+        self._pods: dict[str, PodInfo] = {}
+        self._assumed: set[str] = set()
+        self._siblings = Siblings()
+
+    # -- pods ------------------------------------------------------------------------------------------------------
+
+    def assume_pod(self, pod: PodInfo) -> None:
+        """Count a pod on the node its spec names, before the API server has heard of it."""
+        self._check_uid(pod.uid, pod.key)
+        if pod.uid in self._pods:
+            raise CacheError(f"pod {pod.key} ({pod.uid}) is in the cache, so can't be assumed")
+        self._insert(pod)
+        self._assumed.add(pod.uid)
+
+    def forget_pod(self, pod: Pod) -> None:
+        """Take back an assumption; a pod that is no longer here is fine."""
+        uid, key = pod.metadata.uid, key_of(pod.metadata)
+        self._check_uid(uid, key)
+        known = self._pods.get(uid)
+        if known is None:
+            return
+        if known.pod.spec.node_name != pod.spec.node_name:
+            raise CacheError(
+                f"pod {key} ({uid}) was assumed on {pod.spec.node_name} but assigned to {known.pod.spec.node_name}"
+            )
+        if uid not in self._assumed:
+            raise CacheError(f"pod {key} ({uid}) wasn't assumed so cannot be forgotten")
+        self._delete(known)
+
+    def add_pod(self, pod: Pod) -> None:
+        """The watch shows a bound pod: confirm the assumption, or add a pod that another scheduler bound."""
+        uid = pod.metadata.uid
+        if uid in self._assumed:
+            self._replace(self._pods[uid], pod)
+            self._assumed.discard(uid)
+            return
+        key = key_of(pod.metadata)
+        self._check_uid(uid, key)
+        if uid in self._pods:
+            raise CacheError(f"pod {key} ({uid}) was already in added state")
+        self._insert(self._understood(pod))
+
+    def update_pod(self, old: Pod, new: Pod) -> None:
+        uid, key = old.metadata.uid, key_of(old.metadata)
+        self._check_uid(uid, key)
+        known = self._pods.get(uid)
+        if known is None:
+            raise CacheError(f"pod {key} ({uid}) is not in the cache, so can't be updated")
+        if uid in self._assumed:
+            raise CacheError(f"assumed pod {key} ({uid}) should not be updated")
+        if known.pod.spec.node_name != new.spec.node_name:
+            raise CacheCorrupted(
+                f"pod {key} ({uid}) updated on node {new.spec.node_name} but added to {known.pod.spec.node_name}"
+            )
+        self._replace(known, new)
+
+    def _replace(self, known: PodInfo, pod: Pod) -> None:
+        """A newer version of a pod. Usually nothing that counts changed: then no sum is touched and no row is dirty."""
+        alike = _placed_alike(known.pod, pod)
+        if alike and same_resource_status(known.pod, pod):
+            self.table.replace_pod(known, pod)
+            return
+        newer = self._understood(pod)
+        if (
+            alike
+            and newer.requests == known.requests
+            and newer.nonzero_requests == known.nonzero_requests
+        ):
+            # The kubelet reports what it has allocated, which most often is what the spec asks for.
+            self.table.replace_pod(known, pod)
+            return
+        self._delete(known)
+        self._insert(newer)
+
+    def remove_pod(self, pod: Pod) -> None:
+        """The watch shows the pod gone. A stale last state may name no node; another node is a contradiction."""
+        uid, key = pod.metadata.uid, key_of(pod.metadata)
+        self._check_uid(uid, key)
+        known = self._pods.get(uid)
+        if known is None:
+            raise CacheError(
+                f"pod {key} ({uid}) is not found in scheduler cache, so cannot be removed from it"
+            )
+        if pod.spec.node_name and pod.spec.node_name != known.pod.spec.node_name:
+            raise CacheCorrupted(
+                f"pod {key} ({uid}) removed from node {pod.spec.node_name} but added to {known.pod.spec.node_name}"
+            )
+        self._delete(known)
+
+    def get_pod(self, uid: str) -> PodInfo | None:
+        return self._pods.get(uid)
+
+    def assumed_pods(self) -> list[PodInfo]:
+        return [self._pods[uid] for uid in self._assumed]
+
+    def is_assumed(self, uid: str) -> bool:
+        return uid in self._assumed
+
+    def _insert(self, pod: PodInfo) -> None:
+        self._pods[pod.uid] = pod
+        self.table.add_pod(pod, pod.pod.spec.node_name)
+
+    def _delete(self, pod: PodInfo) -> None:
+        del self._pods[pod.uid]
+        self._assumed.discard(pod.uid)
+        self.table.remove_pod(pod, pod.pod.spec.node_name)
+
+    def _understood(self, pod: Pod) -> PodInfo:
+        """A pod that can be counted. One whose values make no sense is refused here, before anything has changed."""
+        info = PodInfo(pod)
+        if not self._siblings.share(info):
+            _ = (info.requests, info.nonzero_requests, info.host_ports, info.affinity_terms)
+            self._siblings.note(info)
+        return info
+
+    @staticmethod
+    def _check_uid(uid: str, key: str) -> None:
+        if not uid:
+            raise CacheError(f"cannot get cache key for pod {key} with empty UID")
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def add_node(self, node: Node) -> None:
+        self.table.set_node(node)
+
+    def update_node(self, node: Node) -> None:
+        self.table.set_node(node)
+
+    def remove_node(self, name: str) -> None:
+        if name not in self.table.row_of:
+            raise CacheError(f"node {name} is not found")
+        self.table.remove_node(name)
+
+    # -- sizes and self-check --------------------------------------------------------------------------------------
+
+    @property
+    def node_count(self) -> int:
+        """Known nodes, those counted that only pods have named so far."""
+        return self.table.node_count + len(self.table.ghosts)
+
+    @property
+    def pod_count(self) -> int:
+        return len(self._pods)
+
+    @property
+    def assumed_count(self) -> int:
+        return len(self._assumed)
+
+    def pods(self) -> list[PodInfo]:
+        return list(self._pods.values())
+
+    def check_invariants(self) -> None:
+        assert self._assumed <= self._pods.keys(), "an assumed pod is not in the cache"
+        on_rows = {pod.uid: self.table.names[row] for row, pod in self.table.all_pods()}
+        ghosts = {uid: name for name, pods in self.table.ghosts.items() for uid in pods}
+        assert not on_rows.keys() & ghosts.keys(), "a pod is on a node and among the ghosts"
+        placed = on_rows | ghosts
+        assert placed == {uid: pod.pod.spec.node_name for uid, pod in self._pods.items()}, (
+            "table and cache disagree"
+        )
+        self.table.check_invariants()
+
+
+def _placed_alike(old: Pod, new: Pod) -> bool:
+    """Whether all that sums, counters and indexes are made from is the same, but for what the status says of resources."""
+    return (
+        old.spec.node_name == new.spec.node_name
+        and old.metadata.labels == new.metadata.labels
+        and old.metadata.namespace == new.metadata.namespace
+        and old.metadata.uid == new.metadata.uid
+        and (old.metadata.deletion_timestamp is None) == (new.metadata.deletion_timestamp is None)
+        and (old.spec is new.spec or old.spec == new.spec)
+    )

@@ -1,0 +1,58 @@
+"""Pods that count alike share what was computed from their spec.
+
+The informer keeps equal parts of pods once (`informers.sharing`), so pods of one ReplicaSet have the very same list of
+containers. That list finds the values that were computed for the first of them.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakValueDictionary
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.resources import same_resource_status
+from kubesched.framework.nodes.pods import Derived, PodInfo, label_key_of
+
+
+class Siblings:
+    """Derived values by the list of containers they stem from, forgotten with the last pod that has them."""
+
+    __slots__ = ("_by_containers",)
+
+    def __init__(self) -> None:
+        self._by_containers: WeakValueDictionary[int, Derived] = WeakValueDictionary()
+        """By identity, which stays unique since the values keep their pod."""
+
+    def share(self, info: PodInfo) -> bool:
+        """Give a pod the values of an earlier one that counts alike; False if there is none."""
+        derived = self._by_containers.get(id(info.pod.spec.containers))
+        if derived is None or derived.pod is None or not _count_alike(derived.pod, info.pod):
+            return False
+        assert derived.label_key is not None, "noted without its labels"
+        info.share_derived(derived, derived.label_key)
+        return True
+
+    def note(self, info: PodInfo) -> None:
+        """Remember what was computed for a pod."""
+        derived = info.derived
+        derived.pod = info.pod
+        derived.label_key = info.label_key = label_key_of(info.pod)
+        self._by_containers[id(info.pod.spec.containers)] = derived
+
+
+def _count_alike(one: Pod, other: Pod) -> bool:
+    """Whether requests, ports, terms and labels are the same. Parts that the informer shares are compared by identity."""
+    spec, other_spec = one.spec, other.spec
+    return (
+        spec.containers is other_spec.containers
+        and spec.init_containers is other_spec.init_containers
+        and spec.volumes is other_spec.volumes
+        and spec.affinity is other_spec.affinity
+        and one.metadata.labels is other.metadata.labels
+        and one.metadata.namespace == other.metadata.namespace
+        and spec.host_network == other_spec.host_network
+        and spec.overhead == other_spec.overhead
+        and spec.resources == other_spec.resources
+        and one.status.node_allocatable_resource_claim_statuses
+        == other.status.node_allocatable_resource_claim_statuses
+        and same_resource_status(one, other)
+    )

@@ -1,0 +1,83 @@
+"""The diagnosis of a class that fits nowhere, kept up to date.
+
+It is kept where every filter that is asked judges a node by that node and its pods. Then only some
+rows are judged again: dirty rows, those of nodes that came, and those that pods were nominated to.
+Messages and preemption may still hold the verdicts from before, so these are never changed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from kubesched.framework.basis import Basis
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import Diagnosis
+from kubesched.framework.nodes.columns import Indices
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
+from kubesched.framework.row_statuses import NO_VERDICT, RowStatuses
+from kubesched.framework.runtime.framework import Framework
+from kubesched.framework.runtime.nominated import filter_with_nominated_pods
+from kubesched.framework.status import Status
+
+FEW_ROWS: Final = 64
+"""With more dirty rows than this, and than a quarter of all rows, a full evaluation is as cheap."""
+
+
+class KnownFailure:
+    """The diagnosis of a pod that fits nowhere. Its premises are those of the class's filters."""
+
+    def __init__(
+        self, framework: Framework, table: NodeTable, nominations: int, diagnosis: Diagnosis
+    ) -> None:
+        """`nominations` is the version of the pod's rivals (`nominations_version`)."""
+        self._framework = framework
+        self._table = table
+        self._nominations = nominations
+        self._basis = Basis(table, (), nominator=framework.handle.nominator)
+        self._diagnosis = diagnosis.copy()
+        self._diagnosis.kept = None
+        self._statuses: RowStatuses | None = None
+        """The verdicts of the diagnosis, once some of them have been replaced."""
+
+    def recall(self, state: CycleState, pod: PodInfo, nominations: int) -> Diagnosis | None:
+        """The diagnosis, not to be changed, if another pod of the class fits nowhere still."""
+        is_current = self._basis.is_settled and self._nominations == nominations
+        if not is_current and not self._judge_dirty_rows(state, pod):
+            return None
+        self._nominations = nominations
+        return self._diagnosis
+
+    def _judge_dirty_rows(self, state: CycleState, pod: PodInfo) -> bool:
+        """Bring the diagnosis up to date; False if only a full evaluation can, or the pod fits."""
+        table, rows = self._table, self._dirty_rows()
+        if self._statuses is None and rows is not None:
+            self._statuses = RowStatuses.of(table, self._diagnosis.node_to_status)
+        if rows is None or self._statuses is None:
+            return False
+        is_alive = table.alive[rows]
+        ids, statuses = np.full(len(rows), NO_VERDICT, dtype=np.int32), list[Status]()
+        if is_alive.any():
+            nodes = NodeColumns(table, rows[is_alive])
+            outcome = filter_with_nominated_pods(self._framework, state, pod, nodes)
+            if outcome.error is not None or outcome.passing.any():
+                return False
+            ids[is_alive], statuses = outcome.classify(np.arange(len(nodes)))
+        renewed = self._statuses.replaced(rows, ids, statuses)
+        if renewed is not self._statuses:
+            self._statuses = renewed
+            self._diagnosis = Diagnosis(node_to_status=renewed)
+            for status in renewed.statuses:
+                self._diagnosis.add_plugin_of(status)
+        self._basis.settle()
+        return True
+
+    def _dirty_rows(self) -> Indices | None:
+        """The rows to judge again, in ascending order; None if all rows are."""
+        rows = self._basis.dirty_rows()
+        if rows is None or len(rows) > max(FEW_ROWS, self._table.high_water // 4):
+            return None
+        return np.unique(np.array(rows, dtype=np.intp))

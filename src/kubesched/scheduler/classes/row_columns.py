@@ -1,0 +1,296 @@
+"""Verdicts and scores of one class for all nodes, kept as columns over rows.
+
+Answers of plugins with a rule of NODE or ROW scope are computed by the very functions that a full
+evaluation uses, and again for dirty rows only:
+
+    FilterColumns    passes        do all these filters let the node pass?
+    ScoreColumns     level         the weighted scores that are not normalised, plus 1; 0: node fails
+                     raw scores    of plugins that normalise over the feasible nodes
+
+    dirty rows  3, 7      node changed?   filters and scores of NODE scope
+                          always          those of ROW scope, added to what is kept of the others
+
+Verdicts are computed from current state, so it does not matter how often or in which order a row was
+logged. All other plugins are *asked* for every pod, about the nodes that pass what is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.basis import Basis, FilterRules, ScoreRules
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import RowRule
+from kubesched.framework.interfaces import (
+    MAX_NODE_SCORE,
+    MIN_NODE_SCORE,
+    FilterPlugin,
+    ScorePlugin,
+)
+from kubesched.framework.nodes.columns import Ints, Levels, Mask, Rows
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.views import NodeColumns
+from kubesched.framework.rules import Rule, Scope
+from kubesched.framework.runtime.filter import run_filters
+from kubesched.framework.runtime.framework import Framework
+from kubesched.framework.runtime.score import final_scores, raw_scores
+from kubesched.framework.status import Status
+
+FEW_ROWS: Final = 16
+"""Up to so many dirty rows are computed one by one, if all plugins of ROW scope have a form for it."""
+PASSING: Final = 1
+"""The level of a node that passes and scores nothing. That of a node that does not pass is 0."""
+
+
+class Unfit(Exception):
+    """A plugin failed where its answers are kept: only a full evaluation tells what that means."""
+
+
+class _RowColumns:
+    """Columns that follow the table."""
+
+    def __init__(self, framework: Framework, table: NodeTable, rules: Sequence[Rule[Any]]) -> None:
+        self._framework = framework
+        self._table = table
+        self._nodes_read = 0
+        self._is_new = True
+        self.basis = Basis(table, rules)
+
+    def _sync(
+        self, state: CycleState, pod: Pod, few: Callable[[Sequence[int]], None] | None
+    ) -> None:
+        """Catch up with dirty rows. `few` is the way for a few of them. Raises Unfit."""
+        if self.basis.is_settled and not self._is_new:
+            return
+        table = self._table
+        rows = None if self._is_new else self.basis.dirty_rows()
+        nodes = table.node_log.since(self._nodes_read)
+        if rows is None or nodes is None or len(rows) > max(FEW_ROWS, table.high_water // 2):
+            everything = slice(0, table.high_water)
+            self._renew_nodes(state, pod, everything)
+            self._renew(state, pod, everything)
+        else:
+            if nodes:
+                self._renew_nodes(state, pod, np.array(nodes, dtype=np.intp))
+            if few is not None and len(rows) <= FEW_ROWS:
+                few(rows)
+            elif rows:
+                self._renew(state, pod, np.array(rows, dtype=np.intp))
+        self.basis.settle()
+        self._nodes_read = table.node_log.end
+        self._is_new = False
+
+    def _renew_nodes(self, state: CycleState, pod: Pod, rows: Rows) -> None:
+        """What depends on node objects alone."""
+        raise NotImplementedError
+
+    def _renew(self, state: CycleState, pod: Pod, rows: Rows) -> None:
+        """What depends on pods on the nodes as well."""
+        raise NotImplementedError
+
+
+class FilterColumns(_RowColumns):
+    """Which rows pass the filters that are kept."""
+
+    def __init__(
+        self, framework: Framework, table: NodeTable, rules: FilterRules, skipped: Set[str]
+    ) -> None:
+        """`skipped` are the filters that PreFilter leaves out."""
+        kept = {name: rule for name, rule in rules.items() if rule is not None and rule.is_kept}
+        super().__init__(framework, table, list(kept.values()))
+        self.asked = [plugin for plugin in framework.filter if plugin.name not in kept]
+        """The filters that are asked for every pod."""
+        active = [p for p in framework.filter if p.name in kept and p.name not in skipped]
+        self._node_filters = [p for p in active if kept[p.name].depends_on is Scope.NODE]
+        self._row_filters = [p for p in active if kept[p.name].depends_on is Scope.ROW]
+        self._at = _row_forms([kept[plugin.name] for plugin in self._row_filters])
+        self.node_passes: Mask = np.zeros(table.capacity, dtype=np.bool_)
+        """Those that pass the filters of NODE scope."""
+        self.passes: Mask = np.zeros(table.capacity, dtype=np.bool_)
+        """Those that pass them all."""
+        self._node_cells, self.passes_cells = _cells(self.node_passes), _cells(self.passes)
+
+    def passing(self, state: CycleState, pod: Pod) -> Mask:
+        """The rows that pass, up to date. Not to be written to. Raises Unfit."""
+        self._sync(state, pod, None if self._at is None else self._renew_few)
+        return self.passes[: self._table.high_water]
+
+    def decide_alone(self, skipped: Set[str]) -> bool:
+        """Is no other filter asked about a pod for which PreFilter leaves these out?"""
+        return all(plugin.name in skipped for plugin in self.asked)
+
+    def _renew_nodes(self, state: CycleState, pod: Pod, rows: Rows) -> None:
+        passing = self._table.alive[rows].copy()
+        self.node_passes[rows] = self._verdicts(state, pod, rows, self._node_filters, passing)
+
+    def _renew(self, state: CycleState, pod: Pod, rows: Rows) -> None:
+        passing = self.node_passes[rows].copy()
+        self.passes[rows] = self._verdicts(state, pod, rows, self._row_filters, passing)
+
+    def _verdicts(
+        self, state: CycleState, pod: Pod, rows: Rows, plugins: list[FilterPlugin], passing: Mask
+    ) -> Mask:
+        view = NodeColumns(self._table, rows)
+        outcome = run_filters(self._framework, state, pod, view, plugins, passing)
+        if outcome.error is not None or outcome.has_hidden_errors:
+            raise Unfit
+        return outcome.passing
+
+    def _renew_few(self, rows: Sequence[int]) -> None:
+        node_passes, passes = self._node_cells, self.passes_cells
+        at = self._at or ()
+        for row in rows:
+            is_passing = node_passes[row]
+            for filter_at in at:
+                is_passing = is_passing and filter_at(row)
+            passes[row] = is_passing
+
+
+class _KeptScore(NamedTuple):
+    plugin: ScorePlugin
+    weight: int
+    rule: Rule[int]
+
+
+class RawScores:
+    """Raw scores of one plugin that normalises them over the feasible nodes."""
+
+    __slots__ = ("column", "plugin", "rule", "uniform", "weight")
+
+    def __init__(self, score: _KeptScore, capacity: int) -> None:
+        self.plugin, self.weight, self.rule = score
+        self.column: Ints = np.zeros(capacity, dtype=np.int64)
+        self.uniform: int | None = 0
+        """What all nodes score, if that is the same: then all of them end up equal."""
+
+    def put(self, rows: Rows, scores: Ints | int, *, are_all: bool) -> None:
+        """The scores of some rows, or of all that count."""
+        self.column[rows] = scores
+        if are_all:
+            self.uniform = scores if isinstance(scores, int) else int(scores[0])
+        if self.uniform is not None and not np.all(np.equal(scores, self.uniform)):
+            self.uniform = None
+
+
+class ScoreColumns(_RowColumns):
+    """Scores of the rows that pass."""
+
+    def __init__(
+        self,
+        framework: Framework,
+        table: NodeTable,
+        rules: ScoreRules,
+        skipped: Set[str],
+        filters: FilterColumns,
+    ) -> None:
+        """`skipped` are the scores that PreScore leaves out."""
+        kept = {name: rule for name, rule in rules.items() if rule is not None and rule.is_kept}
+        super().__init__(framework, table, list(kept.values()))
+        self._filters = filters
+        weights = framework.score_weights
+        self.asked = [plugin for plugin in framework.score if plugin.name not in kept]
+        """The scores that are asked for every pod."""
+        active = [
+            _KeptScore(p, weights[p.name], kept[p.name])
+            for p in framework.score
+            if p.name in kept and p.name not in skipped
+        ]
+        plain = [score for score in active if not score.plugin.normalizes]
+        self._node_scores = [s for s in plain if s.rule.depends_on is Scope.NODE]
+        self._row_scores = [s for s in plain if s.rule.depends_on is Scope.ROW]
+        self.raws = [RawScores(s, table.capacity) for s in active if s.plugin.normalizes]
+        highest = MAX_NODE_SCORE * sum(weights.values()) + PASSING
+        kind = self.kind = np.int16 if highest <= np.iinfo(np.int16).max else np.int64
+        """Of arrays that hold totals."""
+        self._node_level: Levels = np.zeros(table.capacity, dtype=kind)
+        self._level: Levels = np.zeros(table.capacity, dtype=kind)
+        self._cells = _cells(self._node_level), _cells(self._level)
+        forms = _row_forms([score.rule for score in self._row_scores])
+        self._at = None
+        if forms is not None:
+            self._at = [(at, s.weight) for at, s in zip(forms, self._row_scores, strict=True)]
+        if any(raw.rule.depends_on is Scope.ROW for raw in self.raws):
+            self._at = None
+
+    def levels(self, state: CycleState, pod: Pod) -> Levels:
+        """The level per row, up to date if the filters are. Not to be written to. Raises Unfit."""
+        self._sync(state, pod, None if self._at is None else self._renew_few)
+        return self._level[: self._table.high_water]
+
+    def _renew_nodes(self, state: CycleState, pod: Pod, rows: Rows) -> None:
+        scored = _where(self._filters.node_passes, rows)
+        self._node_level[scored] = self._sum(state, pod, scored, self._node_scores)
+        self._renew_raws(state, pod, scored, Scope.NODE, are_all=isinstance(rows, slice))
+
+    def _renew(self, state: CycleState, pod: Pod, rows: Rows) -> None:
+        scored = _where(self._filters.passes, rows)
+        self._level[rows] = 0
+        points = self._sum(state, pod, scored, self._row_scores)
+        self._level[scored] = self._node_level[scored] + points + PASSING
+        self._renew_raws(state, pod, scored, Scope.ROW, are_all=isinstance(rows, slice))
+
+    def _sum(
+        self, state: CycleState, pod: Pod, rows: Rows, scores: Sequence[_KeptScore]
+    ) -> Ints | int:
+        view = NodeColumns(self._table, rows)
+        total: Ints | int = 0
+        for plugin, weight, _ in scores if len(view) else ():
+            raw = _raw(plugin, state, pod, view)
+            of_all = np.array([raw], dtype=np.int64) if isinstance(raw, int) else raw
+            if isinstance(final_scores(plugin, state, pod, of_all, view), Status):
+                raise Unfit  # out of range
+            total = total + raw * weight
+        return total
+
+    def _renew_raws(
+        self, state: CycleState, pod: Pod, rows: Rows, scope: Scope, *, are_all: bool
+    ) -> None:
+        view = NodeColumns(self._table, rows)
+        for raw in self.raws if len(view) else ():
+            if raw.rule.depends_on is scope:
+                raw.put(rows, _raw(raw.plugin, state, pod, view), are_all=are_all)
+
+    def _renew_few(self, rows: Sequence[int]) -> None:
+        node_level, levels = self._cells
+        passes = self._filters.passes_cells
+        scores = self._at or ()
+        for row in rows:
+            level = 0
+            if passes[row]:
+                level = PASSING + node_level[row]
+                for at, weight in scores:
+                    score = at(row)
+                    if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
+                        raise Unfit
+                    level += score * weight
+            levels[row] = level
+
+
+def _raw(plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int:
+    raw = raw_scores(plugin, state, pod, nodes)
+    if isinstance(raw, Status):
+        raise Unfit
+    return raw
+
+
+def _where(mask: Mask, rows: Rows) -> Rows:
+    """Those of the rows that are in the mask: the others are not scored."""
+    among = mask[rows]
+    if among.all():
+        return rows
+    return among.nonzero()[0] if isinstance(rows, slice) else rows[among]
+
+
+def _row_forms(rules: Sequence[Rule[Any]]) -> list[Callable[[int], Any]] | None:
+    """The forms for one row; None if a rule has none."""
+    forms = [rule.at for rule in rules if isinstance(rule, RowRule) and rule.at is not None]
+    return forms if len(forms) == len(rules) else None
+
+
+def _cells(column: np.ndarray[Any, Any]) -> memoryview:
+    """Single cells of an array, faster than the array itself gives them."""
+    return memoryview(column)  # type: ignore[arg-type]  # arrays offer the buffer protocol

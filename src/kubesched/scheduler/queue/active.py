@@ -1,0 +1,52 @@
+"""activeQ: pods ready to be tried, ordered by the QueueSort plugin of the first profile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from kubesched.base.metrics import SchedulerMetrics
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.scheduler.queue.heap import KeyedHeap, RankedByLess
+
+ACTIVE: Final = "active"
+
+
+class QueueSort(Protocol):
+    """What the queue needs of a QueueSort plugin."""
+
+    def less(self, a: QueuedPodInfo, b: QueuedPodInfo, /) -> bool: ...
+
+
+def rank_by(queue_sort: QueueSort) -> Callable[[QueuedPodInfo], Any]:
+    """The plugin's order as a heap key.
+
+    A plugin with a `sort_key` of its own is ordered by that, which saves a Python call per comparison,
+    unless it derives from one that has it and brings another `less`.
+    """
+    for cls in type(queue_sort).__mro__:
+        if "sort_key" in vars(cls):
+            sort_key: Callable[[QueuedPodInfo], Any] = vars(cls)["sort_key"].__get__(queue_sort)
+            return sort_key
+        if "less" in vars(cls):
+            break
+    less = queue_sort.less
+    return lambda info: RankedByLess(less, info)
+
+
+class ActiveQueue(KeyedHeap[QueuedPodInfo]):
+    """The heap behind activeQ, and the count of what enters it."""
+
+    __slots__ = ("_incoming",)
+
+    def __init__(self, rank: Callable[[QueuedPodInfo], Any], metrics: SchedulerMetrics) -> None:
+        super().__init__(rank)
+        self._incoming = metrics.queue_incoming_pods_total
+
+    def add(self, info: QueuedPodInfo, event_label: str, turn: int | None = None) -> None:
+        self.put(info.pod_info.key, info, turn)
+        self._incoming.labels(ACTIVE, event_label).inc()
+
+    def replace(self, info: QueuedPodInfo) -> None:
+        """Replace a pod's entry with a newer version."""
+        self.put_newer(info.pod_info.key, info)

@@ -1,0 +1,103 @@
+"""Cohorts: pods that the same plugins keep waiting, and the events and hints that matter to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.scheduler.queue.hints import HintEvaluator, QueueingHint, ResolvedEvent, Strategy
+
+if TYPE_CHECKING:
+    from kubesched.scheduler.queue.waiting_classes import Member, WaitingClass
+
+PreCheck = Callable[[Pod], bool]
+"""Restricts a move to some of the pods. Pods of one class are told apart by their UID at most."""
+
+CohortKey = tuple[str, frozenset[str], frozenset[str], str]
+"""Profile, unschedulable plugins, pending plugins, gating plugin."""
+
+
+class Cohort:
+    """The pods that the same plugins rejected: the same events matter to all of them."""
+
+    __slots__ = (
+        "_per_class",
+        "_relevant",
+        "alone",
+        "classes",
+        "gating_plugin",
+        "key",
+        "pending",
+        "profile",
+        "rejectors",
+        "unschedulable",
+    )
+
+    def __init__(self, key: CohortKey) -> None:
+        self.key = key
+        self.profile, self.unschedulable, self.pending, self.gating_plugin = key
+        self.rejectors = self.unschedulable | self.pending
+        self.alone: dict[str, Member] = {}
+        self.classes: dict[bytes, WaitingClass] = {}
+        self._relevant: dict[ResolvedEvent, tuple[QueueingHint, ...]] = {}
+        self._per_class: dict[ResolvedEvent, bool] = {}
+
+    def is_concerned(self, event: ResolvedEvent) -> bool:
+        """Can this event help? Gated pods listen only to what their gate registered."""
+        if event.is_wildcard:
+            return True
+        if self.gating_plugin and self.gating_plugin not in event.interested_plugins:
+            return False
+        return (
+            self.profile not in event.hints_by_profile
+            or not self.rejectors
+            or bool(self.hints(event))
+        )
+
+    def hints(self, event: ResolvedEvent) -> tuple[QueueingHint, ...]:
+        """The hints for this event that belong to these plugins; none for a wildcard."""
+        relevant = self._relevant.get(event)
+        if relevant is None:
+            hints = () if event.is_wildcard else event.hints_by_profile.get(self.profile, ())
+            relevant = tuple(hint for hint in hints if hint.plugin in self.rejectors)
+            self._relevant[event] = relevant
+        return relevant
+
+    def asks_per_class(self, event: ResolvedEvent) -> bool:
+        """Whether one answer holds for all pods of a class."""
+        answer = self._per_class.get(event)
+        if answer is None:
+            answer = self._per_class[event] = all(hint.per_class for hint in self.hints(event))
+        return answer
+
+    def evaluate(
+        self,
+        info: QueuedPodInfo,
+        event: ResolvedEvent,
+        old: object,
+        new: object,
+        evaluator: HintEvaluator,
+    ) -> Strategy:
+        """What the event means for a pod that was rejected like this."""
+        hints = self.hints(event)
+        # Without hints the plugins do not decide: a wildcard, or an unknown profile.
+        if hints:
+            return evaluator.ask(hints, info, event, old, new)
+        return evaluator.evaluate(info, event, old, new)
+
+
+def cohort_key(info: QueuedPodInfo) -> CohortKey:
+    return (
+        info.pod_info.pod.spec.scheduler_name,
+        frozenset(info.unschedulable_plugins),
+        frozenset(info.pending_plugins),
+        info.gating_plugin,
+    )
+
+
+def since(info: QueuedPodInfo) -> float:
+    """When the pod's wait began, or when it was last flushed."""
+    flushed = info.flush_timestamp
+    return info.timestamp if flushed is None else max(info.timestamp, flushed)

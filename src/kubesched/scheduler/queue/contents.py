@@ -1,0 +1,164 @@
+"""What waits where: the queries of the scheduling queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from kubesched.api.core_v1 import Pod
+from kubesched.base.metrics import SchedulerMetrics
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.scheduler.queue.active import ACTIVE, ActiveQueue
+from kubesched.scheduler.queue.backoff import BACKOFF, BackoffQueue
+from kubesched.scheduler.queue.hints import HintMap
+from kubesched.scheduler.queue.in_flight import InFlight
+from kubesched.scheduler.queue.nominator import Nominator
+from kubesched.scheduler.queue.unschedulable import UNSCHEDULABLE, UnschedulablePods
+
+GATED: Final = "gated"
+
+
+class QueueContents:
+    """activeQ, backoffQ, unschedulablePods and pods in flight, read and checked."""
+
+    def __init__(
+        self,
+        active: ActiveQueue,
+        backoff: BackoffQueue,
+        pool: UnschedulablePods,
+        in_flight: InFlight,
+        *,
+        hints: HintMap,
+        nominator: Nominator,
+        metrics: SchedulerMetrics,
+    ) -> None:
+        self._active = active
+        self._backoff = backoff
+        self._pool = pool
+        self._in_flight = in_flight
+        self._hints = hints
+        self.nominator = nominator
+        self._metrics = metrics
+        readings: dict[str, Callable[[], float]] = {
+            ACTIVE: lambda: len(active),
+            BACKOFF: lambda: len(backoff),
+            UNSCHEDULABLE: lambda: pool.ungated_count,
+            GATED: lambda: pool.gated_count,
+        }
+        for queue, read in readings.items():
+            metrics.pending_pods.labels(queue).read_from(read)
+
+    def get_pod(self, namespace: str, name: str) -> QueuedPodInfo | None:
+        """The entry of a pod that waits in some queue. Not to be changed."""
+        return self._find_entry(f"{namespace}/{name}")
+
+    def is_behind_head(self, namespace: str, name: str) -> bool:
+        """Whether a pod waits until another pod of its class has been tried for all."""
+        return self._pool.is_behind_head(f"{namespace}/{name}")
+
+    def place_of(self, namespace: str, name: str) -> str | None:
+        """Where a pod waits, in the words of `pending_pods`: active, backoff, unschedulable, gated; None if nowhere."""
+        return self.place_of_key(f"{namespace}/{name}")
+
+    def place_of_key(self, key: str) -> str | None:
+        """The same, by `namespace/name`."""
+        if key in self._active:
+            return ACTIVE
+        if key in self._backoff:
+            return BACKOFF
+        info = self._pool.get(key)
+        if info is None:
+            return None
+        return GATED if info.is_gated else UNSCHEDULABLE
+
+    def pending_pods(self) -> tuple[list[Pod], str]:
+        """Every waiting pod, and a summary for people."""
+        queues: tuple[Iterable[QueuedPodInfo], ...] = (self._active, self._backoff, self._pool)
+        pods = [info.pod_info.pod for queue in queues for info in queue]
+        return pods, "activeQ:{}; backoffQ:{}; unschedulablePods:{}".format(*self.sizes)
+
+    def entries(self) -> list[tuple[str, QueuedPodInfo]]:
+        """(place, entry) of every waiting pod, in the order of trial where there is one. Not to be changed."""
+        pool = [(GATED if info.is_gated else UNSCHEDULABLE, info) for info in self._pool]
+        return [
+            *((ACTIVE, info) for info in self._active.in_order()),
+            *((BACKOFF, info) for info in self._backoff.in_order()),
+            *pool,
+        ]
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Pods in activeQ, backoffQ and unschedulablePods."""
+        return len(self._active), len(self._backoff), len(self._pool)
+
+    def pods_in_active_q(self) -> list[Pod]:
+        return [info.pod_info.pod for info in self._active]
+
+    def unschedulable_pods(self) -> list[Pod]:
+        """Pods waiting for an event, gated ones included."""
+        return [info.pod_info.pod for info in self._pool]
+
+    def in_flight_uids(self) -> list[str]:
+        """Pods being tried, the longest in flight first."""
+        return list(self._in_flight)
+
+    @property
+    def in_flight_count(self) -> int:
+        return len(self._in_flight)
+
+    def _find_queued(self, key: str) -> PodInfo | None:
+        info = self._find_entry(key)
+        return None if info is None else info.pod_info
+
+    def _find_entry(self, key: str) -> QueuedPodInfo | None:
+        for queue in (self._active, self._pool, self._backoff):
+            info = queue.get(key)
+            if info is not None:
+                return info
+        return None
+
+    # Checked.
+
+    def _check(self, *, can_pop_backoff: bool) -> None:
+        for part in (self._active, self._backoff, self._pool, self._in_flight, self.nominator):
+            part.check_invariants()
+        self._check_places()
+        # Where Pop does not take from backoffQ, gated pods may back off: the gate is asked when
+        # they leave.
+        self._check_gates((self._active, self._backoff) if can_pop_backoff else (self._active,))
+        self._check_sizes()
+
+    def _check_places(self) -> None:
+        """Every pod is in one place, and no pod waits behind one that will not be tried."""
+        queues: tuple[Iterable[QueuedPodInfo], ...] = (self._active, self._backoff)
+        infos = [info for queue in queues for info in queue]
+        keys = [info.pod_info.key for info in (*infos, *self._pool)]
+        assert len(keys) == len(set(keys)), "a pod waits in two places"
+        tried = {*(info.pod_info.uid for info in infos), *self._in_flight}
+        assert tried.issuperset(self._pool.heads()), "pods wait behind one that is gone"
+
+    def _check_gates(self, poppable: Iterable[Iterable[QueuedPodInfo]]) -> None:
+        """No gated pod can be popped; every pod in the pool has plugins that can bring it back."""
+        assert not any(info.is_gated for queue in poppable for info in queue), (
+            "a gated pod may be popped"
+        )
+        for info in self._pool:
+            assert info.unschedulable_plugins or info.pending_plugins, (
+                f"{info} waits without a rejecting plugin"
+            )
+            if info.is_gated:
+                events = self._hints.events_of(info.gating_plugin)
+                assert info.gating_plugin_events == events, f"{info} listens wrongly"
+
+    def _check_sizes(self) -> None:
+        """`pending_pods` shows what is there."""
+        sizes = {
+            queue: self._metrics.pending_pods.labels(queue).current()
+            for queue in (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED)
+        }
+        gated = sum(info.is_gated for info in self._pool)
+        expected = (len(self._active), len(self._backoff), len(self._pool) - gated, gated)
+        assert tuple(sizes.values()) == expected, (
+            f"pending_pods says {sizes}, the queue holds {expected}"
+        )

@@ -1,0 +1,47 @@
+"""Entries of the queue, made from pods and their newer versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import copy
+
+from kubesched.api.core_v1 import Pod
+from kubesched.base.clock import Clock
+from kubesched.framework.nodes.pods import PodInfo, is_same_class
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.scheduler.queue.nominator import Nominator
+
+Signer = Callable[[PodInfo], bytes | None]
+"""Gives the signature under which identical pods share scheduling results; None if the pod has none."""
+
+
+class Entries:
+    """Makes entries; nominations follow their pods."""
+
+    def __init__(self, clock: Clock, signers: Mapping[str, Signer], nominator: Nominator) -> None:
+        self._clock = clock
+        self._signers = signers
+        self._nominator = nominator
+
+    def new(self, pod: Pod) -> QueuedPodInfo:
+        info = QueuedPodInfo(PodInfo(pod), self._clock.monotonic())
+        info.signature = self.sign(info.pod_info)
+        return info
+
+    def newer(self, info: QueuedPodInfo, old: Pod, new: Pod) -> QueuedPodInfo:
+        """A copy of an entry with the new version of its pod: what a heap has ranked must not change under it."""
+        pod_info = PodInfo(new)
+        if pod_info.uid == info.pod_info.uid:
+            # Upstream: parsed terms and summed requests stay those of the first version.
+            pod_info.adopt_derived(info.pod_info)
+            if not is_same_class(info.pod_info.pod, new):
+                pod_info.class_key = None
+        newer = copy(info)
+        newer.pod_info = pod_info
+        newer.signature = self.sign(pod_info)
+        self._nominator.update_nominated_pod(old, pod_info)
+        return newer
+
+    def sign(self, pod_info: PodInfo) -> bytes | None:
+        signer = self._signers.get(pod_info.pod.spec.scheduler_name)
+        return None if signer is None else signer(pod_info)

@@ -1,0 +1,324 @@
+"""Queueing hints: which events may help which rejected pods.
+
+A plugin that can reject pods registers the events that could change its verdict, each with an optional queueing hint. `build_hint_map` collects these registrations, `HintMap` finds the plugins interested in an event, and
+`HintEvaluator` decides about one pod.
+
+An incoming event is *resolved* once into everything that depends on its kind alone (label, interested plugins). After
+that resources and action bits are compared once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from kubesched.api.core_v1 import Pod
+from kubesched.base.clock import Clock
+from kubesched.base.errors import KubeschedError
+from kubesched.base.logs import get_logger
+from kubesched.base.metrics import SchedulerMetrics
+from kubesched.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Hint,
+    HintFn,
+    Resource,
+)
+from kubesched.framework.queued_pod import QueuedPodInfo
+
+log = get_logger(__name__)
+
+EXTENDER: Final = "Extender"
+"""Stands for all HTTP extenders where a rejecting plugin is named."""
+
+_NODE_TAINT_UPDATE: Final = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)
+_DEFAULT_RESOURCES: Final = (
+    Resource.POD,
+    Resource.NODE,
+    Resource.PERSISTENT_VOLUME,
+    Resource.PERSISTENT_VOLUME_CLAIM,
+    Resource.CSI_NODE,
+    Resource.CSI_DRIVER,
+    Resource.CSI_STORAGE_CAPACITY,
+    Resource.STORAGE_CLASS,
+    Resource.RESOURCE_CLAIM,
+    Resource.DEVICE_CLASS,
+)
+
+
+class Strategy(Enum):
+    """What an event means for a rejected pod."""
+
+    SKIP = "skip"
+    """Nothing: it stays where it is."""
+    AFTER_BACKOFF = "after backoff"
+    """Retry once its backoff has expired."""
+    IMMEDIATELY = "immediately"
+    """What it was waiting for is there: retry without backoff."""
+
+
+class QueueingHint(NamedTuple):
+    """One plugin's interest in one registered event."""
+
+    plugin: str
+    decide: HintFn
+    per_class: bool
+    """The answer is the same for all pods with the same class key, so one call may serve them all."""
+
+
+class PluginEvents(NamedTuple):
+    """A plugin that can reject pods, and its `events_to_register`; None if it has none."""
+
+    plugin: str
+    events_to_register: Callable[[], Sequence[ClusterEventWithHint]] | None
+
+
+class ResolvedEvent:
+    """An event with everything that follows from its kind. One object per kind: compare by identity."""
+
+    __slots__ = ("event", "hints_by_profile", "interested_plugins", "is_wildcard", "label")
+
+    def __init__(
+        self,
+        event: ClusterEvent,
+        hints_by_profile: Mapping[str, tuple[QueueingHint, ...]],
+        interested_plugins: frozenset[str],
+    ) -> None:
+        self.event = event
+        self.label = event.label
+        self.is_wildcard = event.is_wildcard
+        self.hints_by_profile = hints_by_profile
+        """For every known profile, the hints registered for this event; possibly none."""
+        self.interested_plugins = interested_plugins
+        """Plugins of any profile with a registration that covers this event."""
+
+    @property
+    def is_of_interest(self) -> bool:
+        return self.is_wildcard or bool(self.interested_plugins)
+
+    def __repr__(self) -> str:
+        return f"<ResolvedEvent {self.label}>"
+
+
+class HintMap:
+    """Every registration of every profile."""
+
+    def __init__(
+        self, by_profile: Mapping[str, Mapping[ClusterEvent, Sequence[QueueingHint]]]
+    ) -> None:
+        self.by_profile = by_profile
+        self._events_by_plugin = _events_by_plugin(by_profile)
+        self._resolved: dict[ClusterEvent, ResolvedEvent] = {}
+
+    def resolve(self, event: ClusterEvent) -> ResolvedEvent:
+        """The hints for this kind of event, computed once per kind."""
+        resolved = self._resolved.get(event)
+        if resolved is None:
+            resolved = self._resolved[event] = self._resolve(event)
+        return resolved
+
+    def events_of(self, plugin: str) -> tuple[ClusterEvent, ...]:
+        """Every event the plugin registered, over all profiles."""
+        return self._events_by_plugin.get(plugin, ())
+
+    def actions_by_resource(self) -> dict[str, Action]:
+        """The union of all registrations: which handlers have to be installed on which informers."""
+        actions: dict[str, Action] = {}
+        for hints_by_event in self.by_profile.values():
+            for event in hints_by_event:
+                actions[event.resource] = actions.get(event.resource, Action.NONE) | event.action
+        return actions
+
+    def _resolve(self, event: ClusterEvent) -> ResolvedEvent:
+        hints_by_profile: dict[str, tuple[QueueingHint, ...]] = {}
+        for profile, hints_by_event in self.by_profile.items():
+            matching = [
+                hints for registered, hints in hints_by_event.items() if registered.matches(event)
+            ]
+            hints_by_profile[profile] = tuple(hint for hints in matching for hint in hints)
+        interested = frozenset(hint.plugin for hints in hints_by_profile.values() for hint in hints)
+        return ResolvedEvent(event, hints_by_profile, interested)
+
+
+def build_hint_map(
+    profiles: Mapping[str, Sequence[PluginEvents]],
+    *,
+    has_extenders: bool = False,
+    generic_workload: bool = False,
+) -> HintMap:
+    """Collect the events that could undo a rejection, from every plugin of every profile.
+
+    `profiles` lists, per scheduler name, the plugins that implement PreEnqueue, PreFilter, Filter, Reserve or Permit:
+    only those can reject a pod.
+
+    Raises:
+        KubeschedError: naming every plugin that failed to register.
+    """
+    defaults = _default_events(generic_workload)
+    problems: list[str] = []
+    by_profile: dict[str, dict[ClusterEvent, list[QueueingHint]]] = {}
+    for profile, plugins in profiles.items():
+        hints_by_event = by_profile[profile] = {}
+        if has_extenders:
+            _register(EXTENDER, defaults, hints_by_event)
+        for plugin, events_to_register in plugins:
+            try:
+                events = defaults if events_to_register is None else _checked(events_to_register())
+            except Exception as error:  # any failure here must stop the start
+                problems.append(
+                    f'plugin "{plugin}" of profile "{profile}" cannot register its events: {error}'
+                )
+                log.exception("A plugin failed", plugin=plugin, extensionPoint="EventsToRegister")
+                continue
+            _register(plugin, events, hints_by_event)
+    if problems:
+        raise KubeschedError("; ".join(problems))
+    return HintMap(by_profile)
+
+
+class HintEvaluator:
+    """Decides what an event means for one pod, and measures how long the hints take."""
+
+    def __init__(self, hints: HintMap, clock: Clock, metrics: SchedulerMetrics) -> None:
+        self._hints = hints
+        self._clock = clock
+        self._durations = metrics.queueing_hint_execution_duration_seconds
+        self._reported: set[tuple[str, str]] = set()
+
+    def evaluate(
+        self, info: QueuedPodInfo, event: ResolvedEvent, old: object, new: object
+    ) -> Strategy:
+        """The verdict for one pod and one event."""
+        rejectors = info.rejector_plugins
+        if not rejectors:
+            return Strategy.AFTER_BACKOFF
+        if event.is_wildcard:
+            is_meant = new is None or (
+                isinstance(new, Pod) and new.metadata.uid == info.pod_info.uid
+            )
+            return Strategy.AFTER_BACKOFF if is_meant else Strategy.SKIP
+        profile = info.pod_info.pod.spec.scheduler_name
+        hints = event.hints_by_profile.get(profile)
+        if hints is None:
+            log.error("Pod waits for an unknown profile", pod=info.pod_info.pod, profile=profile)
+            return Strategy.AFTER_BACKOFF
+        relevant = [hint for hint in hints if hint.plugin in rejectors]
+        return self.ask(relevant, info, event, old, new)
+
+    def evaluate_all(
+        self, info: QueuedPodInfo, events: Iterable[tuple[ResolvedEvent, object, object]]
+    ) -> Strategy:
+        """The verdict for one pod and several events; a pod that waits for a plugin may be helped more by a later one."""
+        best = Strategy.SKIP
+        for event, old, new in events:
+            strategy = self.evaluate(info, event, old, new)
+            if strategy is Strategy.SKIP:
+                continue
+            best = strategy
+            if strategy is Strategy.IMMEDIATELY or not info.pending_plugins:
+                break
+        return best
+
+    def ask(
+        self,
+        relevant: Iterable[QueueingHint],
+        info: QueuedPodInfo,
+        event: ResolvedEvent,
+        old: object,
+        new: object,
+    ) -> Strategy:
+        """The verdict of these hints, all of which belong to plugins that rejected the pod."""
+        strategy = Strategy.SKIP
+        for hint in relevant:
+            if self._call(hint, info.pod_info.pod, event, old, new) is Hint.SKIP:
+                continue
+            if hint.plugin in info.pending_plugins:
+                return Strategy.IMMEDIATELY
+            if not info.pending_plugins:
+                return Strategy.AFTER_BACKOFF
+            strategy = Strategy.AFTER_BACKOFF
+        return strategy
+
+    def _call(
+        self, hint: QueueingHint, pod: Pod, event: ResolvedEvent, old: object, new: object
+    ) -> Hint:
+        """The hint's answer. A failing hint counts as Queue, so that the pod is not stranded."""
+        started = self._clock.monotonic()
+        try:
+            answer = hint.decide(pod, old, new)
+            if answer is Hint.SKIP:
+                label = "QueueSkip"
+            elif answer is Hint.QUEUE:
+                label = "Queue"
+            else:
+                raise TypeError(f"expected a Hint, got {type(answer).__name__}")
+        except Exception:  # third-party code; its pod is retried and the failure is reported
+            self._report(hint, pod, event)
+            answer, label = Hint.QUEUE, "Error"
+        elapsed = self._clock.monotonic() - started
+        self._durations.labels(hint.plugin, event.label, label).observe(elapsed)
+        return answer
+
+    def _report(self, hint: QueueingHint, pod: Pod, event: ResolvedEvent) -> None:
+        """Log the exception at hand: in full the first time, since the same may follow for thousands of pods."""
+        is_news = (hint.plugin, event.label) not in self._reported
+        self._reported.add((hint.plugin, event.label))
+        told = {"plugin": hint.plugin, "event": event.label, "pod": pod}
+        if is_news:
+            log.exception("Queueing hint failed", **told)
+        else:
+            log.info("Queueing hint failed again", v=5, **told)
+
+
+def always_queue(pod: Pod, old: Any, new: Any) -> Hint:  # noqa: ANN401  # any object an event may carry
+    """The default hint."""
+    return Hint.QUEUE
+
+
+def _register(
+    plugin: str,
+    events: Iterable[ClusterEventWithHint],
+    hints_by_event: dict[ClusterEvent, list[QueueingHint]],
+) -> None:
+    node_actions = Action.NONE
+    for registration in events:
+        event = registration.event
+        if event.resource == Resource.NODE:
+            node_actions |= event.action
+        decide = registration.hint or always_queue
+        # Without a function the answer is the same for every pod.
+        per_class = registration.per_class or registration.hint is None
+        hints_by_event.setdefault(event, []).append(QueueingHint(plugin, decide, per_class))
+    # Upstream: waiting for new nodes implies waiting for their taints, even though hints are always on by now.
+    if node_actions & Action.ADD and not node_actions & Action.UPDATE_NODE_TAINT:
+        hints_by_event.setdefault(_NODE_TAINT_UPDATE, []).append(
+            QueueingHint(plugin, always_queue, per_class=True)
+        )
+
+
+def _default_events(generic_workload: bool) -> tuple[ClusterEventWithHint, ...]:
+    """For plugins without `events_to_register`: any event may help."""
+    resources = (
+        (*_DEFAULT_RESOURCES, Resource.POD_GROUP) if generic_workload else _DEFAULT_RESOURCES
+    )
+    return tuple(ClusterEventWithHint(ClusterEvent(resource, Action.ALL)) for resource in resources)
+
+
+def _checked(events: Sequence[ClusterEventWithHint]) -> Sequence[ClusterEventWithHint]:
+    for event in events:
+        if not isinstance(event, ClusterEventWithHint):
+            raise TypeError(f"expected ClusterEventWithHint, got {type(event).__name__}")
+    return events
+
+
+def _events_by_plugin(
+    by_profile: Mapping[str, Mapping[ClusterEvent, Sequence[QueueingHint]]],
+) -> dict[str, tuple[ClusterEvent, ...]]:
+    events: dict[str, dict[ClusterEvent, None]] = {}
+    for hints_by_event in by_profile.values():
+        for event, hints in hints_by_event.items():
+            for hint in hints:
+                events.setdefault(hint.plugin, {})[event] = None
+    return {plugin: tuple(registered) for plugin, registered in events.items()}

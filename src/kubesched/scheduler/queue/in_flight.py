@@ -1,0 +1,152 @@
+"""In-flight pods, and the events since each of them was popped.
+
+While a pod is being tried it is in no queue, so an event that would have woken it cannot reach it. Those events
+are remembered here; when the attempt fails they decide whether the pod may be tried again at once.
+
+One list serves all pods: `_events` in order of arrival, and for each pod the number of events that had arrived when it
+was taken. Events before the oldest of these positions are no longer needed and are dropped.
+
+A pod may wait on Permit for minutes while thousands of events arrive, each holding on to two objects. Beyond a limit the
+older half is dropped; pods that would have needed it are retried as if it had held a helpful event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from kubesched.base.metrics import SchedulerMetrics
+from kubesched.scheduler.queue.hints import ResolvedEvent
+
+POD_POPPED: Final = "PodPopped"
+MAX_EVENTS: Final = 100_000
+"""More than a quarter of an hour of events (the longest wait on Permit) at 100 per second."""
+
+_GAUGE_PERIOD_S: Final = 1.0
+
+
+class RecordedEvent(NamedTuple):
+    """An event and the objects it came with."""
+
+    event: ResolvedEvent
+    old: Any
+    new: Any
+
+
+class InFlight:
+    """Which pods are being tried, by UID, and the events since."""
+
+    __slots__ = ("_dropped", "_events", "_gauge", "_given_up", "_max_events", "_positions")
+
+    def __init__(
+        self,
+        metrics: SchedulerMetrics,
+        now: float,
+        *,
+        given_up: ResolvedEvent,
+        max_events: int = MAX_EVENTS,
+    ) -> None:
+        """`given_up` stands for dropped events: a wildcard, which may help any pod."""
+        # Insertion order is the order of popping, so positions never decrease along this dictionary.
+        self._positions: dict[str, int] = {}
+        self._events: list[RecordedEvent] = []
+        self._dropped = 0
+        """How many events have been dropped from the front; `_events[0]` has this position."""
+        self._gauge = _EventsGauge(metrics, now)
+        self._given_up = RecordedEvent(given_up, None, None)
+        self._max_events = max_events
+
+    def add(self, uid: str, now: float) -> bool:
+        """Start tracking a pod; False if it is tracked already."""
+        if uid in self._positions:
+            return False
+        self._positions[uid] = self._dropped + len(self._events)
+        self._gauge.count(POD_POPPED, 1, now)
+        return True
+
+    def done(self, uid: str, now: float) -> None:
+        """Stop tracking a pod, and drop the events no pod in flight can need any more."""
+        if self._positions.pop(uid, None) is None:
+            return
+        self._gauge.count(POD_POPPED, -1, now)
+        oldest = next(iter(self._positions.values()), self._dropped + len(self._events))
+        if oldest > self._dropped:
+            self._drop(oldest - self._dropped, now)
+        if not self._positions:
+            self._gauge.publish(now)
+
+    def done_all(self, now: float) -> None:
+        for uid in list(self._positions):
+            self.done(uid, now)
+
+    def record(self, event: ResolvedEvent, old: object, new: object, now: float) -> None:
+        """Remember an event for the pods in flight; does nothing if none is."""
+        if self._positions:
+            if len(self._events) >= self._max_events:
+                self._drop(self._max_events // 2, now)
+            self._events.append(RecordedEvent(event, old, new))
+            self._gauge.count(event.label, 1, now)
+
+    def events_since_pop(self, uid: str) -> Sequence[RecordedEvent] | None:
+        """What arrived since that pod was taken, oldest first; None if it is not tracked."""
+        position = self._positions.get(uid)
+        if position is None:
+            return None
+        if position < self._dropped:
+            return [self._given_up, *self._events]
+        return self._events[position - self._dropped :]
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._positions
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def __iter__(self) -> Iterator[str]:
+        """UIDs, longest in flight first."""
+        return iter(self._positions)
+
+    @property
+    def event_count(self) -> int:
+        return len(self._events)
+
+    def check_invariants(self) -> None:
+        positions = list(self._positions.values())
+        end = self._dropped + len(self._events)
+        assert positions == sorted(positions), "pods in flight are out of order"
+        assert all(position <= end for position in positions), "a pod points beyond the list"
+        assert not self._events or positions, "events are kept although no pod is in flight"
+        assert not positions or positions[0] <= self._dropped, (
+            "events older than every pod are kept"
+        )
+        assert len(self._events) <= self._max_events, "the list grew beyond its limit"
+
+    def _drop(self, count: int, now: float) -> None:
+        """Forget the oldest events; none if the oldest pod has lost some already."""
+        if count > 0:
+            for recorded in self._events[:count]:
+                self._gauge.count(recorded.event.label, -1, now)
+            del self._events[:count]
+            self._dropped += count
+
+
+class _EventsGauge:
+    """`inflight_events`, updated at most once a second: the list changes far more often than it is scraped."""
+
+    __slots__ = ("_deltas", "_family", "_published")
+
+    def __init__(self, metrics: SchedulerMetrics, now: float) -> None:
+        self._family = metrics.inflight_events
+        self._deltas: dict[str, int] = {}
+        self._published = now
+
+    def count(self, label: str, delta: int, now: float) -> None:
+        self._deltas[label] = self._deltas.get(label, 0) + delta
+        if now - self._published > _GAUGE_PERIOD_S:
+            self.publish(now)
+
+    def publish(self, now: float) -> None:
+        for label, delta in self._deltas.items():
+            self._family.labels(label).inc(delta)
+        self._deltas.clear()
+        self._published = now

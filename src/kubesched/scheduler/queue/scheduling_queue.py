@@ -1,0 +1,572 @@
+"""SchedulingQueue: every pending pod, and where it waits.
+
+    add, update ──► activeQ ──pop──► in flight ──► bound: done(uid)
+                      ▲  ▲               │
+      backoff over    │  │ may be tried  │ failed: add_unschedulable_if_not_present(info)
+                      │  │ at once       ▼
+                   backoffQ ◄── unschedulablePods (rejected, or gated by a PreEnqueue plugin)
+                        event + hint, own update, activate, or 5 minutes without any of them
+
+A pod is in exactly one of: activeQ (may be tried now), backoffQ (may be tried once backed off),
+unschedulablePods (waits for an event), in flight (being tried). Of pods that one answer holds for,
+only the first is tried (`waiting_classes`). With `pop_from_backoff_q` an idle scheduler also takes
+rejected pods before their backoff expires.
+
+Not here: trying pods, and watching the cluster. The caller says what happened
+(`move_all_to_active_or_backoff_queue`), takes pods (`pop`, which never waits: `on_ready` is called
+when there may be something to take) and calls `run_timers` when `next_deadline` has come.
+
+Beside thousands of pods that share no class an event takes longer than a turn of the loop may. A
+caller that sets `divides_work` has events and flushes done in slices (`do_some`), and holds back
+further changes meanwhile (`is_busy`). No pod is popped before all slices are done, and whatever
+else would change the pods that wait does the rest first, so an event is one moment for all of them.
+
+Single-threaded, so upstream's races between its locks cannot occur here; where upstream documents
+an outcome for one, it is the outcome of the two operations in either order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import floor
+from random import Random
+from typing import Final
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.names import key_of
+from kubesched.base.clock import Clock
+from kubesched.base.logs import get_logger
+from kubesched.base.metrics import SchedulerMetrics
+from kubesched.framework.events import (
+    FORCE_ACTIVATE,
+    POP_FROM_BACKOFF_Q,
+    SCHEDULE_ATTEMPT_FAILURE,
+    UNSCHEDULABLE_TIMEOUT,
+    ClusterEvent,
+)
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.scheduler.queue.active import ACTIVE, ActiveQueue, QueueSort, rank_by
+from kubesched.scheduler.queue.announcements import ClassFailure
+from kubesched.scheduler.queue.backoff import FLUSH_PERIOD_S, BackoffPolicy, BackoffQueue
+from kubesched.scheduler.queue.cohorts import PreCheck
+from kubesched.scheduler.queue.contents import GATED, QueueContents
+from kubesched.scheduler.queue.entries import Entries, Signer
+from kubesched.scheduler.queue.hints import HintEvaluator, HintMap, Strategy
+from kubesched.scheduler.queue.in_flight import InFlight
+from kubesched.scheduler.queue.log_lines import (
+    MOVED,
+    log_checking,
+    log_failure,
+    log_move,
+    log_not_helped,
+)
+from kubesched.scheduler.queue.nominator import Nominator
+from kubesched.scheduler.queue.pre_enqueue import PreEnqueueFn, PreEnqueueRunner
+from kubesched.scheduler.queue.saved_queue import SavedQueue
+from kubesched.scheduler.queue.settings import QueueSettings
+from kubesched.scheduler.queue.transitions import ADDED, UPDATED, Transitions
+from kubesched.scheduler.queue.unschedulable import UNSCHEDULABLE, Judged, UnschedulablePods
+from kubesched.scheduler.queue.waiting_classes import WaitingClass
+
+log = get_logger(__name__)
+
+LEFTOVER_PERIOD_S: Final = 30.0  # how often unschedulable pods are checked for a flush
+
+
+class SchedulingQueue(QueueContents):
+    """activeQ, backoffQ, unschedulablePods and in-flight pods, and what happens to them."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        stopwatch: Clock | None = None,
+        queue_sort: QueueSort,
+        hints: HintMap,
+        pre_enqueue: Mapping[str, Mapping[str, PreEnqueueFn]],
+        nominator: Nominator,
+        metrics: SchedulerMetrics,
+        random: Random,
+        signers: Mapping[str, Signer] | None = None,
+        settings: QueueSettings | None = None,
+    ) -> None:
+        """An empty queue.
+
+        Args:
+            clock: Its monotonic reading is the time of everything here.
+            stopwatch: Measures how long plugins take, if not `clock`.
+            queue_sort: The QueueSort plugin of the first profile; all profiles share its order.
+            hints: The plugins interested in each event.
+            pre_enqueue: Per scheduler name, the PreEnqueue plugins by name, in order.
+            nominator: Shared with the plugins; looks up queued pods here.
+            metrics: Where transitions are counted; `pending_pods` reads the sizes from here.
+            random: Draws the sample of measured PreEnqueue runs.
+            signers: Per scheduler name; a missing one means no signature.
+            settings: Durations and gates.
+        """
+        self.settings = settings = settings or QueueSettings()
+        self.on_ready: Callable[[], None] = _nothing
+        """Called when `pop` may have something to give, on close, and when there is work to do.
+
+        Must not call back into the queue.
+        """
+        self.divides_work = False
+        """Whether the caller calls `do_some` in every turn, so that much work can be divided."""
+        self._work: Iterator[None] | None = None
+        """The event or flush that is not through yet."""
+        self._clock = clock
+        self._started = clock.monotonic()
+        self._scheduling_cycle = 0
+        self._is_closed = False
+        self._entries = Entries(clock, signers or {}, nominator)
+        rank = rank_by(queue_sort)
+        policy = BackoffPolicy(
+            initial_s=settings.initial_backoff_s,
+            max_s=settings.max_backoff_s,
+            whole_seconds=settings.pop_from_backoff_q,
+        )
+        super().__init__(
+            ActiveQueue(rank, metrics),
+            BackoffQueue(policy, rank if settings.pop_from_backoff_q else None, metrics),
+            UnschedulablePods(metrics),
+            InFlight(metrics, self._started, given_up=hints.resolve(UNSCHEDULABLE_TIMEOUT)),
+            hints=hints,
+            nominator=nominator,
+            metrics=metrics,
+        )
+        self._evaluator = HintEvaluator(hints, stopwatch or clock, metrics)
+        self._transitions = Transitions(
+            self._active,
+            self._backoff,
+            self._pool,
+            clock=clock,
+            metrics=metrics,
+            nominator=nominator,
+            pre_enqueue=PreEnqueueRunner(
+                pre_enqueue,
+                hints,
+                clock=stopwatch or clock,
+                random=random,
+                metrics=metrics,
+                sample_percent=settings.plugin_metrics_sample_percent,
+            ),
+            pops_from_backoff=settings.pop_from_backoff_q,
+        )
+        self._announcements = self._transitions.announcements
+        nominator.find_queued = self._find_queued
+
+    # Pods come and go.
+
+    def add(self, pod: Pod) -> None:
+        """Take in a pod that was not here before."""
+        if self._transitions.to_active(self._entries.new(pod), ADDED):
+            self.on_ready()
+
+    def update(self, old: Pod, new: Pod, events: Sequence[ClusterEvent]) -> None:
+        """Take in a newer version of a pod; `events` says what changed, the most specific first."""
+        if new.metadata.uid in self._in_flight:
+            # The attempt goes on with the old version; should it fail, these events decide what
+            # follows. Pods popped earlier will see them too, which is why hints about "my own
+            # update" compare UIDs.
+            now = self._clock.monotonic()
+            for event in events:
+                self._in_flight.record(self._hints.resolve(event), old, new, now)
+            return
+        self._finish_work()
+        key = key_of(old.metadata)
+        for queue in (self._active, self._backoff):
+            info = queue.get(key)
+            if info is not None:
+                queue.replace(self._entries.newer(info, old, new))
+                return
+        info = self._pool.get(key)
+        if info is not None:
+            info = self._entries.newer(info, old, new)
+            self._pool.refile(info)
+            self._wake_if(self._requeue_updated(info, old, new, events))
+            return
+        if self._transitions.to_active(self._entries.new(new), UPDATED):
+            self.on_ready()
+
+    def _requeue_updated(
+        self, info: QueuedPodInfo, old: Pod, new: Pod, events: Sequence[ClusterEvent]
+    ) -> str:
+        """Evaluate the changes of a waiting pod one by one until one of them moves it.
+
+        Upstream goes on after a move to backoffQ when popping from there is off, and may then keep
+        the pod in two places; here the first move ends it.
+        """
+        for event in events:
+            resolved = self._hints.resolve(event)
+            strategy = self._evaluator.evaluate(info, resolved, old, new)
+            place = self._transitions.requeue(info, strategy, resolved.label)
+            if place != UNSCHEDULABLE:
+                if log.enabled(5):
+                    log_move(info, resolved.label, place, f"{MOVED} because the Pod is updated")
+                return place
+        return UNSCHEDULABLE
+
+    def delete(self, pod: Pod) -> None:
+        """Forget a pod that is gone or has a node. An attempt in flight is not touched."""
+        self._finish_work()
+        self.nominator.delete_nominated_pod(pod)
+        key = key_of(pod.metadata)
+        info = self._active.remove(key) or self._backoff.remove(key)
+        if info is not None:
+            # Upstream: these pods stay in `unschedulable_pods` for ever.
+            self._next_of_class(info.pod_info.uid)
+            return
+        info = self._pool.remove(key)
+        if info is not None:
+            self._count_rejections(info, -1)
+
+    # Pods are tried.
+
+    def pop(self) -> QueuedPodInfo | None:
+        """The pod to try next, now in flight; None if there is nothing to try at the moment."""
+        while self._work is None:
+            info = self._active.pop()
+            if info is None and self.settings.pop_from_backoff_q:
+                info = self._backoff.pop_rejected()
+                if info is not None:
+                    self._metrics.queue_incoming_pods_total.labels(ACTIVE, POP_FROM_BACKOFF_Q).inc()
+            if info is None or self._take(info):
+                return info
+        return None
+
+    def pop_specific_pod(self, pod: Pod) -> QueuedPodInfo | None:
+        """That pod, now in flight, wherever it waited; None if it waits nowhere or is gated."""
+        self._finish_work()
+        self._activate(pod)
+        info = self._active.remove(key_of(pod.metadata))
+        return info if info is not None and self._take(info) else None
+
+    def _take(self, info: QueuedPodInfo) -> bool:
+        """Move a pod that left its queue to in flight; False if its UID is there already."""
+        info.attempts += 1
+        self.nominator.moved(info.pod_info.uid)
+        if not self._in_flight.add(info.pod_info.uid, self._clock.monotonic()):
+            log.error(
+                "Pod is being scheduled already; its second entry is dropped", pod=info.pod_info.pod
+            )
+            return False
+        self._scheduling_cycle += 1
+        self._count_rejections(info, -1)
+        return True
+
+    def add_unschedulable_if_not_present(
+        self, info: QueuedPodInfo, failure: ClassFailure | None = None
+    ) -> str:
+        """Take back a pod whose attempt failed; ends its time in flight in any case.
+
+        The caller has recorded the rejecting plugins; none means that the attempt failed with an
+        error. With a `failure` every other pod of the class would have been rejected in the same
+        way; pods that wait to be tried after this one are not, and count as rejected too.
+
+        Returns:
+            The queue in which it waits; empty if another entry for the pod is queued already,
+            which then stands.
+        """
+        self._finish_work()
+        now, is_tried_again = self._clock.monotonic(), False
+        try:
+            place = self.place_of_key(info.pod_info.key)
+            if place is not None:
+                log.info("Pod is queued already", pod=info.pod_info.pod, queue=place)
+                return ""
+            self._announcements.drop(info.pod_info.key)
+            self._note_failure(info, now)
+            strategy = self._strategy_for_failed(info)
+            if failure is None or not info.pod_info.class_key:
+                queue = self._transitions.requeue(info, strategy, SCHEDULE_ATTEMPT_FAILURE)
+            elif strategy is Strategy.SKIP:
+                queue = self._transitions.wait_with_class(info, failure)
+            else:
+                queue = self._transitions.requeue(info, strategy, SCHEDULE_ATTEMPT_FAILURE)
+                # The event that brings it back meant its whole class: it is still tried for all.
+                is_tried_again = queue != UNSCHEDULABLE and self._is_head(info)
+            if log.enabled(3):
+                log_failure(info, queue, strategy, self._scheduling_cycle)
+            if queue == UNSCHEDULABLE:
+                return GATED if info.is_gated else queue
+            self._wake_if(queue)
+            return queue
+        finally:
+            self._in_flight.done(info.pod_info.uid, now)
+            self.nominator.moved(info.pod_info.uid)
+            if not is_tried_again:
+                self._next_of_class(info.pod_info.uid)
+
+    def _note_failure(self, info: QueuedPodInfo, now: float) -> None:
+        if info.unschedulable_plugins or info.pending_plugins:
+            info.unschedulable_count += 1
+            info.consecutive_errors_count = 0
+        else:
+            info.consecutive_errors_count += 1
+        info.timestamp = now
+        info.backoff_expiration = None
+        info.was_flushed_from_unschedulable = False
+        info.flush_timestamp = None
+        self._count_rejections(info, 1)
+
+    def _strategy_for_failed(self, info: QueuedPodInfo) -> Strategy:
+        """What the events since the pod was popped mean for it."""
+        pod_info = info.pod_info
+        if not info.unschedulable_plugins and not info.pending_plugins:
+            return Strategy.AFTER_BACKOFF
+        if self.settings.generic_workload and pod_info.pod.spec.scheduling_group is not None:
+            return Strategy.AFTER_BACKOFF
+        if log.enabled(5):
+            log_checking(info, self._in_flight.event_count, len(self._in_flight))
+        events = self._in_flight.events_since_pop(pod_info.uid)
+        if events is None:
+            log.error("Pod comes back without having been popped", pod=pod_info.pod)
+            return Strategy.AFTER_BACKOFF
+        return self._evaluator.evaluate_all(info, events) if events else Strategy.SKIP
+
+    def assumed(self, info: QueuedPodInfo) -> None:
+        """The attempt has found a node: the next of its class may be tried while it is bound."""
+        self._next_of_class(info.pod_info.uid)
+
+    def done(self, uid: str) -> None:
+        """The attempt for that pod is over; unknown pods are ignored."""
+        self._in_flight.done(uid, self._clock.monotonic())
+        self._next_of_class(uid)
+
+    def _next_of_class(self, uid: str) -> None:
+        """If a pod was tried for its class, and failed or not on its own, let the next be tried."""
+        waiting = self._pool.headed_by(uid)
+        if waiting is not None and self._transitions.release_next(waiting):
+            self.on_ready()
+
+    def _is_head(self, info: QueuedPodInfo) -> bool:
+        waiting = self._pool.headed_by(info.pod_info.uid)
+        return waiting is not None and waiting.class_key == info.pod_info.class_key
+
+    @property
+    def scheduling_cycle(self) -> int:
+        """How many pods have been taken to be tried."""
+        return self._scheduling_cycle
+
+    # Something happened.
+
+    def move_all_to_active_or_backoff_queue(
+        self, event: ClusterEvent, old: object, new: object, pre_check: PreCheck | None = None
+    ) -> None:
+        """Something happened: bring back the pods it may help, among those passing `pre_check`."""
+        resolved = self._hints.resolve(event)
+        if not resolved.is_of_interest:
+            return
+        self._finish_work()
+        now = self._clock.monotonic()
+        self._in_flight.record(resolved, old, new, now)
+        if self._in_flight.event_count and log.enabled(5):
+            log.info("Event received while pods are in flight", v=5, event=resolved.label)
+        if len(self._pool):  # mostly there are none, while all goes well
+            judged = self._pool.judged(resolved, old, new, pre_check, self._evaluator)
+            self._begin_work(self._move(*judged, resolved.label, now))
+
+    def _move(
+        self, pods: Judged[QueuedPodInfo], classes: Judged[WaitingClass], label: str, now: float
+    ) -> Iterator[None]:
+        is_poppable = yield from self._transitions.bring_back(pods, classes, label, now)
+        if log.enabled(5):
+            log_not_helped(self._pool, label)
+        if is_poppable:
+            self.on_ready()
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        """Move pods to activeQ now, backed off or not; a pod in flight follows once it fails."""
+        self._finish_work()
+        activated = False
+        for pod in pods.values():
+            if self._activate(pod):
+                activated = True
+            elif pod.metadata.uid in self._in_flight:
+                event = self._hints.resolve(FORCE_ACTIVATE)
+                self._in_flight.record(event, None, pod, self._clock.monotonic())
+        if activated:
+            self.on_ready()
+
+    def _activate(self, pod: Pod) -> bool:
+        key = key_of(pod.metadata)
+        info = self._pool.get(key)
+        if info is not None:
+            return self._transitions.to_active(info, FORCE_ACTIVATE.label)
+        info = self._backoff.remove(key)
+        if info is not None:
+            return self._transitions.to_active(info, FORCE_ACTIVATE.label, from_backoff=True)
+        return False
+
+    def dissolve_classes(self) -> None:
+        """Let every pod wait on its own again, as in a queue made from a checkpoint.
+
+        Pods behind a head are woken as it was. Classes form again as pods are tried.
+        """
+        self._finish_work()
+        self._announcements.tell_all()
+        is_poppable = False
+        for info, waiting in self._pool.dissolve_classes():
+            place = self._transitions.requeue(info, waiting.strategy, waiting.label)
+            is_poppable |= self._transitions.is_poppable(place)
+        if is_poppable:
+            self.on_ready()
+
+    def close(self) -> None:
+        """Nothing is in flight any more. What is queued can still be popped."""
+        self._is_closed = True
+        log.info("Scheduling queue is closed", v=2)
+        self._in_flight.done_all(self._clock.monotonic())
+        self.on_ready()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    # Much work takes several turns.
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an event or a flush is not through yet."""
+        return self._work is not None
+
+    def do_some(self) -> bool:
+        """Do a slice of the work; False if there is none."""
+        work, self._work = self._work, None
+        if work is None:
+            return False
+        for _ in work:
+            self._work = work
+            break
+        return True
+
+    def _begin_work(self, work: Iterator[None]) -> None:
+        self._work = work
+        self.do_some()
+        if self._work is None:
+            return
+        if self.divides_work:
+            self.on_ready()
+        else:
+            self._finish_work()
+
+    def _finish_work(self) -> None:
+        while self._work is not None:
+            self.do_some()
+
+    # Time passes.
+
+    def next_deadline(self) -> float | None:
+        """When `run_timers` has something to do; None while nothing depends on time."""
+        deadlines: list[float] = []
+        if self._announcements:
+            deadlines.append(self._clock.monotonic())
+        expiration = self._backoff.earliest_expiration()
+        if expiration is not None:
+            # With backoffs in whole seconds the ticks are whole seconds, else since the start.
+            grid = 0.0 if self.settings.pop_from_backoff_q else self._started
+            deadlines.append(_tick_after(max(expiration, self._started), FLUSH_PERIOD_S, grid))
+        oldest_stay = self._pool.oldest_stay
+        if oldest_stay is not None and self._work is None:
+            due = oldest_stay + self.settings.max_in_unschedulable_s
+            deadlines.append(_tick_after(due, LEFTOVER_PERIOD_S, self._started))
+        return min(deadlines, default=None)
+
+    def run_timers(self) -> None:
+        """Run the flushes that are due, and tell some of the pods that were settled."""
+        self.flush_backoff_completed()
+        self.flush_unschedulable_leftovers()
+        self._announcements.tell_some()
+
+    def flush_backoff_completed(self) -> None:
+        """Move every pod whose backoff has expired to activeQ."""
+        if self._work is None:
+            self._begin_work(self._flush_backoff(self._clock.monotonic()))
+
+    def _flush_backoff(self, now: float) -> Iterator[None]:
+        if (yield from self._transitions.end_backoffs(now)):
+            self.on_ready()
+
+    def flush_unschedulable_leftovers(self) -> None:
+        """Bring back pods that no event has freed for too long: one may have been missed."""
+        now, oldest = self._clock.monotonic(), self._pool.oldest_stay
+        if oldest is None or now - oldest <= self.settings.max_in_unschedulable_s:
+            return  # timers run often, and looking at every pod takes time
+        if self._work is None:
+            self._begin_work(self._flush_leftovers(now))
+
+    def _flush_leftovers(self, now: float) -> Iterator[None]:
+        event = self._hints.resolve(UNSCHEDULABLE_TIMEOUT)
+        pods, classes = self._pool.flushed(event, now, self.settings.max_in_unschedulable_s)
+        if pods or classes:
+            # Upstream: remembered for pods in flight as well, even if all overdue stay gated.
+            self._in_flight.record(event, None, None, now)
+        back = self._transitions.bring_back(pods, classes, event.label, now, is_flush=True)
+        if (yield from back):
+            self.on_ready()
+
+    # Saved and checked.
+
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether the queue follows from its entries: nothing is under way."""
+        return (
+            not len(self._in_flight)
+            and not self._announcements
+            and self._work is None
+            and not self._pool.heads()
+        )
+
+    def save(self) -> SavedQueue:
+        """Every waiting pod, for a checkpoint, after which `dissolve_classes` is to follow."""
+        return SavedQueue.of(
+            self._scheduling_cycle,
+            self._active.by_arrival(),
+            self._backoff.by_arrival(),
+            self._pool,
+        )
+
+    def restore(self, saved: SavedQueue, find_pod: Callable[[str], Pod]) -> None:
+        """Fill an empty queue from a checkpoint; `find_pod` gives the pods by their keys."""
+        for add, pods in (
+            (self._active.add, saved.active),
+            (self._backoff.add, saved.backoff),
+            (self._pool.add_or_update, saved.unschedulable),
+        ):
+            for saved_pod in pods:
+                info = saved_pod.entry(PodInfo(find_pod(saved_pod.key)))
+                info.signature = self._entries.sign(info.pod_info)
+                if info.is_gated:
+                    info.gating_plugin_events = self._hints.events_of(info.gating_plugin)
+                self._count_rejections(info, 1)
+                add(info, ADDED)
+        self._scheduling_cycle = saved.scheduling_cycle
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the queue is inconsistent."""
+        self._check(can_pop_backoff=self.settings.pop_from_backoff_q)
+        if self._work is None:
+            self._pool.check_stays()
+
+    def _count_rejections(self, info: QueuedPodInfo, delta: int) -> None:
+        rejectors = info.unschedulable_plugins
+        if info.pending_plugins:
+            rejectors = info.rejector_plugins
+        if not rejectors:
+            return
+        profile = info.pod_info.pod.spec.scheduler_name
+        for plugin in rejectors:
+            self._metrics.unschedulable_pods.labels(plugin, profile).inc(delta)
+
+    def _wake_if(self, place: str) -> None:
+        if self._transitions.is_poppable(place):
+            self.on_ready()
+
+
+def _tick_after(instant: float, period_s: float, grid: float) -> float:
+    """The first of the instants `grid + n * period` that is later than `instant`."""
+    return grid + period_s * (floor((instant - grid) / period_s) + 1)
+
+
+def _nothing() -> None: ...  # the default `on_ready`

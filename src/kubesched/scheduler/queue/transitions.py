@@ -1,0 +1,201 @@
+"""Transitions: how entries get from one part of the queue to another.
+
+PreEnqueue plugins are asked on the way; the parts count what enters them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final
+
+from kubesched.base.clock import Clock
+from kubesched.base.logs import get_logger
+from kubesched.base.metrics import SchedulerMetrics
+from kubesched.framework.events import (
+    BACKOFF_COMPLETE,
+    EVENT_UNSCHEDULABLE_POD_ADD,
+    EVENT_UNSCHEDULABLE_POD_UPDATE,
+    SCHEDULE_ATTEMPT_FAILURE,
+)
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.scheduler.queue.active import ACTIVE, ActiveQueue
+from kubesched.scheduler.queue.announcements import Announcements, ClassFailure
+from kubesched.scheduler.queue.backoff import BACKOFF, BackoffQueue
+from kubesched.scheduler.queue.hints import Strategy
+from kubesched.scheduler.queue.log_lines import MOVED, log_move
+from kubesched.scheduler.queue.nominator import Nominator
+from kubesched.scheduler.queue.pre_enqueue import PreEnqueueRunner
+from kubesched.scheduler.queue.unschedulable import UNSCHEDULABLE, Judged, UnschedulablePods
+from kubesched.scheduler.queue.waiting_classes import Stamps, WaitingClass
+
+log = get_logger("kubesched.scheduler.queue.scheduling_queue")
+
+SLICE: Final = 256
+"""Classes and pods that are brought back at a time: each takes 10 to 30 µs if it moves."""
+
+ADDED: Final = EVENT_UNSCHEDULABLE_POD_ADD.label
+UPDATED: Final = EVENT_UNSCHEDULABLE_POD_UPDATE.label
+
+
+class Transitions:
+    """Moves entries between activeQ, backoffQ and unschedulablePods."""
+
+    def __init__(
+        self,
+        active: ActiveQueue,
+        backoff: BackoffQueue,
+        pool: UnschedulablePods,
+        *,
+        clock: Clock,
+        metrics: SchedulerMetrics,
+        nominator: Nominator,
+        pre_enqueue: PreEnqueueRunner,
+        pops_from_backoff: bool,
+    ) -> None:
+        self._active = active
+        self._backoff = backoff
+        self._pool = pool
+        self._clock = clock
+        self._metrics = metrics
+        self._nominator = nominator
+        self._pre_enqueue = pre_enqueue
+        self._pops_from_backoff = pops_from_backoff
+        self.announcements = Announcements(pool.get_parked)
+
+    # One pod.
+
+    def to_active(
+        self,
+        info: QueuedPodInfo,
+        label: str,
+        *,
+        from_backoff: bool = False,
+        turn: int | None = None,
+    ) -> bool:
+        """To activeQ, or to the pool if a PreEnqueue plugin objects."""
+        # With `pops_from_backoff` the plugins were asked on the way into backoffQ.
+        if not (from_backoff and self._pops_from_backoff):
+            self._pre_enqueue.run(info)
+        key = info.pod_info.key
+        if info.is_gated:
+            if key not in self._active and key not in self._backoff:
+                self._keep_gated(info, label)
+            return False
+        if info.initial_attempt_timestamp is None:
+            info.initial_attempt_timestamp = self._clock.monotonic()
+        self._pool.remove(key)
+        self._backoff.remove(key)
+        self._active.add(info, label, turn)
+        if log.enabled(5):
+            log_move(info, label, ACTIVE)
+        if label in (ADDED, UPDATED):
+            self._nominator.add_nominated_pod(info.pod_info)
+        return True
+
+    def to_backoff(self, info: QueuedPodInfo, label: str, turn: int | None = None) -> bool:
+        """To backoffQ, or to the pool if a PreEnqueue plugin objects."""
+        if self._pops_from_backoff:
+            self._pre_enqueue.run(info)
+            if info.is_gated:
+                self._keep_gated(info, label)
+                return False
+        self._pool.remove(info.pod_info.key)
+        self._backoff.add(info, label, turn)
+        if log.enabled(5):
+            log_move(info, label, BACKOFF)
+        return True
+
+    def _keep_gated(self, info: QueuedPodInfo, label: str) -> None:
+        info.was_flushed_from_unschedulable = False
+        self._pool.add_or_update(info, label)
+        if log.enabled(5):
+            log_move(info, label, UNSCHEDULABLE, f"{MOVED}, because the pod is gated")
+
+    def requeue(
+        self,
+        info: QueuedPodInfo,
+        strategy: Strategy,
+        label: str,
+        turn: int | None = None,
+        now: float | None = None,
+    ) -> str:
+        """Put a pod where the strategy wants it, at the time of an event; returns where it is."""
+        if strategy is Strategy.SKIP:
+            self._pool.add_or_update(info, label)
+            return UNSCHEDULABLE
+        must_rest = strategy is Strategy.AFTER_BACKOFF and self._backoff.policy.is_backing_off(
+            info, self._clock.monotonic() if now is None else now
+        )
+        if must_rest:
+            return BACKOFF if self.to_backoff(info, label, turn) else UNSCHEDULABLE
+        return ACTIVE if self.to_active(info, label, turn=turn) else UNSCHEDULABLE
+
+    def is_poppable(self, place: str) -> bool:
+        return place == ACTIVE or (place == BACKOFF and self._pops_from_backoff)
+
+    # Many pods and classes.
+
+    def bring_back(
+        self,
+        pods: Judged[QueuedPodInfo],
+        classes: Judged[WaitingClass],
+        label: str,
+        now: float,
+        *,
+        is_flush: bool = False,
+    ) -> Generator[None, None, bool]:
+        """Move pods out of the pool and wake classes, at the time of an event, unless skipped.
+
+        Yields between slices; returns whether any of them can be popped.
+        """
+        is_poppable, asked, stamps = False, 0, Stamps(now)
+        for info, strategy in pods:
+            asked += 1
+            if strategy is not Strategy.SKIP:
+                self._pool.remove(info.pod_info.key)
+                is_poppable |= self.is_poppable(self.requeue(info, strategy, label, now=now))
+            if asked % SLICE == 0:
+                yield
+        for waiting, strategy in classes:
+            asked += 1
+            if strategy is not Strategy.SKIP:
+                stamp = stamps.after(waiting.stamp)
+                waiting.wake(strategy, label, stamp, now if is_flush else None)
+                is_poppable |= self.release_next(waiting, now)
+            if asked % SLICE == 0:
+                yield
+        return is_poppable
+
+    def release_next(self, waiting: WaitingClass, now: float | None = None) -> bool:
+        """Let the next pod of a woken class be tried for all; returns whether it can be popped."""
+        while (head := self._pool.next_head(waiting)) is not None:
+            info, turn = head
+            place = self.requeue(info, waiting.strategy, waiting.label, turn, now)
+            if place != UNSCHEDULABLE:  # else it is gated by now
+                waiting.place = place
+                return self.is_poppable(place)
+        return False
+
+    def end_backoffs(self, now: float) -> Generator[None, None, bool]:
+        """Move pods whose backoff has expired to activeQ; as `bring_back`."""
+        is_poppable = False
+        while rested := self._backoff.pop_rested(now, SLICE):
+            for info in rested:
+                is_poppable |= self.to_active(info, BACKOFF_COMPLETE, from_backoff=True)
+            if len(rested) == SLICE:
+                yield
+        return is_poppable
+
+    def wait_with_class(self, info: QueuedPodInfo, failure: ClassFailure) -> str:
+        """Keep a pod that no event has helped since it was popped, nor any other of its class."""
+        waiting = self._pool.headed_by(info.pod_info.uid)
+        if waiting is None or waiting.class_key != info.pod_info.class_key:
+            self._pool.park(info, SCHEDULE_ATTEMPT_FAILURE, failure.message)
+            return UNSCHEDULABLE
+        self._backoff.policy.expiration(info)  # while it has the time stamp of its own attempt
+        others, untold = self._pool.settle(info, SCHEDULE_ATTEMPT_FAILURE, failure.message)
+        failure.settled = others
+        self._metrics.queue_incoming_pods_total.labels(waiting.place, waiting.label).inc(others)
+        if untold:
+            self.announcements.announce(untold, failure)
+        return UNSCHEDULABLE

@@ -1,0 +1,251 @@
+"""`kubesched bench`: listing, running, comparing and the gate; tables, files, exit codes and refusals."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from kubesched.app.cli.main import main
+from kubesched.lab.benchmarking.call_counts import Budgets, Counts, python_version
+from kubesched.lab.benchmarking.results import decode, encode
+
+QUICK = ("--repeats", "1", "--warmup", "0")
+
+
+def run(capsys, *words):
+    code = main(["bench", *map(str, words)])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def test_help_loads_neither_numpy_nor_asyncio():
+    script = (
+        "import sys\nfrom kubesched.app.cli.main import main\nmain(['bench', 'run', '--help'])\n"
+        "print([m for m in ('numpy', 'asyncio', 'aiohttp', 'yaml', 'msgspec') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_list_shows_our_workloads(capsys):
+    code, out, _ = run(capsys, "list")
+    assert code == 0
+    assert "Basic/medium" in out
+    assert "plain pods, all alike" in out
+
+
+def test_list_of_a_file_says_what_is_not_supported(capsys, tmp_path):
+    path = tmp_path / "gangs.yaml"
+    path.write_text(
+        "- name: Gangs\n  workloadTemplate: [{opcode: waitForPodGroups}]\n"
+        "  workloads: [{name: one}]\n"
+    )
+    code, out, _ = run(capsys, "list", path, "-o", "json")
+    assert code == 0
+    (result,) = json.loads(out)
+    assert result["name"] == "Gangs/one"
+    assert result["notSupported"].startswith("waitForPodGroups: gang scheduling")
+
+
+def test_run_prints_a_table_and_tells_its_stages(capsys):
+    code, out, err = run(capsys, "run", "Basic/tiny", *QUICK, "--phases")
+    assert code == 0
+    header, row, *_ = out.splitlines()
+    assert header.split()[:5] == ["WORKLOAD", "CONTESTANT", "NODES", "PODS", "PODS/S"]
+    assert row.split()[:4] == ["Basic/tiny", "kubesched", "10", "100"]
+    assert "  Filter" in out
+    assert err.splitlines() == ["Basic/tiny: repeat 1 of 1"]
+
+
+def test_a_parameter_is_replaced(capsys):
+    words = ("Basic/tiny", *QUICK, "--param", "nodes=7", "--percentage-of-nodes-to-score", "50")
+    code, out, _ = run(capsys, "run", *words)
+    assert code == 0
+    assert out.splitlines()[1].split()[:3] == ["Basic/tiny", "kubesched", "7"]
+
+
+def test_run_writes_a_report_and_a_page(capsys, tmp_path):
+    code, out, _ = run(
+        capsys,
+        "run",
+        "Basic/tiny",
+        *QUICK,
+        "--both",
+        "--output-dir",
+        tmp_path / "out",
+        "-o",
+        "json",
+    )
+    assert code == 0
+    written = (tmp_path / "out/report.json").read_bytes()
+    assert decode(written) == decode(out.encode())
+    assert [result.contestant for result in decode(written).results] == [
+        "kubesched",
+        "kubesched-no-classes",
+    ]
+    assert "<svg" in (tmp_path / "out/report.html").read_text()
+
+
+def test_what_is_not_supported_is_said_and_the_rest_is_run(capsys, tmp_path):
+    path = tmp_path / "some.yaml"
+    path.write_text(
+        "- name: Claims\n  workloadTemplate: [{opcode: waitForPodGroups}]\n"
+        "  workloads: [{name: one}]\n"
+        "- name: Plain\n  workloadTemplate: [{opcode: createNodes, count: 1}, "
+        "{opcode: createPods, count: 1, collectMetrics: true}]\n  workloads: [{name: one}]\n"
+    )
+    code, out, err = run(capsys, "run", path, *QUICK)
+    assert code == 0
+    assert "Plain/one" in out
+    assert "not run: Claims/one: not supported: waitForPodGroups" in err
+
+
+def test_a_workload_that_gets_stuck_ends_with_1_and_its_reason(capsys, tmp_path):
+    path = tmp_path / "stuck.yaml"
+    path.write_text(
+        "- name: Stuck\n  workloadTemplate: [{opcode: createPods, count: 1, collectMetrics: true}]\n"
+        "  workloads: [{name: one}]\n"
+    )
+    code, out, err = run(capsys, "run", path, *QUICK)
+    assert (code, out) == (1, "")
+    assert "not run: Stuck/one: 1 pods of namespace-0 cannot be scheduled" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        pytest.param(("run", "Basics"), "no workload 'Basics'", id="unknown name"),
+        pytest.param(("run", "gone.yaml"), "gone.yaml: No such file", id="missing file"),
+        pytest.param(
+            ("run", "Basic", "--param", "x=1"), "no workload has a parameter x", id="param"
+        ),
+        pytest.param(
+            ("run", "Basic", "--against", "kube-scheduler"), "needs --mode end-to-end", id="against"
+        ),
+        pytest.param(
+            ("run", "--mode", "end-to-end", "--control-plane", "real", "--assets", "/nowhere"),
+            "/nowhere does not hold etcd",
+            id="programs that are not there",
+        ),
+        pytest.param(("compare", "a.json", "b.json"), "a.json: No such file", id="no report"),
+        pytest.param(("gate", "--budgets", "b.json"), "b.json: No such file", id="no budgets"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_1(capsys, words, complaint):
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (1, "")
+    assert complaint in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("run", "--repeats", "0"), ("run", "--mode", "x"), ("run", "--param", "nodes"), ()],
+)
+def test_wrong_usage_ends_with_2(capsys, words):
+    code, _, err = run(capsys, *words)
+    assert code == 2
+    assert err.startswith("error: ")
+
+
+def test_mistakes_in_a_file_are_listed_with_their_lines(capsys, tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text(
+        "- name: A\n  workloadTemplate: [{opcode: x}, {opcode: y}]\n  workloads: [{name: one}]\n"
+    )
+    code, _, err = run(capsys, "run", path)
+    assert code == 1
+    assert err.startswith("error: 2 problems\n")
+    assert f"{path}:2:22: [0].workloadTemplate[0].opcode: unknown opcode 'x'" in err
+
+
+def test_compare_shows_what_both_reports_have(capsys, tmp_path):
+    run(capsys, "run", "Basic/tiny", "Gated/tiny", *QUICK, "--output-dir", tmp_path / "a")
+    run(capsys, "run", "Basic/tiny", *QUICK, "--output-dir", tmp_path / "b")
+    a, b = tmp_path / "a/report.json", tmp_path / "b/report.json"
+    code, out, err = run(capsys, "compare", a, b)
+    assert code == 0
+    header, row = out.splitlines()
+    assert header.split() == [
+        "WORKLOAD",
+        "CONTESTANT",
+        "BEFORE/S",
+        "AFTER/S",
+        "PODS/S",
+        "CPU/POD",
+        "VERDICT",
+    ]
+    assert row.startswith("Basic/tiny")
+    assert f"only in {a}: Gated/tiny (kubesched)" in err
+    code, out, _ = run(capsys, "compare", a, a, "-o", "json")
+    assert [load["throughput"] for load in json.loads(out)] == [1.0, 1.0]
+
+
+def test_reports_without_anything_in_common_end_with_1(capsys, tmp_path):
+    run(capsys, "run", "Basic/tiny", *QUICK, "--output-dir", tmp_path)
+    path = tmp_path / "report.json"
+    empty = tmp_path / "empty.json"
+    report = decode(path.read_bytes())
+    empty.write_bytes(encode(type(report)(environment=report.environment)))
+    code, _, err = run(capsys, "compare", path, empty)
+    assert code == 1
+    assert "no workload in common" in err
+
+
+# -- the gate --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Replaces the counting by a number, which other tests are about."""
+
+    def say(calls):
+        results = {
+            "Basic": Counts(calls=calls, opcodes=10.0, peak_bytes=0.0, functions={"q:f": 5.0})
+        }
+        monkeypatch.setattr(
+            "kubesched.lab.benchmarking.call_counts.count_all", lambda _progress: results
+        )
+
+    return say
+
+
+def test_the_gate_records_passes_and_fails(capsys, tmp_path, counted):
+    path = tmp_path / "perf/budgets.json"
+    counted(100.0)
+    code, _, err = run(capsys, "gate", "--budgets", path, "--record")
+    assert code == 0
+    assert f"recorded for Python {python_version()}" in err
+    assert run(capsys, "gate", "--budgets", path)[0] == 0
+    counted(50.0)
+    assert run(capsys, "gate", "--budgets", path)[0] == 0
+    counted(120.0)
+    code, out, err = run(capsys, "gate", "--budgets", path)
+    assert code == 1
+    assert "Basic: calls per pod 120.0, budget 100.0 (+20.0%)" in out
+    assert f"to accept this: kubesched bench gate --record --budgets {path}" in err
+
+
+def test_recording_keeps_the_budgets_of_other_versions(capsys, tmp_path, counted):
+    import msgspec
+
+    path = tmp_path / "budgets.json"
+    path.write_bytes(msgspec.json.encode(Budgets(by_python={"2.7": {}})))
+    counted(1.0)
+    code, _, err = run(capsys, "gate", "--budgets", path)
+    assert code == 1
+    assert f"has no budgets for Python {python_version()}" in err
+    assert run(capsys, "gate", "--budgets", path, "--record")[0] == 0
+    kept = msgspec.json.decode(path.read_bytes(), type=Budgets)
+    assert set(kept.by_python) == {"2.7", python_version()}
+
+
+def test_a_broken_file_of_budgets_is_refused(capsys, tmp_path):
+    path = tmp_path / "budgets.json"
+    path.write_text("{}")
+    code, _, err = run(capsys, "gate", "--budgets", path)
+    assert code == 1
+    assert "not a file of budgets" in err

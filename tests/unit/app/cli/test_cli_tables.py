@@ -1,0 +1,302 @@
+"""Every table on terminals of 60, 80, 120 and 200 columns: no column dropped, no number cut.
+
+What a pipe gets is the reference. A terminal must show the same characters in lines that fit, and
+every number as one word.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from pseudo_terminal import printed_on_terminal
+from traces import configuration, write_openb
+
+from kubesched.app import cli
+from kubesched.app.cli import conformance_run, layout, terminal
+from kubesched.app.cli.main import main
+from kubesched.app.cli.up import print_placements
+from kubesched.app.demo import Placement
+from kubesched.lab.benchmarking.call_counts import Budgets, Counts, python_version
+from kubesched.lab.conformance.comparison import Tally
+from kubesched.lab.conformance.run import RunReport
+from kubesched.testing import make_node, make_pod
+
+WIDTHS = (60, 80, 120, 200)
+
+NODE = "ip-10-0-{}-117.eu-central-1.compute.internal"
+POD = "recommendation-service-7d9c5bb6f4-{}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    (folder / "dump.json").write_bytes(_dump())
+    (folder / "web.json").write_bytes(msgspec.json.encode(_workload()))
+    return folder
+
+
+def _dump() -> bytes:
+    nodes = [
+        make_node(NODE.format(i)).capacity(cpu="8", memory="32Gi", pods="110").zone(f"zone-{i % 3}")
+        for i in range(30)
+    ]
+    nodes[0].taint("dedicated", "machine-learning-training")
+    pods = [_replica(i, NODE.format(i % 30)) for i in range(60)]
+    pods += [
+        make_pod("greedy-but-patient-pod").cpu("64").memory("1Gi"),
+        make_pod("second-greedy-pod").cpu("65").memory("1Gi"),
+        make_pod("small").cpu("1").memory("1Gi"),
+    ]
+    kinds = {"NodeBuilder": "Node", "PodBuilder": "Pod"}
+    items = [{"kind": kinds[type(o).__name__], **o.json} for o in (*nodes, *pods)]
+    listed = [{"apiVersion": "v1", **item} for item in items]
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": listed})
+
+
+def _replica(number: int, node: str):
+    pod = make_pod(POD.format(number)).cpu(f"{1000 + 37 * (number % 7)}m").memory("2Gi").on(node)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "recommendation", "uid": "1"}
+    pod.json["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    return pod.labels(app="recommendation")
+
+
+def _workload() -> dict:
+    container = {"name": "web", "image": "nginx", "resources": {"requests": {"cpu": "3"}}}
+    metadata = {"name": "web-frontend", "labels": {"app": "web"}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {
+            "replicas": 70,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": metadata, "spec": {"containers": [container]}},
+        },
+    }
+
+
+COMMANDS = {
+    "config view": "config view",
+    "config view wide": "config view -o wide",
+    "explain pending": "explain pod greedy-but-patient-pod --fix --from {0}/dump.json",
+    "explain fits": "explain pod small --from {0}/dump.json",
+    "explain wide": "explain pod small -o wide --from {0}/dump.json",
+    "explain placed": "explain pod " + POD.format(7) + " --from {0}/dump.json",
+    "explain node": f"explain pod small --node {NODE.format(3)}" + " --from {0}/dump.json",
+    "explain pods": "explain pods --fix --from {0}/dump.json",
+    "explain workload": "explain rs/recommendation --from {0}/dump.json",
+    "plan drain": f"plan --drain {NODE.format(3)} --drain {NODE.format(4)}"
+    + " --from {0}/dump.json",
+    "plan apply": "plan -f {0}/web.json --from {0}/dump.json",
+    "plan wide": "plan -f {0}/web.json -o wide --from {0}/dump.json",
+    "capacity": "capacity -f {0}/web.json --from {0}/dump.json",
+    "capacity wide": "capacity -f {0}/web.json -o wide --from {0}/dump.json",
+    "bench list": "bench list",
+}
+
+
+def printing(name: str, folder: Path) -> Callable[[], object]:
+    """What prints a case's tables."""
+    if name in COMMANDS:
+        words = COMMANDS[name].format(folder).split()
+        return lambda: main(words)
+    return OTHERS[name](folder)
+
+
+def bench_run(folder: Path) -> Callable[[], object]:
+    """The report of one run, shown again and again: figures differ from run to run."""
+    from kubesched.app.cli.bench_run import show
+    from kubesched.lab.benchmarking.results import decode
+
+    return lambda: show(decode(_bench_report(folder).read_bytes()), is_phases=True)
+
+
+def bench_against(folder: Path) -> Callable[[], object]:
+    from kubesched.app.cli.bench_run import show
+    from kubesched.lab.benchmarking.results import decode
+
+    text = _bench_report(folder).read_text()
+    theirs = json.loads(text.replace('"kubesched"', '"kube-scheduler"'))
+    report = json.loads(text)
+    report["results"] += theirs["results"]
+    return lambda: show(decode(json.dumps(report).encode()), is_phases=False)
+
+
+def bench_compare(folder: Path) -> Callable[[], object]:
+    path = str(_bench_report(folder))
+    return lambda: main(["bench", "compare", path, path])
+
+
+def _bench_report(folder: Path) -> Path:
+    path = folder / "bench/report.json"
+    if not path.exists():
+        quick = ["--repeats", "1", "--warmup", "0", "--output-dir", str(path.parent), "-o", "json"]
+        printed_on_terminal(lambda: main(["bench", "run", "Basic/tiny", *quick]), 200)
+    return path
+
+
+def bench_gate(folder: Path) -> Callable[[], object]:
+    from kubesched.app.cli.bench_gate import print_counts
+
+    counts = {
+        name: Counts(calls=1234.5, opcodes=98765.4, peak_bytes=1048576.0, functions={})
+        for name in ("Basic", "PreferredTopologySpreading")
+    }
+    budgets = Budgets(by_python={python_version(): {"Basic": counts["Basic"]}})
+    return lambda: print_counts(budgets.by_python[python_version()], counts)
+
+
+def conformance(folder: Path) -> Callable[[], object]:
+    report = RunReport("v1.36.4", sequences=7, sequences_in_agreement=6)
+    for tally in (report.decisions, *report.by_feature.values()):
+        tally.compared, tally.agreed = 123456, 123455
+    return lambda: conformance_run.print_report(report)
+
+
+def conformance_golden(folder: Path) -> Callable[[], object]:
+    from kubesched.app.cli.conformance import print_report
+    from kubesched.lab.conformance.comparison import Aspect
+    from kubesched.lab.conformance.golden import Report
+
+    report = Report(clusters=12, pods=345, pods_in_agreement=345)
+    for aspect in Aspect:
+        report.agreement.by_aspect[aspect] = Tally(98765, 98765)
+    return lambda: print_report(report)
+
+
+def replay(folder: Path) -> Callable[[], object]:
+    from kubesched.app.cli.replay_tables import print_report
+    from kubesched.lab.traces.report import Report
+
+    page = folder / "replay.json"
+    if not page.exists():
+        words = ["replay", *map(str, write_openb(folder, 1)), "--seeds", "2", "-o", "json"]
+        for kind in ("LeastAllocated", "MostAllocated"):
+            (folder / f"{kind}.yaml").write_text(configuration(kind))
+            words += ["--config", f"{kind}={folder / kind}.yaml"]
+        page.write_text(printed_on_terminal(lambda: main(words), 200))
+    report = msgspec.json.decode(page.read_bytes(), type=Report)
+    return lambda: print_report(report)
+
+
+def demonstration(folder: Path) -> Callable[[], object]:
+    placed = [Placement(POD.format(i), "Running", NODE.format(i), "zone-a") for i in range(3)]
+    return lambda: print_placements(placed)
+
+
+def plan_diff(folder: Path) -> Callable[[], object]:
+    plan = ["plan", "--from", f"{folder}/dump.json"]
+    earlier = folder / "plan.json"
+    if not earlier.exists():
+        earlier.write_text(printed_on_terminal(lambda: main([*plan, "-o", "json"]), 200))
+    return lambda: main([*plan, "-f", f"{folder}/web.json", "--diff", str(earlier)])
+
+
+def attempts(folder: Path) -> Callable[[], object]:
+    from kubesched.app.cli.explain_tables import print_attempts
+    from kubesched.insight.page.attempts import Listed
+
+    listed = [
+        Listed(123456 + i, 1.8e9, f"default/{POD.format(i)}", "scheduled", NODE.format(i), 0.1, 12)
+        for i in range(3)
+    ]
+    return lambda: print_attempts(listed)
+
+
+OTHERS = {
+    "explain attempts": attempts,
+    "bench run": bench_run,
+    "bench against": bench_against,
+    "bench compare": bench_compare,
+    "bench gate": bench_gate,
+    "conformance run": conformance,
+    "conformance golden": conformance_golden,
+    "replay": replay,
+    "up --demo": demonstration,
+    "plan --diff": plan_diff,
+}
+
+_COMMAND = re.compile(r"\d   (kubectl|#) ")
+"""Commands to be copied are not wrapped."""
+_NUMBER = re.compile(r"[-+±(]*\d[\d.,/:x%)]*")
+
+
+def numbers(text: str) -> Counter[str]:
+    """Words that are numbers, in whatever column or sentence."""
+    return Counter(word for word in text.split() if _NUMBER.fullmatch(word))
+
+
+def characters(text: str) -> Counter[str]:
+    return Counter("".join(text.split()))
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *OTHERS])
+def test_a_terminal_shows_what_a_pipe_gets(name, folder, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    print_it = printing(name, folder)
+    capsys.readouterr()
+    print_it()
+    piped = capsys.readouterr().out
+    assert piped
+    for width in WIDTHS:
+        shown = printed_on_terminal(print_it, width)
+        lines = [line for line in shown.splitlines() if not _COMMAND.match(line)]
+        assert max(map(layout.text_width, lines)) <= width, f"{width} columns"
+        assert numbers(piped) - numbers(shown) == Counter(), f"{width} columns"
+        assert characters(piped) - characters(shown) == Counter(), f"{width} columns"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_process_of_its_own_sees_the_width(width, folder, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    words = ["explain", "pod", "greedy-but-patient-pod", "--from", f"{folder}/dump.json"]
+
+    def run() -> None:
+        command = [sys.executable, "-m", "kubesched", *words]
+        subprocess.run(command, stdout=sys.stdout, check=True, timeout=60)
+
+    lines = printed_on_terminal(run, width).splitlines()
+    assert max(map(layout.text_width, lines)) <= width
+    assert {"REASON", "NODES", "ONLY", "PLUGIN", "WHAT", "30", "29"} <= set(" ".join(lines).split())
+
+
+def test_every_table_of_the_program_is_among_them(folder, monkeypatch, capsys):
+    sites = set(_call_sites())
+    assert len(sites) > 10
+    printed: set[tuple[str, int]] = set()
+    table = terminal.table
+
+    def recorded(*args, **kwargs):
+        caller = inspect.stack()[1]
+        printed.update(
+            (file, line)
+            for file, line in sites
+            if file == Path(caller.filename).name
+            and line <= caller.lineno
+            and line == max(at for name, at in sites if name == file and at <= caller.lineno)
+        )
+        table(*args, **kwargs)
+
+    monkeypatch.setattr(terminal, "table", recorded)
+    for name in (*COMMANDS, *OTHERS):
+        printing(name, folder)()
+    assert sites == printed
+
+
+def _call_sites() -> Iterator[tuple[str, int]]:
+    """File and line of every call of `terminal.table` in the commands."""
+    for path in Path(cli.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "terminal.table":
+                yield path.name, node.lineno

@@ -1,0 +1,94 @@
+"""The rows of an image, and the history of their number, beside plain ones: a set, and a list that keeps every entry."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubesched.framework.nodes import images
+from kubesched.framework.nodes.images import ImageIndex, ImageRows, ImageState
+from kubesched.testing import make_node
+
+CAPACITY = 3_000
+NAMES = ["a", "b", "c"]
+
+rows = st.integers(0, 40) | st.integers(1_000, 1_050) | st.integers(0, CAPACITY - 1)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "discard"]), rows), max_size=60))
+def test_rows_of_an_image_are_those_of_a_set(steps):
+    image_rows, plain = ImageRows(), set[int]()
+    for step, row in steps:
+        getattr(image_rows, step)(row)
+        getattr(plain, step)(row)
+        assert len(image_rows) == len(plain)
+        assert (row in image_rows) == (row in plain)
+    for length in (CAPACITY, CAPACITY + 500):
+        holds = image_rows.holds(length)
+        assert holds.dtype == np.bool_
+        assert len(holds) == length
+        assert set(np.flatnonzero(holds).tolist()) == plain
+
+
+class PlainState(ImageState):
+    """Keeps every entry."""
+
+    __slots__ = ()
+
+    def record(self, version, newest_refresh, oldest_refresh):
+        self.versions.append(version)
+        self.counts.append(len(self.rows))
+
+
+sets = st.tuples(st.just("set"), st.integers(0, 7), st.sets(st.sampled_from(NAMES)).map(sorted))
+refreshes = st.tuples(
+    st.sampled_from(["row", "rows", "stale"]), st.integers(0, 7), st.sets(st.integers(0, 7))
+)
+
+
+@given(st.lists(sets | refreshes, max_size=80))
+def test_rows_see_the_counts_of_a_history_that_is_kept_in_full(steps):
+    index, plain = ImageIndex(8), ImageIndex(8)
+    for step, row, which in steps:
+        for side, state in ((index, ImageState), (plain, PlainState)):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(images, "ImageState", state)
+                patch.setattr(images, "_HISTORY_LIMIT", 4)
+                perform(side, step, row, which)
+        every = slice(0, 8)
+        for name in NAMES:
+            short, full = index.get(name), plain.get(name)
+            assert (short is None) == (full is None)
+            if short is not None and full is not None:
+                seen = index.frozen_counts(short, every, 8)
+                assert seen.tolist() == plain.frozen_counts(full, every, 8).tolist()
+                assert seen.tolist() == [index.count_seen_at(short, at) for at in range(8)]
+        assert [index.states_of(at) for at in range(8)] == [plain.states_of(at) for at in range(8)]
+
+
+def perform(index, step, row, which):
+    if step == "set":
+        made = make_node("node")
+        for name in which:
+            made = made.image(name, size_bytes=100)
+        index.set_row(row, made.build() if which else None)
+    elif step == "row":
+        index.refresh_row(row)
+    elif step == "rows":
+        index.refresh_rows(np.array(sorted(which), dtype=np.intp))
+    else:
+        index.refresh_stale(np.array(sorted(which), dtype=np.intp))
+
+
+def test_a_list_of_nodes_leaves_no_history():
+    index = ImageIndex(1_000)
+    node = make_node("node").image("a", size_bytes=100).build()
+    for row in range(1_000):
+        index.set_row(row, node)
+    state = index.get("a")
+    assert state is not None
+    assert len(state.versions) == 2
+    index.refresh_rows(slice(0, 1_000))
+    assert index.count_seen_at(state, 0) == 1_000

@@ -1,0 +1,461 @@
+"""Fixes: what is suggested for single rejections, and a brute-force twin that finds none wrong and none smaller.
+
+The twin tries every set of the changes in the search space, each on a scheduler filled anew with the changed objects.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from random import Random
+
+import msgspec
+import pytest
+from explaining import HEADER, explain, state_of
+
+from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api.policy_v1 import PodDisruptionBudget
+from kubesched.config.load import load
+from kubesched.framework import FilterPlugin, PreEnqueuePlugin, Verdicts, unschedulable
+from kubesched.insight.explain.evaluation import evaluate
+from kubesched.insight.explain.fixes.changes import (
+    NodeAddition,
+    NodeEdit,
+    PluginExclusion,
+    PodDeletion,
+    PodEdit,
+    edited,
+)
+from kubesched.insight.explain.fixes.entry import changes_for_entry
+from kubesched.insight.explain.fixes.search import FixSearch, size_of
+from kubesched.insight.explain.model import Verdict
+from kubesched.insight.explain.selection import no_node
+from kubesched.insight.explain.sources import explainer_of
+from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.plugins.registry import in_tree_registry
+from kubesched.testing import make_node, make_pod
+
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+REGISTRY = in_tree_registry()
+
+
+class Racks(FilterPlugin):
+    """Stands for a plugin of a third party."""
+
+    name = "Racks"
+
+    def filter_nodes(self, state, pod, nodes):
+        return Verdicts.reject(nodes.label_ids("rack") < 0, unschedulable("node(s) had no rack"))
+
+
+REGISTRY.register("Racks", lambda: Racks)
+RACKS = "profiles: [{plugins: {multiPoint: {enabled: [{name: Racks}]}}}]"
+RACKS_CONFIG = load((HEADER + RACKS).encode())
+
+
+def bound_claim(name, zone):
+    """A claim and the volume that it is bound to, which only a zone can reach."""
+    labels = {"topology.kubernetes.io/zone": zone}
+    reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": name}
+    volume = {
+        "metadata": {"name": f"pv-{name}", "labels": labels},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "claimRef": {**reference, "uid": f"uid-{name}"},
+            "nodeAffinity": {
+                "required": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
+                    ]
+                }
+            },
+        },
+    }
+    claim = {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+        },
+        "spec": {"volumeName": f"pv-{name}", "accessModes": ["ReadWriteOnce"]},
+        "status": {"phase": "Bound"},
+    }
+    return msgspec.convert(volume, PersistentVolume), msgspec.convert(claim, PersistentVolumeClaim)
+
+
+def fixes_of(pod, *objects):
+    found = explain(pod, *objects, fix=True)
+    return [(" and ".join(change.text for change in fix.changes), fix.node) for fix in found.fixes]
+
+
+def node(name, cpu="4"):
+    return make_node(name).capacity(cpu=cpu, memory="8Gi")
+
+
+def filler(name, on, cpu="3"):
+    return make_pod(name).cpu(cpu).on(on)
+
+
+# -- single rejections ---------------------------------------------------------------------------------------------
+
+
+def test_a_smaller_request_a_pod_that_leaves_or_a_new_node():
+    assert fixes_of(make_pod("a").cpu("2"), node("n"), filler("b", "n")) == [
+        ("request cpu 1 instead of 2", "n"),
+        ("delete default/b", "n"),
+        ("add a node like n", "n-copy"),
+    ]
+
+
+def test_a_taint_is_tolerated_or_removed():
+    assert fixes_of(make_pod("a"), node("n").taint("gpu", "yes")) == [
+        ("tolerate gpu=yes:NoSchedule", "n"),
+        ("remove taint gpu=yes:NoSchedule from n", "n"),
+    ]
+
+
+def test_taints_that_the_node_controller_manages_are_left_alone():
+    assert fixes_of(make_pod("a"), node("n").taint("node.kubernetes.io/not-ready")) == []
+
+
+def test_a_cordoned_node_is_uncordoned_with_its_taint():
+    cordoned = node("n").unschedulable().taint("node.kubernetes.io/unschedulable")
+    assert fixes_of(make_pod("a"), cordoned)[0] == ("uncordon n", "n")
+
+
+def test_a_selector_is_dropped_or_the_node_labelled():
+    assert fixes_of(make_pod("a").node_selector(disk="ssd"), node("n")) == [
+        ("drop the selector disk=ssd", "n"),
+        ("label n disk=ssd", "n"),
+    ]
+
+
+def test_an_expression_of_node_affinity_is_dropped():
+    terms = {
+        "nodeSelectorTerms": [
+            {
+                "matchExpressions": [
+                    {"key": HOST, "operator": "Exists"},
+                    {"key": "disk", "operator": "In", "values": ["ssd"]},
+                ]
+            }
+        ]
+    }
+    found = fixes_of(make_pod("a").affinity("nodeAffinity", required=terms), node("n"))
+    assert found == [("drop the node affinity disk In [ssd]", "n"), ("label n disk=ssd", "n")]
+
+
+def test_a_host_port_is_dropped_or_its_holder_deleted():
+    holder = make_pod("b").host_port(80).on("n")
+    assert fixes_of(make_pod("a").host_port(80), node("n"), holder) == [
+        ("drop host port 80/TCP", "n"),
+        ("delete default/b", "n"),
+        ("add a node like n", "n-copy"),
+    ]
+
+
+def test_anti_affinity_is_dropped_or_the_other_pod_deleted():
+    pod = make_pod("a").pod_anti_affinity(HOST, app="x").label("app", "x")
+    found = fixes_of(pod, node("n"), make_pod("b").label("app", "x").on("n"))
+    assert found[:2] == [
+        ("drop the pod anti-affinity over kubernetes.io/hostname (term 1)", "n"),
+        ("delete default/b", "n"),
+    ]
+
+
+def test_max_skew_is_raised_just_enough():
+    pod = make_pod("a").label("app", "x")
+    pod.spread(1, HOST, selector={"matchLabels": {"app": "x"}})
+    there = [make_pod(f"x{i}").label("app", "x").on("n1") for i in range(3)]
+    full = node("n2").taint("node.kubernetes.io/not-ready")
+    assert fixes_of(pod, node("n1"), full, *there)[0] == (
+        "maxSkew 4 over kubernetes.io/hostname",
+        "n1",
+    )
+
+
+def test_conditions_add_up_only_where_no_node_needs_fewer_changes():
+    found = fixes_of(
+        make_pod("a").cpu("2"),
+        node("n1").taint("gpu"),
+        node("n2").taint("gpu"),
+        filler("b", "n1"),
+        filler("c", "n2"),
+    )
+    assert found[0] == ("tolerate gpu:NoSchedule and request cpu 1 instead of 2", "n1")
+
+
+def test_a_pod_that_fits_needs_no_fix():
+    assert explain(make_pod("a"), node("n"), fix=True).fixes == []
+
+
+def test_nothing_is_suggested_that_helps_nothing():
+    not_ready = node("n").taint("node.kubernetes.io/not-ready")
+    assert fixes_of(make_pod("a").cpu("2").claim("missing"), not_ready) == []
+
+
+# -- gates, claims and plugins of others ---------------------------------------------------------------------------
+
+
+def test_gates_are_removed_all_of_them_and_the_owner_is_named():
+    found = explain(make_pod("a").gate("example.com/quota").gate("other"), node("n"), fix=True)
+    (fix,) = found.fixes
+    assert [change.text for change in fix.changes] == [
+        "remove the scheduling gate example.com/quota",
+        "remove the scheduling gate other",
+    ]
+    assert fix.node == "n"
+    assert "is for the controller of example.com to remove" in fix.effects[0]
+    assert "is for the controller or webhook that set it to remove" in fix.effects[1]
+    removals = '[{"op":"remove","path":"/spec/schedulingGates/1"},{"op":"remove","path":"/spec/schedulingGates/0"}]'
+    assert fix.commands == [f"kubectl patch pod a -n default --type=json -p '{removals}'"]
+
+
+def test_a_gated_pod_that_would_not_fit_either_needs_both():
+    found = fixes_of(make_pod("a").cpu("8").gate("quota"), node("n"))
+    assert found == [("remove the scheduling gate quota and request cpu 4 instead of 8", "n")]
+
+
+def test_the_gate_is_removed_from_the_pod_and_not_from_its_template():
+    pod = owned(make_pod("a").gate("quota"), "StatefulSet", "db")
+    (fix,) = explain(pod, node("n"), fix=True).fixes
+    assert fix.commands[0].startswith("kubectl patch pod a ")
+    assert not any("changes every pod" in effect for effect in fix.effects)
+
+
+def test_a_pod_that_is_being_deleted_needs_no_fix():
+    pod = make_pod("a").gate("quota")
+    pod.json["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert explain(pod, node("n"), fix=True).fixes == []
+
+
+def test_a_missing_claim_is_in_the_way_and_has_no_command():
+    (fix,) = explain(make_pod("a").claim("data"), node("n"), fix=True).fixes
+    assert [change.text for change in fix.changes] == ["another claim than data, or none"]
+    assert (fix.commands, fix.effects[0]) == ([], "the claim data does not exist")
+
+
+def test_only_the_claim_whose_volume_is_out_of_reach_is_in_the_way():
+    objects = [*bound_claim("near", "a"), *bound_claim("far", "b")]
+    pod = make_pod("a").claim("near").claim("far")
+    (fix,) = explain(pod, node("n").zone("a"), *objects, fix=True).fixes
+    assert [change.text for change in fix.changes] == ["another claim than far, or none"]
+    assert fix.effects[0] == "the claim far is bound to the volume pv-far"
+
+
+def test_a_plugin_of_a_third_party_is_left_out():
+    built = make_pod("a").build()
+    explainer = explainer_of(state_of(built, node("n")), RACKS_CONFIG, registry=REGISTRY)
+    (fix,) = explainer.explain(built, no_node, fix=True).fixes
+    assert [(change.kind, change.object) for change in fix.changes] == [
+        ("WithoutPlugin", "Plugin/Racks")
+    ]
+    assert fix.commands == []
+    assert "every other plugin takes the node" in fix.effects[0]
+
+
+def test_a_plugin_that_keeps_pods_out_of_the_queue_is_left_out():
+    class Doorman(PreEnqueuePlugin):
+        name = "Doorman"
+
+        def pre_enqueue(self, pod):
+            return unschedulable("not today")
+
+    registry = in_tree_registry()
+    registry.register("Doorman", lambda: Doorman)
+    config = load((HEADER + RACKS.replace("Racks", "Doorman")).encode())
+    built = make_pod("a").build()
+    explainer = explainer_of(state_of(built, node("n")), config, registry=registry)
+    (fix,) = explainer.explain(built, no_node, fix=True).fixes
+    assert [change.text for change in fix.changes] == ["Doorman not rejecting it"]
+
+
+# -- commands and effects ------------------------------------------------------------------------------------------
+
+
+def commands(pod, *objects):
+    found = explain(pod, *objects, fix=True)
+    return {fix.changes[0].kind: (fix.commands, fix.effects) for fix in found.fixes}
+
+
+def owned(builder, kind, name):
+    reference = {"apiVersion": "v1", "kind": kind, "name": name, "uid": "u", "controller": True}
+    builder.json["metadata"]["ownerReferences"] = [reference]
+    return builder
+
+
+def test_commands_for_a_pod_without_owner():
+    found = commands(make_pod("a").cpu("2"), node("n"), filler("b", "n"))
+    (lower,) = found["LowerRequest"][0]
+    assert lower == (
+        "kubectl get pod a -n default -o json | kubectl patch --local -f - --type=json -p "
+        '\'[{"op":"replace","path":"/spec/containers/0/resources/requests/cpu","value":"1"}]\''
+        " -o json | kubectl replace --force -f -"
+    )
+    assert found["DeletePod"] == (
+        ["kubectl delete pod b -n default"],
+        ["disruption budgets allow it"],
+    )
+    assert found["AddNode"] == ([], [])
+
+
+def test_the_template_of_the_owner_is_patched():
+    found = commands(owned(make_pod("a"), "StatefulSet", "db"), node("n").taint("gpu"))
+    (command,), effects = found["AddToleration"]
+    assert command == (
+        "kubectl patch statefulset db -n default --type=json -p "
+        '\'[{"op":"add","path":"/spec/template/spec/tolerations","value":'
+        '[{"key":"gpu","operator":"Exists","effect":"NoSchedule"}]}]\''
+    )
+    assert effects == ["changes every pod of statefulset/db"]
+
+
+def test_names_are_quoted_for_the_shell():
+    found = commands(make_pod("a"), node("n").taint("gpu", "x y"))
+    assert found["RemoveTaint"][0] == ["kubectl taint node n 'gpu=x y:NoSchedule-'"]
+
+
+def test_the_effect_on_disruption_budgets_is_told():
+    budget = msgspec.convert(
+        {
+            "metadata": {"name": "b", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": "x"}}},
+            "status": {"disruptionsAllowed": 0},
+        },
+        PodDisruptionBudget,
+    )
+    found = commands(make_pod("a").cpu("2"), node("n"), filler("b", "n").label("app", "x"), budget)
+    assert found["DeletePod"][1] == ["violates the disruption budget of default/b"]
+
+
+def test_pods_of_daemon_sets_are_not_suggested():
+    found = commands(make_pod("a").cpu("2"), node("n"), owned(filler("b", "n"), "DaemonSet", "d"))
+    assert "DeletePod" not in found
+
+
+# -- the twin ------------------------------------------------------------------------------------------------------
+
+LARGEST = 3
+
+
+def changed(state: ClusterState, pod: Pod, changes) -> tuple[ClusterState, Pod]:
+    """The objects after the changes, as an API server would hold them."""
+    state = state.copy()
+    for change in changes:
+        if isinstance(change, PodDeletion):
+            meta = change.pod.metadata
+            assert state.remove(Pod, meta.namespace, meta.name)
+        elif isinstance(change, NodeEdit):
+            state.put(change.applied(state.get(Node, "", change.node_name)))
+        elif isinstance(change, NodeAddition):
+            state.put(change.node)
+    pod = edited(pod, [each for each in changes if isinstance(each, PodEdit)])
+    state.put(pod)
+    return state, pod
+
+
+def feasible_after(state: ClusterState, pod: Pod, changes) -> set[str]:
+    """Nodes that take the pod after the changes; none while something keeps it out of the queue."""
+    state, pod = changed(state, pod, changes)
+    excluded = any(isinstance(each, PluginExclusion) for each in changes)
+    found = explainer_of(state, None if excluded else RACKS_CONFIG, registry=REGISTRY).explain(pod)
+    if found.verdict is Verdict.WAITING:
+        return set()
+    return {row.node for row in found.matrix if row.feasible}
+
+
+def random_cluster(random: Random) -> tuple[ClusterState, Pod]:
+    objects = []
+    for i in range(random.randint(1, 3)):
+        made = node(f"n{i}", cpu=str(random.randint(2, 4))).zone(random.choice("ab"))
+        if random.random() < 0.4:
+            made.taint(random.choice(["gpu", "spot"]), random.choice(["", "x"]))
+        if random.random() < 0.2:
+            made.unschedulable()
+        if random.random() < 0.3:
+            made.label("disk", "ssd")
+        if random.random() < 0.7:
+            made.label("rack", "r")
+        objects.append(made)
+        for j in range(random.randint(0, 3)):
+            there = filler(f"p{i}-{j}", f"n{i}", cpu=str(random.randint(0, 2)))
+            there.label("app", random.choice("xy"))
+            if random.random() < 0.3:
+                there.host_port(80)
+            objects.append(there)
+    pod = make_pod("a").cpu(str(random.randint(1, 5))).label("app", "x")
+    for claim in ("one", "two"):
+        if random.random() < 0.25:
+            pod.claim(claim)
+            objects += bound_claim(claim, random.choice("abc")) if random.random() < 0.8 else ()
+    if random.random() < 0.2:
+        pod.gate("quota")
+    if random.random() < 0.3:
+        pod.host_port(80)
+    if random.random() < 0.3:
+        pod.node_selector(disk="ssd")
+    if random.random() < 0.3:
+        pod.pod_anti_affinity(random.choice([HOST, ZONE]), app=random.choice("xy"))
+    if random.random() < 0.3:
+        selector = {"matchLabels": {"app": "x"}}
+        pod.spread(1, random.choice([HOST, ZONE]), selector=selector)
+    built = pod.build()
+    return state_of(built, *objects), built
+
+
+def search_space(state: ClusterState, pod: Pod):
+    """For every node, the single changes that fixes for it are made of."""
+    explainer = explainer_of(state, RACKS_CONFIG, registry=REGISTRY)
+    framework = explainer.assembly.frameworks["default-scheduler"]
+    with explainer.as_pending(pod) as info:
+        search = FixSearch(framework, evaluate(framework, info))
+        for row in search.rows():
+            alternatives = [c for each in search.conditions(row) for c in each.alternatives]
+            changes = {c.key: c for c in (*alternatives, *search.deletions(row))}
+            yield explainer.assembly.table.names[row], list(changes.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40))
+def test_no_fix_is_wrong_and_none_smaller_exists(seed):
+    state, pod = random_cluster(Random(f"fixes {seed}"))
+    explainer = explainer_of(state, RACKS_CONFIG, registry=REGISTRY)
+    found = explainer.explain(pod, no_node, fix=True)
+    if found.verdict not in (Verdict.NOT_NOW, Verdict.NEVER, Verdict.WAITING):
+        assert found.fixes == []
+        return
+    framework = explainer.assembly.frameworks["default-scheduler"]
+    before = changes_for_entry(framework, pod)
+    with explainer.as_pending(pod) as info:
+        search = FixSearch(framework, evaluate(framework, info), before)
+        verified = list(search.verified())
+    for proposal, others in verified:
+        changes = (*before, *proposal.changes)
+        feasible = feasible_after(state, pod, changes)
+        assert proposal.node_name in feasible, "a fix that does not help"
+        assert others == len(feasible) - 1
+        for size in range(len(changes)):
+            for fewer in combinations(changes, size):
+                assert not feasible_after(state, pod, fewer), "a part of the fix is enough"
+    smallest = smallest_by_force(state, pod, before)
+    without_new_nodes = [
+        p.size for p, _ in verified if not any(isinstance(c, NodeAddition) for c in p.changes)
+    ]
+    if smallest is not None:
+        assert min(without_new_nodes) == smallest
+    else:
+        assert all(size > LARGEST for size in without_new_nodes)
+    explainer.assembly.scheduler.check_invariants()
+    assert explainer.explain(pod, no_node, fix=True) == found, "trials are put back"
+
+
+def smallest_by_force(state: ClusterState, pod: Pod, before) -> int | None:
+    """The size of a smallest set besides what is needed in any case."""
+    space = list(search_space(state, pod))
+    for size in range(LARGEST + 1):
+        for name, changes in space:
+            for chosen in combinations(changes, size):
+                if name in feasible_after(state, pod, (*before, *chosen)):
+                    return size_of(chosen)
+    return None

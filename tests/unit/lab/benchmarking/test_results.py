@@ -1,0 +1,242 @@
+"""Results: percentiles, samples, JSON and back, summaries, ratios, comparisons, and the page."""
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from kubesched.base import charts
+from kubesched.base.errors import KubeschedError
+from kubesched.lab.benchmarking import plot, summary
+from kubesched.lab.benchmarking.results import (
+    DecisionCpu,
+    Environment,
+    Mode,
+    ProcessUse,
+    Refusal,
+    Report,
+    RunResult,
+    Sample,
+    decode,
+    encode,
+    percentiles,
+    sampled,
+    this_environment,
+)
+
+ENVIRONMENT = Environment(
+    kubesched="1", python="3.11", numpy="2", system="Linux", machine="x", cores=2
+)
+
+
+def result(workload="Case/one", contestant="kubesched", pods_per_s=100.0, **changes):
+    base = RunResult(
+        workload=workload,
+        contestant=contestant,
+        mode=Mode.END_TO_END,
+        repeat=1,
+        pods=10,
+        pods_per_s=pods_per_s,
+        scheduler=ProcessUse(cpu_s=1.0, cpu_ms_per_pod=2.0, max_rss_bytes=2**20),
+    )
+    return structs.replace(base, **changes)
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=1))
+def test_percentiles_are_values_that_occurred_in_order(values):
+    actual = percentiles(values)
+    assert {actual.p50, actual.p90, actual.p95, actual.p99} <= set(values)
+    assert actual.p50 <= actual.p90 <= actual.p95 <= actual.p99 <= max(values)
+
+
+def test_percentiles_of_a_hundred_values_are_what_one_expects():
+    actual = percentiles(range(1, 101))
+    assert (actual.p50, actual.p90, actual.p95, actual.p99) == (50, 90, 95, 99)
+    assert actual.mean == 50.5
+
+
+def test_nothing_has_no_percentiles():
+    assert percentiles([]) is None
+
+
+@given(st.lists(st.floats(0.001, 100), min_size=1).map(sorted), st.floats(0.01, 10))
+def test_samples_together_hold_every_pod_but_those_of_a_short_last_interval(times, interval_s):
+    samples = sampled(times, interval_s)
+    ends = [0.0, *(sample.at_s for sample in samples)]
+    held = sum(
+        item.pods_per_s * (end - begin)
+        for item, begin, end in zip(samples, ends[:-1], ends[1:], strict=True)
+    )
+    late = sum(1 for at in times if at > ends[-1])
+    assert held == pytest.approx(len(times) - late, rel=1e-6, abs=1e-6)
+
+
+def test_samples_are_pods_per_second_of_each_interval():
+    assert sampled([0.5, 1.0, 1.5, 2.0, 2.0]) == (
+        Sample(at_s=1.0, pods_per_s=2.0),
+        Sample(at_s=2.0, pods_per_s=3.0),
+    )
+    assert sampled([]) == ()
+
+
+# -- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_survives_being_written_and_read():
+    refused = (Refusal(workload="Case/two", reason="not supported: x"),)
+    report = Report(environment=ENVIRONMENT, results=(result(), result(repeat=2)), refused=refused)
+    assert decode(encode(report)) == report
+    assert b'"schemaVersion": 1' in encode(report)
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        pytest.param(b"nonsense", "a.json: not a benchmark report", id="no JSON"),
+        pytest.param(b"[]", "not a benchmark report", id="something else"),
+        pytest.param(b"\xff", "not a benchmark report", id="no text"),
+        pytest.param(
+            encode(Report(environment=ENVIRONMENT, schema_version=99)),
+            "schema version 99 is not 1",
+            id="of the future",
+        ),
+    ],
+)
+def test_what_is_no_report_is_refused_with_its_name(data, complaint):
+    with pytest.raises(KubeschedError, match=complaint):
+        decode(data, "a.json")
+
+
+def test_the_environment_names_versions_and_cores_but_not_the_machine():
+    import platform
+
+    actual = this_environment(kube_scheduler="1.36.4")
+    assert actual.cores >= 1
+    assert actual.kube_scheduler == "1.36.4"
+    assert platform.node() not in encode(Report(environment=actual)).decode()
+
+
+# -- summaries -------------------------------------------------------------------------------------------------------
+
+
+def test_repetitions_are_summed_up_by_their_median_and_spread():
+    (actual,) = summary.summarise(
+        [result(pods_per_s=80.0), result(pods_per_s=100.0), result(pods_per_s=140.0)]
+    )
+    assert actual.pods_per_s == 100.0
+    assert actual.spread == pytest.approx(0.3)
+    assert actual.cpu_ms_per_pod == 2.0
+
+
+def test_contestants_are_set_beside_kube_scheduler_on_the_same_workload_and_plane():
+    theirs = result(
+        contestant="kube-scheduler",
+        pods_per_s=50.0,
+        scheduler=ProcessUse(cpu_s=1, cpu_ms_per_pod=8.0),
+    )
+    elsewhere = structs.replace(theirs, control_plane="real")
+    (ratio,) = summary.against(summary.summarise([result(), theirs, elsewhere]))
+    assert (ratio.throughput, ratio.cpu, ratio.sli_p99) == (2.0, 0.25, None)
+    headers, rows = summary.ratio_table([ratio])
+    assert headers == ["WORKLOAD", "PODS/S", "CPU/POD"], "what is not known has no column"
+    assert rows == [["Case/one", "2.00x", "0.25x"]]
+
+
+def test_decisions_are_set_beside_each_other_apart_from_all_cpu():
+    def decided(us_per_pod, contestant):
+        return result(contestant=contestant, decision_cpu=DecisionCpu(us_per_pod=us_per_pod))
+
+    both = summary.summarise([decided(25.0, "kubesched"), decided(1000.0, "kube-scheduler")])
+    headers, rows = summary.table(both)
+    at = headers.index("DECISION CPU/POD")
+    assert [row[at] for row in rows] == ["25.0 µs", "1,000 µs"]
+    headers, (row,) = summary.ratio_table(summary.against(both))
+    assert dict(zip(headers, row, strict=True))["DECISION CPU/POD"] == "0.025x"
+
+
+def test_a_change_is_noise_while_repetitions_overlap():
+    before = summary.summarise([result(pods_per_s=90.0), result(pods_per_s=110.0)])
+    similar = summary.summarise([result(pods_per_s=105.0), result(pods_per_s=130.0)])
+    better = summary.summarise([result(pods_per_s=120.0), result(pods_per_s=130.0)])
+    (same,), (faster,) = summary.changes(before, similar), summary.changes(before, better)
+    assert same.is_noise
+    assert not faster.is_noise
+    assert faster.throughput == 1.25
+
+
+def test_columns_without_any_value_are_left_out():
+    headers, rows = summary.table(summary.summarise([result()]))
+    assert "DECISIONS/S" not in headers
+    assert rows[0][headers.index("CPU/POD")] == "2.00 ms"
+    assert all(len(row) == len(headers) for row in rows)
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_shows_every_figure():
+    series = tuple(Sample(at_s=float(n), pods_per_s=n * 10.0) for n in range(1, 5))
+    report = Report(
+        environment=ENVIRONMENT,
+        results=(result(series=series), result(contestant="kube-scheduler", series=series)),
+        refused=(Refusal(workload="Case/<two>", reason="a & b"),),
+    )
+    page = plot.page(report)
+    assert "http" not in page
+    assert "src=" not in page
+    assert "prefers-color-scheme: dark" in page
+    assert "Case/&lt;two&gt;: a &amp; b" in page
+    drawings = page.count("<svg")
+    assert drawings == 2
+    for part in page.split("<svg")[1:]:
+        ET.fromstring("<svg" + part.partition("</svg>")[0] + "</svg>")
+
+
+def test_two_contestants_are_set_beside_each_other_and_one_is_not():
+    series = tuple(Sample(at_s=float(n), pods_per_s=n * 10.0) for n in range(1, 5))
+    one = plot.page(Report(environment=ENVIRONMENT, results=(result(series=series),)))
+    assert "beside" not in one
+    assert 'class="key"' not in one
+    both = (result(series=series), result(contestant="kube-scheduler", series=series))
+    two = plot.page(Report(environment=ENVIRONMENT, results=both))
+    assert "kubesched beside kube-scheduler" in two
+    assert two.count('class="key"') == 2
+
+
+def test_a_course_has_labelled_axes_and_holds_each_figure_for_its_interval():
+    series = tuple(Sample(at_s=float(n), pods_per_s=n * 10.0) for n in range(1, 5))
+    page = plot.page(Report(environment=ENVIRONMENT, results=(result(series=series),)))
+    course = page.split("<svg")[2].partition("</svg>")[0]
+    assert ">pods/s</text>" in course
+    assert ">seconds from the start of the measurement</text>" in course
+    points = re.search(r'points="([^"]+)"', course)[1].split()
+    assert len(points) == 2 * len(series)
+    assert points[0].startswith(f"{charts.LEFT:.1f},"), "from the very start"
+
+
+@pytest.mark.parametrize(
+    ("highest", "wanted", "expected"),
+    [
+        pytest.param(0.0, 4, [0.0, 1.0], id="nothing happened"),
+        pytest.param(831.0, 4, [0.0, 500.0, 1000.0], id="rounded up"),
+        pytest.param(7.0, 8, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], id="reached exactly"),
+        pytest.param(0.3, 3, [0.0, 0.1, 0.2, 0.3], id="below one"),
+    ],
+)
+def test_axes_are_marked_at_round_values(highest, wanted, expected):
+    assert charts.ticks(highest, wanted) == expected
+
+
+def test_a_page_without_results_still_says_what_was_refused():
+    report = Report(
+        environment=ENVIRONMENT, refused=(Refusal(workload="Case/two", reason="because"),)
+    )
+    page = plot.page(report)
+    assert "Case/two: because" in page
+    assert "<svg" not in page

@@ -1,0 +1,176 @@
+"""Custom resources follow their schema: pruned, defaulted, validated. Answers and messages are kube-apiserver 1.36's."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubesched.base.errors import Invalid
+from kubesched.playground.apimachinery.schema.structural import fill_defaults, problems_of, prune
+
+STRING = {"type": "string"}
+SPEC = {
+    "size": {"type": "integer", "minimum": 1, "maximum": 10, "default": 3},
+    "color": {"type": "string", "enum": ["red", "blue"], "default": "red"},
+    "name": {"type": "string", "minLength": 2, "maxLength": 5, "pattern": "^[a-z]+$"},
+    "keep": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    "port": {"x-kubernetes-int-or-string": True},
+    "ratio": {"type": "number", "multipleOf": 0.5, "exclusiveMinimum": True, "minimum": 0},
+    "tags": {"type": "array", "maxItems": 2, "items": STRING, "x-kubernetes-list-type": "set"},
+    "env": {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+        "items": {
+            "type": "object",
+            "required": ["name"],
+            "properties": {"name": STRING, "value": {"type": "string", "default": "v"}},
+        },
+    },
+    "labels": {"type": "object", "maxProperties": 2, "additionalProperties": STRING},
+    "on": {"type": "boolean"},
+    "one": {
+        "type": "object",
+        "properties": {"a": STRING, "b": STRING},
+        "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
+    },
+    "when": {"type": "string", "format": "date-time"},
+    "ip": {"type": "string", "format": "ipv4"},
+    "nested": {
+        "type": "object",
+        "default": {},
+        "properties": {"deep": {"type": "integer", "default": 7}},
+    },
+}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "spec": {"type": "object", "required": ["size"], "properties": SPEC},
+        "status": {"type": "object", "properties": {"ready": {"type": "integer", "minimum": 0}}},
+    },
+}
+DEFAULTS = {"size": 3, "color": "red", "nested": {"deep": 7}}
+
+
+@pytest.fixture
+def gadgets(api):
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": SCHEMA},
+    }
+    names = {"plural": "gadgets", "kind": "Gadget"}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    definition = {"metadata": {"name": "gadgets.example.com"}, "spec": spec}
+    api.create("customresourcedefinitions.apiextensions.k8s.io", definition)
+    return api
+
+
+def create(api, spec, **top):
+    metadata = {"name": "g", "namespace": "default"}
+    return api.create("gadgets.example.com", {"metadata": metadata, "spec": spec, **top})
+
+
+@pytest.mark.parametrize(
+    ("spec", "changed"),
+    [
+        pytest.param({}, {}, id="defaults, and those of defaults"),
+        pytest.param({"color": None}, {}, id="a null is no value"),
+        pytest.param({"size": 2.0}, {"size": 2}, id="a whole number is an integer"),
+        pytest.param({"unknown": 1}, {}, id="unknown fields go"),
+        pytest.param({"keep": {"x": {"y": 1}}}, {"keep": {"x": {"y": 1}}}, id="unless preserved"),
+        pytest.param({"nested": {"other": 1}}, {}, id="unknown fields go at any depth"),
+        pytest.param({"env": [{"name": "a"}]}, {"env": [{"name": "a", "value": "v"}]}, id="defaults of items"),
+        pytest.param({"port": 80}, {"port": 80}, id="an integer for either"),
+        pytest.param({"port": "http"}, {"port": "http"}, id="a string for either"),
+        pytest.param({"ratio": 0.5}, {"ratio": 0.5}, id="a multiple"),
+        pytest.param({"one": {"a": "1"}}, {"one": {"a": "1"}}, id="one of two"),
+        pytest.param({"when": "2026-01-01T00:00:00Z"}, {"when": "2026-01-01T00:00:00Z"}, id="a time"),
+    ],
+)  # fmt: skip
+def test_what_is_stored(gadgets, spec, changed):
+    assert create(gadgets, spec)["spec"] == {**DEFAULTS, **changed}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        pytest.param({"size": 0}, "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1", id="minimum"),
+        pytest.param({"size": 11}, "spec.size: Invalid value: 11: spec.size in body should be less than or equal to 10", id="maximum"),
+        pytest.param({"size": "x"}, 'spec.size: Invalid value: "string": spec.size in body must be of type integer: "string"', id="type"),
+        pytest.param({"color": "green"}, 'spec.color: Unsupported value: "green": supported values: "red", "blue"', id="enum"),
+        pytest.param({"name": "a"}, 'spec.name: Invalid value: "a": spec.name in body should be at least 2 chars long', id="short"),
+        pytest.param({"name": "abcdef"}, "spec.name: Too long: may not be more than 5 bytes", id="long"),
+        pytest.param({"name": "A1"}, "spec.name: Invalid value: \"A1\": spec.name in body should match '^[a-z]+$'", id="pattern"),
+        pytest.param({"port": True}, 'spec.port in body must be of type integer,string: "boolean"', id="neither"),
+        pytest.param({"ratio": 0.7}, "spec.ratio: Invalid value: 0.7: spec.ratio in body should be a multiple of 0.5", id="no multiple"),
+        pytest.param({"tags": ["a", "a"]}, 'spec.tags[1]: Duplicate value: "a"', id="twice in a set"),
+        pytest.param({"tags": ["a", "b", "c"]}, "spec.tags: Too many: 3: must have at most 2 items", id="too many items"),
+        pytest.param({"env": [{"name": "a"}, {"name": "a"}]}, 'spec.env[1]: Duplicate value: {"name":"a"}', id="twice in a map"),
+        pytest.param({"env": [{"value": "x"}]}, "spec.env[0].name: Required value", id="required in an item"),
+        pytest.param({"labels": {"a": 1}}, 'spec.labels.a in body must be of type string: "integer"', id="a value of a map"),
+        pytest.param({"one": {"a": "1", "b": "2"}}, '"spec.one" must validate one and only one schema (oneOf). Found 2 valid alternatives', id="two of two"),
+        pytest.param({"when": "yesterday"}, 'spec.when in body must be of type date-time: "yesterday"', id="no time"),
+        pytest.param({"ip": "1.2.3"}, 'spec.ip in body must be of type ipv4: "1.2.3"', id="no address"),
+        pytest.param("str", 'spec: Invalid value: "string": spec in body must be of type object: "string"', id="no object"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(gadgets, spec, words):
+    with pytest.raises(Invalid, match=re.escape(words)):
+        create(gadgets, spec)
+
+
+def test_updates_and_status_follow_the_schema_too(gadgets):
+    create(gadgets, {}, status={"ready": 1})
+    with pytest.raises(Invalid, match="should be less than or equal to 10"):
+        gadgets.patch("gadgets.example.com", "default", "g", {"spec": {"size": 99}})
+    patch = {"status": {"ready": 2, "x": 1}, "spec": {"size": 9}}
+    written = gadgets.patch("gadgets.example.com", "default", "g", patch, subresource="status")
+    assert (written["status"], written["spec"]) == ({"ready": 2}, DEFAULTS)
+    with pytest.raises(Invalid, match="greater than or equal to 0"):
+        gadgets.patch("gadgets.example.com", "default", "g", {"status": {"ready": -1}}, subresource="status")  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["Strict", "Warn", "Ignore"])
+async def test_unknown_fields_are_told_as_asked(gadgets, http, mode):
+    body = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}, "spec": {"nested": {"x": 1}, "y": 1}}  # fmt: skip
+    path = f"/apis/example.com/v1/namespaces/default/gadgets?fieldValidation={mode}"
+    response = await http.raw("POST", path, body)
+    if mode == "Strict":
+        assert response.status == 400
+        words = (
+            b'strict decoding error: unknown field \\"spec.nested.x\\", unknown field \\"spec.y\\"'
+        )
+        assert words in response.body
+    else:
+        assert response.status == 201
+        warning = (response.headers or {}).get("Warning", "")
+        assert ("spec.nested.x" in warning) is (mode == "Warn")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 12) | st.sampled_from(["red", "abc", "x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*SPEC, "z"]), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(spec=st.dictionaries(st.sampled_from([*SPEC, "z"]), VALUES, max_size=6))
+def test_any_object_is_judged_and_a_second_time_alike(spec):
+    """Pruning and defaults are idempotent, and whatever was sent, judging it ends."""
+    obj = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {}, "spec": spec}
+    prune(SCHEMA, obj)
+    fill_defaults(SCHEMA, obj)
+    problems = problems_of(SCHEMA, obj)
+    again = {**obj}
+    assert prune(SCHEMA, again) == []
+    fill_defaults(SCHEMA, again)
+    assert again == obj
+    assert problems_of(SCHEMA, again) == problems
+    if not problems:
+        assert set(obj["spec"]) <= set(SPEC)
