@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from kubesched.api.core_v1 import Pod
-from kubesched.client.patch import json_patch
+from kubesched.client.patch import merge_patch
 
 ALONE = {"leaderElection": {"leaderElect": False}}
 
@@ -94,7 +94,7 @@ async def test_a_gated_pod_is_left_to_the_api_server(cluster, run):
     condition = await cluster.condition("gated")
     assert (condition.status, condition.reason) == ("False", "SchedulingGated")
     assert condition.message == "Scheduling is blocked due to non-empty scheduling gates"
-    patch = json_patch([{"op": "remove", "path": "/spec/schedulingGates"}])
+    patch = merge_patch({"spec": {"schedulingGates": None}})
     await cluster.admin.patch(Pod, "gated", "default", patch)
     assert await cluster.bound("gated") == ["n1"]
 

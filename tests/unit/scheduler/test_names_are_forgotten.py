@@ -10,14 +10,15 @@ import gc
 import pytest
 from held_entries import held_entries
 
+from kubesched.api.core_v1 import Node, Pod
 from kubesched.framework.nodes import pod_index
-from kubesched.insight.planning.world import PlannedCluster
+from kubesched.insight.state.cluster import Cluster
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.plugins import taint_toleration
 from kubesched.plugins.inter_pod_affinity import plugin as inter_pod_affinity
 from kubesched.plugins.node_resources import fit, scored_resources
 from kubesched.scheduler import decisions
-from kubesched.scheduler.classes import pod_classes, row_layers, signature
+from kubesched.scheduler.classes import pod_classes, signature
 from kubesched.testing import make_node, make_pod
 
 MANY = 60
@@ -49,9 +50,7 @@ PODS = {
 @pytest.fixture(autouse=True)
 def small_caches(monkeypatch):
     for module, limit in (
-        (pod_classes, "SIGNATURE_LIMIT"),
         (signature, "SIGNED_LIMIT"),
-        (row_layers, "SEEN_LIMIT"),
         (pod_index, "COUNTER_LIMIT"),
         (inter_pod_affinity, "_RESOLVED_LIMIT"),
         (fit, "_NEEDS_LIMIT"),
@@ -86,24 +85,24 @@ def grown(before, after):
 
 
 @pytest.mark.parametrize("brings", PODS.values(), ids=PODS)
-async def test_what_a_pod_brings_along_goes_with_it(brings):
-    async with PlannedCluster(five_nodes()) as world:
+def test_what_a_pod_brings_along_goes_with_it(brings):
+    with Cluster(five_nodes(), remembers=False) as world:
 
-        async def come_and_go(first):
+        def come_and_go(first):
             pods = [
                 brings(make_pod(f"p{n}", f"space{n}").cpu("1m"), n).build()
                 for n in range(first, first + MANY)
             ]
             for pod in pods:
                 world.add(pod)
-            await world.settle()
+            world.settle()
             for pod in pods:
-                world.remove(pod)
-            await world.settle()
+                world.delete(world.current(pod))
+            world.settle()
             return entries(world)
 
-        before = await come_and_go(1)
-        assert grown(before, await come_and_go(1 + MANY)) == {}
+        before = come_and_go(1)
+        assert grown(before, come_and_go(1 + MANY)) == {}
         world.assembly.scheduler.check_invariants()
 
 
@@ -115,21 +114,21 @@ NODES = {
 
 
 @pytest.mark.parametrize("brings", NODES.values(), ids=NODES)
-async def test_what_a_node_brings_along_goes_with_it(brings):
-    async with PlannedCluster(five_nodes()) as world:
+def test_what_a_node_brings_along_goes_with_it(brings):
+    with Cluster(five_nodes(), remembers=False) as world:
 
-        async def come_and_go(first):
+        def come_and_go(first):
             for n in range(first, first + MANY):
                 world.add(brings(make_node("more").capacity(cpu="1"), n).build())
                 pod = make_pod("p").label("app", "a").image(f"image{n}")
                 pod.spread(1, f"key{n}", app="a").request(f"example.com/r{n}", "1")
                 world.add(pod.build())
-                await world.settle()
-                world.remove(world.pods()[0])
-                world.remove(world.find(type(world.nodes()[0]), "", "more"))
-            await world.settle()
+                world.settle()
+                world.delete(world.objects(Pod)[0])
+                world.delete(world.find(Node, "", "more"))
+            world.settle()
             return entries(world)
 
-        before = await come_and_go(1)
-        assert grown(before, await come_and_go(1 + MANY)) == {}
+        before = come_and_go(1)
+        assert grown(before, come_and_go(1 + MANY)) == {}
         world.assembly.scheduler.check_invariants()

@@ -1,7 +1,7 @@
-"""What a recording leaves out of objects: annotations that scheduling does not read, and templates of workloads.
+"""What a recording leaves out of objects: annotations that scheduling does not read.
 
-Such annotations hold what their authors put there: `kubectl apply` keeps the whole manifest in one, with environment
-variables and commands, and templates have these too. Decisions depend on the annotations in one way only: any change is
+They hold what their authors put there: `kubectl apply` keeps the whole manifest in one, with
+environment variables and commands. Decisions depend on the annotations in one way only: any change is
 an event. So the rest of an object's annotations is written as one, a digest under a key that is nowhere kept.
 """
 
@@ -18,7 +18,6 @@ from kubesched.insight.state.fields import ANNOTATIONS_READ
 
 OTHERS: Final = "kubesched/other-annotations"
 _KEY: Final = os.urandom(32)
-_TEMPLATES: Final = ("template", "volume_claim_templates")
 
 
 def redacted(parts: dict[str, Any]) -> dict[str, Any]:
@@ -27,9 +26,7 @@ def redacted(parts: dict[str, Any]) -> dict[str, Any]:
     if isinstance(meta := parts.get("metadata"), ObjectMeta):
         kept["metadata"] = _stripped(meta)
     spec: Any = parts.get("spec")
-    if templates := {name: None for name in _TEMPLATES if getattr(spec, name, None)}:
-        kept["spec"] = structs.replace(spec, **templates)
-    elif any(volume.ephemeral is not None for volume in getattr(spec, "volumes", None) or ()):
+    if any(volume.ephemeral is not None for volume in getattr(spec, "volumes", None) or ()):
         kept["spec"] = structs.replace(spec, volumes=[_volume(each) for each in spec.volumes])
     return kept
 

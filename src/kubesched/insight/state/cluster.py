@@ -125,7 +125,7 @@ class Cluster:
         self._run: asyncio.Task[None] | None = None
         self._is_over = False
         if isinstance(config, str):
-            config = load(config.encode(), gates=gates)
+            config = load(config.encode(), gates=gates, imports=True)
         scheduler = in_memory_scheduler(
             objects if isinstance(objects, ClusterState) else _state_of(objects),
             config,

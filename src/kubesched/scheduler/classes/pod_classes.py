@@ -90,7 +90,7 @@ class ClassCache:
         answers = self._answers.get(shape)
         if answers is None:
             answers = self._answers[shape] = Answers()
-            fitting = BYTES_LIMIT // (BYTES_PER_ROW * self._table.capacity)
+            fitting = min(self._limit, BYTES_LIMIT // (BYTES_PER_ROW * self._table.capacity))
             while len(self._answers) > max(fitting, 1):
                 self._answers.popitem(last=False)
         else:

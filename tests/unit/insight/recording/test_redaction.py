@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 from recording_headers import HEADER
 
-from kubesched.api.apps_v1 import ReplicaSet, ReplicaSetSpec, StatefulSet, StatefulSetSpec
+from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
 from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.resource_v1 import ResourceClaim
@@ -46,14 +46,19 @@ def pod_with_claim_template() -> Pod:
     return pod.spec(volumes=[volume]).build()
 
 
+def decoded(kind: type[Any], **spec: Any) -> Any:
+    """A workload as the watch brings it, templates included."""
+    metadata = {"name": "x", "namespace": "default", "uid": "u", "annotations": ANNOTATIONS}
+    return msgspec.convert({"metadata": metadata, "spec": spec}, kind)
+
+
 OBJECTS = {
     "pods": pod_with_claim_template(),
     "nodes": make_node("x").annotation(LAST_APPLIED, SECRET).build(),
     "persistentvolumeclaims": PersistentVolumeClaim(metadata=META),
-    "replicasets": ReplicaSet(metadata=META, spec=ReplicaSetSpec(template=TEMPLATE)),
-    "statefulsets": StatefulSet(
-        metadata=META,
-        spec=StatefulSetSpec(template=TEMPLATE, volume_claim_templates=[{"spec": SECRET}]),
+    "replicasets": decoded(ReplicaSet, template=TEMPLATE),
+    "statefulsets": decoded(
+        StatefulSet, template=TEMPLATE, volumeClaimTemplates=[{"spec": SECRET}]
     ),
 }
 
