@@ -25,20 +25,7 @@ def redacted(parts: dict[str, Any]) -> dict[str, Any]:
     kept = dict(parts)
     if isinstance(meta := parts.get("metadata"), ObjectMeta):
         kept["metadata"] = _stripped(meta)
-    spec: Any = parts.get("spec")
-    if any(volume.ephemeral is not None for volume in getattr(spec, "volumes", None) or ()):
-        kept["spec"] = structs.replace(spec, volumes=[_volume(each) for each in spec.volumes])
     return kept
-
-
-def _volume(volume: Any) -> Any:  # noqa: ANN401  # a Volume
-    template = volume.ephemeral and volume.ephemeral.volume_claim_template
-    if not template:
-        return volume
-    bare = structs.replace(template, metadata=_stripped(template.metadata))
-    return structs.replace(
-        volume, ephemeral=structs.replace(volume.ephemeral, volume_claim_template=bare)
-    )
 
 
 def _stripped(meta: ObjectMeta) -> ObjectMeta:
