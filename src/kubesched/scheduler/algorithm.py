@@ -115,7 +115,7 @@ class SchedulingAlgorithm:
         if not table.node_count:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
         engine, pod_class = self.engine, self._class_of(framework, state, pod)
-        outcome = self.pre_filter(framework, state, pod.pod)
+        outcome = self.pre_filter(framework, state, pod, pod_class)
         # Pods that PreFilter narrows to some nodes, or rejects, seldom come twice.
         is_kept = outcome.status is None and outcome.node_names is None
         if engine is None or not is_kept:
@@ -165,9 +165,19 @@ class SchedulingAlgorithm:
         )
         return pod_class if is_served else None
 
-    def pre_filter(self, framework: Framework, state: CycleState, pod: Pod) -> PreFilterOutcome:
+    def pre_filter(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        pod_class: PodClass | None = None,
+    ) -> PreFilterOutcome:
         started = framework.now()
-        outcome = run_pre_filter(framework, state, pod, NodeColumns(self.table))
+        outcome: PreFilterOutcome | None = None
+        if self.engine is not None and pod_class is not None:
+            outcome = self.engine.pre_filter(state, pod, pod_class)
+        if outcome is None:
+            outcome = run_pre_filter(framework, state, pod.pod, NodeColumns(self.table))
         framework.point_done("PreFilter", started, outcome.status)
         return outcome
 

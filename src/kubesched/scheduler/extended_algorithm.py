@@ -63,7 +63,7 @@ class ExtendedAlgorithm:
         self._table.refresh()
         if not self._table.node_count:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
-        outcome = self._algorithm.pre_filter(framework, state, pod.pod)
+        outcome = self._algorithm.pre_filter(framework, state, pod)
         filtered = await self._feasible(framework, state, pod, outcome, interested)
         if isinstance(filtered, Status):
             return filtered

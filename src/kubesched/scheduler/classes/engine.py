@@ -28,6 +28,7 @@ from kubesched.framework.nodes.views import NodeColumns, PassingColumns
 from kubesched.framework.runtime.filter import run_filters
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.nominated import filter_contested, nominations_version, rivals_of
+from kubesched.framework.runtime.pre_filter import PreFilterOutcome
 from kubesched.framework.runtime.score import final_scores, raw_scores, run_pre_score
 from kubesched.framework.runtime.timing import FILTER, SCORE
 from kubesched.framework.status import Status
@@ -102,6 +103,15 @@ class ClassEngine:
 
     # -- answering -------------------------------------------------------------------------------------------------
 
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, pod_class: PodClass
+    ) -> PreFilterOutcome | None:
+        """PreFilter, as far as it is not known; None if nothing is."""
+        filters = self.classes.answers(pod_class.shape).filters
+        if filters is None or not filters.basis.holds():
+            return None
+        return filters.pre_filter(state, pod.pod)
+
     def decide(
         self,
         framework: Framework,
@@ -152,10 +162,10 @@ class ClassEngine:
         started = framework.point_done("Filter", started)
         if count == 1:
             return Best(passing, passing, 1) if walk is None else Walked(rows, _ALIKE, examined)
-        if run_pre_score(framework, state, pod.pod, feasible) is not None:
+        scores = self._scores(framework, state, pod, answers, filters, feasible)
+        if scores is None:
             return None
         started = framework.point_done("PreScore", started)
-        scores = self._scores(framework, state, pod, answers, filters)
         level = scores.levels(state, pod.pod)
         points = _points(framework, state, pod, scores, feasible)
         state.points_reached |= SCORE
@@ -176,7 +186,7 @@ class ClassEngine:
         if filters is None or not filters.basis.holds():
             answers.drop()
             rules = filter_rules(framework, state, pod.pod)
-            filters = FilterColumns(framework, self._table, rules, state.skip_filter_plugins)
+            filters = FilterColumns(framework, self._table, state, pod.pod, rules)
             answers.filters = filters
         return filters
 
@@ -187,13 +197,17 @@ class ClassEngine:
         pod: PodInfo,
         answers: Answers,
         filters: FilterColumns,
-    ) -> ScoreColumns:
+        feasible: NodeColumns,
+    ) -> ScoreColumns | None:
+        """The scores, after PreScore; None if that failed."""
         scores = answers.scores
-        if scores is None or not scores.basis.holds():
-            rules = score_rules(framework, state, pod.pod)
-            skipped = state.skip_score_plugins
-            scores = ScoreColumns(framework, self._table, rules, skipped, filters)
-            answers.scores = scores
+        if scores is not None and scores.basis.holds():
+            return None if scores.pre_score(state, pod.pod, feasible) is not None else scores
+        if run_pre_score(framework, state, pod.pod, feasible) is not None:
+            return None
+        rules = score_rules(framework, state, pod.pod)
+        scores = ScoreColumns(framework, self._table, state, pod.pod, rules, feasible, filters)
+        answers.scores = scores
         return scores
 
     def _narrowed(
