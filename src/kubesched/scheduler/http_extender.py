@@ -273,7 +273,7 @@ def make_extenders(
     transport: Transport | None = None,
     connect: Callable[[ConnectionConfig], Transport] = HttpTransport,
 ) -> list[HttpExtender]:
-    """Extenders in call order: ignorable ones come last. `connect` makes their transports if none is given."""
+    """Extenders in call order: ignorable ones come last. `connect` makes transports not given."""
     ordered = sorted(configured, key=lambda extender: extender.ignorable)
     return [HttpExtender(extender, whole, table, transport, connect) for extender in ordered]
 

@@ -1,4 +1,4 @@
-"""The test kit for plugin authors: builders for pods and nodes, a cluster in memory, ready-made frameworks."""
+"""The test kit for plugin authors: builders, a cluster in memory, ready-made frameworks."""
 
 from kubesched.insight.state.cluster import Cluster
 from kubesched.testing.builders import NodeBuilder, PodBuilder, make_node, make_pod

@@ -4,11 +4,12 @@
         world.add(pod)
         world.settle()
 
-Time stands still while there is anything to do and then jumps to the next deadline. `settle` ends when nothing can change any
-more: no pod is left to try, or every pending pod was tried since the last change.
+Time stands still while there is anything to do and then jumps to the next deadline. `settle` ends
+when nothing can change any more: no pod is left to try, or every pending pod was tried since the
+last change.
 
-A binding that waits for something outside the scheduler (a volume to be provisioned, a Permit plugin) keeps its place; the
-pod counts as assumed. Timeouts of plugins that wait so do not fire.
+A binding that waits for something outside the scheduler (a volume to be provisioned, a Permit
+plugin) keeps its place; the pod counts as assumed. Timeouts of plugins that wait so do not fire.
 """
 
 from __future__ import annotations
@@ -227,7 +228,7 @@ class PlannedCluster(Cluster):
         return False
 
     def _let_time_pass(self, again_s: float | None) -> bool:
-        """Jump to when something is due: the end of a backoff, a timer, or the controllers' next turn."""
+        """Jump to the end of a backoff, a timer, or the controllers' next turn."""
         due = self._next_due()
         if again_s is not None:
             again = self.clock.monotonic() + again_s
@@ -263,7 +264,7 @@ class PlannedCluster(Cluster):
         return True
 
     def _settle_background(self) -> bool:
-        """Let background work (victims' deletions, status patches) go on; returns whether it did."""
+        """Let background work (evictions, status patches) go on; returns whether it did."""
         scheduler = self.assembly.scheduler
         before = len(scheduler.background), len(scheduler.status_writer), self.changes
         if not any(before[:2]):

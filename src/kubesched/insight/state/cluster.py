@@ -5,17 +5,20 @@
         cluster.settle()
         assert cluster.node_of("a") == "n1"
 
-The cluster plays API server, informers and event recorder: what the scheduler writes takes effect at once and
-comes back as an event. There are no kubelets and no controllers; what they would do, the caller does.
+The cluster plays API server, informers and event recorder: what the scheduler writes takes
+effect at once and comes back as an event. There are no kubelets and no controllers; what they
+would do, the caller does.
 
-Everything runs on a virtual loop of the cluster's own, so the methods are plain functions, also inside a running
-event loop. The loop knows when nothing is left to do: no callback is ready and no timer is due.
+Everything runs on a virtual loop of the cluster's own, so the methods are plain functions, also
+inside a running event loop. The loop knows when nothing is left to do: no callback is ready and
+no timer is due.
 
 | Method | Runs until |
 |---|---|
 | `settle()` | nothing can happen at this instant |
-| `advance(seconds)` | the same, after the clock was set forward: backoffs end, timeouts fire |
-| `run()` | waiting helps no more: no pod is in backoff, or each was tried again and nothing has changed |
+| `advance(seconds)` | the same, after the clock was set forward in one go: backoffs end |
+| `run(seconds)` | so much time has passed, deadline by deadline |
+| `run()` | waiting helps no more: each pending pod was tried since the last change |
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
@@ -64,6 +68,10 @@ FIRST_REVISION = 10**12
 """Above the revisions of any real cluster whose objects are loaded."""
 
 
+LEAST_STEP_S = 0.001
+"""Least time between two deadlines: one that has passed and changes nothing must not hold it up."""
+
+
 class Event(NamedTuple):
     """An event that the scheduler recorded about a pod."""
 
@@ -100,10 +108,10 @@ class Cluster:
     ) -> None:
         """`config` is a `KubeSchedulerConfiguration`, as a record or as YAML.
 
-        `plugins` may be named in it beside the in-tree and installed ones; a `registry`, which clusters made by the
-        thousand may share, replaces them all. `extender_transport` replaces the network on the way to the configured
-        extenders. `wrap` may replace what the scheduler is given. Without `remembers`, neither events nor the client's calls
-        are kept.
+        `plugins` may be named in it beside the in-tree and installed ones; a `registry`, which
+        clusters made by the thousand may share, replaces them all. `extender_transport` replaces
+        the network on the way to the configured extenders. `wrap` may replace what the scheduler
+        is given. Without `remembers`, neither events nor the client's calls are kept.
 
         Raises:
             ConfigError: the configuration names plugins that do not exist or do not fit.
@@ -147,7 +155,7 @@ class Cluster:
         self.assembly = scheduler.assembly
         self.listers = scheduler.listers
         self.problems = scheduler.problems
-        """Objects that the scheduler refuses (a quantity that is none, say), and why; it decides without them."""
+        """Objects that the scheduler refuses (malformed quantities, say), and why."""
         handlers = self.assembly.handlers
         self._generic = {
             (resource, action): handlers.generic(resource, action)
@@ -159,7 +167,7 @@ class Cluster:
     def make_extenders(
         self, configured: Sequence[ExtenderConfig], table: NodeTable
     ) -> Sequence[Extender]:
-        """Extenders in call order, asked over the network unless the cluster was given a transport."""
+        """Extenders in call order, over the network unless the cluster was given a transport."""
         self._extenders = make_extenders(
             configured, _Stored(self), table, self._extender_transport, self.connect
         )
@@ -189,7 +197,7 @@ class Cluster:
     # -- objects -----------------------------------------------------------------------------------
 
     def add(self, *objects: Any) -> None:  # noqa: ANN401  # of whichever kinds
-        """Create objects. What an API server would add is added: namespace, uid, revision, scheduler name.
+        """Create objects; namespace, uid, revision and scheduler name are added as an API server does.
 
         Raises:
             KubeschedError: there is one of this kind and name.
@@ -223,7 +231,8 @@ class Cluster:
 
     def _put(self, old: Any, new: R) -> R:  # noqa: ANN401  # as above
         """Store an object under a new revision, unless it came with one, and tell the scheduler."""
-        if old is not None or not new.metadata.resource_version:  # type: ignore[attr-defined]  # as above
+        meta = new.metadata  # type: ignore[attr-defined]  # as above
+        if old is not None or not meta.resource_version:
             new = self._stamped(new)
         self._store(old, new)
         self.changes += 1
@@ -371,36 +380,61 @@ class Cluster:
 
         Ends earlier as soon as `until` holds.
         """
+        self._work(until)
+        self.assembly.scheduler.check_invariants()
+
+    def advance(self, seconds: float) -> None:
+        """Set the clock forward in one go: timers fire, backoffs end."""
+        self._jump(seconds)
+        self.assembly.scheduler.check_invariants()
+
+    def run(self, seconds: float | None = None) -> None:
+        """Run for so long; without `seconds`, until waiting helps no more.
+
+        Time passes from one deadline to the next. Waiting helps no more when no pod is in backoff,
+        or each pending pod was tried again since the last change. A binding that waits for
+        something outside the scheduler (a volume to be provisioned) goes on waiting.
+        """
+        self._work()
+        if seconds is None:
+            self._run_on()
+        else:
+            self._run_to(self.clock.monotonic() + seconds)
+        self.assembly.scheduler.check_invariants()
+
+    def _run_on(self) -> None:
+        queue = self.assembly.scheduler.queue
+        changes, tried = self.changes, queue.scheduling_cycle
+        while (due := self._next_due()) is not None:
+            self._jump(max(0.0, due - self.clock.monotonic()))
+            if changes != self.changes:
+                changes, tried = self.changes, queue.scheduling_cycle
+            elif queue.scheduling_cycle - tried > sum(queue.sizes):
+                return
+
+    def _run_to(self, end: float) -> None:
+        while (now := self.clock.monotonic()) < end:
+            timer_at, due = self.loop.next_timer_at, self._next_due()
+            waits = [end - now]
+            if timer_at is not None:
+                waits.append(timer_at - self.loop.time())
+            if due is not None:
+                waits.append(due - now)
+            self._jump(min(end - now, max(min(waits), LEAST_STEP_S)))
+
+    def _work(self, until: Callable[[], bool] = lambda: False) -> None:
         if self._run is None:
             self._run = self.loop.create_task(self.assembly.scheduler.run())
         self.loop.run_until_idle(until)
         if self._run.done():
             self._run.result()  # raises: it ends by failing only
-        self.assembly.scheduler.check_invariants()
 
-    def advance(self, seconds: float) -> None:
-        """Set the clock forward: timers fire, backoffs end."""
+    def _jump(self, seconds: float) -> None:
         self.clock.advance(seconds)
         self.loop.stall(seconds)
         self._fire_timers()
         self.assembly.scheduler.queue.run_timers()
-        self.settle()
-
-    def run(self) -> None:
-        """Run until waiting helps no more.
-
-        Time passes while pods are in backoff. It ends when each pending pod was tried again since the last change. A
-        binding that waits for something outside the scheduler (a volume to be provisioned) goes on waiting.
-        """
-        queue = self.assembly.scheduler.queue
-        self.settle()
-        changes, tried = self.changes, queue.scheduling_cycle
-        while (due := self._next_due()) is not None:
-            self.advance(max(0.0, due - self.clock.monotonic()))
-            if changes != self.changes:
-                changes, tried = self.changes, queue.scheduling_cycle
-            elif queue.scheduling_cycle - tried > sum(queue.sizes):
-                return
+        self._work()
 
     def _next_due(self) -> float | None:
         """When the next backoff ends or timer fires, if any."""
@@ -454,8 +488,12 @@ def _registry_with(plugins: Sequence[type[Plugin]]) -> Registry:
     registry = in_tree_registry()
     registry.add_installed()
     for plugin in plugins:
-        registry.register(plugin.name, lambda plugin=plugin: plugin)  # type: ignore[misc]  # bound per plugin
+        registry.register(plugin.name, partial(_same, plugin))
     return registry
+
+
+def _same(plugin: type[Plugin]) -> type[Plugin]:
+    return plugin
 
 
 def _state_of(objects: Iterable[Any]) -> ClusterState:

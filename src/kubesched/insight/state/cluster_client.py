@@ -1,7 +1,7 @@
 """The scheduler's client of a cluster in memory: writes take effect at once, and are remembered.
 
-`before` holds hooks for tests: called before a call takes effect, a hook makes it fail by raising, or wait
-by returning an awaitable.
+`before` holds hooks for tests: called before a call takes effect, a hook makes it fail by raising,
+or wait by returning an awaitable.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class ClusterClient(StoredObjects):
         self._cluster = cluster
         self._remembers = remembers
         self.before: dict[str, Hook] = {}
-        """Hooks by call, with the arguments of the call: `bind_pod`, `patch_pod_status`, `delete_pod`,
-        and `write` for any write of another kind, which gets the object and cannot wait."""
+        """Hooks by call, given its arguments: `bind_pod`, `patch_pod_status`, `delete_pod`, and
+        `write` for any write of another kind, which gets the object and cannot wait."""
         self.bindings: dict[str, str] = {}
         """Nodes by pod (`namespace/name`), in the order of the bindings."""
         self.patches: list[tuple[str, Mapping[str, Any]]] = []
@@ -77,11 +77,12 @@ class ClusterClient(StoredObjects):
 
     async def bind_pod(self, pod: Pod, node_name: str) -> None:
         await self._before("bind_pod", pod, node_name)
-        current, key = self._cluster.current(pod), key_of(pod.metadata)
+        current = self._cluster.current(pod)
         if current.spec.node_name:
+            key = key_of(pod.metadata)
             raise Conflict(f"pod {key} is already assigned to node {current.spec.node_name}")
         if self._remembers:
-            self.bindings[key] = node_name
+            self.bindings[key_of(pod.metadata)] = node_name
         self._cluster.bound(current, node_name)
 
     async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:

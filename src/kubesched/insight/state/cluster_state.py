@@ -171,7 +171,7 @@ class ClusterState:
 
 
 def completed(obj: T) -> T:
-    """The object with what an API server would have given it: a namespace, a uid and, for pods, a scheduler name."""
+    """The object with what an API server adds: a namespace, a uid and a pod's scheduler name."""
     record: Any = obj
     metadata: ObjectMeta = record.metadata
     is_namespaced = type(obj) in _NAMESPACED

@@ -99,7 +99,7 @@ class RefusingClient:
 
 
 class PretendingClient:
-    """A client whose writes succeed and change nothing: plugins go on to say what they would have said."""
+    """A client whose writes succeed and change nothing, for dry runs."""
 
     async def bind_pod(self, pod: Pod, node_name: str) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Requests from a virtual loop to the real network: virtual time stands still until the answer is there."""
+"""Requests from a virtual loop to the real network: virtual time stands still meanwhile."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
         Ends earlier, between two rounds, as soon as `until` holds.
 
-        Works inside another running loop, too (an async test, a notebook), which stands still meanwhile.
+        Works inside another running loop, too (an async test, a notebook), which is suspended.
         """
         with entered(self):
             self._rounds = 0
@@ -386,7 +386,7 @@ class LoopClock:
 
 @contextmanager
 def entered(loop: VirtualLoop | None) -> Iterator[None]:
-    """Make this the thread's running loop; the one that runs now, if any, and its task come back afterwards."""
+    """Make this the thread's running loop; the present one and its task come back afterwards."""
     outer = asyncio._get_running_loop()
     if loop is not None and outer is loop:
         raise SimulationStuck("a callback of this loop cannot run the loop")

@@ -1,4 +1,4 @@
-"""The cluster of core mode: workload files' objects, with the controllers that pods of a workload need.
+"""The cluster of core mode: objects of workload files, and the controllers that they need.
 
 Bindings always succeed, deletions take effect immediately whatever the grace period, finalizers keep a pod as long as the
 run lasts. Time is the run's own: it passes at a fixed pace per attempt and jumps over idle stretches, while inside an
@@ -124,7 +124,7 @@ class CoreCluster(Cluster):
     def make_extenders(
         self, configured: Sequence[ExtenderConfig], table: NodeTable
     ) -> Sequence[Extender]:
-        """Those that are only asked about pods with certain resources; of the others each decision would be a request."""
+        """Only extenders with managed resources: of others each decision would be a request."""
         if not all(extender.managed_resources for extender in configured):
             return no_extenders(configured, table)
         return super().make_extenders(configured, table)

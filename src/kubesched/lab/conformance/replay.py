@@ -260,7 +260,7 @@ class _Player:
         return {name: labels[name] for name in _TOPOLOGY_LABELS if name in labels}
 
     def _first_answer(self, step: Step) -> None:
-        """Let the scheduler work, and the volume controller in between, until the pod is placed or told why not."""
+        """Let scheduler and volume controller work until the pod is placed or told why not."""
         while True:
             self._world.settle(until=lambda: self._has_answer(step))
             if self._has_answer(step):
@@ -274,7 +274,7 @@ class _Player:
         return bool(pod.spec.node_name) or (verdict is not None and verdict[0] != "SchedulingGated")
 
     def _answer_about_volumes(self) -> bool:
-        """Play the volume controller and a provisioner; returns whether there was anything to do."""
+        """Play volume controller and provisioner; returns whether they had anything to do."""
         before = self._world.changes
         claims = self._world.listers.of(PersistentVolumeClaim)
         volumes = self._world.listers.of(PersistentVolume)

@@ -1,4 +1,4 @@
-"""What a fresh scheduler would do that is given only the final state: place a pod, find volumes, or make room."""
+"""What a fresh scheduler would do with the final state: place a pod, find volumes, or make room."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class WithVictims(str):
 
 
 Untold = Callable[[Pod, Any], bool]
-"""Whether kube-scheduler would not have told the pod that it can have this volume or claim; with None, that it can
-be placed."""
+"""Whether kube-scheduler would not have told the pod that it can have this volume or claim; with
+None, that it can be placed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def what_can_be_placed(
     extender_traits: tuple[str, ...] | None = None,
     untold: Untold = lambda _pod, _obj: False,
 ) -> str | None:
-    """A pod that a fresh scheduler would place, find volumes for, or make room for; None if there is none.
+    """A pod that a fresh scheduler would place, find volumes for, or make room for; or None.
 
     It asks an extender with these traits; with None there is no extender.
     """
@@ -124,8 +124,8 @@ def _ask(
 
 def _answer(fresh: Cluster, known: set[int], by_key: dict[str, Pod]) -> _Answer:
     client, decisions = fresh.client, fresh.decisions()
-    # A place that is taken away again is none. An extender that rejects a node and takes no part in preemption makes a
-    # preemptor do so without end, as in kube-scheduler.
+    # A place that is taken away again is none. An extender that rejects a node and takes no part
+    # in preemption makes a preemptor do so without end, as in kube-scheduler.
     ousted = {key for key in client.deleted if not by_key[key].spec.node_name}
     held_for_ousted = set().union(*(_claims(by_key[key]) for key in ousted))
     found = [it for it in decisions if it.outcome is Outcome.SCHEDULED]
@@ -151,7 +151,7 @@ def _answer(fresh: Cluster, known: set[int], by_key: dict[str, Pod]) -> _Answer:
 
 
 def _is_late(answer: _Answer, by_key: dict[str, Pod], untold: Untold) -> bool:
-    """Whether kube-scheduler, too, may wait for the five-minute flush; see `liveness.LATE_BOUND_S`."""
+    """Whether kube-scheduler may wait for the five-minute flush; see `liveness.LATE_BOUND_S`."""
     return (
         any(by_key[key].status.nominated_node_name for key in answer.withdrawn)
         or any(_may_have_more_against(by_key[key]) for key in answer.preemptors)
@@ -203,7 +203,7 @@ def _likes_its_own_kind(pod: Pod) -> bool:
 
 
 def _has_terms_beside(pod: Pod, others: Iterable[Pod]) -> bool:
-    """Whether the pod has terms of its own, so that it is not told of those that keep it away from others."""
+    """Whether the pod has terms of its own, so that it is not told of those of others."""
     affinity = pod.spec.affinity or Affinity()
     own = (affinity.pod_affinity, affinity.pod_anti_affinity)
     return any(map(_required_terms, own)) and any(

@@ -92,6 +92,27 @@ def test_run_lets_backoffs_pass_and_ends_when_waiting_helps_no_more() -> None:
         assert cluster.clock.monotonic() - began < 300
 
 
+def test_time_passes_deadline_by_deadline() -> None:
+    """A pod whose binding fails is tried again after 1, 2, 4 and 8 seconds: at 1, 3, 7 and 15."""
+
+    def attempts_after(seconds: float, *, at_once: bool) -> int:
+        with Cluster([node("n1")]) as cluster:
+
+            def refuse(_pod: Pod, _node_name: str) -> None:
+                raise Conflict("not now")
+
+            cluster.client.before["bind_pod"] = refuse
+            cluster.add(make_pod("a").build())
+            cluster.settle()
+            began = cluster.clock.monotonic()
+            cluster.advance(seconds) if at_once else cluster.run(seconds)
+            assert cluster.clock.monotonic() == pytest.approx(began + seconds)
+            return len([it for it in cluster.decisions() if it.outcome.value == "scheduled"])
+
+    assert attempts_after(14, at_once=False) == 4
+    assert attempts_after(14, at_once=True) == 2
+
+
 def test_a_preemptor_is_nominated_while_its_victims_leave() -> None:
     with Cluster([node("n1", cpu="1")]) as cluster:
         cluster.add(make_pod("low").cpu("1").priority(0).build())
