@@ -91,7 +91,7 @@ def publish(registry: RestStorage, ca_certificate: str, port: int) -> None:
         },
     }
     _ensure(registry, "services", "default", service)
-    # Delegated authentication (kube-scheduler's serving port, for one) looks its authorities up here.
+    # Delegated authentication, such as kube-scheduler's serving port, looks its authorities up here.
     authentication = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -1,4 +1,4 @@
-"""What the rest of the server is built of, as `k8s.io/apimachinery` is: nothing here stores, serves or acts.
+"""What the rest is built of, as with `k8s.io/apimachinery`: nothing here stores, serves or acts.
 
 objects, pods     JSON objects and what they have in common
 catalog, schema   which resources there are, and the fields of their types

@@ -1,4 +1,4 @@
-"""JSON objects: encoding, copying, timestamps, and what they have in common: keys, owners, conditions.
+"""JSON objects: encoding, copying, timestamps; their keys, owners and conditions.
 
 Everything here is independent of any particular kind. An object handed out by the store is shared
 and must be treated as frozen; `copy_json` is how a caller gets one of its own.

@@ -195,9 +195,7 @@ class EveryResource:
     def resources(self) -> list[ResourceInfo]:
         """Every stored resource, each collection once."""
         by_key = {
-            resource.storage_key: resource
-            for resource in self._api.registry.catalog
-            if resource.is_stored
+            resource.storage_key: resource for resource in self._api.catalog if resource.is_stored
         }
         return list(by_key.values())
 
@@ -206,7 +204,7 @@ class EveryResource:
         if not self._followers:
             return
         self._is_started = True
-        self._api.registry.catalog.on_change(self._catalog_changed)
+        self._api.catalog.on_change(self._catalog_changed)
         self._catalog_changed()
 
     def stop(self) -> None:

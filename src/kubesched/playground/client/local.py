@@ -14,13 +14,13 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from kubesched.base.clock import Clock
-from kubesched.base.errors import NotFound
 from kubesched.playground.apimachinery.bodies import check_types, to_stored
-from kubesched.playground.apimachinery.catalog import ResourceInfo
+from kubesched.playground.apimachinery.catalog import ResourceCatalog, ResourceInfo
 from kubesched.playground.apimachinery.managed_fields.managers import Manager
 from kubesched.playground.apimachinery.objects import (
     ChangeType,
     JsonObject,
+    copy_json,
     encode,
     name_of,
     namespace_of,
@@ -68,6 +68,11 @@ class LocalApi:
         """The same API, writing under another field manager's name."""
         return LocalApi(self.registry, manager=manager)
 
+    @property
+    def catalog(self) -> ResourceCatalog:
+        """The resources that are served right now."""
+        return self.registry.catalog
+
     def get(self, resource: Resource, namespace: str | None, name: str) -> JsonObject:
         """The object, or `NotFound`."""
         return self.registry.get(self._resource(resource), namespace or "", name).obj
@@ -87,6 +92,10 @@ class LocalApi:
         entries = self.registry.store.collection(info.storage_key).entries(namespace)
         objects = [entry.obj for entry in entries if matches is None or matches(entry.obj)]
         return objects, self.registry.store.revision
+
+    def count(self, resource: Resource) -> int:
+        """How many objects there are, in all namespaces."""
+        return self.registry.store.collection(self._resource(resource).storage_key).count
 
     def create(
         self, resource: Resource, obj: JsonObject, namespace: str | None = None
@@ -116,6 +125,12 @@ class LocalApi:
     def update(self, resource: Resource, obj: JsonObject) -> JsonObject:
         """Replace everything but the status. A `resourceVersion` in the object must be current, else `Conflict`."""
         return self._update(resource, obj, "")
+
+    def finalize(self, namespace: JsonObject) -> JsonObject:
+        """Replace the finalizers in a namespace's spec; without any, a deletion is complete."""
+        info = self._resource("namespaces")
+        obj = copy_json(namespace)
+        return self.registry.update(info, "", name_of(obj), obj, subresource="finalize").obj
 
     def update_status(self, resource: Resource, obj: JsonObject) -> JsonObject:
         """Replace the status only. A `resourceVersion` in the object must be current, else `Conflict`."""

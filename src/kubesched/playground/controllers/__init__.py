@@ -1,4 +1,4 @@
-"""Controllers that turn desired state into pods, volumes and verdicts: kube-controller-manager's part.
+"""kube-controller-manager's part: controllers that turn desired state into pods and volumes.
 
 Every controller watches through informers, notes keys in its work queue, and brings one key at a
 time to its desired state (`client.controller`). All of them live beside the API server in one

@@ -138,7 +138,7 @@ def compute_hash(value: Any, collision_count: int = 0) -> str:  # noqa: ANN401 (
 
 
 def normalized(value: Any) -> Any:  # noqa: ANN401 (any JSON value)
-    """The value without nulls and empty members: absent, null and empty mean the same in a template."""
+    """The value without nulls and empty members, which mean the same as absence in a template."""
     if isinstance(value, dict):
         members = ((key, normalized(member)) for key, member in value.items())
         return {key: member for key, member in members if member not in (None, {}, [])}

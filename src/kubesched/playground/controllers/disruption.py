@@ -224,7 +224,8 @@ def expectations(
 ) -> tuple[int, int]:
     """Pods that there should be, and how many of them healthy.
 
-    `pods` are those the budget selects; `scale` says how many their owners want, and is asked only where that counts.
+    `pods` are those the budget selects; `scale` says how many their owners want, and is asked only
+    where that counts.
     """
     if max_unavailable is not None:
         expected = scale()

@@ -136,7 +136,7 @@ class GarbageCollector(Controller[Task]):
 
     def _owner(self, reference: JsonObject, namespace: str) -> JsonObject | None:
         """The owner if it exists; an owner of another namespace does not count as existing."""
-        info = self.api.registry.catalog.find_kind(
+        info = self.api.catalog.find_kind(
             reference.get("apiVersion", ""), reference.get("kind", "")
         )
         if info is None:
@@ -219,7 +219,7 @@ class GarbageCollector(Controller[Task]):
         """An owner that waits in the foreground may have lost its last blocking dependent."""
         for version in (obj, old):
             for reference in owners_of(version) if version is not None else ():
-                info = self.api.registry.catalog.find_kind(
+                info = self.api.catalog.find_kind(
                     reference.get("apiVersion", ""), reference.get("kind", "")
                 )
                 if info is not None:

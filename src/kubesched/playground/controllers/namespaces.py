@@ -6,7 +6,6 @@ from kubesched.base.errors import NotFound
 from kubesched.playground.apimachinery.catalog import ResourceInfo
 from kubesched.playground.apimachinery.objects import (
     JsonObject,
-    copy_json,
     is_deleting,
     name_of,
     namespace_of,
@@ -59,13 +58,7 @@ class NamespaceController(Controller[str]):
         kept = [finalizer for finalizer in finalizers if finalizer != FINALIZER]
         if kept != finalizers:
             spec = {**(namespace.get("spec") or {}), "finalizers": kept}
-            self.api.registry.update(
-                self.api.registry.catalog.get("namespaces"),
-                "",
-                name_of(namespace),
-                copy_json({**namespace, "spec": spec}),
-                subresource="finalize",
-            )
+            self.api.finalize({**namespace, "spec": spec})
 
     def _changed(
         self, resource: ResourceInfo, kind: str, obj: JsonObject, old: JsonObject | None

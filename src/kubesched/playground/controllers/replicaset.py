@@ -1,9 +1,9 @@
 """ReplicaSets and ReplicationControllers: as many pods as asked for.
 
-Both kinds work alike. Pods that match and have no controller are
-adopted, own pods that stopped matching are released, then the difference between wanted and active
-pods is created or deleted, at most `BURST_REPLICAS` at a time. Numbers come from the `ReplicaTally`;
-single pods are visited only to adopt, release, delete or time them.
+Both kinds work alike. Pods that match and have no controller are adopted, own pods that stopped
+matching are released, then the difference between wanted and active pods is created or deleted, at
+most `BURST_REPLICAS` at a time. Numbers come from the `ReplicaTally`; single pods are visited only
+to adopt, release, delete or time them.
 """
 
 from __future__ import annotations

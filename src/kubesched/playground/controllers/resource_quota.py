@@ -81,6 +81,6 @@ class ResourceQuotaController(Controller[str]):
             resource.key == "pods" and old is not None and is_finished(obj) and not is_finished(old)
         )
         if kind == "DELETED" or has_ended:
-            pause_s = settling_s(self.api.registry.store.collection(resource.storage_key).count)
+            pause_s = settling_s(self.api.count(resource))
             for quota in self._quotas.find(BY_NAMESPACE, namespace):
                 self.queue.add_after(key_of(quota), pause_s)

@@ -1,4 +1,4 @@
-"""POSTs that are commands rather than objects: binding, eviction, tokens; and what needs a real container."""
+"""POSTs that are commands rather than objects: binding, eviction, tokens."""
 
 from __future__ import annotations
 

@@ -56,7 +56,10 @@ def bind(
 
 
 def add_topology_labels(registry: RestStorage, metadata: JsonObject, node_name: str) -> None:
-    """A pod gets the zone and region of its node, in place of what it says itself. A node may be missing."""
+    """Give a pod the zone and region of its node, in place of what it says itself.
+
+    A node may be missing.
+    """
     node = registry.store.get("nodes", "", node_name)
     labels = node.obj["metadata"].get("labels") if node is not None else None
     topology = {key: labels[key] for key in TOPOLOGY_LABELS if key in labels} if labels else {}

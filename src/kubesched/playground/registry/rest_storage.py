@@ -1,7 +1,8 @@
 """The verbs on stored objects: metadata, admission, defaults, validation and optimistic concurrency in one place.
 
-Every write of every client passes here, over HTTP (`handlers`) or from a controller (`client`). Each verb
-is one synchronous step: it either finds something to refuse and changes nothing, or it makes exactly one change.
+Every write of every client passes here, over HTTP (`handlers`) or from a controller (`client`).
+Each verb is one synchronous step: it either finds something to refuse and changes nothing, or it
+makes exactly one change.
 
 Objects given to a verb become the registry's property; entries that come back are shared and frozen.
 """

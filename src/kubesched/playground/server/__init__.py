@@ -1,1 +1,1 @@
-"""The API server: requests to handlers, over HTTP and TLS (`web`) or in process (`memory_transport`)."""
+"""The API server: over HTTP and TLS (`web`), or in process (`memory_transport`)."""

@@ -12,7 +12,8 @@ Invariants:
 - Subscribers see every change of a collection once and in order, even when one of them writes while being told.
 - A revision at or below `Collection.compacted` cannot be read or resumed from any more.
 
-Not here: admission, defaults, uids, conflict messages (`registry`), waiting and streaming (`watch`), disks (`journal`).
+Not here: admission, defaults, uids, conflict messages (`registry`), waiting and streaming
+(`watch`), disks (`journal`).
 """
 
 from __future__ import annotations

@@ -33,6 +33,6 @@ def table_of(
     metadata: JsonObject,
     include_object: str = "",
 ) -> JsonObject:
-    """The entries as a table; `include_object` is the client's None, Metadata (default) or Object."""
+    """The entries as a table; `include_object` is None, Metadata (the default) or Object."""
     columns = columns_for(registry, resource)
     return build_table(columns, entries, metadata, registry.clock.now(), include_object)

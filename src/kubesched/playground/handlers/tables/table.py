@@ -41,7 +41,7 @@ def build_table(
     now: float,
     include_object: str = "",
 ) -> JsonObject:
-    """The entries as a table; `include_object` is the client's None, Metadata (default) or Object."""
+    """The entries as a table; `include_object` is None, Metadata (the default) or Object."""
     rows = []
     for entry in entries:
         row: JsonObject = {"cells": [column.cell(entry.obj, now) for column in columns]}

@@ -167,7 +167,10 @@ def difference(new: Totals, old: Totals) -> Totals:
 
 
 def pod_total(spec: JsonObject, side: Side) -> Totals:
-    """Requests or limits: containers and sidecars together, or the largest moment of initialisation; plus overhead."""
+    """Requests or limits, plus overhead.
+
+    Containers and sidecars together, or the largest moment of initialisation if that is more.
+    """
     running: Totals = {}
     for container in spec.get("containers") or ():
         running = _add(running, _amounts(container, side))
@@ -217,7 +220,10 @@ def _both(first: Totals, second: Totals) -> Iterable[tuple[str, Quantity]]:
 
 
 def qos_class(spec: JsonObject) -> str:
-    """Guaranteed, Burstable or BestEffort, from the cpu and memory of all containers (or of the pod as a whole)."""
+    """Guaranteed, Burstable or BestEffort, from the cpu and memory of all containers.
+
+    Requests and limits of the pod as a whole come first, where it has any.
+    """
     pod_level = spec.get("resources") or {}
     if pod_level.get("requests") or pod_level.get("limits"):
         bodies = [pod_level]
