@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kubesched.cli.holding import signals_held, stop_event
 from kubesched.cli.parsing import Subparsers, add_feature_gates, add_page_options
-from kubesched.cli.sources import add_state_source, load_state
+from kubesched.cli.sources import add_state_source, check_state_source, load_state
 
 if TYPE_CHECKING:
     from kubesched.page.serving import ServedPage
@@ -45,6 +45,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def main(args: argparse.Namespace) -> int:
     from kubesched.logs import silence
 
+    check_state_source(args)
     silence()  # what a scheduler in memory logs about pods is what the page shows
     with signals_held():
         from kubesched.app.event_loop import run
