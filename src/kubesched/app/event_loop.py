@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TypeVar
 
+from kubesched.base.errors import KubeschedError
+
 T = TypeVar("T")
 
 
@@ -19,6 +21,13 @@ def new() -> asyncio.AbstractEventLoop:
 
 
 def run(main: Coroutine[object, object, T]) -> T:
-    """Run to the end; Ctrl-C cancels the coroutine and is then raised as KeyboardInterrupt."""
-    with asyncio.Runner(loop_factory=new) as runner:
-        return runner.run(main)
+    """Run to the end; Ctrl-C cancels the coroutine and is then raised as KeyboardInterrupt.
+
+    Raises:
+        KubeschedError: a task called exit, which ends the loop.
+    """
+    try:
+        with asyncio.Runner(loop_factory=new) as runner:
+            return runner.run(main)
+    except SystemExit as error:
+        raise KubeschedError(f"ended because something called exit: {error}") from error

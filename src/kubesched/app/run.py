@@ -100,9 +100,9 @@ def run(line: CommandLine) -> int:
     gc.collect()
     try:
         return event_loop.run(_run(settings, registry))
-    except SystemExit as error:  # raised in a task, it ends the loop
+    except KubeschedError:
         log.exception("command failed")
-        return _failed(f"something called exit: {error}")
+        return FAILURE
 
 
 def load_plugins(config: KubeSchedulerConfiguration) -> Registry:

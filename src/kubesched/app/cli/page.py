@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 
 from kubesched.app.cli.interruption import signals_held, stop_event
 from kubesched.app.cli.options import add_page_options
-from kubesched.app.cli.sources import add_configuration, add_state_source, load_state
+from kubesched.app.cli.sources import (
+    add_configuration,
+    add_state_source,
+    check_state_source,
+    load_state,
+)
 
 if TYPE_CHECKING:
     from kubesched.insight.page.serving import ServedPage
@@ -39,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     from kubesched.base.logs import silence
 
+    check_state_source(args)
     silence()  # what a scheduler in memory logs about pods is what the page shows
     with signals_held():
         from kubesched.app.event_loop import run

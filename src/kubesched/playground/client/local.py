@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from kubesched.base.clock import Clock
+from kubesched.base.errors import NotFound
 from kubesched.playground.apimachinery.bodies import check_types, to_stored
 from kubesched.playground.apimachinery.catalog import ResourceCatalog, ResourceInfo
 from kubesched.playground.apimachinery.managed_fields.managers import Manager

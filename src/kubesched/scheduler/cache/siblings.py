@@ -6,7 +6,8 @@ containers. That list finds the values that were computed for the first of them.
 
 from __future__ import annotations
 
-from weakref import WeakValueDictionary
+from functools import partial
+from weakref import ref
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.resources import same_resource_status
@@ -19,12 +20,13 @@ class Siblings:
     __slots__ = ("_by_containers",)
 
     def __init__(self) -> None:
-        self._by_containers: WeakValueDictionary[int, Derived] = WeakValueDictionary()
+        self._by_containers: dict[int, ref[Derived]] = {}
         """By identity, which stays unique since the values keep their pod."""
 
     def share(self, info: PodInfo) -> bool:
         """Give a pod the values of an earlier one that counts alike; False if there is none."""
-        derived = self._by_containers.get(id(info.pod.spec.containers))
+        known = self._by_containers.get(id(info.pod.spec.containers))
+        derived = None if known is None else known()
         if derived is None or derived.pod is None or not _count_alike(derived.pod, info.pod):
             return False
         assert derived.label_key is not None, "noted without its labels"
@@ -36,7 +38,12 @@ class Siblings:
         derived = info.derived
         derived.pod = info.pod
         derived.label_key = info.label_key = label_key_of(info.pod)
-        self._by_containers[id(info.pod.spec.containers)] = derived
+        key = id(info.pod.spec.containers)
+        self._by_containers[key] = ref(derived, partial(self._forget, key))
+
+    def _forget(self, key: int, gone: ref[Derived]) -> None:
+        if self._by_containers.get(key) is gone:
+            del self._by_containers[key]
 
 
 def _count_alike(one: Pod, other: Pod) -> bool:
