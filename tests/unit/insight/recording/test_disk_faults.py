@@ -139,6 +139,8 @@ def test_a_disk_that_takes_no_data_is_not_asked_for_ever() -> None:
     assert "the disk takes no data" in recorder.stopped_reason
 
 
+# Python 3.14 closes the file once more when it is finalized, and tells that this fails, too.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_error_while_the_file_is_closed_is_told() -> None:
     class FailsToClose(MemoryStorage):
         def create(self, number: int) -> BinaryIO:

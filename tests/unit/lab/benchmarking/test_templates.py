@@ -45,7 +45,7 @@ def test_actions_are_evaluated(action, expected):
         pytest.param("range .Items", "no function range", id="a loop"),
         pytest.param(".Index | printf", "unexpected '|'", id="a pipeline"),
         pytest.param("AddInt (Mod .Index 2", "a parenthesis is not closed", id="parenthesis"),
-        pytest.param("Mod .Index 0", "modulo by zero", id="division by zero"),
+        pytest.param("Mod .Index 0", " by zero", id="division by zero"),
         pytest.param("Mod .Index", "missing 1 required", id="too few arguments"),
         pytest.param(".Index 5", "a value takes no arguments", id="a value with arguments"),
         pytest.param("AddInt Mod 2", "needs parentheses", id="a function as argument"),
