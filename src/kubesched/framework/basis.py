@@ -20,6 +20,7 @@ from typing import Any
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Nominator
+from kubesched.framework.nodes.columns import Indices
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.rules import Premise, Rule, always
 from kubesched.framework.runtime.framework import Framework
@@ -112,6 +113,15 @@ class Basis:
                 return None
             rows += [table.row_of[name] for name in names if name in table.row_of]
         return rows
+
+    @property
+    def lag(self) -> int:
+        """Entries of the pod log since."""
+        return self._table.pod_log.end - self._pods
+
+    def dirty_index(self) -> Indices | None:
+        """`dirty_rows` as an index array, for answers that follow the pod log alone."""
+        return self._table.pod_log.index_since(self._pods)
 
     def settle(self) -> None:
         """The answer is up to date."""

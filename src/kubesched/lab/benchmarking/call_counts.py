@@ -51,7 +51,7 @@ AWKWARD = ("HundredTemplates", "UniqueLabels", "Rollout", "SampledNodes", "OneWo
 SIZE = "gate"
 
 _PACKAGE = kubesched.__path__[0]
-_OWN = (f"{_PACKAGE}/benchmarking/", f"{_PACKAGE}/state/")
+_OWN = (f"{_PACKAGE}/lab/benchmarking/", f"{_PACKAGE}/insight/state/")
 """Plays the workload and the API server: not what is measured."""
 
 

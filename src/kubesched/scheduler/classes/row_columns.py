@@ -87,20 +87,26 @@ class _RowColumns:
         """Catch up with dirty rows. `few` is the way for a few of them. Raises Unfit."""
         if self.basis.is_settled and not self._is_new:
             return
-        table = self._table
-        rows = None if self._is_new else self.basis.dirty_rows()
+        table, lag = self._table, self.basis.lag
         nodes = table.node_log.since(self._nodes_read)
-        if rows is None or nodes is None or len(rows) > max(FEW_ROWS, table.high_water // 2):
+        is_few = few is not None and lag <= FEW_ROWS and not self._is_new
+        rows = self.basis.dirty_rows() if is_few else self.basis.dirty_index()
+        if (
+            self._is_new
+            or rows is None
+            or nodes is None
+            or lag > max(FEW_ROWS, table.high_water // 2)
+        ):
             everything = slice(0, table.high_water)
             self._renew_nodes(state, pod, everything)
             self._renew(state, pod, everything)
         else:
             if nodes:
                 self._renew_nodes(state, pod, np.array(nodes, dtype=np.intp))
-            if few is not None and len(rows) <= FEW_ROWS:
+            if few is not None and isinstance(rows, list):
                 few(rows)
-            elif rows:
-                self._renew(state, pod, np.array(rows, dtype=np.intp))
+            elif lag and not isinstance(rows, list):
+                self._renew(state, pod, rows)
         self.basis.settle()
         self._nodes_read = table.node_log.end
         self._is_new = False
