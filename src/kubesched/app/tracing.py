@@ -205,8 +205,17 @@ class TracedTransport:
     def start(
         self, request: Request, done: Callable[[Response | TransportError | None], None]
     ) -> StartedRequest | None:
-        """No span: requests of an attempt that has one are awaited in its context."""
-        return None if self._direct is None else self._direct.start(request, done)
+        if self._direct is None:
+            return None
+        context, started = copy_context(), self._now()
+
+        def answered(outcome: Response | TransportError | None) -> None:
+            if outcome is not None:  # None: nothing was sent, and the caller awaits `request`
+                status = 0 if isinstance(outcome, TransportError) else outcome.status
+                context.run(self._tracing.call_done, request, started, status)
+            done(outcome)
+
+        return self._direct.start(request, answered)
 
     async def aclose(self) -> None:
         await self._transport.aclose()

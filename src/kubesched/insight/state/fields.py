@@ -112,6 +112,7 @@ _fields(
     keep="type status last_transition_time reason",
     drop="message",
 )
+_fields(apps_v1.ControllerCondition, keep="type status reason", drop="message")
 _fields(pod.PodCondition, storage.PersistentVolumeClaimCondition, keep="last_probe_time")
 _fields(node.NodeCondition, keep="last_heartbeat_time")
 _fields(
