@@ -1,8 +1,8 @@
 """Pod (anti-)affinity terms in checked, comparable form.
 
-The four lists of a pod are parsed independently: the first selector that cannot be built empties its
-whole list and leaves an error. For pods already on nodes the errors are ignored; for a pod to be
-scheduled they decide.
+The four lists of a pod are parsed independently: the first selector that cannot be built empties
+its whole list and leaves an error. For pods already on nodes the errors are ignored; for a pod to
+be scheduled they decide.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ _SPELLING_LIMIT: Final = 16 * 1024
 """Bytes of terms that are kept; longer ones are parsed for every pod."""
 _encode = msgspec.msgpack.Encoder().encode
 _known: dict[tuple[str, bytes], AffinityTerms] = {}
-"""Terms by how they are written: few spellings, many pods. Equal terms being one object makes comparing them quick."""
+"""Terms by how they are written: few spellings, many pods. Equal terms being one object makes
+comparing them quick.
+"""
 
 
 def parse_affinity_terms(pod: Pod) -> AffinityTerms:

@@ -1,7 +1,8 @@
 """apps/v1: the controllers that keep pods running.
 
-Only what scheduling and planning read: how many pods are wanted, and which count. The embedded controllers work on plain
-JSON, since they hand every field that a user wrote on to the pods they make.
+Only what scheduling and planning read: how many pods are wanted, and which count. The embedded
+controllers work on plain JSON, since they hand every field that a user wrote on to the pods they
+make.
 """
 
 from __future__ import annotations

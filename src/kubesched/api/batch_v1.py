@@ -1,4 +1,7 @@
-"""batch/v1: pods that run to completion. Spec and status stay plain JSON values: nothing but the embedded controller reads them."""
+"""batch/v1: pods that run to completion.
+
+Spec and status stay plain JSON values: nothing but the embedded controller reads them.
+"""
 
 from __future__ import annotations
 

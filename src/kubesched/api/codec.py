@@ -1,8 +1,8 @@
 """Objects to bytes and back.
 
-Decoding goes straight into records and drops what they do not know. Where an object must be passed on
-or written back whole, `Preserved` keeps the original text beside the record and merges changes of the
-record into it.
+Decoding goes straight into records and drops what they do not know. Where an object must be passed
+on or written back whole, `Preserved` keeps the original text beside the record and merges changes
+of the record into it.
 
 Kubernetes treats an explicit `null` like an absent field. Records accept it for everything that can
 be absent; for the rest (a string that is null, say) decoding is tried again without the nulls.
@@ -78,7 +78,8 @@ def decode_list(
 ) -> ListOf[T]:
     """A list of objects of one kind; raises MalformedObject.
 
-    With `on_malformed`, it is called for items that cannot be decoded, and the other items are returned.
+    With `on_malformed`, it is called for items that cannot be decoded, and the other items are
+    returned.
     """
     try:
         return decode(data, ListOf[type_])  # type: ignore[valid-type]  # the parameter is a run-time value

@@ -1,4 +1,7 @@
-"""coordination.k8s.io/v1: who holds a lease and until when. Times are micro-second RFC 3339 text."""
+"""coordination.k8s.io/v1: who holds a lease and until when.
+
+Times are micro-second RFC 3339 text.
+"""
 
 from __future__ import annotations
 

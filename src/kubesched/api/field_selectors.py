@@ -1,8 +1,8 @@
 """Field selectors: `metadata.name=x,status.phase!=Failed`.
 
-Only equality and inequality exist. Which fields a kind offers is the server's business; here a field
-that is not in the given map reads as the empty string. In text, commas, equals signs
-and backslashes inside a value are escaped with a backslash.
+Only equality and inequality exist. Which fields a kind offers is the server's business; here a
+field that is not in the given map reads as the empty string. In text, commas, equals signs and
+backslashes inside a value are escaped with a backslash.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The API kinds: names, scope, subresources, paths and records, stated once.
 
-The client and the informers turn a record into a URL with this table, the embedded server derives its resource catalogue
-and discovery documents from it, and the scheduler finds the kind that a cluster event names.
+The client and the informers turn a record into a URL with this table, the embedded server derives
+its resource catalogue and discovery documents from it, and the scheduler finds the kind that a
+cluster event names.
 
 A kind without a record of its own is known to the embedded server only, as plain JSON.
 """
@@ -246,8 +247,9 @@ _CUSTOM_RESOURCE = re.compile(r"([a-z0-9-]+)\.(v[0-9]+(?:(?:alpha|beta)[0-9]+)?)
 def find_event_resource(name: str) -> Kind[Any] | None:
     """The kind that a cluster event's resource names, such as `storage.k8s.io/CSINode`.
 
-    Custom resources go by `plural.version.group`, such as `queues.v1beta1.example.com`. They are listed and watched in all
-    namespaces, so it does not matter whether the resource is namespaced. None for any other text.
+    Custom resources go by `plural.version.group`, such as `queues.v1beta1.example.com`. They are
+    listed and watched in all namespaces, so it does not matter whether the resource is namespaced.
+    None for any other text.
     """
     match = _CUSTOM_RESOURCE.fullmatch(name)
     if match is None:

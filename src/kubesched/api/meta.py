@@ -1,10 +1,10 @@
 """What every API object shares: the record base, metadata, label selectors, conditions.
 
-Records are frozen, never collected cyclically (`gc=False`; they hold no reference cycles) and mirror
-the JSON of one API type. A field the scheduler, the controllers or the kubelets never read is left
-out, so decoding also trims; where nothing may be lost, `codec.Preserved` keeps the original beside
-the record. Absent and empty stay apart: lists, maps and objects are None when absent, while strings,
-booleans and plain numbers take Go's zero value. Timestamps stay RFC 3339 text.
+Records are frozen, never collected cyclically (`gc=False`; they hold no reference cycles) and
+mirror the JSON of one API type. A field the scheduler, the controllers or the kubelets never read
+is left out, so decoding also trims; where nothing may be lost, `codec.Preserved` keeps the original
+beside the record. Absent and empty stay apart: lists, maps and objects are None when absent, while
+strings, booleans and plain numbers take Go's zero value. Timestamps stay RFC 3339 text.
 
 Fields are declared in the order in which the API server writes them: the decoder then finds each
 next field at its first guess.
@@ -92,7 +92,10 @@ class ObjectMeta(Record):
     finalizers: list[str] | None = None
 
     def is_newer_than(self, other: ObjectMeta) -> bool:
-        """Is this a later revision of the object? False if the server's revisions are not numbers."""
+        """Is this a later revision of the object?
+
+        False if the server's revisions are not numbers.
+        """
         mine, theirs = self.resource_version, other.resource_version
         return mine.isdigit() and theirs.isdigit() and int(mine) > int(theirs)
 
@@ -146,7 +149,10 @@ class LabelSelectorRequirement(Record):
 
 
 class LabelSelector(Record):
-    """Conditions on labels, all of which must hold. `selectors.from_label_selector` evaluates it."""
+    """Conditions on labels, all of which must hold.
+
+    `selectors.from_label_selector` evaluates it.
+    """
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[LabelSelectorRequirement] | None = None

@@ -1,6 +1,7 @@
 """Which of a pod's volumes placement depends on, as a set of flags.
 
-Most pods have none: a projected token, a ConfigMap, a scratch directory. Everything about volumes asks this first.
+Most pods have none: a projected token, a ConfigMap, a scratch directory. Everything about volumes
+asks this first.
 """
 
 from __future__ import annotations

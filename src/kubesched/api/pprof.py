@@ -1,6 +1,7 @@
 """Profiles in pprof's format: a protocol buffer (profile.proto), compressed.
 
-Written by our own `/debug/pprof/profile`, read from kube-scheduler's pages. Only what both need: stacks, and a value of each.
+Written by our own `/debug/pprof/profile`, read from kube-scheduler's pages. Only what both need:
+stacks, and a value of each.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 r"""The API's protobuf encoding, for the two objects that are written once per pod and for the answers to them.
 
-An API server spends several times as long on reading these objects as JSON as it does on reading them as protobuf, which
-counts when it is the bottleneck. Everything else is small or rare and stays JSON, so this is no codec: two writers for
-the usual case, and a reader of `Status`.
+An API server spends several times as long on reading these objects as JSON as it does on reading
+them as protobuf, which counts when it is the bottleneck. Everything else is small or rare and stays
+JSON, so this is no codec: two writers for the usual case, and a reader of `Status`.
 
-The wire: `k8s\0`, then an envelope (`runtime.Unknown`) that names kind and version and holds the object. Field numbers are
-part of the API and never change.
+The wire: `k8s\0`, then an envelope (`runtime.Unknown`) that names kind and version and holds the
+object. Field numbers are part of the API and never change.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class ProtobufError(KubeschedError):
     """The bytes are no protobuf that we understand."""
 
 
-# Writing. As long as every text is ASCII and shorter than 128 characters a message is ASCII too: tags and lengths are
-# single characters then, and a message is made by joining texts. What is not so short is left to JSON.
+# Writing. As long as every text is ASCII and shorter than 128 characters a message is ASCII too:
+# tags and lengths are single characters then, and a message is made by joining texts. What is not
+# so short is left to JSON.
 
 
 def varint(value: int) -> bytes:
@@ -60,7 +61,9 @@ def bytes_field(number: int, content: bytes) -> bytes:
 
 
 _LENGTHS = [chr(length) for length in range(0x80)]
-"""What stands before a short text. There are no others: an index beyond these means that a text is too long."""
+"""What stands before a short text. There are no others: an index beyond these means that a text is
+too long.
+"""
 
 
 def _short(number: int, text: str) -> str:
@@ -79,7 +82,8 @@ _EVENT = _envelope("events.k8s.io/v1", "Event")
 
 def encode_binding(namespace: str, name: str, uid: str, node_name: str) -> bytes | None:
     """A core/v1 Binding of a pod to a node; None if one of the names is too long for this."""
-    # Fields of the metadata are 1, 3 and 5, those of the target 1 and 3; the binding has the two as 1 and 2.
+    # Fields of the metadata are 1, 3 and 5, those of the target 1 and 3; the binding has the two as
+    # 1 and 2.
     lengths = _LENGTHS
     try:
         metadata = (
@@ -165,7 +169,10 @@ class EventTemplate:
         time: bytes,
         note: bytes,
     ) -> bytes | None:
-        """The message; `time` is as `micro_time` encodes it. None if a text is too long or not ASCII."""
+        """The message; `time` is as `micro_time` encodes it.
+
+        None if a text is too long or not ASCII.
+        """
         if not self._is_short:
             return None
         lengths = _LENGTHS

@@ -26,8 +26,8 @@ MIN_INT64 = -(2**63)
 _NANO = -9
 _MILLI = -3
 
-# Longest mantissa and largest exponent we read. Upstream has no such limits and will spend gigabytes
-# on `1e2000000000`; nothing a cluster can hold comes near these.
+# Longest mantissa and largest exponent we read. Upstream has no such limits and will spend
+# gigabytes on `1e2000000000`; nothing a cluster can hold comes near these.
 _MAX_DIGITS = 1000
 
 _CACHE_SIZE = 16384

@@ -398,7 +398,8 @@ def _reported(
 ) -> list[object]:
     """What the kubelet says of resources, where that is not what the spec asks for: that counts like no report.
 
-    Every pod that starts gets such a report, and reading all its quantities again costs as much as the rest of the update.
+    Every pod that starts gets such a report, and reading all its quantities again costs as much as
+    the rest of the update.
     """
     if not statuses:
         return []

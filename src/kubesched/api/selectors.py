@@ -1,8 +1,8 @@
 """Label selectors: which labels an object must have to be meant.
 
-A selector is built from an API `LabelSelector`, from a plain map, or from text such as
-`app in (a,b),!canary`. Selectors are immutable values: two that were written differently but ask for
-the same thing requirement by requirement are equal and hash alike, so they serve as keys.
+A selector is built from an API `LabelSelector`, from a plain map, or from text such as `app in
+(a,b),!canary`. Selectors are immutable values: two that were written differently but ask for the
+same thing requirement by requirement are equal and hash alike, so they serve as keys.
 
 Absent and empty differ: no selector at all selects nothing, an empty one selects everything.
 """
@@ -249,8 +249,8 @@ _API_OPERATORS = {
 def from_label_selector(selector: LabelSelector | None) -> Selector:
     """The meaning of an API label selector: None selects nothing, an empty one everything.
 
-    Pods of one workload carry the same selectors, so recent ones are kept: building is done once and
-    comparing two of them is mostly a comparison of identities.
+    Pods of one workload carry the same selectors, so recent ones are kept: building is done once
+    and comparing two of them is mostly a comparison of identities.
     """
     if selector is None:
         return NOTHING

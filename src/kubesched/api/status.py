@@ -1,7 +1,8 @@
 """API failures: `Status` objects, and their mapping to exceptions.
 
-`error_from_status` turns a server's answer into an exception; `status_of` turns an exception into the
-answer our own server gives. The functions below them word errors exactly as the API server does.
+`error_from_status` turns a server's answer into an exception; `status_of` turns an exception into
+the answer our own server gives. The functions below them word errors exactly as the API server
+does.
 """
 
 from __future__ import annotations
@@ -90,8 +91,9 @@ _status_decoder: msgspec.json.Decoder[Status] = msgspec.json.Decoder(Status)
 _BODY_EXCERPT = 512
 
 MAX_RETRY_AFTER_S = 60.0
-"""Longest pause that a server can impose with Retry-After or `retryAfterSeconds`. kube-apiserver asks for 1 to 10
-seconds; anything longer would let one bad answer stop a watch or a retry for good."""
+"""Longest pause that a server can impose with Retry-After or `retryAfterSeconds`. kube-apiserver
+asks for 1 to 10 seconds; anything longer would let one bad answer stop a watch or a retry for good.
+"""
 
 
 def error_from_status(

@@ -1,10 +1,12 @@
 """A safe YAML loader that nested input and aliases cannot bring down.
 
-libyaml's binding for Python composes nodes by recursion in C, without a limit: some ten thousand opening brackets
-overflow the stack and end the process. The hooks it calls at every level are where the depth is counted.
+libyaml's binding for Python composes nodes by recursion in C, without a limit: some ten thousand
+opening brackets overflow the stack and end the process. The hooks it calls at every level are where
+the depth is counted.
 
-Aliases are shared nodes, cheap until something walks or encodes the value: nine levels of nine aliases each are a few
-hundred bytes of YAML and hundreds of millions of values. They are counted before anything is constructed.
+Aliases are shared nodes, cheap until something walks or encodes the value: nine levels of nine
+aliases each are a few hundred bytes of YAML and hundreds of millions of values. They are counted
+before anything is constructed.
 """
 
 from __future__ import annotations

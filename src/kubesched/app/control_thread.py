@@ -1,7 +1,8 @@
 """The control thread: an event loop of its own for what must go on while a scheduling attempt takes long.
 
-Leader election, the serving port and the watchdog run here, each with connections of its own; informers, scheduling and
-binding run on the main thread's loop. A slow plugin blocks that loop only. Design: docs/design/0007-control-thread.md.
+Leader election, the serving port and the watchdog run here, each with connections of its own;
+informers, scheduling and binding run on the main thread's loop. A slow plugin blocks that loop
+only. Design: docs/design/0007-control-thread.md.
 """
 
 from __future__ import annotations

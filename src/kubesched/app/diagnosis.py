@@ -1,7 +1,8 @@
 """On SIGUSR2 the scheduler checks its state and writes it to the log.
 
-Three questions, in this order: do queue and cache agree with the informers, do the informers agree with the API server,
-and what do cache and queue hold. The dump is written in slices; a cluster of thousands of nodes makes many lines.
+Three questions, in this order: do queue and cache agree with the informers, do the informers agree
+with the API server, and what do cache and queue hold. The dump is written in slices; a cluster of
+thousands of nodes makes many lines.
 """
 
 from __future__ import annotations
@@ -73,7 +74,10 @@ async def _diagnose(app: SchedulerApp, client: RestClient) -> None:
 
 
 def check(app: SchedulerApp) -> None:
-    """Sums that must balance, indexes that must agree. Left out where it would hold up scheduling for too long."""
+    """Sums that must balance, indexes that must agree.
+
+    Left out where it would hold up scheduling for too long.
+    """
     if app.assembly.scheduler.cache.pod_count > MAX_CHECKED_PODS:
         log.info("Too many pods to check sums and indexes", limit=MAX_CHECKED_PODS)
         return
@@ -99,7 +103,8 @@ def compare_with_informers(app: SchedulerApp) -> bool:
     }
     pending, _ = scheduler.queue.pending_pods()
     held = {pod.metadata.uid for pod in pending} | {pod.uid for pod in scheduler.cache.pods()}
-    # A pod that is being tried is neither waiting nor on a node, and a deleted one may still be in flight.
+    # A pod that is being tried is neither waiting nor on a node, and a deleted one may still be in
+    # flight.
     in_flight = set(scheduler.queue.in_flight_uids())
     missed_nodes, redundant_nodes = nodes - cached_nodes, cached_nodes - nodes
     if missed_nodes or redundant_nodes:
@@ -116,7 +121,10 @@ def compare_with_informers(app: SchedulerApp) -> bool:
 
 
 async def compare_with_server(app: SchedulerApp, client: RestClient) -> bool:
-    """Whether the informers match the API server. Compares twice, because events are always under way."""
+    """Whether the informers match the API server.
+
+    Compares twice, because events are always under way.
+    """
     first = await _differences(app, client)
     if first is None or not any(first.values()):
         return first is not None

@@ -1,8 +1,9 @@
 """Deciding without writing: what would have been sent to the cluster goes to the log instead.
 
-A pod that would have been bound counts on its node from then on (it stays assumed, since the binding is never confirmed), so that
-later decisions are those that would really have followed. Victims of a preemption are not deleted; the pod that would
-take their place waits, as it would for a slow deletion.
+A pod that would have been bound counts on its node from then on (it stays assumed, since the
+binding is never confirmed), so that later decisions are those that would really have followed.
+Victims of a preemption are not deleted; the pod that would take their place waits, as it would for
+a slow deletion.
 """
 
 from __future__ import annotations

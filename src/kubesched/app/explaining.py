@@ -1,6 +1,7 @@
 """A recorded attempt, explained: the recording is played up to it, and the scheduler that is there then is asked.
 
-Everything is as it was: queue, nominations, pods assumed on nodes whose bindings had not been confirmed.
+Everything is as it was: queue, nominations, pods assumed on nodes whose bindings had not been
+confirmed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A command line in Go's form: `--flag=value`, `--flag value`, `--switch`, `--switch=false`, `-v=4`, `-v 4`, `-v4`.
 
-Underscores may stand for hyphens, a flag may be repeated (the last one counts, lists grow), `--` ends the flags.
-Nothing but flags is expected. The difference to argparse that matters: a switch never swallows the next word.
+Underscores may stand for hyphens, a flag may be repeated (the last one counts, lists grow), `--`
+ends the flags. Nothing but flags is expected. The difference to argparse that matters: a switch
+never swallows the next word.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What a flag's value may look like: read and shown as Go's flag library reads and shows it.
 
-kube-scheduler's users have scripts that were written against those rules, so messages keep Go's wording.
+kube-scheduler's users have scripts that were written against those rules, so messages keep Go's
+wording.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ _FALSE = ("0", "f", "F", "false", "FALSE", "False")
 class FlagType:
     """A kind of value.
 
-    `parse` gets the text and the value so far (None before the first use of the flag on this command line), because
-    some kinds collect what several uses say. It raises `ValueError` with Go's words.
+    `parse` gets the text and the value so far (None before the first use of the flag on this
+    command line), because some kinds collect what several uses say. It raises `ValueError` with
+    Go's words.
     """
 
     name: str
@@ -75,7 +77,10 @@ def _duration(text: str, _before: object) -> float:
 
 
 def _list(text: str, before: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Comma-separated, with quotes as in CSV. The first use replaces the default, later ones add."""
+    """Comma-separated, with quotes as in CSV.
+
+    The first use replaces the default, later ones add.
+    """
     row = next(csv.reader([text], strict=True), []) if text else []
     return (*(before or ()), *row)
 

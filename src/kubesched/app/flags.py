@@ -1,10 +1,11 @@
 """The flags of `kubesched run`: kube-scheduler's, and a few of our own.
 
-`RunOptions` is the table and the result at once: a field is a flag, its name with hyphens. How a command line is read
-is in `flag_parsing`; what the values mean for the configuration is in `settings`.
+`RunOptions` is the table and the result at once: a field is a flag, its name with hyphens. How a
+command line is read is in `flag_parsing`; what the values mean for the configuration is in
+`settings`.
 
-A flag that this program cannot honour is still here, so that it is refused with a reason (`problems`) and not as
-unknown.
+A flag that this program cannot honour is still here, so that it is refused with a reason
+(`problems`) and not as unknown.
 """
 
 from __future__ import annotations

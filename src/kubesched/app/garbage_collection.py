@@ -1,16 +1,19 @@
 """When the garbage collector runs in a process with many objects that live long.
 
-Nearly everything here is freed by reference counting: pods that come, are bound and go leave no cycles. And what the
-collector traverses it traverses in one turn of the loop, at about a second for 100,000 nodes and as many pods. So objects
-that survive are frozen instead of growing old. A cycle among frozen objects is found by a full collection only; there is
-one when memory has doubled since the last, and objects of the API do not explain it.
+Nearly everything here is freed by reference counting: pods that come, are bound and go leave no
+cycles. And what the collector traverses it traverses in one turn of the loop, at about a second for
+100,000 nodes and as many pods. So objects that survive are frozen instead of growing old. A cycle
+among frozen objects is found by a full collection only; there is one when memory has doubled since
+the last, and objects of the API do not explain it.
 
-The collector's own trigger does not bound the young generations: it counts allocations minus deallocations, those of old
-objects included. Where a list is taken in and trimmed, more is freed than made, the count stays at zero, and the first
-collection after it had millions of objects to traverse, 0.2 s for 100,000 nodes or pods. So the youngest generation is also
-collected every 30 ms. Traversing its survivors once more takes five to ten times as long, as they have left the processor's
-caches by then. Where there are many, as with lists, they are frozen at once; where there are few, the middle generation is
-collected and frozen after a while, so that a cycle that was alive for a moment is still found.
+The collector's own trigger does not bound the young generations: it counts allocations minus
+deallocations, those of old objects included. Where a list is taken in and trimmed, more is freed
+than made, the count stays at zero, and the first collection after it had millions of objects to
+traverse, 0.2 s for 100,000 nodes or pods. So the youngest generation is also collected every 30 ms.
+Traversing its survivors once more takes five to ten times as long, as they have left the
+processor's caches by then. Where there are many, as with lists, they are frozen at once; where
+there are few, the middle generation is collected and frozen after a while, so that a cycle that was
+alive for a moment is still found.
 """
 
 from __future__ import annotations
@@ -27,20 +30,26 @@ from kubesched.base.logs import get_logger
 log = get_logger(__name__)
 
 YOUNG: Final = 6_000
-"""Allocations before the youngest generation is collected: some milliseconds if all survive. Pods that come and are bound
-in bursts allocate thousands of objects that live for a moment; with 2,000 here, the collector takes 11 µs per pod instead of 5."""
+"""Allocations before the youngest generation is collected: some milliseconds if all survive. Pods
+that come and are bound in bursts allocate thousands of objects that live for a moment; with 2,000
+here, the collector takes 11 µs per pod instead of 5.
+"""
 YOUNG_S: Final = 0.03
-"""Pause between collections of the youngest generation. While lists are decoded, some 10,000 objects come into being."""
+"""Pause between collections of the youngest generation. While lists are decoded, some 10,000
+objects come into being.
+"""
 MANY_S: Final = 0.0002
 """A collection of the youngest generation that takes longer has many survivors: some thousands."""
 MIDDLE_S: Final = 0.001
 """How long collections with few survivors take, together, before one of the middle generation."""
 NEVER: Final = 2**30
 MIN_GROWTH: Final = 4_000_000
-"""Blocks of memory. A process that has grown by less, some 300 MB, is not worth a full collection."""
+"""Blocks of memory. A process that has grown by less, some 300 MB, is not worth a full collection.
+"""
 BLOCKS_PER_OBJECT: Final = 80
-"""What an object of the API takes, with all that is made from it: 73 with as many pods as nodes, a list included
-(benchmarks/loop_turns.py)."""
+"""What an object of the API takes, with all that is made from it: 73 with as many pods as nodes, a
+list included (benchmarks/loop_turns.py).
+"""
 PAUSES_PER_CHECK: Final = round(60.0 / YOUNG_S)
 """How often the size of the process is looked at: every minute."""
 

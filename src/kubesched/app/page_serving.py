@@ -1,8 +1,9 @@
 """The page on a scheduler's secure port, below /debug/page/.
 
-Served on the control thread; the scheduler's state is read on the scheduling loop, a few milliseconds at a time and only while
-there are readers. Who may see it is decided as for the other debug pages, and besides: a client must be allowed to list pods in
-all namespaces, since the page shows all of them.
+Served on the control thread; the scheduler's state is read on the scheduling loop, a few
+milliseconds at a time and only while there are readers. Who may see it is decided as for the other
+debug pages, and besides: a client must be allowed to list pods in all namespaces, since the page
+shows all of them.
 """
 
 from __future__ import annotations

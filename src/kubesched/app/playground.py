@@ -1,7 +1,7 @@
 """The playground: an embedded cluster with nodes and controllers, and the scheduler beside it, in one process.
 
-The scheduler is the one of `kubesched run` and speaks to the API server in the same requests, but without a socket:
-encryption and HTTP would be a third of what a pod costs the process.
+The scheduler is the one of `kubesched run` and speaks to the API server in the same requests, but
+without a socket: encryption and HTTP would be a third of what a pod costs the process.
 """
 
 from __future__ import annotations

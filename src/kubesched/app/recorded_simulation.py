@@ -1,7 +1,7 @@
 """Simulations whose schedulers are recorded, and the recordings played: `kubesched simulate --replay`.
 
-The simulation brings faults, crashes and leader changes; every decision made among them must come out the same when the
-recording of its process is played.
+The simulation brings faults, crashes and leader changes; every decision made among them must come
+out the same when the recording of its process is played.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from kubesched.lab.traces.log_player import play
 
 SEGMENT_BYTES = 4_000
 FLUSH_AT = 64
-"""Simulations are small. With small segments, too, their recordings are played from the middle as well."""
+"""Simulations are small. With small segments, too, their recordings are played from the middle as
+well.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """One scheduler process, from its command line to its exit code.
 
-Order of starting: flags, feature gates, logging; configuration, plugins imported; then, in the event loop, clients; the
-scheduler; serving; informers; leader election or scheduling at once. Order of stopping: readiness goes, no more pods are taken, what is
-under way is finished within a bound, the lease is released, events are written out, connections are closed.
+Order of starting: flags, feature gates, logging; configuration, plugins imported; then, in the
+event loop, clients; the scheduler; serving; informers; leader election or scheduling at once. Order
+of stopping: readiness goes, no more pods are taken, what is under way is finished within a bound,
+the lease is released, events are written out, connections are closed.
 
 | Ended by | Exit code |
 |---|---|
@@ -92,7 +93,8 @@ def run(line: CommandLine) -> int:
         return FAILURE
     _log_flags(options)
     try:
-        # Before the loop runs: reading the configuration and importing plugins would be one long turn of it.
+        # Before the loop runs: reading the configuration and importing plugins would be one long
+        # turn of it.
         settings = complete(line, gates)
         registry = load_plugins(settings.config)
     except Exception as error:
@@ -258,7 +260,8 @@ class SchedulerProcess:
         if not self._settings.options.secure_port:
             return None
         elects = self._settings.config.leader_election.leader_elect
-        # Upstream: the check is never connected to the lease, so it always passes; probes rely on that.
+        # Upstream: the check is never connected to the lease, so it always passes; probes rely on
+        # that.
         leading = (Check("leaderElection", lambda: None),) if elects else ()
         stopping = waits_for("shutdown", lambda: not self._stop.is_set, "process is shutting down")
         synced = Check("sched-handler-sync", self._sync_problem)
@@ -374,7 +377,8 @@ class SchedulerProcess:
         await self._until_stopped(replica.app, replica.run())
         if self._settings.options.dry_run:
             return SUCCESS
-        # Upstream: a scheduler without leader election is not expected to finish, so a polite signal is a failure.
+        # Upstream: a scheduler without leader election is not expected to finish, so a polite
+        # signal is a failure.
         return _failed("finished without leader elect")
 
     async def _run_elected(

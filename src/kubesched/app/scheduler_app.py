@@ -31,11 +31,15 @@ from kubesched.scheduler.http_extender import make_extenders
 log = get_logger(__name__)
 
 SYNC_REPORT_S = 30.0
-"""How often a hanging start logs what it waits for. It keeps waiting: the API server may come back."""
+"""How often a hanging start logs what it waits for. It keeps waiting: the API server may come back.
+"""
 
 
 class SchedulerApp:
-    """Everything between a REST client and the scheduling loop. Must be built inside a running event loop."""
+    """Everything between a REST client and the scheduling loop.
+
+    Must be built inside a running event loop.
+    """
 
     def __init__(
         self,

@@ -35,7 +35,9 @@ log = get_logger(__name__)
 R = TypeVar("R", bound=Record)
 
 _COMPLETE = (ResourceClaim,)
-"""Records that hold every field of their kind: these can be written without reading the object first."""
+"""Records that hold every field of their kind: these can be written without reading the object
+first.
+"""
 
 STATUS_TRIES = 8
 """Writes of a status with an unknown outcome; about half a minute altogether."""
@@ -44,8 +46,8 @@ STATUS_TRIES = 8
 class CarefulCalls:
     """The API writes a scheduler makes, each as kube-scheduler sends it; a binding with an unknown outcome is resolved.
 
-    `may_write` is checked before every write: a process that was suspended (SIGSTOP, a frozen machine) resumes with
-    bindings ready to be sent, while another scheduler may lead by now.
+    `may_write` is checked before every write: a process that was suspended (SIGSTOP, a frozen
+    machine) resumes with bindings ready to be sent, while another scheduler may lead by now.
     """
 
     def __init__(
@@ -191,8 +193,8 @@ async def _unclear_outcome(binding: Rest) -> KubeschedError | None:
 class MeasuredCalls:
     """A `SchedulerClient` that measures what upstream's API dispatcher would (gate SchedulerAsyncAPICalls).
 
-    Here bindings and status patches never hold up scheduling, gate or no gate; with the gate on they are measured
-    under the dispatcher's names.
+    Here bindings and status patches never hold up scheduling, gate or no gate; with the gate on
+    they are measured under the dispatcher's names.
     """
 
     def __init__(self, calls: SchedulerClient, metrics: SchedulerMetrics, clock: Clock) -> None:

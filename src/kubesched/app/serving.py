@@ -1,11 +1,11 @@
 """The HTTPS server of a scheduler process, put together from its flags.
 
 Clients are authenticated and authorized with the API server's help, through separate credentials
-(`--authentication-kubeconfig`, `--authorization-kubeconfig`), else through those of the pod we run in. Without either,
-only the pages that need no authorization can be seen.
+(`--authentication-kubeconfig`, `--authorization-kubeconfig`), else through those of the pod we run
+in. Without either, only the pages that need no authorization can be seen.
 
-The port is opened at once, and flags and files are checked at once. A self-signed
-certificate is made beside the scheduler's own start; clients that connect meanwhile wait in the kernel's backlog.
+The port is opened at once, and flags and files are checked at once. A self-signed certificate is
+made beside the scheduler's own start; clients that connect meanwhile wait in the kernel's backlog.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class Exposed:
 
 
 class Serving:
-    """The server and what keeps it current. Enter it to load and listen, `run` it, leave it to close.
+    """The server and what keeps it current.
+
+    Enter it to load and listen, `run` it, leave it to close.
 
     Made on the scheduling loop; entered, run and left on the control thread's.
     """
@@ -169,7 +171,8 @@ class Serving:
         pages[decisions_page.PATH] = decisions
         prefixes = {f"{decisions_page.PATH}/": decisions, **prefixes}
         if exposed.page is not None:
-            # Imported only if asked for: the page brings the planner and the embedded control plane along.
+            # Imported only if asked for: the page brings the planner and the embedded control plane
+            # along.
             from kubesched.app.page_serving import PATH, PageOnPort
 
             self._page = PageOnPort(exposed.page, authorizer)
@@ -199,7 +202,8 @@ class Serving:
         if settings.gates.ComponentFlagz:
             pages["/flagz"] = FlagsPage(settings.options.shown(), self._random)
         if settings.gates.ComponentStatusz:
-            # Upstream: only what is registered before this page is listed, without pages below others.
+            # Upstream: only what is registered before this page is listed, without pages below
+            # others.
             shown = sorted(
                 {"/healthz", "/livez", "/readyz", *pages} - {"/metrics/slis", "/metrics/resources"}
             )

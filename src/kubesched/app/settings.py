@@ -1,7 +1,7 @@
 """From a command line to a complete configuration: which flag wins over which part of the file.
 
-Upstream's rules, exactly: with `--config` the deprecated flags are ignored and the leader-election flags that were
-given win over the file; without it both kinds apply to the defaults. `--master` and
+Upstream's rules, exactly: with `--config` the deprecated flags are ignored and the leader-election
+flags that were given win over the file; without it both kinds apply to the defaults. `--master` and
 `--pod-max-in-unschedulable-pods-duration` count in either case.
 """
 
@@ -66,8 +66,8 @@ def complete(line: CommandLine, gates: FeatureGates) -> RunSettings:
         )
         ignored = tuple(name for name in IGNORED_WITH_FILE if name in line.given)
     else:
-        # Upstream: what flags do to the defaults is not validated again; timings that no elector accepts are found
-        # out when it is made.
+        # Upstream: what flags do to the defaults is not validated again; timings that no elector
+        # accepts are found out when it is made.
         config = _with_leader_election(_with_deprecated(default_config(gates), line), line)
         ignored = ()
     if options.dry_run:

@@ -1,7 +1,8 @@
 """Stop requests: the first SIGINT or SIGTERM asks the process to stop, the second ends it at once.
 
-The handler is Python's own (`signal.signal`), not the event loop's: it runs between two instructions of the main
-thread, also while a plugin blocks the loop. It must not log or lock, since it may interrupt code that does.
+The handler is Python's own (`signal.signal`), not the event loop's: it runs between two
+instructions of the main thread, also while a plugin blocks the loop. It must not log or lock, since
+it may interrupt code that does.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 EXIT_AT_ONCE = 1
 LOOK_S = 0.2
 EXIT_S = 15.0
-"""What the process gets, beside the time for draining, to close connections and write out events."""
+"""What the process gets, beside the time for draining, to close connections and write out events.
+"""
 
 
 def release_signals() -> None:
@@ -30,12 +32,16 @@ def release_signals() -> None:
 
 
 class StopRequest:
-    """Set by a stop signal, or by `ask`. Any thread may look at it; `wait` belongs to the loop that made it."""
+    """Set by a stop signal, or by `ask`.
+
+    Any thread may look at it; `wait` belongs to the loop that made it.
+    """
 
     def __init__(self) -> None:
         self.is_set = False
         self.on_asked: Callable[[], None] = lambda: None
-        """Called in the loop before anything else happens there, and before the request is logged."""
+        """Called in the loop before anything else happens there, and before the request is logged.
+        """
         self._asked = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._before: dict[signal.Signals, Any] = {}
@@ -76,7 +82,8 @@ class StopRequest:
 class ExitLimit:
     """Ends the process where it stands if it does not end by itself, because a plugin blocks the main thread.
 
-    Nothing is written meanwhile: without the lease every write is refused, and a lease that is not released expires.
+    Nothing is written meanwhile: without the lease every write is refused, and a lease that is not
+    released expires.
     """
 
     def __init__(self, stop: StopRequest, drain_s: float) -> None:

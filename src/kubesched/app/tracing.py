@@ -1,8 +1,9 @@
 """Tracing with OpenTelemetry: a span per scheduling attempt, and in it one per extension point and API call.
 
-The file is kube-apiserver's `TracingConfiguration`. OpenTelemetry is an extra (`kubesched[tracing]`) and is imported only
-when attempts are sampled. Spans are exported by a thread of the SDK through a bounded queue: a collector that is slow or
-away costs spans, not scheduling.
+The file is kube-apiserver's `TracingConfiguration`. OpenTelemetry is an extra
+(`kubesched[tracing]`) and is imported only when attempts are sampled. Spans are exported by a
+thread of the SDK through a bounded queue: a collector that is slow or away costs spans, not
+scheduling.
 """
 
 from __future__ import annotations
@@ -126,7 +127,10 @@ class OpenTelemetryTracing:
         self._clock = clock
 
     def begin(self, pod: Pod, profile: str, attempt: int) -> Context | None:
-        """As the protocol says. The sample is drawn here: an attempt outside it costs one random number."""
+        """As the protocol says.
+
+        The sample is drawn here: an attempt outside it costs one random number.
+        """
         if self._random.random() * MAX_RATE >= self._rate:
             return None
         meta = pod.metadata

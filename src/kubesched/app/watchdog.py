@@ -1,8 +1,9 @@
 """The watchdog of the scheduling loop: says which plugin blocks it, and ends a process whose loop never comes back.
 
-It runs on the control thread and asks the main loop to call it back. While the answer is missing, it looks at the
-main thread's stack: the innermost call of an extension point on a plugin is what holds the loop. The main loop pays one
-callback in half a second; nothing is noted on the scheduling path.
+It runs on the control thread and asks the main loop to call it back. While the answer is missing,
+it looks at the main thread's stack: the innermost call of an extension point on a plugin is what
+holds the loop. The main loop pays one callback in half a second; nothing is noted on the scheduling
+path.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ PERIOD_S = 0.5
 STALL_S = 1.0
 """A loop that does not answer for this long is stalled."""
 STUCK_S = 300.0
-"""A loop that does not answer for this long never will: the process ends, and a standby takes over."""
+"""A loop that does not answer for this long never will: the process ends, and a standby takes over.
+"""
 EXIT_STUCK = 1
 STACK_LINES = 40
 
@@ -136,7 +138,8 @@ class LoopWatchdog:
                 return
             except TimeoutError:
                 now = self._clock.monotonic()
-                # If this thread was late as well, the whole process was: no plugin is to blame for that.
+                # If this thread was late as well, the whole process was: no plugin is to blame for
+                # that.
                 if now - looked_at < 2 * STALL_S:
                     report_at = self._report(now - asked_at, now - looked_at, report_at)
                 looked_at = now

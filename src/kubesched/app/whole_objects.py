@@ -1,7 +1,7 @@
 """Pods and nodes exactly as the API server has them, for extenders.
 
-The scheduler's own copies hold only what it reads. An extender may read any field, so pods are fetched for each call;
-nodes and victims, of which there are many in a call, are cached by revision.
+The scheduler's own copies hold only what it reads. An extender may read any field, so pods are
+fetched for each call; nodes and victims, of which there are many in a call, are cached by revision.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reports as one HTML page: the style, drawings in SVG, tables.
 
-A page needs nothing else: styles and drawings are in it, it follows the reader's light or dark setting, and every drawing
-has a table beside it that says the same.
+A page needs nothing else: styles and drawings are in it, it follows the reader's light or dark
+setting, and every drawing has a table beside it that says the same.
 """
 
 from __future__ import annotations

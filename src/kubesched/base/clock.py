@@ -21,7 +21,8 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clocks."""
 
-    # The functions themselves, without a method around them: scheduling one pod asks some fifty times.
+    # The functions themselves, without a method around them: scheduling one pod asks some fifty
+    # times.
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
 

@@ -1,6 +1,7 @@
 """The exception tree.
 
-Verdicts about pods are values (`framework.status.Status`), never exceptions. What is raised is one of:
+Verdicts about pods are values (`framework.status.Status`), never exceptions. What is raised is one
+of:
 
     KubeschedError
     ├─ ConfigError          every problem of a file at once, each with its field path
@@ -13,7 +14,8 @@ Verdicts about pods are values (`framework.status.Status`), never exceptions. Wh
     ├─ CelError             an expression does not compile or cannot be evaluated
     └─ Unrecoverable        in-memory state is wrong in a way that only a restart repairs; ends the process
 
-Messages begin in lower case, name the object as `namespace/name`, say what was expected and what was found.
+Messages begin in lower case, name the object as `namespace/name`, say what was expected and what
+was found.
 """
 
 from __future__ import annotations
@@ -50,7 +52,10 @@ class ConfigError(KubeschedError):
 
 
 class Unrecoverable(KubeschedError):
-    """In-memory state contradicts the cluster and only a restart repairs it. Must end the process: never handle it."""
+    """In-memory state contradicts the cluster and only a restart repairs it.
+
+    Must end the process: never handle it.
+    """
 
 
 class CredentialsError(KubeschedError):

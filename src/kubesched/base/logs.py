@@ -4,13 +4,16 @@
     log.info("Successfully bound pod to node", v=2, pod=pod, node="n1")
 
     I0102 15:04:05.000000   12345 binding_cycle.py:165] "Successfully bound pod to node" pod="default/a" node="n1"
-    {"ts":1767366245000.123,"caller":"scheduler/binding_cycle.py:165","msg":"Successfully bound pod to node","v":2,...}
+    {"ts":1767366245000.123,"caller":"scheduler/binding_cycle.py:165","msg":"Successfully bound pod
+    to node","v":2,...}
 
-Responsible for the helper that takes keys and values, for verbosity (`-v`, `--vmodule`), and for writing. Lines of
-libraries and of modules that use `logging` directly come out in the same form, without keys. Values are turned into
-text only when a line is really written, so a line that is switched off costs one comparison.
+Responsible for the helper that takes keys and values, for verbosity (`-v`, `--vmodule`), and for
+writing. Lines of libraries and of modules that use `logging` directly come out in the same form,
+without keys. Values are turned into text only when a line is really written, so a line that is
+switched off costs one comparison.
 
-Verbosity `v=N` is level `INFO - N`: `-v=4` is a threshold like any other, and `logging.DEBUG` is `v=10`.
+Verbosity `v=N` is level `INFO - N`: `-v=4` is a threshold like any other, and `logging.DEBUG` is
+`v=10`.
 """
 
 from __future__ import annotations
@@ -67,7 +70,10 @@ class PatternLevel(NamedTuple):
 
 
 class Logger:
-    """Lines with keys and values. One per module; holds on to the standard logger of the same name."""
+    """Lines with keys and values.
+
+    One per module; holds on to the standard logger of the same name.
+    """
 
     __slots__ = ("_is_enabled_for", "_known_levels", "_logger")
 
@@ -156,7 +162,10 @@ def parse_vmodule(text: str) -> tuple[PatternLevel, ...]:
 def configure(
     settings: LogSettings, *, out: TextIO | None = None, errors: TextIO | None = None
 ) -> None:
-    """Send every line of the process through one writer. `out` and `errors` default to stdout and stderr."""
+    """Send every line of the process through one writer.
+
+    `out` and `errors` default to stdout and stderr.
+    """
     writer = LineWriter(
         settings.format,
         errors=errors or sys.stderr,
@@ -259,7 +268,8 @@ class LineWriter(logging.Handler):
             stream.write(self._render(record))
             stream.flush()
         except (OSError, ValueError):
-            # The reader of our output is gone. There is no other place to report it, and scheduling goes on.
+            # The reader of our output is gone. There is no other place to report it, and scheduling
+            # goes on.
             return
 
 

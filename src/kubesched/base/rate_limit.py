@@ -1,7 +1,8 @@
 """Client-side rate limiting: the token bucket behind `clientConnection.qps` and `burst`.
 
-Responsible for saying how long a request has to wait. Waiting requests are served in order, because each takes its
-token when it arrives, on credit. Not responsible for the server's own limits (429 is handled in `rest`).
+Responsible for saying how long a request has to wait. Waiting requests are served in order, because
+each takes its token when it arrives, on credit. Not responsible for the server's own limits (429 is
+handled in `rest`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ DEFAULT_BURST = 10
 class TokenBucket:
     """`qps` tokens per second, at most `burst` saved up.
 
-    Upstream: as in client-go's `rest.Config`, zero means the default (5 and 10) and a negative `qps` no limit at all.
+    Upstream: as in client-go's `rest.Config`, zero means the default (5 and 10) and a negative
+    `qps` no limit at all.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """Control characters made visible: what objects hold must not steer the terminal that shows it.
 
-An API server accepts a scheduler's name or a message with escape sequences in it, and a dump may hold anything. `visible`
-is for text that goes into a line or a cell; `VisibleStream` stands in front of everything that a command prints.
+An API server accepts a scheduler's name or a message with escape sequences in it, and a dump may
+hold anything. `visible` is for text that goes into a line or a cell; `VisibleStream` stands in
+front of everything that a command prints.
 """
 
 from __future__ import annotations

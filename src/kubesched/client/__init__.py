@@ -8,6 +8,6 @@ From the outside in:
                      each a `connection` that carries one `exchange` at a time
     client_config    where the server is and who we are: `kubeconfig`, `in_cluster`, `credentials`, ...
 
-The embedded cluster plugs into the same seam without sockets. Nothing here decides about pods, and nothing here caches
-objects: that is `informers`.
+The embedded cluster plugs into the same seam without sockets. Nothing here decides about pods, and
+nothing here caches objects: that is `informers`.
 """

@@ -1,4 +1,7 @@
-"""Growing, jittered pauses between attempts. Shared by retries (`rest`) and reconnects (`informers.reflector`)."""
+"""Growing, jittered pauses between attempts.
+
+Shared by retries (`rest`) and reconnects (`informers.reflector`).
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """From flags, environment and files to one connection: which API server, as whom, trusting whom.
 
-Two sets of rules, both client-go's: `load_config` is kube-scheduler's (the flags name a file or an address,
-else we are in a pod), `load_default_config` is kubectl's (a named file, else `KUBECONFIG`, else
-`~/.kube/config`, else we are in a pod). Responsible for choosing the context, checking everything it refers to,
-and putting the credentials together. Not responsible for reading files (`kubeconfig`) nor for what credentials do
-later (`credentials`, `exec_plugin`, `oidc`).
+Two sets of rules, both client-go's: `load_config` is kube-scheduler's (the flags name a file or an
+address, else we are in a pod), `load_default_config` is kubectl's (a named file, else `KUBECONFIG`,
+else `~/.kube/config`, else we are in a pod). Responsible for choosing the context, checking
+everything it refers to, and putting the credentials together. Not responsible for reading files
+(`kubeconfig`) nor for what credentials do later (`credentials`, `exec_plugin`, `oidc`).
 
 All problems of a context are reported at once; every message names file, context and field.
 """
@@ -183,7 +183,8 @@ def _choose(config: Kubeconfig, *, context: str, server: str) -> _Chosen:
         known = ", ".join(sorted(config.contexts)) or "none"
         raise CredentialsError(f"{origin}: no current-context is set (contexts: {known})")
     if server:
-        # Upstream: another address makes the file's tls-server-name meaningless, everything else is kept.
+        # Upstream: another address makes the file's tls-server-name meaningless, everything else is
+        # kept.
         cluster = msgspec.structs.replace(cluster, server=server, tls_server_name="")
     return _Chosen(
         cluster=cluster,

@@ -1,16 +1,18 @@
 r"""One HTTP/1.1 connection: at most one request at a time, parsed by llhttp, nothing trusted.
 
-Responsible for writing a request's bytes, reading its answer within the limits, deadlines, flow control of
-streamed answers, and saying truthfully whether a request that failed may have taken effect. Not responsible for
-making connections (`pool`, `proxy`) nor for the meaning of an answer (`rest`).
+Responsible for writing a request's bytes, reading its answer within the limits, deadlines, flow
+control of streamed answers, and saying truthfully whether a request that failed may have taken
+effect. Not responsible for making connections (`pool`, `proxy`) nor for the meaning of an answer
+(`rest`).
 
 Life cycle:
 
     idle --send--> awaiting head --headers--> reading body --end of message--> idle, or closed
       \________________ anything unexpected: the exchange fails, the connection is closed ______/
 
-Invariants: `_exchange` is set exactly while a request is under way; a connection that saw anything it did not
-expect is closed, never reused; an exchange ends at most once, after the connection has been returned to its pool.
+Invariants: `_exchange` is set exactly while a request is under way; a connection that saw anything
+it did not expect is closed, never reused; an exchange ends at most once, after the connection has
+been returned to its pool.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ class ConnectionLimits:
     header_bytes: int = 64 * 1024
     header_count: int = 128
     write_s: float = 15.0
-    """Seconds in which a peer must accept enough of a request for the rest to fit into the socket's buffer."""
+    """Seconds in which a peer must accept enough of a request for the rest to fit into the socket's
+    buffer.
+    """
 
 
 class HttpConnection(asyncio.Protocol):
@@ -92,7 +96,10 @@ class HttpConnection(asyncio.Protocol):
         head_due_at: float,
         done: Callable[[Outcome], None],
     ) -> Exchange:
-        """Write a request; `done` is called with the answer, later and never from in here. Times are the loop's."""
+        """Write a request; `done` is called with the answer, later and never from in here.
+
+        Times are the loop's.
+        """
         assert self._exchange is None, "connection is busy"
         assert self._transport is not None, "connection is closed"
         exchange = Exchange(done, request, deadline_at, head_due_at)
@@ -280,7 +287,8 @@ class HttpConnection(asyncio.Protocol):
                 raise TransportError(f"{self.peer} answered with unexpected status {status}")
             self._is_interim = True
             return
-        # Headers are read when they are asked for, which most answers never are. Lines of the body may count as well.
+        # Headers are read when they are asked for, which most answers never are. Lines of the body
+        # may count as well.
         if exchange.head.count(b"\r\n") > self._limits.header_count:
             head = exchange.head.partition(b"\r\n\r\n")[0]
             if head.count(b"\r\n") > self._limits.header_count:

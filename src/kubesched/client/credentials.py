@@ -1,18 +1,19 @@
 """Who we are to the API server: authorization headers, client certificates, impersonation, and their renewal.
 
-Responsible for the one object that a transport asks before each request (`ClientCredentials`) and for the
-simple identities behind it: a fixed token or password, and a token file that is rotated. Identities that
-must run something to learn who they are live in `exec_plugin` and `oidc` and build on `RenewedIdentity`.
-Not responsible for finding any of this: `client_config` puts the pieces together.
+Responsible for the one object that a transport asks before each request (`ClientCredentials`) and
+for the simple identities behind it: a fixed token or password, and a token file that is rotated.
+Identities that must run something to learn who they are live in `exec_plugin` and `oidc` and build
+on `RenewedIdentity`. Not responsible for finding any of this: `client_config` puts the pieces
+together.
 
 Invariants:
 
 * A request with nothing due costs two comparisons: files are checked no more often than every ten
   seconds, in a thread, by one request at a time, while the others go on with what is there.
-* `headers()` returns the same mapping until something changed, and `generation` grows exactly when the TLS
-  context was replaced.
-* Working credentials are kept until newer ones are valid: an unreadable file or a failing plugin never discards
-  credentials that may still be good, it is reported and tried again.
+* `headers()` returns the same mapping until something changed, and `generation` grows exactly when
+  the TLS context was replaced.
+* Working credentials are kept until newer ones are valid: an unreadable file or a failing plugin
+  never discards credentials that may still be good, it is reported and tried again.
 * A `Proof` shows no secret in its `repr`; errors name files and fields, never contents.
 """
 
@@ -40,18 +41,22 @@ LOOK_INTERVAL_S = 10.0
 """Least time between two checks of the files: a rotation is noticed soon, at no measurable cost."""
 
 REREAD_INTERVAL_S = 60.0
-"""Token files are read this often even if `stat` shows no change; client-go relies on reading alone."""
+"""Token files are read this often even if `stat` shows no change; client-go relies on reading
+alone.
+"""
 
 FILE_DEADLINE_S = 5.0
 """Longest wait for a check of the files; a hanging network mount must not block requests."""
 
 FAILURE_PAUSE_S = 2.0
-"""After a failure to obtain credentials the same error answers this long, so that a burst of requests does not
-become a burst of processes."""
+"""After a failure to obtain credentials the same error answers this long, so that a burst of
+requests does not become a burst of processes.
+"""
 
 RENEWAL_PAUSE_S = 10.0
-"""Least time between two renewals asked for by 401 answers: a server that refuses everything must not make us
-start a plugin per request."""
+"""Least time between two renewals asked for by 401 answers: a server that refuses everything must
+not make us start a plugin per request.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,10 @@ class Identity(Protocol):
     """Where proofs come from."""
 
     async def current(self) -> Proof:
-        """The proof to use now; the same object while nothing changed. Raises `CredentialsError`."""
+        """The proof to use now; the same object while nothing changed.
+
+        Raises `CredentialsError`.
+        """
         ...
 
     async def renew(self) -> bool:
@@ -206,9 +214,12 @@ class RenewedIdentity:
         return self._proof is not before
 
     async def _obtain(self, *, refused: bool) -> tuple[Proof, float | None]:
-        """A proof and when it expires in wall-clock seconds, or None for never. Raises `CredentialsError`.
+        """A proof and when it expires in wall-clock seconds, or None for never.
 
-        `refused` tells that the server did not accept the present proof although it has not expired.
+        Raises `CredentialsError`.
+
+        `refused` tells that the server did not accept the present proof although it has not
+        expired.
         """
         raise NotImplementedError
 

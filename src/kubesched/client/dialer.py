@@ -1,7 +1,7 @@
 """Making a connection to the API server: TCP, an optional proxy, TLS.
 
-Responsible for the handshakes within their time limit and for saying in one sentence why they failed. Not responsible
-for counting or keeping connections (`pool`).
+Responsible for the handshakes within their time limit and for saying in one sentence why they
+failed. Not responsible for counting or keeping connections (`pool`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,10 @@ from kubesched.client.transport import StartedRequest
 
 
 class RestEventClient:
-    """An `events.EventClient`. Give it a client of its own: events must not use up the bindings' rate limit."""
+    """An `events.EventClient`.
+
+    Give it a client of its own: events must not use up the bindings' rate limit.
+    """
 
     def __init__(self, client: RestClient) -> None:
         self._client = client

@@ -1,7 +1,7 @@
 """One event with its recurrences: what identifies it, how much of it the server knows, and its two wire forms.
 
-Responsible for turning an occurrence into an events.k8s.io/v1 or core/v1 record. Queueing, writing and forgetting
-is `events`' part.
+Responsible for turning an occurrence into an events.k8s.io/v1 or core/v1 record. Queueing, writing
+and forgetting is `events`' part.
 """
 
 from __future__ import annotations

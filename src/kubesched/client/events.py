@@ -1,26 +1,30 @@
 """Telling people what happened: events about objects, written in the background, recurring ones folded into series.
 
-Responsible for what client-go's event recorder and broadcaster do: naming, the series rules, retries, and dropping
-rather than growing. Callers of `EventRecorder.event` decide which events are recorded; how they reach the
-server is `EventClient`. Losing an event never matters to scheduling, so nothing here blocks or raises into it.
+Responsible for what client-go's event recorder and broadcaster do: naming, the series rules,
+retries, and dropping rather than growing. Callers of `EventRecorder.event` decide which events are
+recorded; how they reach the server is `EventClient`. Losing an event never matters to scheduling,
+so nothing here blocks or raises into it.
 
 The life of an event, and what holds it:
 
     event() --new--> queue (bounded) ------one of the writers---> created on the server --+
        |                                                                                  | all the while also
-       +--seen before--> count + 1; the second time: queue --> series patched ------------+ in the cache, by key
+       +--seen before--> count + 1; the second time: queue --> series patched ------------+ in the
+       cache, by key
                                                                                           |
     every 30 min: all series are patched again, so that the server does not forget them <-+
     every 6 min: what did not recur for 6 min is dropped; a series gets its last count <--+
 
-The key of a series is reporter, reason, action and object revision; the note is not part of it. Writes of one
-event happen one after another; different events are written concurrently and in no particular order.
+The key of a series is reporter, reason, action and object revision; the note is not part of it.
+Writes of one event happen one after another; different events are written concurrently and in no
+particular order.
 
-An event costs the API server nearly as much as a binding. So while more urgent writes are under way few events are
-written at a time or none, and the queue takes what comes: the fuller it gets, and the longer its oldest event has waited,
-the more are written all the same. A new event is sent without a task, its answer sends the next one; series, and
-everything that does not succeed at once, are written by a task each.
-Upstream formats notes once more without arguments, which mangles a literal percent sign; that is not copied.
+An event costs the API server nearly as much as a binding. So while more urgent writes are under way
+few events are written at a time or none, and the queue takes what comes: the fuller it gets, and
+the longer its oldest event has waited, the more are written all the same. A new event is sent
+without a task, its answer sends the next one; series, and everything that does not succeed at once,
+are written by a task each. Upstream formats notes once more without arguments, which mangles a
+literal percent sign; that is not copied.
 """
 
 from __future__ import annotations
@@ -49,17 +53,23 @@ from kubesched.client.transport import StartedRequest
 log = get_logger(__name__)
 
 MAX_QUEUED = 25_000
-"""Events waiting to be written; further ones are dropped. Upstream has room for 1000 and loses what a burst of pods
-causes; these are in the cache anyway."""
+"""Events waiting to be written; further ones are dropped. Upstream has room for 1000 and loses what
+a burst of pods causes; these are in the cache anyway.
+"""
 WRITERS = 32
-"""Events under way at a time when nothing more urgent is: many at once cost API server and etcd less than one by one."""
+"""Events under way at a time when nothing more urgent is: many at once cost API server and etcd
+less than one by one.
+"""
 PATIENCE_S = 5.0
-"""For each time that the oldest event has waited this long, one more is written whatever else is urgent."""
+"""For each time that the oldest event has waited this long, one more is written whatever else is
+urgent.
+"""
 LOOK_S = 0.05
 """How often the number of events under way is adjusted."""
 MAX_CACHED = 50_000
-"""Events remembered for recognising recurrences; beyond that the oldest are forgotten early. Upstream has no bound,
-which at thousands of pods per second would be gigabytes."""
+"""Events remembered for recognising recurrences; beyond that the oldest are forgotten early.
+Upstream has no bound, which at thousands of pods per second would be gigabytes.
+"""
 FORGET_BATCH = 1000
 MAX_TRIES = 12
 RETRY_PAUSE_S = 10.0
@@ -77,7 +87,10 @@ BAD_EVENT = "not a valid event"
 
 
 class EventClient(Protocol):
-    """Writes events. Raises `kubesched.base.errors`; every call ends within a deadline of the client's own."""
+    """Writes events.
+
+    Raises `kubesched.base.errors`; every call ends within a deadline of the client's own.
+    """
 
     async def create(self, event: EventRecord) -> None: ...
 
@@ -255,7 +268,8 @@ class EventBroadcaster:
                 self._has_work.set()
 
     def _forget_oldest(self) -> None:
-        # In batches: popping the first item of a dictionary gets slower with every item popped before.
+        # In batches: popping the first item of a dictionary gets slower with every item popped
+        # before.
         for key in list(itertools.islice(self._cache, FORGET_BATCH)):
             entry = self._cache.pop(key)
             entry.is_final = True
@@ -271,7 +285,10 @@ class EventBroadcaster:
     # Writing.
 
     async def _write_queued(self, group: asyncio.TaskGroup) -> None:
-        """Have as many events under way as are wanted. Written together they cost the server less than one by one."""
+        """Have as many events under way as are wanted.
+
+        Written together they cost the server less than one by one.
+        """
         while True:
             if not self._queue:
                 self._has_work.clear()
@@ -342,7 +359,8 @@ class EventBroadcaster:
         """How many events may be under way now. Call it only while the queue is not empty."""
         if not is_urgent:
             return self._writer_count
-        # Few as long as there is plenty of room, all of them before any event would have to be dropped.
+        # Few as long as there is plenty of room, all of them before any event would have to be
+        # dropped.
         by_room = self._writer_count * len(self._queue) ** 2 // MAX_QUEUED**2
         by_age = int((self._clock.now() - self._queue[0].last_observed) / PATIENCE_S)
         return min(max(by_room, by_age), self._writer_count)
@@ -355,7 +373,8 @@ class EventBroadcaster:
                 await self._write_patiently(entry, is_series=is_series, rest=rest)
             except Exception:
                 self._failed(entry)
-            # Also if it was given up: should the event recur, the patch finds nothing and creates it then.
+            # Also if it was given up: should the event recur, the patch finds nothing and creates
+            # it then.
             entry.written_count = count
             rest = None
         entry.is_taken = False
@@ -383,8 +402,8 @@ class EventBroadcaster:
         try:
             await (self._write(entry, is_series=is_series) if rest is None else rest())
         except AlreadyExists:
-            # A patch found nothing, yet creating found something: it has appeared in between, patch again. A mere
-            # creation that was tried before has simply worked then.
+            # A patch found nothing, yet creating found something: it has appeared in between, patch
+            # again. A mere creation that was tried before has simply worked then.
             return not is_series
         except ApiError as error:
             log.info(

@@ -1,7 +1,8 @@
 """One request under way and its answer, buffered or streamed.
 
-Responsible for buffering what has arrived and for waking the waiter; a stream also tells its connection to
-stop reading while its consumer lags. Not responsible for parsing or deadlines (`connection`).
+Responsible for buffering what has arrived and for waking the waiter; a stream also tells its
+connection to stop reading while its consumer lags. Not responsible for parsing or deadlines
+(`connection`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request
 STREAM_HIGH_WATER_BYTES = 1024 * 1024
 """A stream whose consumer lags by this much stops reading; TCP then slows the server down."""
 STREAM_TAKE_BYTES = 128 * 1024
-"""About as much is handed out at a time: decoding it takes a few milliseconds, in which nothing else runs."""
+"""About as much is handed out at a time: decoding it takes a few milliseconds, in which nothing
+else runs.
+"""
 
 _INFORMATIONAL = b"1"
 """First digit of the status of heads that come before the real one."""
@@ -192,7 +195,8 @@ Outcome = BufferedResponse | StreamingResponse | TransportError
 class Exchange:
     """One request under way and as much of its answer as has arrived.
 
-    It ends once, with a call of `done` from the event loop, or never if the connection was told to abandon it.
+    It ends once, with a call of `done` from the event loop, or never if the connection was told to
+    abandon it.
     """
 
     __slots__ = (

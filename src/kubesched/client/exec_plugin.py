@@ -1,11 +1,12 @@
 """Credentials from a program: client-go's exec plugins (`client.authentication.k8s.io` v1 and v1beta1).
 
-Responsible for running the command, telling it about the cluster, and reading the `ExecCredential` it prints.
-When to run it, and that only one runs at a time, is `credentials.RenewedIdentity`'s part. The plugin never gets
-a terminal: a scheduler cannot prompt.
+Responsible for running the command, telling it about the cluster, and reading the `ExecCredential`
+it prints. When to run it, and that only one runs at a time, is `credentials.RenewedIdentity`'s
+part. The plugin never gets a terminal: a scheduler cannot prompt.
 
-What a plugin prints is a secret. Its standard output never reaches a message; of its standard error the last
-lines do, with everything cut out that looks like a token or a key or that we passed in as a setting.
+What a plugin prints is a secret. Its standard output never reaches a message; of its standard error
+the last lines do, with everything cut out that looks like a token or a key or that we passed in as
+a setting.
 """
 
 from __future__ import annotations
@@ -35,13 +36,16 @@ log = get_logger(__name__)
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 RUN_DEADLINE_S = 60.0
-"""Longest a plugin may run. client-go waits for ever; requests of ours have deadlines, and so has this."""
+"""Longest a plugin may run. client-go waits for ever; requests of ours have deadlines, and so has
+this.
+"""
 
 END_DEADLINE_S = 5.0
 """Longest wait for a killed plugin to exit; only one stuck in the kernel takes longer."""
 
 MAX_OUTPUT_BYTES = 1024 * 1024
-"""Most that is read of what the plugin prints; a certificate chain with its key is a few kilobytes."""
+"""Most that is read of what the plugin prints; a certificate chain with its key is a few kilobytes.
+"""
 
 SHOWN_ERROR_BYTES = 2048
 """How much of the end of standard error an error message shows."""
@@ -257,7 +261,8 @@ async def _start(
     try:
         await asyncio.wait([starting])
     except asyncio.CancelledError:
-        # Cancelling a start half-way leaks the process and its pipes; so let it finish, then kill it.
+        # Cancelling a start half-way leaks the process and its pipes; so let it finish, then kill
+        # it.
         await asyncio.wait([starting])
         if starting.exception() is None:
             await _end(starting.result()[0], capture)

@@ -1,6 +1,7 @@
 """Finding the API server from inside a pod: the environment names it, the service account's files vouch for us.
 
-Responsible for reading what kubelet provides; rotation of the token and of the authority is `credentials`' part.
+Responsible for reading what kubelet provides; rotation of the token and of the authority is
+`credentials`' part.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ def is_possible(
 def load_connection(
     environment: Mapping[str, str], *, clock: Clock, directory: str = SERVICE_ACCOUNT_DIRECTORY
 ) -> ConnectionConfig:
-    """How to reach the API server of the cluster we run in. Raises `CredentialsError` outside of one."""
+    """How to reach the API server of the cluster we run in.
+
+    Raises `CredentialsError` outside of one.
+    """
     host, port = environment.get(HOST_VARIABLE, ""), environment.get(PORT_VARIABLE, "")
     if not host or not port:
         raise CredentialsError(f"{ORIGIN}: {HOST_VARIABLE} and {PORT_VARIABLE} must be defined")
@@ -70,6 +74,7 @@ def _load_tls(authority_path: str) -> RotatingTls:
     try:
         return RotatingTls(TlsSettings(ca=authority))
     except CredentialsError as error:
-        # Upstream: a missing or broken authority is reported, and the system's roots are tried instead.
+        # Upstream: a missing or broken authority is reported, and the system's roots are tried
+        # instead.
         log.error("The system's certificate authorities are used instead", error)
         return RotatingTls(TlsSettings())

@@ -1,12 +1,12 @@
 """Kubeconfig files: parsing and merging.
 
-Responsible for reading the YAML into records with errors that name file and field, for merging (`KUBECONFIG`
-may list several files; the first value wins), for resolving relative paths against the file that
-wrote them, and for storing tokens that were rotated. Which context is meant and whether it can be used is
-`client_config`'s part.
+Responsible for reading the YAML into records with errors that name file and field, for merging
+(`KUBECONFIG` may list several files; the first value wins), for resolving relative paths against
+the file that wrote them, and for storing tokens that were rotated. Which context is meant and
+whether it can be used is `client_config`'s part.
 
-Unknown fields are passed over, as kubectl does. Records show no contents in their `repr`, and errors never
-quote a value: any of them may be a secret in the wrong place.
+Unknown fields are passed over, as kubectl does. Records show no contents in their `repr`, and
+errors never quote a value: any of them may be a secret in the wrong place.
 """
 
 from __future__ import annotations
@@ -205,8 +205,8 @@ def load_file(path: str) -> Kubeconfig:
 def store_auth_provider(path: str, user: str, config: Mapping[str, str]) -> None:
     """Write the changed settings of a user's auth-provider back to its file.
 
-    Everything else in the file keeps its meaning; comments are lost, as with `kubectl config`. Raises
-    `CredentialsError`, also while another program holds client-go's lock on the file.
+    Everything else in the file keeps its meaning; comments are lost, as with `kubectl config`.
+    Raises `CredentialsError`, also while another program holds client-go's lock on the file.
     """
     path = os.path.realpath(path)
     try:

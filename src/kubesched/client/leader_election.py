@@ -1,8 +1,8 @@
 """Leader election by Lease: of several schedulers one acts, and another follows when it falls silent.
 
-Responsible for taking, renewing and giving up one Lease, wire-compatible with client-go's leader election, so
-that kube-scheduler and kubesched can stand by for each other. What the leader does meanwhile is a callback; how
-Leases are read and written is `LeaseClient`.
+Responsible for taking, renewing and giving up one Lease, wire-compatible with client-go's leader
+election, so that kube-scheduler and kubesched can stand by for each other. What the leader does
+meanwhile is a callback; how Leases are read and written is `LeaseClient`.
 
 Life of an elector, once through:
 
@@ -10,14 +10,14 @@ Life of an elector, once through:
                                                                                    |
                    renewal failed too long, another holds it, or cancelled -------+
 
-Why two never lead at once. Writes to the Lease carry its resourceVersion, so of two candidates one wins. A
-candidate counts the lease's duration from when *it* saw the last change, on its own clock; timestamps in the Lease
-are for people, clocks of different machines are never compared. That moment lies after the holder *sent* its last
-successful renewal, so a holder that counts the same duration from that sending stops first. `is_leader` checks
-this whenever it is asked, with half of the slack as a margin for what is on its way, and the work is cancelled and has
-ended before the lease is released.
-The proof needs clocks that run at about the same speed, and the slack between renewal deadline and lease duration
-(5 of 15 seconds by default) covers any difference that machines have.
+Why two never lead at once. Writes to the Lease carry its resourceVersion, so of two candidates one
+wins. A candidate counts the lease's duration from when *it* saw the last change, on its own clock;
+timestamps in the Lease are for people, clocks of different machines are never compared. That moment
+lies after the holder *sent* its last successful renewal, so a holder that counts the same duration
+from that sending stops first. `is_leader` checks this whenever it is asked, with half of the slack
+as a margin for what is on its way, and the work is cancelled and has ended before the lease is
+released. The proof needs clocks that run at about the same speed, and the slack between renewal
+deadline and lease duration (5 of 15 seconds by default) covers any difference that machines have.
 """
 
 from __future__ import annotations
@@ -49,14 +49,19 @@ LEAST_PATIENCE_S = 0.1
 """Grace period for cancelled work even if it is already late, so that the log is accurate."""
 
 RELEASE_TRIES = 5
-"""How often a release that conflicts is tried. Only a renewal of our own that was under way can conflict with it."""
+"""How often a release that conflicts is tried. Only a renewal of our own that was under way can
+conflict with it.
+"""
 
 RELEASED_DURATION_S = 1
 """Duration written on release; the holder is empty anyway, but zero is not allowed."""
 
 
 class LeaseClient(Protocol):
-    """One Lease on the server. Raises `kubesched.base.errors`; `update` conflicts if the Lease changed since."""
+    """One Lease on the server.
+
+    Raises `kubesched.base.errors`; `update` conflicts if the Lease changed since.
+    """
 
     async def get(self) -> Preserved[Lease]: ...
 
@@ -85,7 +90,9 @@ class LeaderElectionSettings:
     name: str = "kube-scheduler"
 
     lease_duration_s: float = 15.0
-    """How long others wait after the last renewal they saw. Whole seconds; the Lease cannot say more."""
+    """How long others wait after the last renewal they saw. Whole seconds; the Lease cannot say
+    more.
+    """
     renew_deadline_s: float = 10.0
     """How long a leader keeps trying to renew before it gives up."""
     retry_period_s: float = 2.0
@@ -126,11 +133,15 @@ class LeaderCallbacks:
     """What happens on the way."""
 
     on_started_leading: Callable[[], Awaitable[None]]
-    """The leader's work, cancelled when leadership ends. Returning early does not end leadership, raising does."""
+    """The leader's work, cancelled when leadership ends. Returning early does not end leadership,
+    raising does.
+    """
     on_stopped_leading: Callable[[], None]
     """Called once at the end, before the lease is released, also if we never led."""
     on_new_leader: Callable[[str], None] = lambda identity: None
-    """Called when the holder seen in the lease changed, also for ourselves; empty when it was released."""
+    """Called when the holder seen in the lease changed, also for ourselves; empty when it was
+    released.
+    """
     record_event: Callable[[ObjectReference, str], None] = lambda lease, message: None
     """Told `<identity> became leader` and `<identity> stopped leading` about the lease."""
 
@@ -162,12 +173,16 @@ class LeaderElector:
         self._is_leading = False
         self._lead_until = 0.0
         self._may_hold = False
-        """Whether some write of ours may have reached the server; it need not have been answered."""
+        """Whether some write of ours may have reached the server; it need not have been answered.
+        """
         if metrics is not None:
             metrics.leader_off(settings.name)
 
     async def run(self) -> None:
-        """Wait to become leader, lead, and return when leadership is lost. Cancel it to stop cleanly."""
+        """Wait to become leader, lead, and return when leadership is lost.
+
+        Cancel it to stop cleanly.
+        """
         try:
             await self._acquire()
             await self._lead()
@@ -181,8 +196,8 @@ class LeaderElector:
     def is_leader(self) -> bool:
         """Whether we lead and may write, right now. Any thread may ask.
 
-        False half of the slack before another candidate could take over: what is sent until then has that time to
-        arrive. Leadership is given up at the same moment.
+        False half of the slack before another candidate could take over: what is sent until then
+        has that time to arrive. Leadership is given up at the same moment.
         """
         return self._is_leading and self._clock.monotonic() < self._lead_until - self._reserve_s
 
@@ -193,7 +208,8 @@ class LeaderElector:
     def check(self, max_tolerable_expired_s: float) -> str | None:
         """What is wrong if we hold the lease but failed to renew it for too long, else None.
 
-        A health check: such a leader should have stopped, and if it is stuck instead, it should be restarted.
+        A health check: such a leader should have stopped, and if it is stuck instead, it should be
+        restarted.
         """
         limit = self._settings.lease_duration_s + max_tolerable_expired_s
         if self._holds_lease() and self._clock.monotonic() - self._observed_at > limit:
@@ -221,9 +237,9 @@ class LeaderElector:
     def _pause_s(self) -> float:
         """How long to wait before reading the lease again.
 
-        Upstream reads less often, and only by chance soon after the lease expired. Here a candidate sees a renewal within
-        a retry period and reads the lease when it expires, so that the cluster is without a leader for at most the lease
-        duration and one retry period.
+        Upstream reads less often, and only by chance soon after the lease expired. Here a candidate
+        sees a renewal within a retry period and reads the lease when it expires, so that the
+        cluster is without a leader for at most the lease duration and one retry period.
         """
         retry_s, drawn = self._settings.retry_period_s, self._random.random()
         if not self.leader() or not self._is_valid():
@@ -273,7 +289,8 @@ class LeaderElector:
     async def _renew(self) -> bool:
         """Try until it works or must be given up."""
         settings, now = self._settings, self._clock.monotonic()
-        # Upstream counts from here only; with slow answers that is too late. What is left is for ending the work.
+        # Upstream counts from here only; with slow answers that is too late. What is left is for
+        # ending the work.
         give_up_at = min(now + settings.renew_deadline_s, self._lead_until - self._reserve_s)
         try:
             async with asyncio.timeout(give_up_at - now):
@@ -363,8 +380,8 @@ class LeaderElector:
         self._lease = lease
         self._observed = lease.record.spec
         self._observed_at = self._clock.monotonic()
-        # From sending, not from the answer: others may have seen the renewal long before we hear of it. And the
-        # duration that counts is the one that stands in the lease.
+        # From sending, not from the answer: others may have seen the renewal long before we hear of
+        # it. And the duration that counts is the one that stands in the lease.
         self._lead_until = sent_at + int(self._settings.lease_duration_s)
 
     def _observe(self, lease: Preserved[Lease]) -> None:

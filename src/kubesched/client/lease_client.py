@@ -8,7 +8,10 @@ from kubesched.client.rest import RestClient
 
 
 class RestLeaseClient:
-    """A `leader_election.LeaseClient`. Give it a client of its own: the lock must not queue behind other requests."""
+    """A `leader_election.LeaseClient`.
+
+    Give it a client of its own: the lock must not queue behind other requests.
+    """
 
     def __init__(self, client: RestClient, *, namespace: str, name: str) -> None:
         self._client = client

@@ -1,12 +1,13 @@
 """Credentials from an OpenID Connect issuer: the `oidc` auth-provider of a kubeconfig.
 
-Responsible for using the ID token while it is valid and for trading the refresh token for a new one at the
-issuer's token endpoint, found by discovery. Logging in is a matter between a person and a browser and happens
-elsewhere. Storing rotated tokens is the caller's part: `keep` is called with the changed settings.
+Responsible for using the ID token while it is valid and for trading the refresh token for a new one
+at the issuer's token endpoint, found by discovery. Logging in is a matter between a person and a
+browser and happens elsewhere. Storing rotated tokens is the caller's part: `keep` is called with
+the changed settings.
 
-Tokens travel only over verified TLS: with the authority from the settings if one is given, else with the
-system's roots. There is no setting that turns verification off, neither issuer nor endpoint may be plain HTTP,
-and a redirection to plain HTTP is refused.
+Tokens travel only over verified TLS: with the authority from the settings if one is given, else
+with the system's roots. There is no setting that turns verification off, neither issuer nor
+endpoint may be plain HTTP, and a redirection to plain HTTP is refused.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ ID_TOKEN = "id-token"
 REFRESH_TOKEN = "refresh-token"
 
 EXPIRY_LEEWAY_S = 10.0
-"""A token counts as expired this long before it is: clocks differ, and a request takes time to arrive."""
+"""A token counts as expired this long before it is: clocks differ, and a request takes time to
+arrive.
+"""
 
 REQUEST_DEADLINE_S = 10.0
 """Longest silence of the issuer during one request."""
@@ -105,8 +108,8 @@ class OidcProvider(RenewedIdentity):
             raise self._error(
                 f"the {ID_TOKEN} {state}, and there is no {REFRESH_TOKEN} to get another"
             )
-        # A refresh token may be valid for one use only, so a refresh is never abandoned half-way: a caller that
-        # times out leaves the thread running, and the next caller joins it.
+        # A refresh token may be valid for one use only, so a refresh is never abandoned half-way: a
+        # caller that times out leaves the thread running, and the next caller joins it.
         if self._trade_under_way is None or self._trade_under_way.done():
             self._trade_under_way = asyncio.ensure_future(asyncio.to_thread(self._renew_tokens))
         try:
@@ -150,8 +153,8 @@ class OidcProvider(RenewedIdentity):
     def _trade(self, endpoint: str) -> _Tokens:
         """Ask with HTTP basic authentication first, then with the client's name in the body.
 
-        The standard asks servers to support the former, some know only the latter; golang.org/x/oauth2 probes in
-        this order too.
+        The standard asks servers to support the former, some know only the latter;
+        golang.org/x/oauth2 probes in this order too.
         """
         client, secret = self._config[CLIENT_ID], self._config.get(CLIENT_SECRET, "")
         form = {"grant_type": "refresh_token", "refresh_token": self._config[REFRESH_TOKEN]}

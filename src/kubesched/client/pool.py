@@ -1,15 +1,18 @@
 """The HTTP transport: a bounded pool of kept-alive connections to one API server.
 
-Responsible for handing each request an idle connection or a new one (`dialer` makes it), for sending credentials
-along, and for the two repetitions that only the transport can judge: a kept-alive connection that had died unnoticed,
-and a 401 that fresh credentials may cure. Not responsible for any other retry (`rest`).
+Responsible for handing each request an idle connection or a new one (`dialer` makes it), for
+sending credentials along, and for the two repetitions that only the transport can judge: a
+kept-alive connection that had died unnoticed, and a 401 that fresh credentials may cure. Not
+responsible for any other retry (`rest`).
 
-`start` is the cheap way for the requests that are made for every pod: it sends at once over an idle connection and calls
-back, without a task. Whatever needs waiting or a second try is left to `request`.
+`start` is the cheap way for the requests that are made for every pod: it sends at once over an idle
+connection and calls back, without a task. Whatever needs waiting or a second try is left to
+`request`.
 
-Invariants: at most `max_connections` connections serve ordinary requests and at most `max_streams` serve streams, so
-that watches never starve writes; a connection is in `_idle` or has exactly one exchange; requests that found
-everything busy are served in order of arrival; every wait ends at the request's deadline.
+Invariants: at most `max_connections` connections serve ordinary requests and at most `max_streams`
+serve streams, so that watches never starve writes; a connection is in `_idle` or has exactly one
+exchange; requests that found everything busy are served in order of arrival; every wait ends at the
+request's deadline.
 """
 
 from __future__ import annotations
@@ -53,8 +56,9 @@ UNAUTHORIZED = 401
 _ACCEPT_GZIP = b"Accept-Encoding: gzip\r\n"
 _CLOSE_GRACE_S = 1.0
 _ASK_CREDENTIALS_S = 1.0
-"""How long `start` goes on with the headers that credentials gave last. They notice new files and tokens that expire
-within a minute or so, and a 401 is answered with fresh ones in any case."""
+"""How long `start` goes on with the headers that credentials gave last. They notice new files and
+tokens that expire within a minute or so, and a 401 is answered with fresh ones in any case.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +70,9 @@ class PoolSettings:
     connect_s: float = 10.0
     """Seconds for name lookup, TCP, proxy and TLS handshakes together."""
     idle_s: float = 45.0
-    """An idle connection older than this is not reused: kube-apiserver closes its end after 90 s, and a request sent
-    into a closing connection cannot safely be repeated."""
+    """An idle connection older than this is not reused: kube-apiserver closes its end after 90 s,
+    and a request sent into a closing connection cannot safely be repeated.
+    """
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
@@ -184,8 +189,8 @@ class HttpTransport:
                 connection.abandon(exchange)
                 raise
             except StreamEnded as error:
-                # A race: the server closed the kept-alive connection just as we chose it. Bounded: every round uses up
-                # one kept-alive connection, and a new one ends the loop.
+                # A race: the server closed the kept-alive connection just as we chose it. Bounded:
+                # every round uses up one kept-alive connection, and a new one ends the loop.
                 is_stale = is_reused and not exchange.response_started and not self._is_closed
                 if is_stale and (request.idempotent or not error.sent):
                     continue
@@ -195,7 +200,10 @@ class HttpTransport:
     def start(
         self, request: Request, done: Callable[[Response | TransportError | None], None]
     ) -> StartedRequest | None:
-        """Send at once and return; None if that is not possible. As `transport.DirectTransport` says."""
+        """Send at once and return; None if that is not possible.
+
+        As `transport.DirectTransport` says.
+        """
         loop = self._loop
         if loop is None or request.stream or request.method == "GET":
             return None
@@ -287,8 +295,8 @@ class HttpTransport:
     ) -> HttpConnection:
         """A new connection, or the next one to become free when the pool is full.
 
-        Streams always get a connection of their own, closed at their end: a handshake every few minutes is cheaper
-        than watches that occupy the pool.
+        Streams always get a connection of their own, closed at their end: a handshake every few
+        minutes is cheaper than watches that occupy the pool.
         """
         if request.stream:
             if self._stream_count >= self._settings.max_streams:
@@ -445,8 +453,9 @@ class _Started:
     def answered(self, outcome: Outcome) -> None:
         """Have `done` called with this answer together with all others of this turn of the loop.
 
-        What comes of an answer, the next request above all, is thus sent together: sent one by one between reading other
-        answers, requests and their answers wake both sides for each of them, which costs a third more.
+        What comes of an answer, the next request above all, is thus sent together: sent one by one
+        between reading other answers, requests and their answers wake both sides for each of them,
+        which costs a third more.
         """
         answers = self._transport._answers
         if not answers:

@@ -1,8 +1,9 @@
 """Reaching the API server through a proxy: which one, and the handshake with it.
 
-Responsible for reading a proxy's URL, for choosing one from the environment as Go's `net/http` does (so as kubectl
-and kube-scheduler do), and for opening a tunnel: HTTP CONNECT or SOCKS5 (RFC 1928, password per RFC 1929). Not
-responsible for TLS to the API server, which the pool starts inside the tunnel. Passwords never appear in errors.
+Responsible for reading a proxy's URL, for choosing one from the environment as Go's `net/http` does
+(so as kubectl and kube-scheduler do), and for opening a tunnel: HTTP CONNECT or SOCKS5 (RFC 1928,
+password per RFC 1929). Not responsible for TLS to the API server, which the pool starts inside the
+tunnel. Passwords never appear in errors.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ _SOCKS_ERRORS = {
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy to go through. `scheme` is http, https, socks5 or socks5h (Go treats the two alike: names go to the proxy)."""
+    """A proxy to go through.
+
+    `scheme` is http, https, socks5 or socks5h (Go treats the two alike: names go to the proxy).
+    """
 
     scheme: str
     host: str
@@ -58,7 +62,10 @@ class Proxy:
 
 
 def parse_proxy_url(url: str, field_path: str = "proxy-url") -> Proxy:
-    """The proxy an URL names. Raises `ConfigError` at `field_path`, without the URL since it may hold a password."""
+    """The proxy an URL names.
+
+    Raises `ConfigError` at `field_path`, without the URL since it may hold a password.
+    """
 
     def problem(message: str) -> ConfigError:
         return ConfigError([FieldProblem(field_path, message)])
@@ -122,7 +129,8 @@ def _matches_exemption(entry: str, host: str, port: int, address: _Address | Non
     entry_address = _parse_address(name)
     if entry_address is not None:
         return address == entry_address
-    # "example.com" means the name and everything below it, ".example.com" and "*.example.com" only what is below.
+    # "example.com" means the name and everything below it, ".example.com" and "*.example.com" only
+    # what is below.
     name = name.removeprefix("*")
     if name.startswith("."):
         return host.endswith(name)
@@ -157,7 +165,10 @@ class TunnelProtocol(asyncio.Protocol):
         self._is_lost = False
 
     async def open(self, host: str, port: int) -> None:
-        """Ask for a tunnel to the API server. The caller bounds the time. Raises `ConnectFailed`."""
+        """Ask for a tunnel to the API server.
+
+        The caller bounds the time. Raises `ConnectFailed`.
+        """
         if self._proxy.is_socks:
             await self._open_socks(host, port)
         else:

@@ -1,12 +1,12 @@
 """Typed verbs of the Kubernetes API.
 
-Responsible for paths, queries, bodies and their decoding into records, for every kind in `kubesched.api.kinds` and any
-other `Kind` a caller brings. Retries and rate limits are `retry`'s, bytes are the transport's, staying up to date is
-the informers'.
+Responsible for paths, queries, bodies and their decoding into records, for every kind in
+`kubesched.api.kinds` and any other `Kind` a caller brings. Retries and rate limits are `retry`'s,
+bytes are the transport's, staying up to date is the informers'.
 
-Verbs take a record type or a `Kind`. They raise `kubesched.base.errors.ApiError` for what the server refuses and
-`TransportError` if there is no usable answer. Records know only some fields of a kind; `get_preserved` and
-`update_merged` are for writing objects back without losing the rest.
+Verbs take a record type or a `Kind`. They raise `kubesched.base.errors.ApiError` for what the
+server refuses and `TransportError` if there is no usable answer. Records know only some fields of a
+kind; `get_preserved` and `update_merged` are for writing objects back without losing the rest.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ _EVENTS = kind_of(events_v1.Event)
 DEFAULT_PAGE_SIZE = 500
 
 WATCH_FIRST_BYTE_S = 30.0
-"""A watch's headers come at once, except that a streamed list waits until the server's cache is fresh."""
+"""A watch's headers come at once, except that a streamed list waits until the server's cache is
+fresh.
+"""
 
 WATCH_GRACE_S = 30.0
 """How much longer than asked for a watch may live before we cut it."""
@@ -67,7 +69,10 @@ def user_agent(component: str = "") -> str:
 
 
 class RestClient:
-    """The API server's verbs. Several clients may share one transport, each with its own name and rate limit."""
+    """The API server's verbs.
+
+    Several clients may share one transport, each with its own name and rate limit.
+    """
 
     def __init__(
         self,
@@ -85,9 +90,9 @@ class RestClient:
     ) -> None:
         """`deadline_s` bounds every call, all its attempts included; watches have deadlines of their own.
 
-        With `prefers_protobuf` bindings and events, of which there is one per pod, are written in the encoding that is
-        cheapest for the server, unless it turns out not to know it. `may_write` is asked right before each write is
-        sent; `WriteRefused` if it says no.
+        With `prefers_protobuf` bindings and events, of which there is one per pod, are written in
+        the encoding that is cheapest for the server, unless it turns out not to know it.
+        `may_write` is asked right before each write is sent; `WriteRefused` if it says no.
         """
         self._caller = Caller(
             transport,
@@ -192,7 +197,8 @@ class RestClient:
             try:
                 current = await page(page_size, current.metadata.continue_)
             except Gone:
-                # It took longer than the server remembers; without pages there is nothing to expire.
+                # It took longer than the server remembers; without pages there is nothing to
+                # expire.
                 return await page(0, "")
             items += current.items
         return msgspec.structs.replace(current, items=items)
@@ -210,7 +216,8 @@ class RestClient:
     ) -> Watch[R]:
         """Changes from a revision on; with `send_initial_events` the present state first, then a marked bookmark.
 
-        Entering the watch sends the request, once and without retries: callers have to handle broken watches anyway.
+        Entering the watch sends the request, once and without retries: callers have to handle
+        broken watches anyway.
         """
         kind = _kind(kind)
         query = {
@@ -359,7 +366,9 @@ class RestClient:
         await self._write("DELETE", target, b"" if options is None else codec.encode(options))
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
-        """Assign a pod to a node. `Conflict` if the pod is another one by now, bound, or being deleted.
+        """Assign a pod to a node.
+
+        `Conflict` if the pod is another one by now, bound, or being deleted.
 
         Sent once: the scheduler itself decides what a failed binding means.
         """

@@ -1,10 +1,11 @@
 """Sending a request until it succeeds, is refused for good, or time runs out.
 
-Responsible for the client-side rate limit, for telling which failures may be repeated, and for pausing in between.
-Not responsible for what a request means (`rest`) nor for reconnecting watches (`informers.reflector`).
+Responsible for the client-side rate limit, for telling which failures may be repeated, and for
+pausing in between. Not responsible for what a request means (`rest`) nor for reconnecting watches
+(`informers.reflector`).
 
-The rule, never bent: a request is repeated only if the server cannot have acted on it (it was not sent, or was answered
-with 429), or if acting on it twice is the same as once (reads).
+The rule, never bent: a request is repeated only if the server cannot have acted on it (it was not
+sent, or was answered with 429), or if acting on it twice is the same as once (reads).
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ from kubesched.client.transport import (
 )
 
 Rest = Callable[[], Awaitable[Any]]
-"""What is left to do of a request that was started: returns when it has succeeded, or raises why it did not."""
+"""What is left to do of a request that was started: returns when it has succeeded, or raises why it
+did not.
+"""
 Done = Callable[[Rest | None], None]
 """Called when a request that was started has succeeded (None), or needs more than an answer."""
 Finish = Callable[[Rest], Awaitable[Any]]
@@ -61,7 +64,9 @@ class RetryPolicy:
     initial_s: float = 0.1
     max_s: float = 5.0
     retry_after_jitter: float = 0.1
-    """A pause the server asked for is stretched by up to this part, so that clients do not come back in step."""
+    """A pause the server asked for is stretched by up to this part, so that clients do not come
+    back in step.
+    """
 
 
 class Caller:
@@ -113,8 +118,8 @@ class Caller:
     def start(self, request: Request, done: Done, finish: Finish | None = None) -> StartedRequest:
         """One attempt without a task: `done(None)` when it succeeded, otherwise `done(rest)`, later in any case.
 
-        Awaiting `rest()` finishes the request: it sends it if that was not possible at once, or raises why it failed.
-        If `finish` is given, it is what has to be awaited, with that rest.
+        Awaiting `rest()` finishes the request: it sends it if that was not possible at once, or
+        raises why it failed. If `finish` is given, it is what has to be awaited, with that rest.
         """
         transport = self._direct
         if (
@@ -199,11 +204,13 @@ def _soon(done: Done, rest: Rest) -> StartedRequest:
 def parse_retry_after(value: str, now: float) -> float | None:
     """Seconds that a Retry-After header asks for; None if it is neither ASCII digits nor an HTTP date.
 
-    `now` is the wall-clock time that a date is compared with. The result lies between 0 and `MAX_RETRY_AFTER_S`.
+    `now` is the wall-clock time that a date is compared with. The result lies between 0 and
+    `MAX_RETRY_AFTER_S`.
     """
     value = value.strip()
     if value.isascii() and value.isdigit():
-        # Compared by length first: converting thousands of digits is slow, and float() makes them infinite.
+        # Compared by length first: converting thousands of digits is slow, and float() makes them
+        # infinite.
         seconds = MAX_RETRY_AFTER_S if len(value) > MAX_RETRY_AFTER_DIGITS else float(value)
     else:
         try:

@@ -1,15 +1,17 @@
 """TLS contexts for connections to the API server, rebuilt when the files behind them change.
 
-Responsible for turning a certificate authority, a client certificate and its key (each a file or inline PEM)
-into an `ssl.SSLContext`, and for noticing that one of the files was replaced. Not responsible for deciding when
-to look (`credentials`) nor for where the settings come from (`kubeconfig`, `in_cluster`, `exec_plugin`).
+Responsible for turning a certificate authority, a client certificate and its key (each a file or
+inline PEM) into an `ssl.SSLContext`, and for noticing that one of the files was replaced. Not
+responsible for deciding when to look (`credentials`) nor for where the settings come from
+(`kubeconfig`, `in_cluster`, `exec_plugin`).
 
 Invariants:
 
 * Verification is switched off only by `insecure`, which the caller had to ask for by name.
 * A private key given inline touches the disk only as a file with mode 0600 and that is gone again
   when loading returns. OpenSSL's API in Python takes paths only.
-* A reload that fails changes nothing: half-written or mismatched files are tried again at the next look.
+* A reload that fails changes nothing: half-written or mismatched files are tried again at the next
+  look.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from dataclasses import dataclass, field
 from kubesched.base.errors import CredentialsError
 
 FileSignature = tuple[int, int, int]
-"""Inode, size and modification time in nanoseconds: differs whenever a file was replaced or rewritten."""
+"""Inode, size and modification time in nanoseconds: differs whenever a file was replaced or
+rewritten.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,10 @@ class TlsSettings:
 
 
 def build_context(settings: TlsSettings) -> ssl.SSLContext:
-    """A client context for these settings. Blocks on files; raises `CredentialsError` naming the field at fault."""
+    """A client context for these settings.
+
+    Blocks on files; raises `CredentialsError` naming the field at fault.
+    """
     if settings.ca and settings.insecure:
         raise CredentialsError(
             f"{settings.ca} and insecure-skip-tls-verify contradict each other; remove one"
@@ -73,8 +80,9 @@ def build_context(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    # Go, and with it every other Kubernetes client, trusts any certificate listed as authority even if it is not
-    # self-signed, and never reads the host from the common name. Clusters are set up to please Go.
+    # Go, and with it every other Kubernetes client, trusts any certificate listed as authority even
+    # if it is not self-signed, and never reads the host from the common name. Clusters are set up
+    # to please Go.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.hostname_checks_common_name = False
@@ -91,7 +99,10 @@ def build_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 class RotatingTls:
-    """A context and the state of the files it was made from. Methods block: call them off the loop."""
+    """A context and the state of the files it was made from.
+
+    Methods block: call them off the loop.
+    """
 
     def __init__(self, settings: TlsSettings) -> None:
         self.settings = settings
@@ -99,7 +110,10 @@ class RotatingTls:
         self.context = build_context(settings)
 
     def look(self) -> RotatingTls | None:
-        """The successor of this object if its files changed. Raises `CredentialsError` if they are unusable."""
+        """The successor of this object if its files changed.
+
+        Raises `CredentialsError` if they are unusable.
+        """
         signatures = _signatures(self.settings.files())
         return None if signatures == self._signatures else RotatingTls(self.settings)
 

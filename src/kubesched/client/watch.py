@@ -1,10 +1,12 @@
 """A watch: newline-delimited JSON, decoded into typed events as it arrives.
 
-Responsible for cutting the byte stream into lines, decoding them, and turning an ERROR event into the exception it
-stands for. An event whose object cannot be decoded is logged and skipped. Not responsible for restarting a watch that ended (`reflector`).
+Responsible for cutting the byte stream into lines, decoding them, and turning an ERROR event into
+the exception it stands for. An event whose object cannot be decoded is logged and skipped. Not
+responsible for restarting a watch that ended (`reflector`).
 
-Invariants: events come out in the order in which they arrived, and all of them before the error that followed them;
-how the stream was cut into chunks makes no difference; a stream that ends in the middle of a line is an error.
+Invariants: events come out in the order in which they arrived, and all of them before the error
+that followed them; how the stream was cut into chunks makes no difference; a stream that ends in
+the middle of a line is an error.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ def log_malformed(error: MalformedObject) -> None:
 
 
 class EventStream(Generic[T]):
-    """Bytes in, events out. `error` is set when the stream cannot go on; what came before it is still returned."""
+    """Bytes in, events out.
+
+    `error` is set when the stream cannot go on; what came before it is still returned.
+    """
 
     def __init__(self, record: type[T]) -> None:
         self._decode_lines = codec.decoder(WatchEvent[record]).decode_lines  # type: ignore[valid-type]  # a run-time value
@@ -97,7 +102,10 @@ class EventStream(Generic[T]):
 
 
 class Watch(Generic[T]):
-    """An open watch. Use as `async with client.watch(...) as watch: async for event in watch: ...`."""
+    """An open watch.
+
+    Use as `async with client.watch(...) as watch: async for event in watch: ...`.
+    """
 
     def __init__(self, record: type[T], start: Callable[[], Awaitable[Response]]) -> None:
         """`start` sends the request; it raises what the server or the transport has against it."""
@@ -121,7 +129,8 @@ class Watch(Generic[T]):
     async def next_batch(self) -> list[WatchEvent[T]]:
         """The events that have arrived by now, waiting for at least one; empty when the server ended the watch.
 
-        Raises `ApiError` for an ERROR event (`Gone` above all) and `TransportError` for a broken stream.
+        Raises `ApiError` for an ERROR event (`Gone` above all) and `TransportError` for a broken
+        stream.
         """
         assert self._chunks is not None, "a watch must be entered before it is read"
         stream = self._stream

@@ -4,8 +4,8 @@ A pure function of a profile's plugin lists and of what each plugin implements. 
 it with the real classes, `config view` with the table of `default_plugins`.
 
     explicit list of the point, checked
-      + MultiPoint plugins that implement the point, unless disabled there
-      = overrides (named in both, in explicit order), then MultiPoint's, then the other explicit ones
+      + MultiPoint plugins that implement the point, unless disabled there = overrides (named in
+      both, in explicit order), then MultiPoint's, then the other explicit ones
 
 Errors carry upstream's texts. Unlike upstream, which stops at the first, all are reported.
 """

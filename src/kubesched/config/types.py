@@ -1,8 +1,8 @@
 """`kubescheduler.config.k8s.io/v1`: the records that files are read into and that the program works with, frozen.
 
-A field that a file leaves out has its default here, which `defaults` completes. Field names are those of
-`KubeSchedulerConfiguration` in Python spelling; durations are seconds and say so in their names. Fields that Go leaves
-out when they are empty carry `OMIT_EMPTY`.
+A field that a file leaves out has its default here, which `defaults` completes. Field names are
+those of `KubeSchedulerConfiguration` in Python spelling; durations are seconds and say so in their
+names. Fields that Go leaves out when they are empty carry `OMIT_EMPTY`.
 """
 
 from __future__ import annotations
@@ -147,7 +147,10 @@ def _write_args(args: PluginArgs | RawArgs) -> Plain:
 
 @dataclass(frozen=True, slots=True)
 class PluginConfig:
-    """Arguments for one plugin. They are read as raw data; `load` gives those of in-tree plugins their type."""
+    """Arguments for one plugin.
+
+    They are read as raw data; `load` gives those of in-tree plugins their type.
+    """
 
     name: str = ""
     args: Annotated[Args, Codec(read_raw, _write_args)] = None

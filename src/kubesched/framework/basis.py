@@ -1,6 +1,7 @@
 """What a kept answer rests on.
 
-Placements, failures and what-ifs of preemption are kept for the next pods of a class in the same way:
+Placements, failures and what-ifs of preemption are kept for the next pods of a class in the same
+way:
 
     answer      any columns over rows
     basis       premises of the rules behind it, the layout of the table, and how far the logs were read

@@ -68,9 +68,11 @@ class CycleState:
     skip_pre_bind_plugins: Set[str] = frozenset()
     parallel_pre_bind_plugins: Set[str] = frozenset()
     skip_all_post_filter_plugins = False
-    # Values that plugins keep for all pods of this pod's equivalence class; None for a pod without one.
+    # Values that plugins keep for all pods of this pod's equivalence class; None for a pod without
+    # one.
     class_memo: dict[Hashable, Any] | None = None
-    # The pod fits nowhere, and at this moment neither would any other pod of its class, for the same reasons.
+    # The pod fits nowhere, and at this moment neither would any other pod of its class, for the
+    # same reasons.
     fails_as_class = False
     # How many pods had been taken from the queue when this attempt began.
     cycle = 0

@@ -33,7 +33,9 @@ class Diagnosis:
     pre_filter_msg: str = ""
     post_filter_msg: str = ""
     is_post_filter_unfinished: bool = False
-    """Whether the API server refused or did not answer a request of PostFilter: it may succeed next time."""
+    """Whether the API server refused or did not answer a request of PostFilter: it may succeed next
+    time.
+    """
     kept: Diagnosis | None = None
     """The diagnosis of its class, of which this is a copy."""
     end: KeptEnd | None = None
@@ -83,7 +85,10 @@ class FailureReport(NamedTuple):
 
 
 class KeptEnd(NamedTuple):
-    """How an attempt ended, PostFilter included. The next pod of its class with this diagnosis fails alike while the premises hold."""
+    """How an attempt ended, PostFilter included.
+
+    The next pod of its class with this diagnosis fails alike while the premises hold.
+    """
 
     failed: Failed
     said: Status | None

@@ -1,4 +1,7 @@
-"""Binding by callback: what a Bind plugin of this package may offer beside `bind`. Not part of the plugin contract."""
+"""Binding by callback: what a Bind plugin of this package may offer beside `bind`.
+
+Not part of the plugin contract.
+"""
 
 from __future__ import annotations
 
@@ -27,5 +30,6 @@ class DirectBindPlugin(BindPlugin):
     ) -> Callable[[], None]:
         """Start binding; returns a function that cancels it.
 
-        `done` is called once, later: with None when the pod is bound, otherwise with what is left to do.
+        `done` is called once, later: with None when the pod is bound, otherwise with what is left
+        to do.
         """

@@ -1,7 +1,7 @@
 """The engine's floor: faster forms that plugins of this repository give beside the contract.
 
-Each member is optional and changes no decision: a test takes all of them away and compares. They are
-private and may change with any version, so other plugins leave them alone.
+Each member is optional and changes no decision: a test takes all of them away and compares. They
+are private and may change with any version, so other plugins leave them alone.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ class InTreePlugin(Plugin):
     answers_by_spec: ClassVar[bool] = False
     """Answers that its rules let others share depend on neither labels, owner nor names of claims.
 
-    Not inherited: a derived class may read more. With such plugins only, pods that differ in nothing else share columns: 45 against 230 µs per
-    decision where every pod has a label of its own (benchmarks/awkward.py, unique-labels).
+    Not inherited: a derived class may read more. With such plugins only, pods that differ in
+    nothing else share columns: 45 against 230 µs per decision where every pod has a label of its
+    own (benchmarks/awkward.py, unique-labels).
     """
 
     answers_per_class: ClassVar[bool] = False
@@ -64,9 +65,9 @@ class InTreePlugin(Plugin):
     def ignores_pod(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
         """For PreFilter: would `add_pod` and `remove_pod` change nothing for `other`, on any node?
 
-        Where all pods in question are ignored, what-ifs about many nodes are evaluated together: this
-        plugin's filter must then judge the nodes of a view independently of each other. The answer
-        may depend on the namespace, labels and affinity of `other` only.
+        Where all pods in question are ignored, what-ifs about many nodes are evaluated together:
+        this plugin's filter must then judge the nodes of a view independently of each other. The
+        answer may depend on the namespace, labels and affinity of `other` only.
         """
         del state, pod, other
         return False
@@ -79,7 +80,10 @@ class InTreePlugin(Plugin):
         return True
 
     def sort_key(self, info: QueuedPodInfo) -> Any:  # noqa: ANN401  # any comparable value
-        """For QueueSort: a key with the same order as `less`. Heaps then need no call per comparison."""
+        """For QueueSort: a key with the same order as `less`.
+
+        Heaps then need no call per comparison.
+        """
         del info
         return None
 

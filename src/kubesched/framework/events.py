@@ -1,7 +1,8 @@
 """Cluster events: what can happen that may make a rejected pod worth another try.
 
-An event is a resource and a set of actions. Plugins register the events that can undo their rejections, each with
-an optional hint function that looks at the objects and says whether this pod should really be tried again.
+An event is a resource and a set of actions. Plugins register the events that can undo their
+rejections, each with an optional hint function that looks at the objects and says whether this pod
+should really be tried again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ WILDCARD: Final = "*"
 
 
 class Resource:
-    """Resource names as they appear in event labels. Plain strings: third parties may name `plural.version.group`."""
+    """Resource names as they appear in event labels.
+
+    Plain strings: third parties may name `plural.version.group`.
+    """
 
     POD: Final = "Pod"
     NODE: Final = "Node"
@@ -109,7 +113,9 @@ class Hint(Enum):
 
 
 HintFn = Callable[[Pod, Any, Any], Hint]
-"""(pod, old object or None, new object or None) -> Hint. An exception counts as QUEUE and is logged."""
+"""(pod, old object or None, new object or None) -> Hint. An exception counts as QUEUE and is
+logged.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +125,19 @@ class ClusterEventWithHint:
     event: ClusterEvent
     hint: HintFn | None = None
     per_class: bool = False
-    """The hint reads nothing of the pod that `PodInfo.class_key` leaves out (so not its name or UID): one call may then
-    answer for all waiting pods of a class. It may compare UIDs to know the pod that the event is about."""
+    """The hint reads nothing of the pod that `PodInfo.class_key` leaves out (so not its name or
+    UID): one call may then answer for all waiting pods of a class. It may compare UIDs to know the
+    pod that the event is about.
+    """
 
 
 def on_event(
     resource: str, action: Action, hint: HintFn | None = None, *, per_class: bool = False
 ) -> ClusterEventWithHint:
-    """A registration for `events_to_register`, e.g. `on_event(Resource.NODE, Action.ADD, self.after_node_added)`."""
+    """A registration for `events_to_register`, e.g.
+
+    `on_event(Resource.NODE, Action.ADD, self.after_node_added)`.
+    """
     return ClusterEventWithHint(ClusterEvent(resource, action), hint, per_class)
 
 

@@ -84,6 +84,7 @@ class Extender(Protocol):
     ) -> Awaitable[Mapping[str, Victims]]:
         """The victims that are left, by node name; raises a `KubeschedError` on failure.
 
-        The answer may reorder and change victims, leave nodes out, and name other nodes of the snapshot.
+        The answer may reorder and change victims, leave nodes out, and name other nodes of the
+        snapshot.
         """
         ...

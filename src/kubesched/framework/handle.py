@@ -1,7 +1,7 @@
 """Handle: what a plugin may reach besides its arguments.
 
-Everything outside the decision core is described here as a protocol. The scheduler supplies it in production, and so do
-tests and simulations.
+Everything outside the decision core is described here as a protocol. The scheduler supplies it in
+production, and so do tests and simulations.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Lister(Protocol[T_co]):
     def subscribe(self, listener: Callable[[Any, Any], None]) -> Callable[[], None]:
         """Call the listener with (old or None, new or None) on every change; returns a function that unsubscribes.
 
-        For derived values too large to rebuild, and for binding cycles that wait. Listeners only record what changed:
-        they must neither fail nor decide anything.
+        For derived values too large to rebuild, and for binding cycles that wait. Listeners only
+        record what changed: they must neither fail nor decide anything.
         """
         ...
 
@@ -53,7 +53,10 @@ class Listers(Protocol):
     """Listers by kind, e.g. `listers.of(Service)` or `listers.of("queues.v1.example.com")`."""
 
     def of(self, kind: type[Any] | str) -> Lister[Any]:
-        """The lister of a record type or custom resource. Plugins declare the kinds they look up (`Plugin.lists`)."""
+        """The lister of a record type or custom resource.
+
+        Plugins declare the kinds they look up (`Plugin.lists`).
+        """
         ...
 
 
@@ -160,7 +163,10 @@ class FrameworkOfPlugins(Protocol):
 
 @dataclass(slots=True)
 class Handle:
-    """What a plugin may reach, one per profile. In tests, parts that no plugin needs may stay None."""
+    """What a plugin may reach, one per profile.
+
+    In tests, parts that no plugin needs may stay None.
+    """
 
     table: NodeTable
     clock: Clock = field(default_factory=SystemClock)
@@ -179,9 +185,12 @@ class Handle:
     pods_in_pre_bind: PodsInPreBind | None = None
     feature_gates: FeatureGates = DEFAULT_GATES
     dra_manager: Any = None
-    """What the profiles share about dynamic resources; made by the first plugin that needs it if absent."""
+    """What the profiles share about dynamic resources; made by the first plugin that needs it if
+    absent.
+    """
     framework: FrameworkOfPlugins | None = None
-    """The framework the plugin belongs to. Set by the framework itself, once its plugins are built."""
+    """The framework the plugin belongs to. Set by the framework itself, once its plugins are built.
+    """
     extenders: Sequence[Extender] = ()
     spawn: Spawn | None = None
     """Starts work that outlives the attempt."""

@@ -1,17 +1,18 @@
 """The extension points: what a plugin may implement, and what its answers mean.
 
-A plugin is a class with a `name` that derives from any of the `…Plugin` classes below. Points that look at nodes
-come in two forms, of which a plugin implements one per point:
+A plugin is a class with a `name` that derives from any of the `…Plugin` classes below. Points that
+look at nodes come in two forms, of which a plugin implements one per point:
 
     columns    `filter_nodes` / `score_nodes` answer for all nodes at once, over NumPy columns
     one node   `filter` / `score` look at one `NodeInfo`; the runtime calls them for each candidate
 
-Wherever a `Status` is returned, `None` means success. A plugin that raises fails that attempt, with its name in the
-message; the scheduler goes on. `post_filter` and the binding-side points (`permit` excepted) may be `async def`.
+Wherever a `Status` is returned, `None` means success. A plugin that raises fails that attempt, with
+its name in the message; the scheduler goes on. `post_filter` and the binding-side points (`permit`
+excepted) may be `async def`.
 
-Plugins are asked for every pod unless they return a rule (`filter_rule`, `score_rule`; see `framework.rules`). A plugin
-whose rule depends on pod fields beyond the standard scheduling fields (its own annotations, say) adds these with
-`class_fields`.
+Plugins are asked for every pod unless they return a rule (`filter_rule`, `score_rule`; see
+`framework.rules`). A plugin whose rule depends on pod fields beyond the standard scheduling fields
+(its own annotations, say) adds these with `class_fields`.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class PostFilterResult:
 class PreBindPreFlightResult:
     """Whether this plugin's PreBind may run in parallel with its neighbours', and whether it will act at all.
 
-    A plain SKIP status ends a parallel group; a result that skips and allows parallel runs does not.
+    A plain SKIP status ends a parallel group; a result that skips and allows parallel runs does
+    not.
     """
 
     allow_parallel: bool = False
@@ -80,14 +82,17 @@ class Plugin(ABC):
 
     name: ClassVar[str]
     args_type: ClassVar[type[Any] | None] = None
-    """A frozen dataclass the `pluginConfig` args are decoded into; None: the raw mapping is passed on."""
+    """A frozen dataclass the `pluginConfig` args are decoded into; None: the raw mapping is passed
+    on.
+    """
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # each plugin declares its own args_type
         self.args = args
         self.handle = handle
 
     lists: ClassVar[Sequence[type[Record] | str]] = ()
-    """The kinds this plugin looks up in `handle.listers`, besides pods, nodes and namespaces: they are then watched.
+    """The kinds this plugin looks up in `handle.listers`, besides pods, nodes and namespaces: they
+    are then watched.
 
     Record types such as `PodDisruptionBudget`, or custom resources by their `plural.version.group`.
     """
@@ -107,7 +112,8 @@ class Plugin(ABC):
     def class_fields(self, pod: Pod) -> Hashable:  # for plugins to override
         """What this plugin's rules read of a pod beyond the standard scheduling fields.
 
-        Pods share answers only if these values are equal. Their `repr` must tell different values apart.
+        Pods share answers only if these values are equal. Their `repr` must tell different values
+        apart.
         """
         return None
 
@@ -116,7 +122,10 @@ class Plugin(ABC):
 
 
 class QueueSortPlugin(Plugin):
-    """Decides which pending pod is tried first. Exactly one per profile, the same in all profiles."""
+    """Decides which pending pod is tried first.
+
+    Exactly one per profile, the same in all profiles.
+    """
 
     @abstractmethod
     def less(self, a: QueuedPodInfo, b: QueuedPodInfo) -> bool:
@@ -135,7 +144,10 @@ class EnqueueExtensions(Plugin):
 
     @abstractmethod
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """An empty list means: no event helps. Not deriving from this class means: any event may help."""
+        """An empty list means: no event helps.
+
+        Not deriving from this class means: any event may help.
+        """
 
 
 class _FilterPhase(Plugin):
@@ -194,7 +206,8 @@ class FilterPlugin(_FilterPhase):
     ) -> Verdicts | Status | None:
         """A verdict per node of the view; None when every node passes; a Status when something broke.
 
-        Verdicts on nodes that earlier plugins rejected are ignored; `nodes.candidates` tells which are left.
+        Verdicts on nodes that earlier plugins rejected are ignored; `nodes.candidates` tells which
+        are left.
         """
         raise NotImplementedError
 
@@ -209,7 +222,8 @@ PostFilterAnswer = tuple[PostFilterResult | None, Status | None]
 class PostFilterPlugin(Plugin):
     """Tries to make room when no node is feasible.
 
-    It may ask for time to do I/O by returning an awaitable: the next attempt then waits until it is done.
+    It may ask for time to do I/O by returning an awaitable: the next attempt then waits until it is
+    done.
     """
 
     @abstractmethod
@@ -238,7 +252,10 @@ class PreScorePlugin(_ScorePhase):
 
 
 class ScorePlugin(_ScorePhase):
-    """Ranks feasible nodes. After normalisation every score lies in 0..100. Implements `score_nodes` or `score`."""
+    """Ranks feasible nodes.
+
+    After normalisation every score lies in 0..100. Implements `score_nodes` or `score`.
+    """
 
     scores_columns: ClassVar[bool] = False
     """Derived: True for plugins that implement `score_nodes`."""
@@ -264,7 +281,9 @@ class ScorePlugin(_ScorePhase):
     def normalize_scores(
         self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
     ) -> Levels | Status:
-        """The final scores; `nodes` are the feasible nodes, `scores` their raw scores. Return a new array.
+        """The final scores; `nodes` are the feasible nodes, `scores` their raw scores.
+
+        Return a new array.
 
         After one integer from `score_nodes`, `scores` holds that integer alone.
         """

@@ -1,8 +1,8 @@
 """Verdicts on many nodes as columns: what a `NodeToStatus` holds, without an object per node.
 
-A pod that fits nowhere is rejected by thousands of nodes for a handful of reasons. Here every node has a small integer
-that refers to one of a few statuses; messages and preemption work on these integers. Node names are resolved only for
-lookups by name.
+A pod that fits nowhere is rejected by thousands of nodes for a handful of reasons. Here every node
+has a small integer that refers to one of a few statuses; messages and preemption work on these
+integers. Node names are resolved only for lookups by name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from kubesched.framework.status import Code, NodeToStatus, Status
 
 
 class NodeStatusColumns(NodeToStatus):
-    """A verdict for each of some rows. Lookups by name or row are valid until the set of nodes changes."""
+    """A verdict for each of some rows.
+
+    Lookups by name or row are valid until the set of nodes changes.
+    """
 
     __slots__ = (
         "_are_named",
@@ -160,7 +163,10 @@ class NodeStatusColumns(NodeToStatus):
         return counts
 
     def mark_code(self, code: Code, marked: Mask) -> None:
-        """Set `marked` for every row with a verdict: does it have that code? Other rows are left unchanged."""
+        """Set `marked` for every row with a verdict: does it have that code?
+
+        Other rows are left unchanged.
+        """
         self._check_rows()
         has_code = np.array([status.code is code for status in self._statuses], dtype=np.bool_)
         if self._row_count():

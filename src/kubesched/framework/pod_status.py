@@ -31,8 +31,9 @@ def status_patch(
     if condition is not None:
         status.update(_condition_patch(pod, condition, now))
     if nomination is not None and nomination.override:
-        # `pod` may be stale and lack a nomination that was just written. So any patch that is sent anyway also clears
-        # the nomination explicitly: otherwise the room could stay reserved for as long as the pod is pending.
+        # `pod` may be stale and lack a nomination that was just written. So any patch that is sent
+        # anyway also clears the nomination explicitly: otherwise the room could stay reserved for
+        # as long as the pod is pending.
         withdraws = status and not nomination.node_name
         if withdraws or nomination.node_name != pod.status.nominated_node_name:
             status["nominatedNodeName"] = nomination.node_name or None
@@ -40,7 +41,10 @@ def status_patch(
 
 
 def _condition_patch(pod: Pod, wanted: PodCondition, now: float) -> dict[str, Any]:
-    """Upsert by type. An unchanged status keeps its transition time; observedGeneration alone is no change."""
+    """Upsert by type.
+
+    An unchanged status keeps its transition time; observedGeneration alone is no change.
+    """
     existing, old = pod.status.conditions or [], None
     for condition in existing:
         if condition.type == wanted.type:
@@ -86,7 +90,9 @@ async def write_status(
     make_patch: Callable[[], Mapping[str, Any] | None],
     random: Random,
 ) -> None:
-    """Patch a pod's status with retries. The patch is computed for every try; None means nothing is left to do.
+    """Patch a pod's status with retries.
+
+    The patch is computed for every try; None means nothing is left to do.
 
     Raises:
         KubeschedError: the last try failed, or the error is not retriable.

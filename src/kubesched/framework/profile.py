@@ -49,7 +49,10 @@ def build_frameworks(
 
 
 def enabled_plugins(config: KubeSchedulerConfiguration, registry: Registry) -> list[type[Plugin]]:
-    """The classes of all plugins that any profile enables. Unknown names are left to `build_frameworks`."""
+    """The classes of all plugins that any profile enables.
+
+    Unknown names are left to `build_frameworks`.
+    """
     names = {
         name: None
         for profile in config.profiles

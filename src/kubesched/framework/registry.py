@@ -1,8 +1,8 @@
 """The plugin registry: plugin classes by name.
 
-In-tree plugins come from a table, third-party ones from installed packages (entry-point group `kubesched.plugins`)
-or, named `module:Class` in the configuration, from any importable module (but see `config.load.load`).
-Classes are imported on first use.
+In-tree plugins come from a table, third-party ones from installed packages (entry-point group
+`kubesched.plugins`) or, named `module:Class` in the configuration, from any importable module (but
+see `config.load.load`). Classes are imported on first use.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ class Registry:
         return sorted(self._loaders)
 
     def get(self, name: str) -> type[Plugin] | None:
-        """The class; None when there is none of that name. A plugin that cannot be imported is an error."""
+        """The class; None when there is none of that name.
+
+        A plugin that cannot be imported is an error.
+        """
         known = self._classes.get(name)
         if known is not None:
             return known
@@ -94,7 +97,10 @@ class Registry:
         return loaded
 
     def implements(self, name: str, point: str) -> bool | None:
-        """Does the plugin serve the extension point (a configuration key)? None when there is no such plugin."""
+        """Does the plugin serve the extension point (a configuration key)?
+
+        None when there is no such plugin.
+        """
         points = self._points.get(name)
         if points is None:
             plugin = self.get(name)
@@ -117,7 +123,8 @@ class Registry:
 
 
 def _points_of(plugin: type[Plugin]) -> frozenset[str]:
-    # issubclass() asks an abstract class for all its subclasses the first time, and there are twelve of them per plugin.
+    # issubclass() asks an abstract class for all its subclasses the first time, and there are
+    # twelve of them per plugin.
     bases = plugin.__mro__
     return frozenset(point for point, kind in EXTENSION_POINTS.items() if kind in bases)
 

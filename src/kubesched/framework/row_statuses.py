@@ -1,14 +1,16 @@
 """The verdicts on all nodes by row, for copies that differ in a few rows.
 
-What is kept about pods that fit nowhere is brought up to date row by row, while messages and preemption still hold what they were
-told before. So verdicts are never changed, and a copy shares all pieces of 4,096 rows in which nothing differs:
+What is kept about pods that fit nowhere is brought up to date row by row, while messages and
+preemption still hold what they were told before. So verdicts are never changed, and a copy shares
+all pieces of 4,096 rows in which nothing differs:
 
     rows        0 .. 4095     4096 .. 8191     8192 .. 12287
     before      piece a       piece b          piece c
     after       piece a       piece d          piece c            a row of the second piece has changed
     sizes       {Insufficient cpu: 9000, Too many pods: 12}       how many rows have each status
 
-Nodes that come and go are rows with and without a verdict, so a copy costs the same in a cluster of a thousand and of a million.
+Nodes that come and go are rows with and without a verdict, so a copy costs the same in a cluster of
+a thousand and of a million.
 """
 
 from __future__ import annotations
@@ -111,13 +113,13 @@ class RowStatuses(NodeStatusColumns):
         number = self._pieces[row >> PIECE_BITS].item(row & PIECE - 1)
         return None if number == NO_VERDICT else self._statuses[number]
 
-    # -- copies ----------------------------------------------------------------------------------------------------
+    # -- copies ------------------------------------------------------------------------------------
 
     def replaced(self, rows: Indices, ids: Ids, statuses: Sequence[Status]) -> RowStatuses:
         """With other verdicts on some rows, in ascending order: a copy, or this one if all are what they were.
 
-        The i-th of `rows` has the status `statuses[ids[i]]`, or has no node any more. After nodes have changed it is a copy in any
-        case, since lookups are valid for the nodes of its time.
+        The i-th of `rows` has the status `statuses[ids[i]]`, or has no node any more. After nodes
+        have changed it is a copy in any case, since lookups are valid for the nodes of its time.
         """
         assert not self.are_named, "verdicts by name do not follow rows"
         distinct, counts = list(self._statuses), list(self._counts)

@@ -10,8 +10,8 @@ answer depends on besides the pod's class, and is asked again only about nodes w
                          tried at the same moment get the same answer
 
 A rule covers both halves of a phase: the filter rule `pre_filter` and `filter`, the score rule
-`pre_score` and `score`. A rule that claims too little makes pods land on wrong nodes: when in doubt,
-return None.
+`pre_score` and `score`. A rule that claims too little makes pods land on wrong nodes: when in
+doubt, return None.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Rule(Generic[T]):
     premise: Premise | None = always
     """What else the answer depends on. None: it holds for this attempt only.
 
-    The scope still counts then: what-ifs about many nodes (preemption, nominated pods) are evaluated
-    together.
+    The scope still counts then: what-ifs about many nodes (preemption, nominated pods) are
+    evaluated together.
     """
 
     @property

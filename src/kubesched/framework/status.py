@@ -1,7 +1,7 @@
 """Status: a plugin's verdict as a value, and its consequences.
 
-A missing status (`None`) and a Success status mean the same thing everywhere. Codes are documented by their
-consequence, because that is what a plugin author has to choose between.
+A missing status (`None`) and a Success status mean the same thing everywhere. Codes are documented
+by their consequence, because that is what a plugin author has to choose between.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ class Code(IntEnum):
     SUCCESS = 0
     """Go on."""
     ERROR = 1
-    """Something broke: the attempt ends, the pod is retried after backoff, no event is waited for."""
+    """Something broke: the attempt ends, the pod is retried after backoff, no event is waited for.
+    """
     UNSCHEDULABLE = 2
     """Rejected; preemption may help. The pod waits for an event of the rejecting plugin."""
     UNSCHEDULABLE_AND_UNRESOLVABLE = 3
@@ -45,7 +46,8 @@ _REJECTED: Final = frozenset(
 class Status:
     """A verdict: code, reasons, optionally the error behind it, and the plugin it came from.
 
-    Immutable by convention; `with_plugin` gives a tagged copy. Plugins leave `plugin` empty, the runtime fills it in.
+    Immutable by convention; `with_plugin` gives a tagged copy. Plugins leave `plugin` empty, the
+    runtime fills it in.
     """
 
     __slots__ = ("code", "error", "plugin", "reasons")

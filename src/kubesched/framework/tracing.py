@@ -1,4 +1,7 @@
-"""What the scheduler tells a tracer about attempts. The tracer itself, if there is one, is wired in by the process."""
+"""What the scheduler tells a tracer about attempts.
+
+The tracer itself, if there is one, is wired in by the process.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ from kubesched.api.core_v1 import Pod
 class AttemptTracing(Protocol):
     """Spans of scheduling attempts.
 
-    The span of an attempt is current in the context that `begin` returns: everything the attempt does runs in it, its
-    binding included, so that extension points and API calls find the span they belong to.
+    The span of an attempt is current in the context that `begin` returns: everything the attempt
+    does runs in it, its binding included, so that extension points and API calls find the span they
+    belong to.
     """
 
     def begin(self, pod: Pod, profile: str, attempt: int) -> Context | None:

@@ -16,11 +16,12 @@ Codes = np.ndarray[Any, Any]
 class Verdicts:
     """A code per node, 0 meaning "passes", and what each other code means.
 
-    Codes are the plugin's own: a flag, an index into a list of statuses, a bit set of missing resources. They are turned
-    into statuses on demand (for a pod that fits nowhere, or `explain`), once per distinct code.
+    Codes are the plugin's own: a flag, an index into a list of statuses, a bit set of missing
+    resources. They are turned into statuses on demand (for a pod that fits nowhere, or `explain`),
+    once per distinct code.
 
-    Where `broken` is true the plugin failed to judge the node: its code then describes an error, which ends the attempt
-    if no earlier filter rejected that node.
+    Where `broken` is true the plugin failed to judge the node: its code then describes an error,
+    which ends the attempt if no earlier filter rejected that node.
     """
 
     __slots__ = ("broken", "codes", "describe")

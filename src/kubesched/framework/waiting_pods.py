@@ -1,10 +1,12 @@
 """Assumed pods whose binding can still be stopped.
 
-`WaitingPods` holds pods that Permit plugins asked to wait: each waits until every such plugin allows it, one of them (or
-preemption, or the pod's deletion) rejects it, or the first timeout expires. `PodsInPreBind` holds pods in PreBind, which
-can be cancelled. Both are shared by all profiles.
+`WaitingPods` holds pods that Permit plugins asked to wait: each waits until every such plugin
+allows it, one of them (or preemption, or the pod's deletion) rejects it, or the first timeout
+expires. `PodsInPreBind` holds pods in PreBind, which can be cancelled. Both are shared by all
+profiles.
 
-Neither depends on an event loop: timers come from an injected `call_later`, and outcomes go to callbacks.
+Neither depends on an event loop: timers come from an injected `call_later`, and outcomes go to
+callbacks.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ class Timer(Protocol):
 
 
 CallLater = Callable[[float, Callable[[], None]], Timer]
-"""(seconds, function) -> Timer; the function runs once, later, on the caller's thread. An event loop's own fits."""
+"""(seconds, function) -> Timer; the function runs once, later, on the caller's thread. An event
+loop's own fits.
+"""
 
 _ALLOWED = Status(Code.SUCCESS)
 
@@ -61,7 +65,10 @@ class WaitingPod:
         return list(self._timers)
 
     def allow(self, plugin: str) -> None:
-        """Allow the pod on behalf of one plugin; the last one ends the wait. No-op for a plugin that did not wait."""
+        """Allow the pod on behalf of one plugin; the last one ends the wait.
+
+        No-op for a plugin that did not wait.
+        """
         timer = self._timers.pop(plugin, None)
         if timer is not None:
             timer.cancel()
@@ -125,7 +132,10 @@ class WaitingPods:
         self._by_uid.pop(uid, None)
 
     def reject_waiting_pod(self, uid: str) -> bool:
-        """The pod was deleted: end its wait. False if it does not wait, or its wait has already ended."""
+        """The pod was deleted: end its wait.
+
+        False if it does not wait, or its wait has already ended.
+        """
         waiting = self._by_uid.get(uid)
         return waiting is not None and waiting.reject("", "removed")
 
@@ -158,7 +168,10 @@ class PodInPreBind:
         return True
 
     def mark_prebound(self) -> str | None:
-        """Mark PreBind as finished. Returns the reason if it was cancelled; None if it can no longer be."""
+        """Mark PreBind as finished.
+
+        Returns the reason if it was cancelled; None if it can no longer be.
+        """
         if self._cancel_reason is None:
             self._is_prebound = True
         return self._cancel_reason

@@ -3,8 +3,8 @@
     async with EmbeddedCluster(ClusterSettings(nodes=10)) as cluster:
         ...  # kubectl --kubeconfig works now; cluster.api is the same cluster without a socket
 
-Everything started on the way in is stopped on the way out, in reverse order. A controller that dies takes the
-`async with` block down with it instead of leaving half a cluster behind.
+Everything started on the way in is stopped on the way out, in reverse order. A controller that dies
+takes the `async with` block down with it instead of leaving half a cluster behind.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class ClusterSettings:
     """How many nodes to play; short for the usual cast with that many kubelets."""
 
     controllers: ControllerOptions | None = None
-    """The cast, kubelets included, in detail; None runs a bare API server unless there are `nodes`."""
+    """The cast, kubelets included, in detail; None runs a bare API server unless there are `nodes`.
+    """
 
     gates: FeatureGates = DEFAULT_GATES
     """Switch on kinds of unstable versions."""
@@ -172,7 +173,8 @@ class EmbeddedCluster:
         limit = self.settings.history_limit
         if self.settings.data_dir is None:
             return Store(history_limit=limit), None
-        # Keys without data: the data was lost. Starting an empty cluster in its place would hide that.
+        # Keys without data: the data was lost. Starting an empty cluster in its place would hide
+        # that.
         is_new = not (self.settings.data_dir / "pki").exists()
         journal = SqliteJournal(self.settings.data_dir, is_new=is_new)
         try:

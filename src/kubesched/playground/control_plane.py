@@ -91,7 +91,8 @@ def publish(registry: RestStorage, ca_certificate: str, port: int) -> None:
         },
     }
     _ensure(registry, "services", "default", service)
-    # Delegated authentication, such as kube-scheduler's serving port, looks its authorities up here.
+    # Delegated authentication, such as kube-scheduler's serving port, looks its authorities up
+    # here.
     authentication = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

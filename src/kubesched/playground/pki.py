@@ -1,7 +1,7 @@
 """The cluster's certificates: an authority of its own, a serving certificate and an administrator's.
 
-Made when the cluster is created; with a data directory they are kept, so that a kubeconfig survives a restart.
-`cryptography` is imported only when something has to be made.
+Made when the cluster is created; with a data directory they are kept, so that a kubeconfig survives
+a restart. `cryptography` is imported only when something has to be made.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Certificates:
         context.verify_mode = ssl.CERT_OPTIONAL
         context.load_verify_locations(cadata=self.ca_certificate.decode())
         context.set_alpn_protocols(["http/1.1"])
-        # The ssl module loads keys from files only: a private one that is gone before this function returns.
+        # The ssl module loads keys from files only: a private one that is gone before this function
+        # returns.
         with tempfile.TemporaryDirectory(prefix="kubesched-") as folder:
             path = Path(folder) / "server.pem"
             write_private(path, self.server_certificate + self.server_key)

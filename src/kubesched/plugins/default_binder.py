@@ -1,4 +1,7 @@
-"""DefaultBinder: binds the pod through the API server. Mirrors upstream's `defaultbinder/default_binder.go`."""
+"""DefaultBinder: binds the pod through the API server.
+
+Mirrors upstream's `defaultbinder/default_binder.go`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """DefaultPreemption: for a pod that fits nowhere, evicts pods of lower priority where that is least disruptive.
 
-The evaluation is in `kubesched.framework.preemption`. Mirrors upstream's `defaultpreemption/default_preemption.go`.
+The evaluation is in `kubesched.framework.preemption`. Mirrors upstream's
+`defaultpreemption/default_preemption.go`.
 """
 
 from __future__ import annotations
@@ -45,10 +46,12 @@ GROUP_PREEMPTS_ITSELF: Final = unschedulable(
 
 
 class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, InTreePlugin):
-    """Preemption with upstream's rules. Subclasses may change the choice of victims and of the node.
+    """Preemption with upstream's rules.
 
-    They do so by defining a method in place of one of the hooks below, which are None here. Rules of their own about
-    victims disable the evaluation of many nodes at once.
+    Subclasses may change the choice of victims and of the node.
+
+    They do so by defining a method in place of one of the hooks below, which are None here. Rules
+    of their own about victims disable the evaluation of many nodes at once.
     """
 
     name = "DefaultPreemption"
@@ -69,7 +72,9 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, I
     is_more_important_pod: MoreImportant | None = None
     """Is the first pod reprieved before the second?"""
     ordered_score_functions: OrderedScores | None = None
-    """Criteria for the choice between nodes, the most important first; empty for the default criteria."""
+    """Criteria for the choice between nodes, the most important first; empty for the default
+    criteria.
+    """
 
     def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
         args = checked_args(args, DefaultPreemptionArgs, handle)
@@ -120,14 +125,16 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, I
         if self.handle.metrics is not None:
             self.handle.metrics.preemption_attempts_total.inc()
 
-    # -- events ----------------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Pod deletions. Whether one helps is decided by the hints of the plugins that rejected the pod.
+        """Pod deletions.
 
-        Except if an earlier deletion helped while PreEnqueue held the pod back: that event is lost, and the deletion of
-        the last victim, which ends the wait, may mean nothing to these plugins. (Upstream drops the first event, and
-        the pod waits for the five-minute flush.)
+        Whether one helps is decided by the hints of the plugins that rejected the pod.
+
+        Except if an earlier deletion helped while PreEnqueue held the pod back: that event is lost,
+        and the deletion of the last victim, which ends the wait, may mean nothing to these plugins.
+        (Upstream drops the first event, and the pod waits for the five-minute flush.)
         """
         if not self._in_background:
             return ()
@@ -136,7 +143,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, I
     def after_pod_deletion(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
         return Hint.QUEUE if self.evaluator.executor.was_kept_back(pod) else Hint.SKIP
 
-    # -- pod groups ------------------------------------------------------------------------------------------------
+    # -- pod groups --------------------------------------------------------------------------------
 
     def _refuse_group(self, pod: Pod) -> Status | None:
         """Why a member of a pod group may not preempt on its own; None if it may."""

@@ -1,7 +1,7 @@
 """ImageLocality: prefers nodes that already have the pod's images.
 
-The score grows with the size of the images present, each weighted by the share of nodes that have it. Mirrors upstream's
-`imagelocality/image_locality.go`.
+The score grows with the size of the images present, each weighted by the share of nodes that have
+it. Mirrors upstream's `imagelocality/image_locality.go`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,13 @@ MAX_CONTAINER_THRESHOLD_BYTES = 1000 * _MIB
 """This much per container earns the full score."""
 
 FEW_SHARE: Final = 64
-"""Up to one row in so many is computed one by one when the number of nodes has changed, which makes the column stale."""
+"""Up to one row in so many is computed one by one when the number of nodes has changed, which makes
+the column stale.
+"""
 _COUNTS_LIMIT: Final = 512
-"""Combinations of node counts that are compared when the number of nodes changes; with more of them all rows are scored again."""
+"""Combinations of node counts that are compared when the number of nodes changes; with more of them
+all rows are scored again.
+"""
 _COLUMN_BYTES_LIMIT: Final = 16 * _MIB
 """Memory limit of the cached columns of recently used images."""
 
@@ -53,8 +57,8 @@ class PodImages(NamedTuple):
 class ImageLocality(ScorePlugin, SignPlugin, InTreePlugin):
     """Scores by the bytes that need not be pulled.
 
-    A row's score changes with the row (its images, or its pods, which refresh its image counts) and, seldom, with the number
-    of nodes.
+    A row's score changes with the row (its images, or its pods, which refresh its image counts)
+    and, seldom, with the number of nodes.
     """
 
     name = "ImageLocality"
@@ -75,7 +79,8 @@ class ImageLocality(ScorePlugin, SignPlugin, InTreePlugin):
             return 0  # no node has any of the images
         low, high = MIN_THRESHOLD_BYTES, wanted.max_threshold_bytes
         worth = np.where(total < low, low, np.minimum(total, high))
-        # Without containers the span is negative; the division is exact then, so its rounding does not matter.
+        # Without containers the span is negative; the division is exact then, so its rounding does
+        # not matter.
         scores: Ints = MAX_NODE_SCORE * (worth - low) // (high - low)
         return scores
 
@@ -111,9 +116,10 @@ class ImageLocality(ScorePlugin, SignPlugin, InTreePlugin):
 class NodeCounts:
     """Whether the number of nodes changes the score of a row.
 
-    Every score depends on that number, but few change with it: a score is one of 101, and an image on a thousand nodes counts nearly
-    the same on 1,000 of 5,000 and of 5,001. So the scores of all counts that rows may see are kept and compared. A row that sees
-    other counts than before is dirty.
+    Every score depends on that number, but few change with it: a score is one of 101, and an image
+    on a thousand nodes counts nearly the same on 1,000 of 5,000 and of 5,001. So the scores of all
+    counts that rows may see are kept and compared. A row that sees other counts than before is
+    dirty.
     """
 
     __slots__ = ("_changes", "_names", "_scores", "_seen", "_table", "_wanted")
@@ -181,7 +187,8 @@ class ImageColumn(RowMirror):
         return self._values[rows]
 
     def _settled_until(self, end: int) -> int:
-        # A row that is logged but not refreshed yet will see other counts later, without being logged again.
+        # A row that is logged but not refreshed yet will see other counts later, without being
+        # logged again.
         return min(end, self.table.refreshed_until)
 
     def _rebuild(self) -> None:

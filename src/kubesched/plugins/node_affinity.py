@@ -1,6 +1,7 @@
 """NodeAffinity: filters and scores nodes by the pod's nodeSelector and node affinity.
 
-The profile's `addedAffinity` applies to every pod in addition. Mirrors upstream's `nodeaffinity/node_affinity.go`.
+The profile's `addedAffinity` applies to every pod in addition. Mirrors upstream's
+`nodeaffinity/node_affinity.go`.
 """
 
 from __future__ import annotations
@@ -84,11 +85,12 @@ class NodeAffinity(
         required = added.required_during_scheduling_ignored_during_execution
         self._added_required = None if required is None else ParsedNodeSelector(required)
         preferred = added.preferred_during_scheduling_ignored_during_execution
-        # Terms of weight 0 are dropped, but a list of only such terms still keeps PreScore from skipping.
+        # Terms of weight 0 are dropped, but a list of only such terms still keeps PreScore from
+        # skipping.
         self._adds_preferences = bool(preferred)
         self._added_preferred = PreferredNodeTerms(preferred)
 
-    # -- filter ----------------------------------------------------------------------------------------------------
+    # -- filter ------------------------------------------------------------------------------------
 
     def pre_filter(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
@@ -118,7 +120,7 @@ class NodeAffinity(
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
         return Rule(Scope.NODE)
 
-    # -- score -----------------------------------------------------------------------------------------------------
+    # -- score -------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         if _preferred_terms(pod) is None and not self._adds_preferences:
@@ -149,7 +151,7 @@ class NodeAffinity(
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
         return Rule(Scope.NODE)
 
-    # -- events and signature --------------------------------------------------------------------------------------
+    # -- events and signature ----------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
@@ -232,7 +234,7 @@ def _matches_or_raises(required: RequiredNodeAffinity, node: Node) -> bool:
     return False
 
 
-# -- signature: lists whose order does not matter are sorted -----------------------------------------------------------
+# -- signature: lists whose order does not matter are sorted ---------------------------------------
 
 
 def _affinity_fragment(pod: Pod) -> dict[str, list[str]] | None:

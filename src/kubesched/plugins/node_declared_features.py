@@ -1,6 +1,7 @@
 """NodeDeclaredFeatures: a pod that needs a kubelet feature only fits nodes that declare it.
 
-The required features are inferred from the pod's spec. Mirrors upstream's `nodedeclaredfeatures/nodedeclaredfeatures.go`.
+The required features are inferred from the pod's spec. Mirrors upstream's
+`nodedeclaredfeatures/nodedeclaredfeatures.go`.
 """
 
 from __future__ import annotations

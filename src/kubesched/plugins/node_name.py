@@ -1,4 +1,7 @@
-"""NodeName: a pod with `spec.nodeName` only fits that node. Mirrors upstream's `nodename/node_name.go`."""
+"""NodeName: a pod with `spec.nodeName` only fits that node.
+
+Mirrors upstream's `nodename/node_name.go`.
+"""
 
 from __future__ import annotations
 

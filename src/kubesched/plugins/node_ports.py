@@ -1,4 +1,7 @@
-"""NodePorts: a host port can be used once per node. Mirrors upstream's `nodeports/node_ports.go`."""
+"""NodePorts: a host port can be used once per node.
+
+Mirrors upstream's `nodeports/node_ports.go`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ PRE_FILTER_STATE = "PreFilterNodePorts"
 class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugin):
     """Rejects nodes on which a host port of the pod is in use.
 
-    A what-if view already shows the ports of added and removed pods, so `add_pod` and `remove_pod` are not needed.
+    A what-if view already shows the ports of added and removed pods, so `add_pod` and `remove_pod`
+    are not needed.
     """
 
     name = "NodePorts"

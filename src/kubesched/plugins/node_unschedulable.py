@@ -24,7 +24,8 @@ from kubesched.plugins.helper.signing import tolerations_fragment
 
 UNSCHEDULABLE = unresolvable("node(s) were unschedulable")
 
-# Upstream: tolerations are matched with this synthetic taint; the node's actual taints are not read.
+# Upstream: tolerations are matched with this synthetic taint; the node's actual taints are not
+# read.
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
 

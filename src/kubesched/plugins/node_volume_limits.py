@@ -1,6 +1,7 @@
 """NodeVolumeLimits: limits the volumes of a CSI driver on a node to the count in its CSINode.
 
-Volumes of pods and volumes that are only attached both count. Mirrors upstream's `nodevolumelimits/csi.go`.
+Volumes of pods and volumes that are only attached both count. Mirrors upstream's
+`nodevolumelimits/csi.go`.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     def close(self) -> None:
         close_parts(self, "_storage")
 
-    # -- filter ----------------------------------------------------------------------------------------------------
+    # -- filter ------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         return None if uses_of(state, pod) & ATTACHABLE else SKIP
@@ -94,7 +95,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
         storage = self._storage
         wanted = elsewhere = storage.wanted(pod, has_csi_node=True)
         if uses_of(state, pod) & MIGRATABLE or _has_migrated(wanted):
-            # Migrated volumes do not count where there is no CSINode, and cannot cause trouble there either.
+            # Migrated volumes do not count where there is no CSINode, and cannot cause trouble
+            # there either.
             elsewhere = storage.wanted(pod, has_csi_node=False)
         elif isinstance(wanted, Status):
             return wanted
@@ -107,7 +109,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
         if not uses_of(state, pod) & ATTACHABLE:
             return Rule(Scope.NODE)
-        # Claims and volumes do not change during an attempt, but any binding in between may change them.
+        # Claims and volumes do not change during an attempt, but any binding in between may change
+        # them.
         return Rule(Scope.ROW, premise=None)
 
     def _judge(
@@ -159,7 +162,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
         in_use = self._in_use(nodes, names)
         if in_use is None:
             return room < len(names)
-        # Volumes that pods there use already need no more room, not even on a node that is over its limit.
+        # Volumes that pods there use already need no more room, not even on a node that is over its
+        # limit.
         new = len(names) - in_use
         return (new > 0) & (room < new)
 
@@ -191,7 +195,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
             if any(old[driver] + count > limits[driver] for driver, count in new.items()):
                 findings.add(here, TOO_MANY)
 
-    # -- events and signature --------------------------------------------------------------------------------------
+    # -- events and signature ----------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
@@ -218,7 +222,10 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     def after_detachment(
         self, pod: Pod, old: VolumeAttachment, new: VolumeAttachment | None
     ) -> Hint:
-        """Any claim may profit; of inline volumes only those of the same driver. Raises TranslationError."""
+        """Any claim may profit; of inline volumes only those of the same driver.
+
+        Raises TranslationError.
+        """
         for volume in pod.spec.volumes or ():
             if volume.persistent_volume_claim is not None:
                 return Hint.QUEUE
@@ -232,7 +239,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         return volumes_fragment(pod)
 
-    # -- storage ---------------------------------------------------------------------------------------------------
+    # -- storage -----------------------------------------------------------------------------------
 
     @cached_property
     def _storage(self) -> _Storage:
@@ -245,7 +252,8 @@ class _Storage:
 
     def __init__(self, handle: Handle) -> None:
         listers = listers_of(handle)
-        # The prefix decides nothing, and this is built when the first pod needs it: not a draw that decisions depend on.
+        # The prefix decides nothing, and this is built when the first pod needs it: not a draw that
+        # decisions depend on.
         self._names = VolumeNames(listers, handle.jitter)
         self.csi_nodes = CsiNodeColumns(handle.table, listers.of(CSINode))
         self.attached = AttachedVolumes(handle.table, self._names, listers.of(VolumeAttachment))

@@ -1,4 +1,7 @@
-"""PrioritySort: higher priority first, then first come, first served. Mirrors `queuesort/priority_sort.go`."""
+"""PrioritySort: higher priority first, then first come, first served.
+
+Mirrors `queuesort/priority_sort.go`.
+"""
 
 from __future__ import annotations
 

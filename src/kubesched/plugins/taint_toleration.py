@@ -60,7 +60,7 @@ class TaintToleration(
         self._disliked = _Tables(self._count_disliked, np.int64)
         taint_column(handle.table)  # filled as nodes come, not in one go
 
-    # -- filter ----------------------------------------------------------------------------------------------------
+    # -- filter ------------------------------------------------------------------------------------
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | None:
         column = taint_column(nodes.table)
@@ -73,7 +73,7 @@ class TaintToleration(
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
         return Rule(Scope.NODE)
 
-    # -- score -----------------------------------------------------------------------------------------------------
+    # -- score -------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
         state.write(PRE_SCORE_STATE, self._disliked.of(pod, taint_column(nodes.table)))
@@ -93,7 +93,7 @@ class TaintToleration(
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
         return Rule(Scope.NODE)
 
-    # -- events and signature --------------------------------------------------------------------------------------
+    # -- events and signature ----------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
@@ -121,7 +121,7 @@ class TaintToleration(
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         return tolerations_fragment(pod)
 
-    # -- rules -----------------------------------------------------------------------------------------------------
+    # -- rules -------------------------------------------------------------------------------------
 
     def _repels(self, pod: Pod, taints: Sequence[Taint] | None) -> bool:
         untolerated = first_untolerated_taint(
@@ -130,7 +130,8 @@ class TaintToleration(
         return untolerated is not None
 
     def _count_disliked(self, pod: Pod, taints: TaintSet) -> int:
-        # Tolerations of other effects cannot match a PreferNoSchedule taint, so none has to be left out beforehand.
+        # Tolerations of other effects cannot match a PreferNoSchedule taint, so none has to be left
+        # out beforehand.
         return sum(
             taint.effect == PREFER_NO_SCHEDULE
             and not is_tolerated(

@@ -1,7 +1,8 @@
 """VolumeRestrictions: inline disks and claims that pods must not share.
 
-Inline disks must not be shared on a node (some may be by readers); a ReadWriteOncePod claim has one pod in the cluster.
-Preemption can resolve both. Mirrors upstream's `volumerestrictions/volume_restrictions.go`.
+Inline disks must not be shared on a node (some may be by readers); a ReadWriteOncePod claim has one
+pod in the cluster. Preemption can resolve both. Mirrors upstream's
+`volumerestrictions/volume_restrictions.go`.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class VolumeRestrictions(
         super().__init__(args, handle)
         self._disks = SharedDisks(handle.table)
 
-    # -- filter ----------------------------------------------------------------------------------------------------
+    # -- filter ------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         uses = uses_of(state, pod)
@@ -153,7 +154,7 @@ class VolumeRestrictions(
         claims.conflicts += sign * sum(name in claims.names for name in direct_claims(other))
         return None
 
-    # -- events and signature --------------------------------------------------------------------------------------
+    # -- events and signature ----------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (

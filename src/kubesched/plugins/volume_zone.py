@@ -64,7 +64,8 @@ class Topology(NamedTuple):
 class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugin):
     """Compares zone and region labels of volumes with those of nodes.
 
-    Claims of ephemeral volumes are not looked at. Answers depend on claims and volumes, so none is kept.
+    Claims of ephemeral volumes are not looked at. Answers depend on claims and volumes, so none is
+    kept.
     """
 
     name = "VolumeZone"
@@ -75,7 +76,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, I
         super().__init__(args, handle)
         self._masks = NodeMasks(handle.table)
 
-    # -- filter ----------------------------------------------------------------------------------------------------
+    # -- filter ------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         if not uses_of(state, pod) & CLAIM:
@@ -105,7 +106,8 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, I
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
         if not uses_of(state, pod) & CLAIM:
             return Rule(Scope.NODE)
-        # Claims and volumes do not change during an attempt, but any binding in between may change them.
+        # Claims and volumes do not change during an attempt, but any binding in between may change
+        # them.
         return Rule(Scope.NODE, premise=None)
 
     def _topologies(self, pod: Pod) -> tuple[Topology, ...] | Status:
@@ -146,7 +148,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, I
             return None
         return "PersistentVolume had no name"
 
-    # -- events and signature --------------------------------------------------------------------------------------
+    # -- events and signature ----------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (

@@ -1,7 +1,8 @@
 """From a pod to a node: find the nodes that fit, prioritise them, select one.
 
-Synchronous and free of side effects on the node table. This is the full evaluation: it runs every plugin over every node.
-It is the reference, and the fallback for pods the equivalence engine (`equivalence.engine`) cannot decide about.
+Synchronous and free of side effects on the node table. This is the full evaluation: it runs every
+plugin over every node. It is the reference, and the fallback for pods the equivalence engine
+(`equivalence.engine`) cannot decide about.
 """
 
 from __future__ import annotations
@@ -99,9 +100,11 @@ class SchedulingAlgorithm:
         """By profile; only profiles whose plugins can sign pods."""
         self.next_start = 0
         self.extenders_decide = False
-        """Some extender filters or ranks nodes: the search must not stop at the first feasible node."""
+        """Some extender filters or ranks nodes: the search must not stop at the first feasible
+        node.
+        """
 
-    # -- the whole cycle -------------------------------------------------------------------------------------------
+    # -- the whole cycle ---------------------------------------------------------------------------
 
     def schedule(
         self, framework: Framework, state: CycleState, pod: PodInfo
@@ -199,12 +202,13 @@ class SchedulingAlgorithm:
         batching.looked_up(hint, framework.now() - started)
         return hint
 
-    # -- filtering -------------------------------------------------------------------------------------------------
+    # -- filtering ---------------------------------------------------------------------------------
 
     def nodes_to_find(self, framework: Framework, candidates: int) -> int:
         """How many feasible nodes end the search: all of them, unless `percentageOfNodesToScore` is set.
 
-        Upstream samples by default to save time. Here scoring all nodes is cheap and places pods better.
+        Upstream samples by default to save time. Here scoring all nodes is cheap and places pods
+        better.
         """
         if not framework.has_scoring and not self.extenders_decide:
             return 1
@@ -270,7 +274,9 @@ class SchedulingAlgorithm:
         node_name: str,
         diagnosis: Diagnosis,
     ) -> int | None:
-        """The nominated node, if it (still) fits. A rejection is recorded; an error is left to the full search.
+        """The nominated node, if it (still) fits.
+
+        A rejection is recorded; an error is left to the full search.
 
         # Upstream: a PreFilter's narrowing is not consulted here, and Pending plugins of this trial are lost.
         """
@@ -355,7 +361,8 @@ class SchedulingAlgorithm:
         at = walk if whole else np.arange(len(walk))
         if result.error is not None:
             if whole and result.broken is not None:
-                # Which node fails first depends on the order: filter again, in the order of the walk.
+                # Which node fails first depends on the order: filter again, in the order of the
+                # walk.
                 view, at = NodeColumns(table, walk), np.arange(len(walk))
                 again = filter_with_nominated_pods(framework, state, pod, view)
                 result = again if again.error is not None else result
@@ -372,7 +379,8 @@ class SchedulingAlgorithm:
             rejected = np.flatnonzero(~passing[:examined])
             self._explain(result, at[rejected], walk[rejected], diagnosis)
 
-        # A nominated node that was tried first and rejected is rejected here again, but counts once.
+        # A nominated node that was tried first and rejected is rejected here again, but counts
+        # once.
         return Feasible(walk[feasible], diagnosis, examined - len(feasible), explain=explain)
 
     @staticmethod
@@ -396,7 +404,7 @@ class SchedulingAlgorithm:
         for status in statuses:
             diagnosis.add_plugin_of(status)
 
-    # -- scoring and choosing --------------------------------------------------------------------------------------
+    # -- scoring and choosing ----------------------------------------------------------------------
 
     def score(
         self,

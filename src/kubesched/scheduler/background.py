@@ -1,8 +1,8 @@
 """Background work that outlives the attempt that started it, such as deleting the victims of a preemption.
 
-Owned by the scheduler's task group: a limited number runs at a time, the rest waits in order, failures are logged with
-their purpose, and shutdown cancels everything. The backlog is bounded by its cause: a pending pod has at most one
-preemption in progress.
+Owned by the scheduler's task group: a limited number runs at a time, the rest waits in order,
+failures are logged with their purpose, and shutdown cancels everything. The backlog is bounded by
+its cause: a pending pod has at most one preemption in progress.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Opportunistic batching: reuses the ranking of one pod for the next identical one.
 
-After a pod with a signature is placed, the other feasible nodes are kept in order of preference. If the very next pod has
-the same signature, and the chosen node has no room for another such pod, the next best node is tried first.
+After a pod with a signature is placed, the other feasible nodes are kept in order of preference. If
+the very next pod has the same signature, and the chosen node has no room for another such pod, the
+next best node is tried first.
 
-This can decide differently from a full search; it is here because upstream does it. With the default profile no pod has
-a signature (PodTopologySpread refuses because of its default constraints), so batching is inactive.
+This can decide differently from a full search; it is here because upstream does it. With the
+default profile no pod has a signature (PodTopologySpread refuses because of its default
+constraints), so batching is inactive.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from kubesched.framework.status import Status
 
 MAX_AGE_S: Final = 0.5
 TIMED_EVERY: Final = 10
-"""Every n-th signature is timed by plugin. Upstream times all of them, which every new pod would pay for."""
+"""Every n-th signature is timed by plugin. Upstream times all of them, which every new pod would
+pay for.
+"""
 SCHEDULER_NAME_KEY: Final = "v1.Pod.Spec.SchedulerName"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -65,7 +69,8 @@ def _sign(pod: Pod, plugins: list[SignPlugin], timer: CallTimer | None) -> bytes
     for plugin in plugins:
         answer = timed(timer, plugin, "Sign", plugin.sign_pod)(pod)
         if isinstance(answer, Status):
-            # A plugin that refuses one pod often refuses all (default spreading does): call it first from now on.
+            # A plugin that refuses one pod often refuses all (default spreading does): call it
+            # first from now on.
             plugins.remove(plugin)
             plugins.insert(0, plugin)
             return None
@@ -170,7 +175,10 @@ class Batching:
         exists: Callable[[str], bool],
         is_full: Callable[[str], bool],
     ) -> str:
-        """A node to try first; empty if there is none. `is_full(node)`: do the filters reject the pod there now?"""
+        """A node to try first; empty if there is none.
+
+        `is_full(node)`: do the filters reject the pod there now?
+        """
         batch = self._batch
         if batch is None or not len(batch.ranking):
             return self._no_hint()

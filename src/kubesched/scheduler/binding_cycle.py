@@ -1,8 +1,9 @@
 """The binding cycle: WaitOnPermit, PreBind, Bind and PostBind of one assumed pod.
 
-Most pods have nothing to wait for but the answer to one request. These are bound directly: the request is sent when a slot is
-free, and its answer calls back. A pod held by Permit or PreBind, one that another plugin or an extender binds, one whose
-attempt is traced or recorded, and one whose request did not simply succeed gets a task.
+Most pods have nothing to wait for but the answer to one request. These are bound directly: the
+request is sent when a slot is free, and its answer calls back. A pod held by Permit or PreBind, one
+that another plugin or an extender binds, one whose attempt is traced or recorded, and one whose
+request did not simply succeed gets a task.
 
 Every failure is undone: Unreserve runs, the cache forgets the pod, and the pod is requeued.
 """
@@ -51,8 +52,9 @@ from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
 log = get_logger(__name__)
 
 BINDINGS_AT_A_TIME = 48
-"""Concurrent binding requests: enough to keep an API server busy that takes 10 ms for each of 4,000 per second, and
-fewer than the client has connections, so that none waits for one."""
+"""Concurrent binding requests: enough to keep an API server busy that takes 10 ms for each of 4,000
+per second, and fewer than the client has connections, so that none waits for one.
+"""
 
 
 Spawn = Callable[[Assumed, Coroutine[Any, Any, None]], None]
@@ -106,7 +108,9 @@ class BindingCycle:
         self._nominate_for_expectation = nominate_for_expectation
         self._slots = BindingSlots(concurrency)
         self._direct: dict[DirectBinding, None] = {}
-        """In the order in which they began. A pod is there twice if it was deleted and restored meanwhile."""
+        """In the order in which they began. A pod is there twice if it was deleted and restored
+        meanwhile.
+        """
         self._unsent: list[DirectBinding] = []
         self._no_direct = asyncio.Event()
         self._no_direct.set()
@@ -114,11 +118,15 @@ class BindingCycle:
         self._sli: dict[int, Histogram] = {}
         """By number of attempts, as far as these have a series of their own."""
         self.waiting_count = 0
-        """Pods held by Permit or PreBind plugins. They use no binding slot, so they do not count as load."""
+        """Pods held by Permit or PreBind plugins. They use no binding slot, so they do not count as
+        load.
+        """
         self.on_capacity: Callable[[], None] = lambda: None
-        """Called when a pod starts to wait or was bound directly: the scheduling loop may have capacity again."""
+        """Called when a pod starts to wait or was bound directly: the scheduling loop may have
+        capacity again.
+        """
 
-    # -- without a task --------------------------------------------------------------------------------------------
+    # -- without a task ----------------------------------------------------------------------------
 
     @property
     def direct_count(self) -> int:
@@ -169,7 +177,8 @@ class BindingCycle:
     def _send_soon(self, direct: DirectBinding) -> None:
         """Send with all others that got a slot in this turn of the loop.
 
-        A burst of decisions followed by a burst of requests costs less than the two in turns: each has the caches to itself.
+        A burst of decisions followed by a burst of requests costs less than the two in turns: each
+        has the caches to itself.
         """
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._send_all)
@@ -255,10 +264,13 @@ class BindingCycle:
         """Return when nothing is being bound directly."""
         await self._no_direct.wait()
 
-    # -- in a task -------------------------------------------------------------------------------------------------
+    # -- in a task ---------------------------------------------------------------------------------
 
     async def run(self, assumed: Assumed, bind: Bind | None = None) -> None:
-        """Bind one pod, or handle the failure. Raises only if cancelled. `bind` is what is left to do, if not all."""
+        """Bind one pod, or handle the failure.
+
+        Raises only if cancelled. `bind` is what is left to do, if not all.
+        """
         self._running.inc()
         flight, uid = self._flight, assumed.pod.uid
         try:
@@ -301,8 +313,8 @@ class BindingCycle:
             acts = status is None and acts
             waiting_pods = framework.handle.waiting_pods
             if acts or (waiting_pods is not None and waiting_pods.get(pod.metadata.uid)):
-                # Upstream: a binding that takes time announces its node, so that other components (and this
-                # scheduler after a restart) know where the pod is expected.
+                # Upstream: a binding that takes time announces its node, so that other components
+                # (and this scheduler after a restart) know where the pod is expected.
                 self._put_status(
                     assumed.info.pod_info.pod, None, NominatingInfo(True, assumed.node_name)
                 )
@@ -316,15 +328,18 @@ class BindingCycle:
             return status
         if not self._cycle.is_counted(assumed):
             return _deleted(assumed)
-        # Upstream: Permit is the last point that can reject a pod; a later failure sends it to backoff, whatever happened
-        # meanwhile. So the queue may drop the events it records for the pod, which would pile up during a long PreBind.
+        # Upstream: Permit is the last point that can reject a pod; a later failure sends it to
+        # backoff, whatever happened meanwhile. So the queue may drop the events it records for the
+        # pod, which would pile up during a long PreBind.
         self._queue.done(pod.metadata.uid)
-        # PreBind runs outside the slots: volumes may take minutes to be provisioned, and other pods have to be bound.
+        # PreBind runs outside the slots: volumes may take minutes to be provisioned, and other pods
+        # have to be bound.
         status = await self._pre_bind(assumed) if acts else None
         if status is not None:
             return status
         async with self._slots.hold():
-            # A pending condition of an earlier attempt, written after the binding, would mark a bound pod unschedulable.
+            # A pending condition of an earlier attempt, written after the binding, would mark a
+            # bound pod unschedulable.
             await self._flush_status(assumed.pod.key)
             if not self._cycle.is_counted(assumed):
                 return _deleted(assumed)
@@ -404,7 +419,8 @@ class BindingCycle:
             try:
                 status = await task
             except asyncio.CancelledError:
-                # Either preemption cancelled the work, or the process is shutting down: then pass it on.
+                # Either preemption cancelled the work, or the process is shutting down: then pass
+                # it on.
                 if entry is None or entry.cancel_reason is None:
                     raise
                 status = error_status(entry.cancel_reason)
@@ -426,7 +442,8 @@ class BindingCycle:
 
     async def _run_pre_bind(self, assumed: Assumed) -> Status | None:
         if self._flight is not None:
-            # Preemption may cancel the work before its first step: then no plugin has written anything.
+            # Preemption may cancel the work before its first step: then no plugin has written
+            # anything.
             await self._flight.reach(PRE_BIND_BEGINS, assumed.pod.uid)
         return await run_pre_bind(
             assumed.framework, assumed.state, assumed.pod.pod, assumed.node_name
@@ -509,7 +526,8 @@ def _cancel(task: asyncio.Future[Status | None]) -> None:
 def _deleted(assumed: Assumed) -> Status:
     """The watch has shown the pod's end.
 
-    If a restored cluster has it again, its entry in the queue may have been dropped while this attempt was under way, so it has
-    to come back; and the room on the node may be another pod's by now.
+    If a restored cluster has it again, its entry in the queue may have been dropped while this
+    attempt was under way, so it has to come back; and the room on the node may be another pod's by
+    now.
     """
     return error_status(f'pod "{assumed.pod.key}" was deleted before it was bound')

@@ -1,6 +1,7 @@
 """Slots for binding requests: how many may be under way at a time, and in which order the others follow.
 
-Whoever gets a slot is called back, at once or when one is free; tasks may await their turn in the same line.
+Whoever gets a slot is called back, at once or when one is free; tasks may await their turn in the
+same line.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ class BindingSlots:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def acquire(self, start: Callable[[], None]) -> None:
-        """Call `start` once it has a slot, which may be now. It must neither fail nor forget `release`."""
+        """Call `start` once it has a slot, which may be now.
+
+        It must neither fail nor forget `release`.
+        """
         if self._free:
             self._free -= 1
             start()

@@ -1,10 +1,11 @@
 """The scheduler's own state at a point of a recording, so that the recording can be played from there.
 
-Objects are in the checkpoint already. This adds what does not follow from them: the queue with its history,
-nominations, assumed pods, rows and orders of the node table, where the next search begins, and the seed with which the
-random generator goes on. It is taken while the scheduler is *idle*: nothing is in flight, so nothing has to be saved of
-coroutines and of the state that plugins keep for them. What was learned about classes of pods is not saved; the running
-scheduler forgets it, too (`begin_anew`), because it saves random draws.
+Objects are in the checkpoint already. This adds what does not follow from them: the queue with its
+history, nominations, assumed pods, rows and orders of the node table, where the next search begins,
+and the seed with which the random generator goes on. It is taken while the scheduler is *idle*:
+nothing is in flight, so nothing has to be saved of coroutines and of the state that plugins keep
+for them. What was learned about classes of pods is not saved; the running scheduler forgets it, too
+(`begin_anew`), because it saves random draws.
 """
 
 from __future__ import annotations
@@ -83,7 +84,10 @@ class Checkpoints:
         )
 
     def begin_anew(self, seed: int) -> None:
-        """Forget what a checkpoint does not hold. Done at each, by the recorded scheduler and by the played one."""
+        """Forget what a checkpoint does not hold.
+
+        Done at each, by the recorded scheduler and by the played one.
+        """
         algorithm = self._algorithm
         self._queue.dissolve_classes()
         self._cache.table.begin_anew()
@@ -94,7 +98,10 @@ class Checkpoints:
         self._random.seed(seed)
 
     def restore(self, state: SchedulerState) -> None:
-        """Bring a new scheduler to a state. The listers hold the objects, of which no handler has been told."""
+        """Bring a new scheduler to a state.
+
+        The listers hold the objects, of which no handler has been told.
+        """
         nodes: Lister[Node] = self._listers.of(Node)
         pods: Lister[Pod] = self._listers.of(Pod)
         by_uid = {pod.metadata.uid: pod for pod in pods.list()}

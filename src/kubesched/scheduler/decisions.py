@@ -1,8 +1,8 @@
 """The last attempts, in memory: what was tried when, and how it ended.
 
-Always on, so it must be cheap: the loop writes a tuple into a list of fixed length and goes on. Everything else happens when
-the attempts are read, which may be on another thread: a reader copies the list in one step and never sees a half-written
-entry.
+Always on, so it must be cheap: the loop writes a tuple into a list of fixed length and goes on.
+Everything else happens when the attempts are read, which may be on another thread: a reader copies
+the list in one step and never sees a half-written entry.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 RING_SIZE = 10_000
 MESSAGE_LIMIT = 4096
 REASONS_LIMIT = 100
-"""A pod may be rejected for thousands of reasons, and in as many words; the ring holds this much of them."""
+"""A pod may be rejected for thousands of reasons, and in as many words; the ring holds this much of
+them.
+"""
 
 
 class Outcome(Enum):

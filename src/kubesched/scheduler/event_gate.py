@@ -1,8 +1,9 @@
 """Holds back watch events while a scheduling attempt awaits an HTTP extender.
 
 The scheduling cycle reads the live tables. It usually does not await, so they cannot change under
-it. While an attempt does await, watch events are parked and replayed in order afterwards, and failed
-bindings are undone only then. Events are parked, too, while the queue evaluates one in slices.
+it. While an attempt does await, watch events are parked and replayed in order afterwards, and
+failed bindings are undone only then. Events are parked, too, while the queue evaluates one in
+slices.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ class EventGate:
         self._parked.append(change)
 
     async def wait(self) -> None:
-        """Return once no attempt holds the gate. The next attempt may take it before this task runs: check again."""
+        """Return once no attempt holds the gate.
+
+        The next attempt may take it before this task runs: check again.
+        """
         while self._is_held:
             await self._released.wait()
 
@@ -73,7 +77,10 @@ class EventGate:
 
 
 def _apply(change: Callable[[], None]) -> None:
-    """Run a parked handler. As in the informer, a failure affects this change only, unless it is unrecoverable."""
+    """Run a parked handler.
+
+    As in the informer, a failure affects this change only, unless it is unrecoverable.
+    """
     try:
         change()
     except Unrecoverable:

@@ -1,9 +1,9 @@
 """Event handlers: apply watch events to the cache and the queue.
 
-Pods with a node go to the cache, whichever scheduler placed them. Pods without one go to the queue if their
-`schedulerName` is one of our profiles. Every change is then passed to the queue as a cluster event, which moves the
-pods it may help. The cache is updated first (except where upstream does it the other way round), although no attempt
-can run in between.
+Pods with a node go to the cache, whichever scheduler placed them. Pods without one go to the queue
+if their `schedulerName` is one of our profiles. Every change is then passed to the queue as a
+cluster event, which moves the pods it may help. The cache is updated first (except where upstream
+does it the other way round), although no attempt can run in between.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ _UNSCHEDULABLE_POD_ADD = EVENT_UNSCHEDULABLE_POD_ADD.label
 
 
 class EventHandlers:
-    """Keeps cache and queue in step with the cluster. Handlers run one at a time, between scheduling cycles."""
+    """Keeps cache and queue in step with the cluster.
+
+    Handlers run one at a time, between scheduling cycles.
+    """
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class EventHandlers:
             durations = self._durations[label] = family.labels(label)
         durations.observe(self._now() - started)
 
-    # -- pods ------------------------------------------------------------------------------------------------------
+    # -- pods --------------------------------------------------------------------------------------
 
     @parkable
     def pod_added(self, pod: Pod) -> None:
@@ -95,7 +98,8 @@ class EventHandlers:
         if old.spec.node_name:
             self._update_assigned(old, new, started)
         elif new.spec.node_name:
-            # The binding, ours or that of another scheduler: a pod leaves the queue once it counts on its node.
+            # The binding, ours or that of another scheduler: a pod leaves the queue once it counts
+            # on its node.
             self._add_assigned(new)
             if self._is_ours(old):
                 if log.enabled(3):
@@ -109,7 +113,8 @@ class EventHandlers:
     def pod_deleted(self, pod: Pod, *, final_state_unknown: bool = False) -> None:
         started = self._now()
         if pod.spec.node_name or final_state_unknown:
-            # With an unknown final state the last version seen may be older than the binding: try the cache anyway.
+            # With an unknown final state the last version seen may be older than the binding: try
+            # the cache anyway.
             self._remove_assigned(pod)
             self._observe(EVENT_ASSIGNED_POD_DELETE.label, started)
         if not pod.spec.node_name and self._is_ours(pod):
@@ -126,7 +131,8 @@ class EventHandlers:
             log.error("Scheduler cache AddPod failed", error, pod=pod)
         self._move(EVENT_ASSIGNED_POD_ADD, None, pod)
         if before.spec.node_name != pod.spec.node_name:
-            # A different binding came first, so the room kept for ours is free. (Upstream sends no event here.)
+            # A different binding came first, so the room kept for ours is free. (Upstream sends no
+            # event here.)
             self._move(EVENT_ASSIGNED_POD_DELETE, before, None)
 
     def _update_assigned(self, old: Pod, new: Pod, started: float) -> None:
@@ -155,7 +161,8 @@ class EventHandlers:
         if old.metadata.resource_version == new.metadata.resource_version:
             return  # a resync or a duplicate
         if self._cache.is_assumed(new.metadata.uid):
-            # The binding is in flight: queueing the pod again would schedule it twice. Only a deletion matters.
+            # The binding is in flight: queueing the pod again would schedule it twice. Only a
+            # deletion matters.
             if (
                 old.metadata.deletion_timestamp is None
                 and new.metadata.deletion_timestamp is not None
@@ -197,7 +204,10 @@ class EventHandlers:
         return structs.replace(pod, status=status)
 
     def _announce_freed_nomination(self, pod: Pod) -> None:
-        """The room reserved for this pod is free. It was withheld from pods of equal or lower priority only."""
+        """The room reserved for this pod is free.
+
+        It was withheld from pods of equal or lower priority only.
+        """
         priority = pod.spec.priority or 0
         self._move(
             EVENT_ASSIGNED_POD_DELETE,
@@ -218,7 +228,7 @@ class EventHandlers:
                 log.error("Scheduler cache ForgetPod failed", error, pod=pod)
         self._move(EVENT_ASSIGNED_POD_DELETE, known.pod, None)
 
-    # -- nodes -----------------------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------
 
     @parkable
     def node_added(self, node: Node) -> None:
@@ -249,7 +259,7 @@ class EventHandlers:
             log.error("Scheduler cache RemoveNode failed", error, node=node)
         self._observe(EVENT_NODE_DELETE.label, started)
 
-    # -- namespaces and everything else ----------------------------------------------------------------------------
+    # -- namespaces and everything else ------------------------------------------------------------
 
     @parkable
     def namespace_changed(self, namespace: Namespace) -> None:

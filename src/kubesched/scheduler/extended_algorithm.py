@@ -1,6 +1,7 @@
 """The scheduling algorithm with extenders: the same search, with network calls in between.
 
-While an extender is awaited the tables must not change: the caller holds the event gate, which parks watch events.
+While an extender is awaited the tables must not change: the caller holds the event gate, which
+parks watch events.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class ExtendedAlgorithm:
             return self._algorithm.fits_nowhere(pod, feasible.diagnosis)
         return await self._pick(framework, state, pod, feasible, interested, forgets_pods)
 
-    # -- filtering -------------------------------------------------------------------------------------------------
+    # -- filtering ---------------------------------------------------------------------------------
 
     async def _feasible(
         self,
@@ -103,7 +104,10 @@ class ExtendedAlgorithm:
     async def filter(
         self, pod: PodInfo, feasible: Feasible, interested: Sequence[Extender]
     ) -> tuple[Feasible, bool] | Status:
-        """Run the extenders in order on the remaining nodes. The flag says if one returned node objects without pods."""
+        """Run the extenders in order on the remaining nodes.
+
+        The flag says if one returned node objects without pods.
+        """
         rows, forgets_pods = feasible.rows, False
         diagnosis = feasible.diagnosis
         before = len(rows)
@@ -151,7 +155,7 @@ class ExtendedAlgorithm:
             kept.append(row)
         return np.array(kept, dtype=np.intp)
 
-    # -- scoring ---------------------------------------------------------------------------------------------------
+    # -- scoring -----------------------------------------------------------------------------------
 
     async def _pick(
         self,

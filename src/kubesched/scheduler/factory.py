@@ -93,11 +93,16 @@ class Dependencies:
     """Configured extenders -> extenders, in call order."""
     flight: FlightRecorder | None = None
     plugin_client: SchedulerClient | None = None
-    """The client that plugins get, if it is not `client`: a recorder must know when their calls return."""
+    """The client that plugins get, if it is not `client`: a recorder must know when their calls
+    return.
+    """
     measures_plugins: bool = True
-    """Whether extension points and plugins are timed and counted; what-ifs in memory do without it."""
+    """Whether extension points and plugins are timed and counted; what-ifs in memory do without it.
+    """
     jitter: Random | None = None
-    """For pauses between retries, if not `random`: with a recorder, draws must follow from the log alone."""
+    """For pauses between retries, if not `random`: with a recorder, draws must follow from the log
+    alone.
+    """
 
 
 @dataclass(frozen=True, slots=True)

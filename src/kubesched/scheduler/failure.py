@@ -38,7 +38,10 @@ PutStatus = Callable[[Pod, PodCondition | None, NominatingInfo | None], None]
 
 @dataclass(slots=True, eq=False)
 class FailureHandler:
-    """Handles every failed attempt. Synchronous: API writes are left to the status writer and the recorder."""
+    """Handles every failed attempt.
+
+    Synchronous: API writes are left to the status writer and the recorder.
+    """
 
     _queue: SchedulingQueue
     _pods: Lister[Pod]
@@ -56,8 +59,8 @@ class FailureHandler:
     ) -> None:
         """Requeue the pod according to the status, and report the failure.
 
-        `as_class` says that every other pod of its class would have failed like this. It is ignored if the pod is
-        nominated: the others are not.
+        `as_class` says that every other pod of its class would have failed like this. It is ignored
+        if the pod is nominated: the others are not.
         """
         status, nomination = failed.status, failed.nomination
         rejected = status.is_rejected
@@ -97,7 +100,8 @@ class FailureHandler:
         )
         if place is None:
             return
-        # Do not wait for the watch to show the nomination: the next attempt must already leave room for this pod.
+        # Do not wait for the watch to show the nomination: the next attempt must already leave room
+        # for this pod.
         nominator.add_nominated_pod(info.pod_info, nomination)
         if held and held != nominator.node_of(uid):
             self._announce_withdrawal(info.pod_info.pod, held)
@@ -123,7 +127,8 @@ class FailureHandler:
     def _announce_withdrawal(self, pod: Pod, node_name: str) -> None:
         """The room reserved for this pod is free: wake pods of equal or lower priority.
 
-        If the API server has the nomination, its removal comes back as a pod update and the event handler does this.
+        If the API server has the nomination, its removal comes back as a pod update and the event
+        handler does this.
         """
         status, uid, priority = pod.status, pod.metadata.uid, pod.spec.priority or 0
         if status.nominated_node_name == node_name:
@@ -183,7 +188,8 @@ class FailureHandler:
                 )
             self._queue.done(meta.uid)
             return self._queue.place_of_key(info.pod_info.key) or ""
-        # Queue the current version: an update during the attempt went to the informer, but not to this record.
+        # Queue the current version: an update during the attempt went to the informer, but not to
+        # this record.
         if current is not tried:
             newer = PodInfo(current)
             if is_same_class(tried, current):
@@ -201,8 +207,8 @@ def _report_of(status: Status) -> FailureReport:
     diagnosis = error.diagnosis
     reasons = diagnosis.node_to_status.histogram(error.node_count)
     if diagnosis.is_post_filter_unfinished:
-        # No event may come: without rejectors the pod is tried again after a backoff, as after an error.
-        # (Upstream: it waits for an event, or for the five-minute flush.)
+        # No event may come: without rejectors the pod is tried again after a backoff, as after an
+        # error. (Upstream: it waits for an event, or for the five-minute flush.)
         return FailureReport(*told, reasons, _NO_PLUGINS, _NO_PLUGINS)
     plugins = frozenset(diagnosis.unschedulable_plugins), frozenset(diagnosis.pending_plugins)
     return FailureReport(*told, reasons, *plugins)

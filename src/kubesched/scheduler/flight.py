@@ -1,9 +1,10 @@
 """FlightRecorder: what the scheduler tells a recorder, so that its decisions can be played again.
 
-A decision follows from configuration, seed, the order of informer events, the pods taken off the queue, and the points
-at which tasks beside the loop (bindings, evictions) change what decisions read. Informer events and calls are recorded
-by those who make them; the scheduler reports the rest here. While a recording is played, the same interface holds tasks
-back until the place in the log where they went on.
+A decision follows from configuration, seed, the order of informer events, the pods taken off the
+queue, and the points at which tasks beside the loop (bindings, evictions) change what decisions
+read. Informer events and calls are recorded by those who make them; the scheduler reports the rest
+here. While a recording is played, the same interface holds tasks back until the place in the log
+where they went on.
 
 No plugin knows of this, and without a recorder none of it is called.
 """
@@ -29,7 +30,9 @@ WORK_GOES_ON = "work"
 ATTEMPT_DECIDED = "decided"
 
 in_call: ContextVar[bool] = ContextVar("in_call", default=False)
-"""Whether a task is inside a call whose return is recorded: what happens in there is not its own steps."""
+"""Whether a task is inside a call whose return is recorded: what happens in there is not its own
+steps.
+"""
 
 
 class FlightRecorder(Protocol):
@@ -59,7 +62,8 @@ class FlightRecorder(Protocol):
     async def reach(self, point: str, uid: str, status: Status | None = None) -> Status | None:
         """A task is about to change what decisions read; returns the status to go on with.
 
-        Recording, it never suspends. Playing, it suspends until this place of the log, and the status is the logged one.
+        Recording, it never suspends. Playing, it suspends until this place of the log, and the
+        status is the logged one.
         """
         ...
 

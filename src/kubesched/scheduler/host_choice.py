@@ -31,7 +31,8 @@ def _preorder(size: int) -> Indices:
 def _whole_preorder(bits: int) -> Indices:
     """The same for all places of so many bits.
 
-    The path to a node is the binary form of its place + 1 without the leading one; ancestors come before descendants.
+    The path to a node is the binary form of its place + 1 without the leading one; ancestors come
+    before descendants.
     """
     numbers = np.arange(1, (1 << bits) + 1, dtype=np.int64)
     lengths = np.frexp(numbers.astype(np.float64))[1].astype(np.int64)

@@ -28,8 +28,9 @@ DEFAULT_TIMEOUT_S = 5.0
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 BASE_ANSWER_BYTES = 1024 * 1024
 BYTES_PER_ASKED_BYTE = 4
-"""A response repeats the nodes of the request, with a reason for each rejected one: it may be this much longer than the
-request, plus the base. Decoded, it takes about ten times its length in memory."""
+"""A response repeats the nodes of the request, with a reason for each rejected one: it may be this
+much longer than the request, plus the base. Decoded, it takes about ten times its length in memory.
+"""
 SCORE_SCALE = 10
 """Extenders give 0..10 points, plugins 0..100."""
 
@@ -118,7 +119,7 @@ class HttpExtender:
     async def aclose(self) -> None:
         await self._transport.aclose()
 
-    # -- verbs -----------------------------------------------------------------------------------------------------
+    # -- verbs -------------------------------------------------------------------------------------
 
     async def filter(self, pod: Pod, nodes: Sequence[Node]) -> ExtenderFilterResult:
         answer = await self._ask(self._config.filter_verb, await self._arguments(pod, nodes))
@@ -222,7 +223,7 @@ class HttpExtender:
         violations = _int64(meta_victims.get("numpdbviolations", 0), self.name, "NumPDBViolations")
         return find_victims(self._table, self.name, node, uids, violations)
 
-    # -- the wire --------------------------------------------------------------------------------------------------
+    # -- the wire ----------------------------------------------------------------------------------
 
     async def _arguments(self, pod: Pod, nodes: Sequence[Node]) -> JsonObject:
         if self._config.node_cache_capable:
@@ -314,7 +315,7 @@ def _tls_context(config: types.Extender) -> ssl.SSLContext:
     )
 
 
-# -- answers: decoded without regard to case, as Go does ---------------------------------------------------------------
+# -- answers: decoded without regard to case, as Go does -------------------------------------------
 
 
 def _fields(answer: object, extender: str) -> JsonObject:

@@ -41,13 +41,18 @@ BURST_PODS = 64
 """Maximum attempts in a row before other tasks (watches, bindings) run."""
 BURST_S = 0.002
 PAUSE_S = 0.02
-"""How long the loop takes no pods, at most once in `PAUSE_EVERY_S`, so that a recording gets a checkpoint."""
+"""How long the loop takes no pods, at most once in `PAUSE_EVERY_S`, so that a recording gets a
+checkpoint.
+"""
 PAUSE_EVERY_S = 1.0
 CHECKPOINT_RETRY_S = 0.1
-"""Pause after a checkpoint that a plugin or a pod in flight prevented: finding that out takes time with many pods."""
+"""Pause after a checkpoint that a plugin or a pod in flight prevented: finding that out takes time
+with many pods.
+"""
 MAX_BINDINGS = 256
-"""Bindings in flight at which the loop stops popping pods: the API server is the bottleneck then, and every further
-assumed pod may have to be undone."""
+"""Bindings in flight at which the loop stops popping pods: the API server is the bottleneck then,
+and every further assumed pod may have to be undone.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,9 @@ class Scheduler:
         self._bindings: set[asyncio.Task[None]] = set()
         self._is_draining = False
         self.may_begin: Callable[[], bool] = lambda: True
-        """May attempts begin? Not while a restored cluster is read, for instance. Call `wake` when they may."""
+        """May attempts begin? Not while a restored cluster is read, for instance. Call `wake` when
+        they may.
+        """
         self._flight = flight
         self.checkpoints = checkpoints
         self._paused_at = -PAUSE_EVERY_S
@@ -121,7 +128,7 @@ class Scheduler:
         event_gate.is_queue_busy = lambda: queue.is_busy
         binding.on_capacity = self._wake.set
 
-    # -- one pod ---------------------------------------------------------------------------------------------------
+    # -- one pod -----------------------------------------------------------------------------------
 
     def attempt(self) -> AttemptOutcome:
         """Try the next pod."""
@@ -171,7 +178,8 @@ class Scheduler:
         async def rest() -> Assumed | Finished:
             return await suspended
 
-        # A coroutine runs in the context of its task, so the rest of the attempt needs one of its own.
+        # A coroutine runs in the context of its task, so the rest of the attempt needs one of its
+        # own.
         outcome = await asyncio.get_running_loop().create_task(rest(), context=trace)
         if isinstance(outcome, Assumed):
             outcome.trace = trace
@@ -259,7 +267,7 @@ class Scheduler:
             return True
         return self.cache.is_assumed(meta.uid)
 
-    # -- the loop --------------------------------------------------------------------------------------------------
+    # -- the loop ----------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Schedule until cancelled; bindings in flight are then called off and undone."""
@@ -320,7 +328,8 @@ class Scheduler:
     def _pauses_for_checkpoint(self) -> bool:
         """Give the recorder the checkpoint that it wants; True while no pod is to be taken because one is near.
 
-        Bindings end within a moment unless they wait on a plugin, which may take minutes and is not waited for.
+        Bindings end within a moment unless they wait on a plugin, which may take minutes and is not
+        waited for.
         """
         flight = self._flight
         if flight is None or not flight.wants_checkpoint or self._take_checkpoint(flight):
@@ -385,7 +394,8 @@ class Scheduler:
             sizes["assumed_pods"].set(self.cache.assumed_count)
             due = self.queue.next_deadline()
             pause = 1.0 if due is None else min(1.0, max(0.0, due - self._clock.monotonic()))
-            # Where the clock is not the loop's, a rest too small to let the loop's time go on may be left.
+            # Where the clock is not the loop's, a rest too small to let the loop's time go on may
+            # be left.
             await asyncio.sleep(pause if pause > 1e-6 else 0.001)
 
     def wake(self) -> None:
@@ -397,7 +407,10 @@ class Scheduler:
         self._is_draining = True
 
     async def drain(self, timeout_s: float) -> None:
-        """Take no more pods and wait for running work, up to `timeout_s`. The caller cancels `run` afterwards."""
+        """Take no more pods and wait for running work, up to `timeout_s`.
+
+        The caller cancels `run` afterwards.
+        """
         self.take_no_more_pods()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.background.drain(timeout_s))

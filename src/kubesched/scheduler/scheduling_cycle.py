@@ -1,8 +1,8 @@
 """The scheduling cycle: from a popped pod to a pod assumed on a node, or to a failure.
 
-Synchronous unless I/O is needed: no other code runs meanwhile, so the live tables double as the snapshot. Extenders, and
-PostFilter plugins that evict pods themselves, need I/O: `run` then returns an awaitable, and while it is awaited the
-event gate holds back watch events.
+Synchronous unless I/O is needed: no other code runs meanwhile, so the live tables double as the
+snapshot. Extenders, and PostFilter plugins that evict pods themselves, need I/O: `run` then returns
+an awaitable, and while it is awaited the event gate holds back watch events.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ class SchedulingCycle:
     def _recall_nomination(self, pod: PodInfo) -> None:
         """Apply a nomination that the API server has not confirmed yet.
 
-        Upstream writes the nomination before it pops the next pod. Here the status writer works in the background, so
-        the victims can be gone, and the pod popped again, before the watch shows the nomination. Without this the pod
-        would lose the node reserved for it.
+        Upstream writes the nomination before it pops the next pod. Here the status writer works in
+        the background, so the victims can be gone, and the pod popped again, before the watch shows
+        the nomination. Without this the pod would lose the node reserved for it.
         """
         status = pod.pod.status
         if status.nominated_node_name:
@@ -199,7 +199,8 @@ class SchedulingCycle:
             self._cache.assume_pod(pod)
         except CacheError as error:
             return Failed(error_status(error), CLEAR_NOMINATION)
-        # From here on the pod counts on its node; counting it as nominated too would reserve the room twice.
+        # From here on the pod counts on its node; counting it as nominated too would reserve the
+        # room twice.
         self._queue.nominator.delete_nominated_pod(pod.pod)
         started = framework.now()
         refused = run_reserve(framework, state, pod.pod, assumed.node_name)

@@ -1,9 +1,11 @@
 """Status patches, written in the background with a concurrency of their own.
 
-Conditions of failing pods must not delay bindings. While all workers are busy, updates are pending: they are keyed by pod and
-a newer one is merged into the older, so the latest state is never lost and the backlog is bounded by the number of pods.
-Otherwise every update is written, as upstream does it, even if the pod fails again at once. The patch is computed against
-the informer's newest version of the pod when it is sent, with what was written just before: the watch may not show that yet.
+Conditions of failing pods must not delay bindings. While all workers are busy, updates are pending:
+they are keyed by pod and a newer one is merged into the older, so the latest state is never lost
+and the backlog is bounded by the number of pods. Otherwise every update is written, as upstream
+does it, even if the pod fails again at once. The patch is computed against the informer's newest
+version of the pod when it is sent, with what was written just before: the watch may not show that
+yet.
 """
 
 from __future__ import annotations
@@ -51,7 +53,10 @@ class _Update:
 
 
 class StatusWriter:
-    """Writes conditions and nominations, `WORKERS` at a time. Patches of one pod are written in order."""
+    """Writes conditions and nominations, `WORKERS` at a time.
+
+    Patches of one pod are written in order.
+    """
 
     def __init__(
         self, client: SchedulerClient, pods: Lister[Pod], clock: Clock, random: Random
@@ -75,8 +80,12 @@ class StatusWriter:
     def put(
         self, pod: Pod, condition: PodCondition | None, nomination: NominatingInfo | None
     ) -> None:
-        """Queue an update of a pod's status. No-op if the status already has these values and nothing is under way."""
-        # A pending update, or the one being written, may say something else: then this one has the last word.
+        """Queue an update of a pod's status.
+
+        No-op if the status already has these values and nothing is under way.
+        """
+        # A pending update, or the one being written, may say something else: then this one has the
+        # last word.
         is_said = status_patch(self._current(pod), condition, nomination, 0.0) is None
         if is_said and not (self._pending or self._writing):
             return
@@ -117,8 +126,9 @@ class StatusWriter:
     async def flush(self, key: str) -> None:
         """Return when nothing is pending or in flight for a pod, or for another one that had its name.
 
-        The binding waits for this: a condition written after it would mark a bound pod unschedulable. Patches name no UID, so
-        one for a pod that is gone changes the pod that has its name by then.
+        The binding waits for this: a condition written after it would mark a bound pod
+        unschedulable. Patches name no UID, so one for a pod that is gone changes the pod that has
+        its name by then.
         """
         while True:
             under_way = self._writing.get(key)
@@ -145,7 +155,8 @@ class StatusWriter:
         if self._begun:
             await self._write_one(*self._begun.popleft())
             return True
-        # An update of a pod whose write is in flight waits for it, which keeps the patches of a pod in order.
+        # An update of a pod whose write is in flight waits for it, which keeps the patches of a pod
+        # in order.
         key = next((key for key in self._pending if key not in self._writing), None)
         if key is None:
             return False
@@ -171,8 +182,9 @@ class StatusWriter:
         def patch() -> dict[str, Any] | None:
             current = self._current(update.pod)
             if current.spec.node_name or current.metadata.uid != update.pod.metadata.uid:
-                # The pod was bound (by another scheduler) or recreated since: the update no longer applies. Upstream
-                # marks the bound pod unschedulable, and the condition is never removed.
+                # The pod was bound (by another scheduler) or recreated since: the update no longer
+                # applies. Upstream marks the bound pod unschedulable, and the condition is never
+                # removed.
                 return None
             known = _with(current, update.before)
             return status_patch(known, update.condition, update.nomination, self._clock.now())

@@ -1,8 +1,9 @@
 """Resolving a binding whose outcome is unknown: the answer was lost, or the server failed while it answered.
 
-Taking such a binding for failed would give the node's room to another pod while the first may well be there. So the pod is
-read until it tells. As long as it has no node, the binding may still be in flight (in a buffer, in a slow server); it is
-sent again where that is possible: the API server rejects whichever arrives second, and the outcome is known.
+Taking such a binding for failed would give the node's room to another pod while the first may well
+be there. So the pod is read until it tells. As long as it has no node, the binding may still be in
+flight (in a buffer, in a slow server); it is sent again where that is possible: the API server
+rejects whichever arrives second, and the outcome is known.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ PAUSE_S: Final = 0.2
 MAX_PAUSE_S: Final = 5.0
 """Enough reads for an API server outage of more than ten minutes."""
 MAX_REPEATS_AFTER_ERRORS: Final = 3
-"""After this many server errors the binding most likely had no effect; the pod goes back to the queue."""
+"""After this many server errors the binding most likely had no effect; the pod goes back to the
+queue.
+"""
 
 ReadNode = Callable[[], Awaitable[str]]
-"""The name of the pod's node, empty while it has none; NotFound if the pod is gone or was replaced."""
+"""The name of the pod's node, empty while it has none; NotFound if the pod is gone or was replaced.
+"""
 Repeat = Callable[[], Awaitable[KubeschedError | None]]
 """Sends the binding again; returns an error that leaves the outcome unknown, raises the others."""
 

@@ -1,7 +1,7 @@
 """What a cluster does with resource claims besides allocating them: making them from templates, releasing them.
 
-In a cluster the claim controller and garbage collection answer; players of sequences and workloads use these functions
-instead. Claims get predictable names, because messages contain them.
+In a cluster the claim controller and garbage collection answer; players of sequences and workloads
+use these functions instead. Claims get predictable names, because messages contain them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A control plane for one scheduler: etcd and kube-apiserver on loopback ports, in a folder that goes with it.
 
-The programs come from a folder as setup-envtest lays it out (`$KUBEBUILDER_ASSETS`). There are no controllers and no
-kubelets: whoever uses the control plane plays them.
+The programs come from a folder as setup-envtest lays it out (`$KUBEBUILDER_ASSETS`). There are no
+controllers and no kubelets: whoever uses the control plane plays them.
 """
 
 from __future__ import annotations
@@ -239,7 +239,8 @@ def _api_server(assets: Assets, folder: Path, port: int, etcd_port: int) -> list
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={folder / 'server.crt'}",
         f"--service-account-signing-key-file={key}",
-        # No controller here makes service accounts or removes the taint of a new node; pods state their overhead themselves.
+        # No controller here makes service accounts or removes the taint of a new node; pods state
+        # their overhead themselves.
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,RuntimeClass",
         "--allow-privileged=true",
     ]

@@ -1,7 +1,8 @@
 """What completes a scheduler's choice of volumes: claims are bound to the volume chosen, or provisioned for.
 
-The scheduler says what it wants by naming the claim in a volume, or the chosen node in an annotation of the claim, and
-waits. In a cluster the volume controller and a provisioner answer; whoever plays them uses these functions instead.
+The scheduler says what it wants by naming the claim in a volume, or the chosen node in an
+annotation of the claim, and waits. In a cluster the volume controller and a provisioner answer;
+whoever plays them uses these functions instead.
 """
 
 from __future__ import annotations

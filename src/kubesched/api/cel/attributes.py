@@ -76,7 +76,8 @@ class Attribute:
         if self.condition is not None:
             return _conditional(*self.condition)
         if self.operand is not None and not self.qualifiers:
-            # Upstream: a relative attribute without qualifiers only wraps a branch of a conditional.
+            # Upstream: a relative attribute without qualifiers only wraps a branch of a
+            # conditional.
             return self.operand
         start = self._start()
         if not self.qualifiers:

@@ -1,7 +1,7 @@
 """What calls cost at most, and how large their results get: cel-go's estimates and those of Kubernetes' libraries.
 
-Estimates go by function, as Kubernetes' do, or by overload, as cel-go's do. Both look at the bounds of the operands'
-sizes only, not at values, except for constants that say how long a list becomes.
+Estimates go by function, as Kubernetes' do, or by overload, as cel-go's do. Both look at the bounds
+of the operands' sizes only, not at values, except for constants that say how long a list becomes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from kubesched.api.cel.syntax import Literal, Node
 from kubesched.api.cel.types import Type, TypeKind
 
 DeclaredSize = Callable[[tuple[str, ...]], int | None]
-"""The most that `size()` of a part of a declared variable can be, by its `estimates.Path`; None if that is not declared."""
+"""The most that `size()` of a part of a declared variable can be, by its `estimates.Path`; None if
+that is not declared.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,9 @@ class CallEstimate(NamedTuple):
 
 
 Estimate = Callable[[Operand | None, Sequence[Operand]], CallEstimate | None]
-"""Takes the receiver, if there is one, and the arguments. None: this call is not one that the estimate is about."""
+"""Takes the receiver, if there is one, and the arguments. None: this call is not one that the
+estimate is about.
+"""
 OfMember = Callable[[Operand, Sequence[Operand]], CallEstimate | None]
 
 _NOMINAL: Final = CallEstimate(1)
@@ -87,7 +91,7 @@ def _read(size: Size, result: Size | None = None) -> CallEstimate:
     return CallEstimate(_reading(size), result)
 
 
-# -- by function -------------------------------------------------------------------------------------------------------
+# -- by function -----------------------------------------------------------------------------------
 
 
 def _parsing(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
@@ -227,7 +231,7 @@ BY_FUNCTION: Final[Mapping[str, Estimate]] = {
 }
 """Kubernetes' libraries. What is missing here and below costs 1."""
 
-# -- by overload -------------------------------------------------------------------------------------------------------
+# -- by overload -----------------------------------------------------------------------------------
 
 
 def _comparison(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:

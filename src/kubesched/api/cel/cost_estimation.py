@@ -1,9 +1,9 @@
 """The worst case of what evaluating an expression costs, before anything is evaluated.
 
-An API server refuses expressions whose estimate is beyond a limit. The estimate goes through the checked tree once, adds
-up what every node costs at most, and carries along what is known about sizes: of constants, of results of calls, of
-local variables, and of parts of declared variables, which the caller bounds (`DeclaredSize`). Mirrors cel-go's
-`checker/cost.go`.
+An API server refuses expressions whose estimate is beyond a limit. The estimate goes through the
+checked tree once, adds up what every node costs at most, and carries along what is known about
+sizes: of constants, of results of calls, of local variables, and of parts of declared variables,
+which the caller bounds (`DeclaredSize`). Mirrors cel-go's `checker/cost.go`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Estimation:
         self._entries: dict[int, _EntrySizes] = {}
         self._variables: dict[str, list[_Variable]] = {}
 
-    # -- costs -----------------------------------------------------------------------------------------------------
+    # -- costs -------------------------------------------------------------------------------------
 
     def cost(self, node: Node) -> int:
         match node:
@@ -164,7 +164,7 @@ class _Estimation:
         self._copy_sizes(node, node.result)
         return cost
 
-    # -- calls -----------------------------------------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------------
 
     def _of_call(self, node: Call) -> int:
         if node.function == "dyn":
@@ -229,7 +229,7 @@ class _Estimation:
             path = Path()
         return Operand(node, path, self._size(node), self._declared)
 
-    # -- local variables -------------------------------------------------------------------------------------------
+    # -- local variables ---------------------------------------------------------------------------
 
     def _variable(self, name: str) -> _Variable | None:
         stack = self._variables.get(name)
@@ -263,7 +263,7 @@ class _Estimation:
     def _container(over: Node, entries: _EntrySizes | None) -> TypeKind:
         return over.type.kind if entries is None else entries.kind
 
-    # -- sizes -----------------------------------------------------------------------------------------------------
+    # -- sizes -------------------------------------------------------------------------------------
 
     def _path(self, node: Node) -> Path:
         if isinstance(node, Ident):

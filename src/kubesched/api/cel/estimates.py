@@ -70,7 +70,10 @@ def product(one: int, other: int) -> int:
 
 
 def scaled(amount: int, factor: float) -> int:
-    """The product, rounded up. Amounts become floating point numbers, which decides how it is rounded."""
+    """The product, rounded up.
+
+    Amounts become floating point numbers, which decides how it is rounded.
+    """
     exact = float(amount)
     if exact > 0 and factor > 0 and exact > float(MAX) / factor:
         return MAX

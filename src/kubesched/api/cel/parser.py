@@ -1,7 +1,7 @@
 """Tokens to a syntax tree, by precedence climbing; macros are expanded on the way.
 
-Messages are those of cel-go's generated parser. It repairs some mistakes and goes on to report more;
-this parser repairs what needs one token less and otherwise stops at the first syntax error.
+Messages are those of cel-go's generated parser. It repairs some mistakes and goes on to report
+more; this parser repairs what needs one token less and otherwise stops at the first syntax error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ MAX_CODE_POINTS = 100_000
 MAX_NESTING = 250
 """How deep brackets nest, and how long a chain of operators or selections may get."""
 MAX_DEPTH = 300
-"""Height of a syntax tree after macro expansion. Upstream has no such limit; it bounds recursion."""
+"""Height of a syntax tree after macro expansion. Upstream has no such limit; it bounds recursion.
+"""
 
 _RESERVED = re.compile(
     "as|break|const|continue|else|false|for|function|if|import|in|let|loop|package|namespace|null"

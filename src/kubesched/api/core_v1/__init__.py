@@ -1,4 +1,7 @@
-"""The core group, `v1`: pods, nodes, volumes and what stands around them. Re-exports the records of all modules here."""
+"""The core group, `v1`: pods, nodes, volumes and what stands around them.
+
+Re-exports the records of all modules here.
+"""
 
 # ruff: noqa: F403 - a list of a hundred names would only repeat the modules
 from kubesched.api.core_v1.cluster import *

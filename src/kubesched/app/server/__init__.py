@@ -6,6 +6,7 @@
     profiling
     tls, trust        the serving certificate and the authorities of clients; both are reloaded while running
 
-Connections, their limits and HTTP itself are in `kubesched.base.http_server`. Nothing here may block the event loop: pages
-are built in slices, and whatever a client can cause before it is authorized is bounded.
+Connections, their limits and HTTP itself are in `kubesched.base.http_server`. Nothing here may
+block the event loop: pages are built in slices, and whatever a client can cause before it is
+authorized is bounded.
 """

@@ -1,7 +1,7 @@
 """Authentication: by client certificate, by the headers of a trusted proxy, by bearer token, or as anonymous.
 
-The order is upstream's. Credentials that do not hold are a 401; a request without any is from the anonymous user, and
-authorization decides what that one may see.
+The order is upstream's. Credentials that do not hold are a 401; a request without any is from the
+anonymous user, and authorization decides what that one may see.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class Authenticator:
         if token and self._tokens is not None:
             return (await self._tokens.user_of(token)).authenticated()
         if peer is not None:
-            # As upstream: a certificate that authenticates no user is an error, not the anonymous user.
+            # As upstream: a certificate that authenticates no user is an error, not the anonymous
+            # user.
             raise Unauthorized("Unauthorized")
         return ANONYMOUS
 
@@ -100,7 +101,8 @@ class Authenticator:
                 return user
         if not trust.client_ca or not peer.common_name:
             return None
-        # TLS verified against both bundles at once; if there are two, find out which one issued the certificate.
+        # TLS verified against both bundles at once; if there are two, find out which one issued the
+        # certificate.
         if trust.proxy_ca and not self._issuers.issued_by(peer.der, trust.client_ca):
             return None
         return User(name=peer.common_name, groups=tuple(peer.names("organizationName")))
@@ -133,7 +135,10 @@ def _bearer_token(headers: Headers) -> str:
 
 
 class IssuerCheck:
-    """Whether a certificate was issued by one of several authorities. Results are cached: clients send many requests."""
+    """Whether a certificate was issued by one of several authorities.
+
+    Results are cached: clients send many requests.
+    """
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[bytes, str], bool] = OrderedDict()
@@ -180,7 +185,10 @@ class _Review(msgspec.Struct):
 
 
 class TokenReviewer:
-    """Asks the API server (TokenReview) which user a token belongs to. The cache holds digests, never tokens."""
+    """Asks the API server (TokenReview) which user a token belongs to.
+
+    The cache holds digests, never tokens.
+    """
 
     def __init__(self, client: Poster, *, ttl_s: float, clock: Clock) -> None:
         self._client = client

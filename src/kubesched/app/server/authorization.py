@@ -46,7 +46,10 @@ class _Review(msgspec.Struct):
 
 
 class Authorizer:
-    """Decides by group, by path, or by a review. Without a client for reviews, only open paths are allowed."""
+    """Decides by group, by path, or by a review.
+
+    Without a client for reviews, only open paths are allowed.
+    """
 
     def __init__(
         self,
@@ -104,7 +107,10 @@ class Authorizer:
             raise ReviewFailed(str(error)) from error
 
     def is_open(self, path: str) -> bool:
-        """Whether every client may see the path. Matched exactly: `/healthz` does not open `/healthz/ping`."""
+        """Whether every client may see the path.
+
+        Matched exactly: `/healthz` does not open `/healthz/ping`.
+        """
         plain = _normal(path)
         return plain in self._exact or (bool(self._prefixes) and plain.startswith(self._prefixes))
 

@@ -3,8 +3,9 @@
     /debug/decisions            the newest first; ?pod= ?node= ?outcome= ?since= ?limit= choose
     /debug/decisions/NUMBER     one of them
 
-Whoever may get the path sees that attempts were made, and where pods went. Names of pods, and messages, which hold names of
-other objects, are shown only for namespaces in which the client may list pods (one SubjectAccessReview per namespace, cached).
+Whoever may get the path sees that attempts were made, and where pods went. Names of pods, and
+messages, which hold names of other objects, are shown only for namespaces in which the client may
+list pods (one SubjectAccessReview per namespace, cached).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Health checks and the pages that show them: /healthz, /livez and /readyz, each with its parts.
 
-A check returns a problem, or None. The summary pages need no authorization and therefore name the failing check but
-not the reason; the page of a single check gives the reason and needs authorization.
+A check returns a problem, or None. The summary pages need no authorization and therefore name the
+failing check but not the reason; the page of a single check gives the reason and needs
+authorization.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """/metrics, /metrics/slis and /metrics/resources.
 
-A page is sent in pieces, and the event loop is released between them; compression runs in a thread. So a scrape does
-not pause scheduling, however long the page. A family is consistent; two families of one page may be milliseconds
-apart.
+A page is sent in pieces, and the event loop is released between them; compression runs in a thread.
+So a scrape does not pause scheduling, however long the page. A family is consistent; two families
+of one page may be milliseconds apart.
 """
 
 from __future__ import annotations

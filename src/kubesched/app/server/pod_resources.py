@@ -41,7 +41,10 @@ def unit_of(resource: str) -> str:
 
 
 async def page(pods: Iterable[Pod]) -> AsyncGenerator[bytes, None]:
-    """The page in pieces; the event loop is released between them. Pods are those known when the request arrived."""
+    """The page in pieces; the event loop is released between them.
+
+    Pods are those known when the request arrived.
+    """
     counted = [pod for pod in pods if not (pod.spec.node_name and pod.status.phase in _TERMINAL)]
     for name, help_text in _PAGES:
         amounts_of = limit_amounts if name == "kube_pod_resource_limit" else request_amounts

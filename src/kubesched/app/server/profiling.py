@@ -1,8 +1,8 @@
 """/debug: CPU profile, stacks of tasks and threads, log verbosity.
 
-Go's paths with Python's contents: `profile` is a sampling profile in pprof's own format (`go tool pprof` and most
-viewers read it), `goroutine` lists the stacks of all tasks and threads, `cmdline` is what it is everywhere. The other
-Go profiles have no counterpart here and say so.
+Go's paths with Python's contents: `profile` is a sampling profile in pprof's own format (`go tool
+pprof` and most viewers read it), `goroutine` lists the stacks of all tasks and threads, `cmdline`
+is what it is everywhere. The other Go profiles have no counterpart here and say so.
 """
 
 from __future__ import annotations

@@ -14,9 +14,12 @@ A = TypeVar("A")
 
 
 class ReviewCache(Generic[A]):
-    """Asks once per subject and time-to-live; concurrent callers share the request. Failures are not cached.
+    """Asks once per subject and time-to-live; concurrent callers share the request.
 
-    Unauthenticated clients choose the subjects, so both the cache and the number of open requests are bounded.
+    Failures are not cached.
+
+    Unauthenticated clients choose the subjects, so both the cache and the number of open requests
+    are bounded.
     """
 
     def __init__(
@@ -60,7 +63,8 @@ class ReviewCache(Generic[A]):
         try:
             answer = await ask()
         except (KubeschedError, asyncio.CancelledError) as error:
-            # Callers that share this request must not wait forever, nor be cancelled because this one was.
+            # Callers that share this request must not wait forever, nor be cancelled because this
+            # one was.
             shared = (
                 error
                 if isinstance(error, KubeschedError)

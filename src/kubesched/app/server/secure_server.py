@@ -1,7 +1,8 @@
 """One request of the serving port: authentication, authorization, then the page.
 
-The order is upstream's. Authorization comes before routing, so that a client without permission cannot find out which
-paths exist; and both come before the body, so that only an authorized client can send one.
+The order is upstream's. Authorization comes before routing, so that a client without permission
+cannot find out which paths exist; and both come before the body, so that only an authorized client
+can send one.
 """
 
 from __future__ import annotations

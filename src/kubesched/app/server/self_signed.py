@@ -1,6 +1,7 @@
 """A serving certificate when none is configured: signed by an authority made for it.
 
-Good enough for probes and for scrapers that do not check. `cryptography` is imported only when one is made.
+Good enough for probes and for scrapers that do not check. `cryptography` is imported only when one
+is made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """TLS of the serving port: certificates by name, versions and ciphers, client authorities.
 
-A connection gets the context that is current when its handshake begins, so reloading means building a new context.
-Files are checked every few seconds; if they cannot be loaded, the last good pair stays in use and the log says why.
+A connection gets the context that is current when its handshake begins, so reloading means building
+a new context. Files are checked every few seconds; if they cannot be loaded, the last good pair
+stays in use and the log says why.
 """
 
 from __future__ import annotations
@@ -154,7 +155,8 @@ class ServingTls:
         return context
 
     def _new_context_of(self, pair: Pair) -> ssl.SSLContext:
-        # The ssl module loads keys from files only. This one is private and removed before the function returns.
+        # The ssl module loads keys from files only. This one is private and removed before the
+        # function returns.
         with tempfile.TemporaryDirectory(prefix="kubesched-") as folder:
             path = Path(folder) / "serving.pem"
             path.touch(mode=0o600)

@@ -1,8 +1,8 @@
 """Authorities of client certificates and of front proxies.
 
-They come from files given by flags, and from the cluster: kube-apiserver publishes its own in the configmap
-`extension-apiserver-authentication`. A flag takes precedence over the same part of the configmap. Both are read again
-every minute; if that fails, the last good value stays in use.
+They come from files given by flags, and from the cluster: kube-apiserver publishes its own in the
+configmap `extension-apiserver-authentication`. A flag takes precedence over the same part of the
+configmap. Both are read again every minute; if that fails, the last good value stays in use.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@
     event_stream   server-sent events
     limits         every bound, with its default
 
-The package knows nothing about Kubernetes. An `Application` decides from the head of a request whether its body may be
-sent at all, so an unauthenticated client cannot make the server buffer a body.
+The package knows nothing about Kubernetes. An `Application` decides from the head of a request
+whether its body may be sent at all, so an unauthenticated client cannot make the server buffer a
+body.
 """

@@ -1,9 +1,10 @@
 """Accepted sockets that wait for their TLS handshake.
 
-A connection costs almost nothing until its handshake begins, so sockets are accepted at once and wait here until the
-client has sent something and its turn comes. Turns rotate among client addresses; within an address, the newest socket
-goes first, because a probe that has just connected is worth more than one of thousands that have been waiting. When the
-queue is full, the address with the most sockets loses its oldest one.
+A connection costs almost nothing until its handshake begins, so sockets are accepted at once and
+wait here until the client has sent something and its turn comes. Turns rotate among client
+addresses; within an address, the newest socket goes first, because a probe that has just connected
+is worth more than one of thousands that have been waiting. When the queue is full, the address with
+the most sockets loses its oldest one.
 
 IPv6 clients count as one address per /64 network, the smallest that a single host is usually given.
 """

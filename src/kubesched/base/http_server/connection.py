@@ -3,11 +3,13 @@
     head complete ──begin──> accepted ──body complete──> respond ──> written ──> next request
                        └──> refused ──> written ──> closed if the body was still on its way
 
-Requests are answered in order, one at a time. Those that arrive meanwhile wait in a bounded queue; then, or while the
-client does not read, the socket is not read from either. An application that answers without awaiting is called
-directly, without a task: that is most of the throughput of the embedded API server.
+Requests are answered in order, one at a time. Those that arrive meanwhile wait in a bounded queue;
+then, or while the client does not read, the socket is not read from either. An application that
+answers without awaiting is called directly, without a task: that is most of the throughput of the
+embedded API server.
 
-Reading continues while a response is computed or streamed, because only reading notices that the client has gone.
+Reading continues while a response is computed or streamed, because only reading notices that the
+client has gone.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ from kubesched.base.logs import get_logger
 log = get_logger(__name__)
 
 FEED_BYTES = 8 * 1024
-"""How much input is parsed at a time. The parser cannot stop in the middle, so this bounds what one read can queue."""
+"""How much input is parsed at a time. The parser cannot stop in the middle, so this bounds what one
+read can queue.
+"""
 
 
 class ConnectionOwner(Protocol):
@@ -102,7 +106,8 @@ class Connection(asyncio.Protocol):
         if self._linger_timer is not None:
             self._linger_timer.cancel()
         if self._task is not None:
-            # Not at once: a task that is cancelled before its first step would never close its stream.
+            # Not at once: a task that is cancelled before its first step would never close its
+            # stream.
             self._loop.call_soon(self._task.cancel)
         self._owner.closed(self)
 
@@ -123,12 +128,16 @@ class Connection(asyncio.Protocol):
         if refusal is not None:
             self._refuse(refusal)
         elif self._parser.is_upgraded:
-            # No other protocol is spoken here. The request is answered as if it had not asked for one.
+            # No other protocol is spoken here. The request is answered as if it had not asked for
+            # one.
             self._is_input_over = True
             self._queue[-1].keeps_alive = False
 
     def eof_received(self) -> bool:
-        """Half-close: answer what was received. TLS cannot send after the client's closing alert, so it closes."""
+        """Half-close: answer what was received.
+
+        TLS cannot send after the client's closing alert, so it closes.
+        """
         self._is_input_over = True
         self._closes_when_idle = True
         last = self._last()
@@ -329,7 +338,8 @@ class Connection(asyncio.Protocol):
     def _end(self, exchange: Exchange) -> None:
         """Close after the response. If more input is on its way, it is dropped first.
 
-        Closing a socket with unread input resets the connection, and the client may lose the response it is owed.
+        Closing a socket with unread input resets the connection, and the client may lose the
+        response it is owed.
         """
         self._drop_queue()
         if self._transport is None:
@@ -379,7 +389,8 @@ class Connection(asyncio.Protocol):
         elif not self._has_answered or self._head_since is not None:
             since = self._head_since if self._has_answered else self.quiet_since
             if since is not None and now - since > limits.headers_s:
-                self.abort()  # without a response, as Go does: a proxy in between might hand it to another client
+                # without a response, as Go does: a proxy in between might hand it to another client
+                self.abort()
         elif now - self.quiet_since > limits.idle_s:
             self.abort()
 
@@ -395,7 +406,10 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once. The connection counts as ended from now on, though the transport reports it later."""
+        """Close at once.
+
+        The connection counts as ended from now on, though the transport reports it later.
+        """
         if self._transport is not None:
             self._transport.abort()
             self._owner.closed(self)

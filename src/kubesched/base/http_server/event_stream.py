@@ -6,8 +6,9 @@
 
     return event_stream(changes())
 
-A browser's `EventSource` reconnects by itself and sends the id of the last event as `Last-Event-ID`. A comment is sent
-when nothing else was for a while, so that proxies keep the connection and a client that is gone is noticed.
+A browser's `EventSource` reconnects by itself and sends the id of the last event as
+`Last-Event-ID`. A comment is sent when nothing else was for a while, so that proxies keep the
+connection and a client that is gone is noticed.
 """
 
 from __future__ import annotations

@@ -7,18 +7,24 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of one listener. The defaults suit the scheduler's serving port: probes and a few scrapers."""
+    """Limits of one listener.
+
+    The defaults suit the scheduler's serving port: probes and a few scrapers.
+    """
 
     max_connections: int = 256
     """Connections past the accept queue, handshakes included."""
     max_waiting: int = 512
     """Accepted sockets whose TLS handshake has not begun."""
     descriptor_share: float = 1 / 8
-    """Share of the process's file descriptors that connections, and again waiting sockets, may use."""
+    """Share of the process's file descriptors that connections, and again waiting sockets, may use.
+    """
     accepts_per_s: float = 2000.0
     handshakes_per_s: float = 100.0
     handshake_burst: int = 100
-    """Handshakes beyond the rate after a quiet time; an ECDSA handshake costs about a millisecond of CPU."""
+    """Handshakes beyond the rate after a quiet time; an ECDSA handshake costs about a millisecond
+    of CPU.
+    """
     waiting_s: float = 10.0
     """Time in the accept queue."""
     handshake_s: float = 10.0
@@ -31,7 +37,9 @@ class Limits:
     send_s: float = 30.0
     """How long a client may leave its receive window full."""
     linger_s: float = 1.0
-    """After a refusal, how long further input is read and dropped, so that the client can read the response."""
+    """After a refusal, how long further input is read and dropped, so that the client can read the
+    response.
+    """
     close_s: float = 10.0
     """For the client to receive what was sent before the connection closed, and to end TLS."""
     sweep_s: float = 5.0
@@ -46,7 +54,8 @@ class Limits:
     max_buffered_bytes: int = 4 * 1024 * 1024
     """Request bodies of all connections together."""
     max_unaccepted_bytes: int = 16 * 1024
-    """Body bytes of a request that `Application.begin` has not accepted yet; then reading pauses."""
+    """Body bytes of a request that `Application.begin` has not accepted yet; then reading pauses.
+    """
     max_pipelined: int = 8
     """Requests waiting behind the one being answered; then reading pauses."""
     max_drained_bytes: int = 256 * 1024

@@ -1,6 +1,7 @@
 """Accepts connections within limits: however many clients connect and however slow they are, the event loop stays free.
 
-What a client can use up without proving its identity, and what bounds it (the figures are in `limits`):
+What a client can use up without proving its identity, and what bounds it (the figures are in
+`limits`):
 
 | Resource | Bound |
 |---|---|
@@ -144,7 +145,10 @@ class Listener:
     # Limits.
 
     def _evict_one(self) -> bool:
-        """Close the longest idle connection of the address that has most. False if all are being answered."""
+        """Close the longest idle connection of the address that has most.
+
+        False if all are being answered.
+        """
         idle: dict[str, list[tuple[float, Callable[[], object]]]] = {}
         for task, waiting in self._handshakes.items():
             idle.setdefault(waiting.address, []).append((waiting.since, task.cancel))

@@ -72,7 +72,10 @@ class Request:
 
 
 class ByteStream(Protocol):
-    """A response body that is produced while it is sent. `aclose` is always called, also if iteration never began."""
+    """A response body that is produced while it is sent.
+
+    `aclose` is always called, also if iteration never began.
+    """
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
@@ -101,7 +104,10 @@ class Refusal(Exception):
 
 
 class Application(Protocol):
-    """Answers the requests of a server. Calls for one connection come one request at a time, in order."""
+    """Answers the requests of a server.
+
+    Calls for one connection come one request at a time, in order.
+    """
 
     def begin(self, request: Request) -> Response | Awaitable[Response | None] | None:
         """Decide from the head alone: a response if the request is refused, None to receive its body."""

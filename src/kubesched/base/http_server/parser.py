@@ -1,15 +1,17 @@
 """HTTP/1.1 requests from bytes.
 
-The grammar is llhttp's (through httptools) without any leniency: bare LF, obs-fold, whitespace before a colon, control
-characters, repeated or malformed Content-Length, and Content-Length beside Transfer-Encoding are errors there. This
-module adds what llhttp leaves open:
+The grammar is llhttp's (through httptools) without any leniency: bare LF, obs-fold, whitespace
+before a colon, control characters, repeated or malformed Content-Length, and Content-Length beside
+Transfer-Encoding are errors there. This module adds what llhttp leaves open:
 
-- Sizes. httptools collects a header until its line ends, however long it is, so received bytes are counted as well.
-- Transfer-Encoding other than exactly `chunked`, or in HTTP/1.0, and repeated Host headers: a proxy in front might
-  find the end of the request, or its destination, elsewhere than we do.
-- Trailers are dropped. llhttp reports them like headers; merged, they could replace an Authorization header after the
-  fact.
-- Chunk overhead. Extensions and tiny chunks cost work and count for nothing in the length of a body.
+- Sizes. httptools collects a header until its line ends, however long it is, so received bytes are
+  counted as well.
+- Transfer-Encoding other than exactly `chunked`, or in HTTP/1.0, and repeated Host headers: a proxy
+  in front might find the end of the request, or its destination, elsewhere than we do.
+- Trailers are dropped. llhttp reports them like headers; merged, they could replace an
+  Authorization header after the fact.
+- Chunk overhead. Extensions and tiny chunks cost work and count for nothing in the length of a
+  body.
 """
 
 from __future__ import annotations
@@ -50,12 +52,15 @@ class RequestParser:
         self._overhead_bytes = 0
         self._has_completed = False
         self.is_upgraded = False
-        """Whether the last request asked for another protocol; what follows it is not HTTP and must be dropped."""
+        """Whether the last request asked for another protocol; what follows it is not HTTP and must
+        be dropped.
+        """
 
     def feed(self, data: bytes | memoryview) -> Refusal | None:
         """Parse the next bytes. After a refusal the parser must not be used again.
 
-        The refusal is returned, not raised: a traceback would keep the input alive until the next garbage collection.
+        The refusal is returned, not raised: a traceback would keep the input alive until the next
+        garbage collection.
         """
         was_in_body = self._is_in_body
         self._has_completed = False
@@ -186,7 +191,9 @@ class RequestParser:
 
 
 _NAMES: dict[bytes, str] = {}
-"""Header names in lower case; clients use few, and decoding them was a tenth of the cost of a small request."""
+"""Header names in lower case; clients use few, and decoding them was a tenth of the cost of a small
+request.
+"""
 _MAX_NAMES: Final = 256
 
 

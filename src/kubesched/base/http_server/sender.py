@@ -17,7 +17,9 @@ log = get_logger(__name__)
 JOIN_LIMIT = 64 * 1024
 """Longer bodies are written separately from their head instead of being copied behind it."""
 SLICE = 256 * 1024
-"""Longer bodies are written in slices of this size, each after the client has read most of the one before."""
+"""Longer bodies are written in slices of this size, each after the client has read most of the one
+before.
+"""
 
 
 class ResponseSender:
@@ -106,7 +108,8 @@ class ResponseSender:
             log.warning("A stream ended early", path=request.path, err=error)
             self._abort()
         except Exception:
-            # The status line is out. Cutting the connection is the only way left to report the failure.
+            # The status line is out. Cutting the connection is the only way left to report the
+            # failure.
             log.exception("A page broke off", method=request.method, path=request.path)
             self._abort()
 

@@ -43,7 +43,10 @@ class DateHeader:
 
 
 def head(response: Response, date: bytes, *, keeps_alive: bool, is_http_1_0: bool = False) -> bytes:
-    """Status line and headers. A stream is chunked, or ends with the connection for an HTTP/1.0 client."""
+    """Status line and headers.
+
+    A stream is chunked, or ends with the connection for an HTTP/1.0 client.
+    """
     status = response.status
     lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d Status\r\n" % status]
     lines.append(b"Content-Type: %b\r\n" % response.content_type.encode("latin-1"))

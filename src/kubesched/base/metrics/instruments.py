@@ -1,14 +1,14 @@
 """Counters, gauges and histograms: plain numbers in plain objects, cheap enough to touch in every cycle.
 
-A `Family` is one metric name; its *cells* are the time series, one per combination of label values. Cells are made on
-first use and then kept, so a caller on a hot path holds on to the cell and pays for one addition. Only making a cell
-takes a lock. The page is written by another thread than the one that counts, so a histogram's sum may be one
-observation ahead of its buckets.
+A `Family` is one metric name; its *cells* are the time series, one per combination of label values.
+Cells are made on first use and then kept, so a caller on a hot path holds on to the cell and pays
+for one addition. Only making a cell takes a lock. The page is written by another thread than the
+one that counts, so a histogram's sum may be one observation ahead of its buckets.
 
-Text is produced here too, because a cell knows its own line prefixes: they are built once, on the first scrape, and a
-page is then little more than adding numbers to them. Reading and writing are two steps: `read` notes a cell's numbers,
-`write` turns them into lines, maybe much later, so that a large family can be written in pieces and still be of one
-moment.
+Text is produced here too, because a cell knows its own line prefixes: they are built once, on the
+first scrape, and a page is then little more than adding numbers to them. Reading and writing are
+two steps: `read` notes a cell's numbers, `write` turns them into lines, maybe much later, so that a
+large family can be written in pieces and still be of one moment.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Gauge(_Scalar):
 class Histogram:
     """How often values fell into each bucket, and their sum.
 
-    `counts[i]` belongs to `bounds[i]` alone (not cumulative; the last one is for values above every bound): one
-    increment per observation, and the summing up is left to the scrape.
+    `counts[i]` belongs to `bounds[i]` alone (not cumulative; the last one is for values above every
+    bound): one increment per observation, and the summing up is left to the scrape.
     """
 
     __slots__ = ("_labels", "_name", "_prefixes", "bounds", "counts", "sum")
@@ -146,8 +146,8 @@ Cell = TypeVar("Cell", Counter, Gauge, Histogram)
 class Family(Generic[Cell]):
     """One metric: name, help, type, label names, and the cells that exist so far.
 
-    A family without labels has its one cell from the start; one with labels is absent from the page until its first
-    cell is made, as with upstream's client library.
+    A family without labels has its one cell from the start; one with labels is absent from the page
+    until its first cell is made, as with upstream's client library.
     """
 
     __slots__ = (
@@ -193,7 +193,10 @@ class Family(Generic[Cell]):
             return self._add(values)
 
     def allow(self, label: str, values: Iterable[str]) -> None:
-        """Keep a label to these values; any other becomes `unexpected`. To be called before there are cells."""
+        """Keep a label to these values; any other becomes `unexpected`.
+
+        To be called before there are cells.
+        """
         self._allowed[self.label_names.index(label)] = frozenset(values)
 
     def reset(self) -> None:

@@ -1,7 +1,7 @@
 """What the operating system and the interpreter say about this process, read when the page is written.
 
-Names and meanings are the ones every Prometheus client uses. On systems without /proc the memory and descriptor
-readings are left out.
+Names and meanings are the ones every Prometheus client uses. On systems without /proc the memory
+and descriptor readings are left out.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def _stat(field: int) -> float:
         text = (_PROC_SELF / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return nan
-    # The command name in parentheses may itself hold blanks and parentheses: count from the last one.
+    # The command name in parentheses may itself hold blanks and parentheses: count from the last
+    # one.
     return float(text.rpartition(")")[2].split()[field])
 
 

@@ -21,7 +21,8 @@ _F = TypeVar("_F", bound=Family[Any])
 class MetricsRegistry:
     """All metrics of one process, each name once.
 
-    Help texts begin with what upstream promises about the metric: `[ALPHA]`, `[BETA]` or `[STABLE]`.
+    Help texts begin with what upstream promises about the metric: `[ALPHA]`, `[BETA]` or
+    `[STABLE]`.
     """
 
     def __init__(

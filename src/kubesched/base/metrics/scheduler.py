@@ -1,11 +1,11 @@
 """Every metric of the scheduler, by its upstream name, with upstream's labels, buckets and stability.
 
-Dashboards and alerts written for kube-scheduler read these names, so they are a contract. The help texts are ours.
-Where a metric belongs to a feature, it is on the page only when the feature is on; its instrument exists all the same,
-so that callers need not check.
+Dashboards and alerts written for kube-scheduler read these names, so they are a contract. The help
+texts are ours. Where a metric belongs to a feature, it is on the page only when the feature is on;
+its instrument exists all the same, so that callers need not check.
 
-Not here: `kube_pod_resource_*`, which are computed per scrape from the pods, and the metrics of the client, the leader
-election and the process.
+Not here: `kube_pod_resource_*`, which are computed per scrape from the pods, and the metrics of the
+client, the leader election and the process.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class MetricGates:
 class SchedulerMetrics:
     """The instruments, one attribute per metric; the attribute is the name without `scheduler_`.
 
-    A metric with labels is a family (`.labels(...)` gives the series), one without is the series itself.
+    A metric with labels is a family (`.labels(...)` gives the series), one without is the series
+    itself.
     """
 
     def __init__(self, registry: MetricsRegistry, gates: MetricGates | None = None) -> None:

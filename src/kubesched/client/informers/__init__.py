@@ -6,6 +6,6 @@
     lister      reading access to a store
     factory     one informer per kind; starts, waits for and stops all of them
 
-Handlers are plain callables on the event loop: they see each revision of an object at most once, after the store
-has it. Decisions and API writes do not belong here.
+Handlers are plain callables on the event loop: they see each revision of an object at most once,
+after the store has it. Decisions and API writes do not belong here.
 """

@@ -1,7 +1,7 @@
 """All informers of a process: one per kind, started, awaited and stopped together.
 
-Responsible for sharing (whoever asks for the pods' informer gets the same one) and for the life of the tasks, which
-belong to the caller's `TaskGroup`. Not responsible for what the informers do.
+Responsible for sharing (whoever asks for the pods' informer gets the same one) and for the life of
+the tasks, which belong to the caller's `TaskGroup`. Not responsible for what the informers do.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from kubesched.client.rest import RestClient
 T = TypeVar("T", bound=ApiObject)
 
 BLIND_AFTER_S = 180.0
-"""An informer is blind if neither its watch nor a comparison of revisions showed for this long that it is current.
-Three comparisons (`ReflectorSettings.check_s`) fit into it."""
+"""An informer is blind if neither its watch nor a comparison of revisions showed for this long that
+it is current. Three comparisons (`ReflectorSettings.check_s`) fit into it.
+"""
 
-# mypy cannot say "a Record that has metadata", which is what every kind's record is; hence `Any` inside this module.
+# mypy cannot say "a Record that has metadata", which is what every kind's record is; hence `Any`
+# inside this module.
 AnyInformer = Informer[Any]
 
 
@@ -41,7 +43,10 @@ class _Entry:
 
 
 class UndeclaredKind(KubeschedError):
-    """Objects of a kind were looked up that is not watched. Fix: name the kind in the plugin's `lists`."""
+    """Objects of a kind were looked up that is not watched.
+
+    Fix: name the kind in the plugin's `lists`.
+    """
 
     def __init__(self, kind: str) -> None:
         super().__init__(
@@ -96,7 +101,10 @@ class InformerFactory:
         selection: Selection | None = None,
         transform: Transform[Any] | None = None,
     ) -> AnyInformer:
-        """The informer of a kind. Selection and transform count for the first caller; others may leave them out."""
+        """The informer of a kind.
+
+        Selection and transform count for the first caller; others may leave them out.
+        """
         kind = _kind(kind)
         entry = self._entries.get(kind)
         if entry is None:

@@ -1,11 +1,13 @@
 """Whether the server's history continues the one an informer knows, or the cluster was restored from a backup.
 
-A restored cluster goes back to an older revision and counts on from there, with other changes under the same revisions.
-Once it has passed the revision that an informer has reached, revisions alone do not tell the two histories apart. What
-does is the newest change that the informer knows, its witness: no other history has the same object with the same
-content, times included, at this revision.
+A restored cluster goes back to an older revision and counts on from there, with other changes under
+the same revisions. Once it has passed the revision that an informer has reached, revisions alone do
+not tell the two histories apart. What does is the newest change that the informer knows, its
+witness: no other history has the same object with the same content, times included, at this
+revision.
 
-Not responsible for asking the server, nor for what follows from the answer (`reflector`). See docs/design/0011.
+Not responsible for asking the server, nor for what follows from the answer (`reflector`). See
+docs/design/0011.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One index over a store: from a value computed of each object to the keys of the objects that have it.
 
-Invariant: after every change `keys_by_value` holds exactly the keys whose object's function yields the value, in
-the order in which they entered; values without keys are not kept.
+Invariant: after every change `keys_by_value` holds exactly the keys whose object's function yields
+the value, in the order in which they entered; values without keys are not kept.
 """
 
 from __future__ import annotations

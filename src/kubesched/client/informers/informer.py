@@ -1,15 +1,18 @@
 """An informer: a store kept current by a reflector, and handlers that hear of every change.
 
-Responsible for turning lists and watch events into add, update and delete calls that tell a consistent story, for
-tombstones, and for isolating a failing handler from the others. Not responsible for talking to the server
-(`reflector`).
+Responsible for turning lists and watch events into add, update and delete calls that tell a
+consistent story, for tombstones, and for isolating a failing handler from the others. Not
+responsible for talking to the server (`reflector`).
 
 What handlers may rely on:
 
 * calls for one informer come in order, one at a time, after the store has changed;
-* an object is added once, then updated with the very object of the previous call as `old`, then deleted once;
-* no revision is delivered twice; an object re-created under its old name is deleted and added, never updated;
-* a deletion that was only noticed by a later list arrives as `DeletedFinalStateUnknown` with the last known state;
+* an object is added once, then updated with the very object of the previous call as `old`, then
+  deleted once;
+* no revision is delivered twice; an object re-created under its old name is deleted and added,
+  never updated;
+* a deletion that was only noticed by a later list arrives as `DeletedFinalStateUnknown` with the
+  last known state;
 * when the cluster was restored to an older revision, every object is deleted (as above) and added.
 """
 
@@ -56,7 +59,10 @@ class DeletedFinalStateUnknown(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EventHandler(Generic[T]):
-    """What to call on which change. Plain functions; they run on the event loop and must not block it."""
+    """What to call on which change.
+
+    Plain functions; they run on the event loop and must not block it.
+    """
 
     on_add: Callable[[T], None] | None = None
     on_update: Callable[[T, T], None] | None = None
@@ -84,7 +90,9 @@ class Informer(Generic[T]):
         self.lister: Lister[T] = Lister(self.store)
         self.handler_error_count = 0
         self.on_change: OnChange | None = None
-        """Told of every change before it happens: name, op (`a`, `u`, `d`, or `t` for a tombstone), key, old, new."""
+        """Told of every change before it happens: name, op (`a`, `u`, `d`, or `t` for a tombstone),
+        key, old, new.
+        """
         self.reflector = Reflector(
             source,
             self,
@@ -139,9 +147,9 @@ class Informer(Generic[T]):
         slices = Slices(self._clock)
         for key, obj in objects.items():
             if is_restored:
-                # The old object is not an earlier revision of this one, so an update would be a false transition: a
-                # bound pod may have lost its node. Both calls follow each other without a yield, so that the
-                # scheduler never sees a half-empty cluster.
+                # The old object is not an earlier revision of this one, so an update would be a
+                # false transition: a bound pod may have lost its node. Both calls follow each other
+                # without a yield, so that the scheduler never sees a half-empty cluster.
                 self._remove(key, None)
             self._put(key, obj)
             if slices.step():
@@ -218,6 +226,7 @@ class Informer(Generic[T]):
             self.handler_error_count += 1
             log.error("Event handler failed", error, informer=self.name, object=key)
         except Exception:
-            # A failing handler must neither stop the informer nor hide the change from the other handlers.
+            # A failing handler must neither stop the informer nor hide the change from the other
+            # handlers.
             self.handler_error_count += 1
             log.exception("Event handler failed", informer=self.name, object=key)

@@ -13,7 +13,10 @@ T = TypeVar("T", bound=ApiObject)
 
 
 class Lister(Generic[T]):
-    """Objects by name, by namespace, by index. Answers come from memory and may lag behind the server."""
+    """Objects by name, by namespace, by index.
+
+    Answers come from memory and may lag behind the server.
+    """
 
     def __init__(self, store: Store[T]) -> None:
         self._store = store
@@ -36,7 +39,10 @@ class Lister(Generic[T]):
         return objects if matches is None else [obj for obj in objects if matches(obj)]
 
     def subscribe(self, listener: Callable[[T | None, T | None], None]) -> Callable[[], None]:
-        """Call back with (old, new) on every change; returns a function that unsubscribes. See `Store.subscribe`."""
+        """Call back with (old, new) on every change; returns a function that unsubscribes.
+
+        See `Store.subscribe`.
+        """
         return self._store.subscribe(listener)
 
     def by_index(self, index: str, value: str) -> Sequence[T]:

@@ -1,27 +1,29 @@
 """Keeps a sink equal to what the server has: list once, then watch for ever, whatever happens in between.
 
-Responsible for choosing between streamed and paged list, for continuing a watch where the last one ended, for
-starting over when that is no longer possible, and for pausing between failures. Not responsible for storing objects
-or calling handlers (`informer`).
+Responsible for choosing between streamed and paged list, for continuing a watch where the last one
+ended, for starting over when that is no longer possible, and for pausing between failures. Not
+responsible for storing objects or calling handlers (`informer`).
 
 Life cycle:
 
-    must list --streamed list, or paged list--> following --watch ended or broke--> following, from the last revision
+    must list --streamed list, or paged list--> following --watch ended or broke--> following, from
+    the last revision
         ^                                           |
         |____ 410 Gone, revision unknown to the server, or the cluster was restored from a backup ____|
 
-A cluster restored from a backup continues at an older revision with other changes (`history`). A watch is therefore
-resumed one revision before the newest known change, and the server has to repeat this change before anything else is
-believed, and then has no other one up to the revision reached. If it has forgotten the change, or nothing has changed since
-a list, a change of any kind is read instead that is not older than the revision reached. A watch from a revision in the
-server's future stays silent, so a quiet watch proves nothing: while no events arrive, the object of the newest change is
-read (10 s after a connect, then every minute), which also tells the server's revision. If the histories differ, everything
-is listed again.
+A cluster restored from a backup continues at an older revision with other changes (`history`). A
+watch is therefore resumed one revision before the newest known change, and the server has to repeat
+this change before anything else is believed, and then has no other one up to the revision reached.
+If it has forgotten the change, or nothing has changed since a list, a change of any kind is read
+instead that is not older than the revision reached. A watch from a revision in the server's future
+stays silent, so a quiet watch proves nothing: while no events arrive, the object of the newest
+change is read (10 s after a connect, then every minute), which also tells the server's revision. If
+the histories differ, everything is listed again.
 
-Invariants: the sink sees every object's revisions in increasing order and none twice within one watch or across
-reconnects; after a gap it gets the complete state (`replace`) and can tell what vanished; failures never end the
-loop, programming errors do; pauses grow to 30 s and are jittered; a watch that the server ended in order after it
-brought news is resumed without one.
+Invariants: the sink sees every object's revisions in increasing order and none twice within one
+watch or across reconnects; after a gap it gets the complete state (`replace`) and can tell what
+vanished; failures never end the loop, programming errors do; pauses grow to 30 s and are jittered;
+a watch that the server ended in order after it brought news is resumed without one.
 """
 
 from __future__ import annotations
@@ -72,16 +74,21 @@ class ReflectorSettings:
 
     page_size: int = 500
     min_watch_s: float = 300.0
-    """Shortest life we ask the server to give a watch; each asks for up to twice as long, so they do not end together."""
+    """Shortest life we ask the server to give a watch; each asks for up to twice as long, so they
+    do not end together.
+    """
     backoff_initial_s: float = 0.8
     backoff_max_s: float = 30.0
     steady_s: float = 5.0
     """A watch that lived this long was healthy: when it ends, the next begins without a pause."""
     initial_silence_s: float = 30.0
-    """A streamed list that is silent for this long is given up: servers too old to know it never finish it."""
+    """A streamed list that is silent for this long is given up: servers too old to know it never
+    finish it.
+    """
     prefers_streaming: bool = True
     first_check_s: float = 10.0
-    """A watch that has been quiet for this long since it began is compared with the server's state."""
+    """A watch that has been quiet for this long since it began is compared with the server's state.
+    """
     check_s: float = 60.0
     """Pause between further comparisons while the watch stays quiet."""
 
@@ -114,7 +121,8 @@ class Sink(Protocol[T]):
     async def replace(self, objects: Mapping[str, T], *, is_restored: bool) -> None:
         """The complete state, of trimmed objects by their key; what is not in it is gone.
 
-        With `is_restored` it is not a continuation of what the sink has: equal revisions may differ in content.
+        With `is_restored` it is not a continuation of what the sink has: equal revisions may differ
+        in content.
         """
         ...
 
@@ -152,7 +160,9 @@ class Reflector(Generic[T]):
         self.last_error: KubeschedError | None = None
         """Why the last attempt failed, until one succeeds."""
         self.confirmed_at: float | None = None
-        """When the sink was last known to be current: a list, news from the watch, or a comparison with the server."""
+        """When the sink was last known to be current: a list, news from the watch, or a comparison
+        with the server.
+        """
         self._source = source
         self._sink = sink
         self._clock = clock
@@ -191,8 +201,9 @@ class Reflector(Generic[T]):
             was_useful = False
             try:
                 await self._attempt()
-                # A server under load ends watches whose events it cannot deliver fast enough, again and again. As long
-                # as each brings news, pausing would only leave us further behind.
+                # A server under load ends watches whose events it cannot deliver fast enough, again
+                # and again. As long as each brings news, pausing would only leave us further
+                # behind.
                 was_useful = self._taken > taken_before
             except (ApiError, TransportError, CredentialsError, ClusterRestored) as error:
                 self._note_failure(error)
@@ -204,7 +215,10 @@ class Reflector(Generic[T]):
                 await self._sleep(max(self._backoff.next_s(), retry_after_s))
 
     async def _attempt(self) -> None:
-        """List if that is due, then follow one watch to its end. Returning normally means the server ended it."""
+        """List if that is due, then follow one watch to its end.
+
+        Returning normally means the server ended it.
+        """
         if self._is_restored and self._restore is not None:
             await self._restore.wait_for_turn(self.name)
         if self._distrusted.is_set():
@@ -227,7 +241,8 @@ class Reflector(Generic[T]):
             await self.is_current()
             await self._watch(self.resource_version)
             return
-        # A list shows no deletions: its newest object may be in both histories, and what was deleted later be back.
+        # A list shows no deletions: its newest object may be in both histories, and what was
+        # deleted later be back.
         if not self._is_listed or witness.revision == reached:
             self._unproven = witness
             self._changeless = range(witness.revision + 1, reached + 1)
@@ -306,12 +321,16 @@ class Reflector(Generic[T]):
     # Listing.
 
     async def _list(self) -> None:
-        """The whole state in pages. A consistent read: older than what we have only if the cluster was restored."""
+        """The whole state in pages.
+
+        A consistent read: older than what we have only if the cluster was restored.
+        """
         self._opened_at = self._clock.monotonic()
         try:
             objects, resource_version = await self._list_pages(self._settings.page_size)
         except Gone:
-            # The list took longer than the server remembers; without pages there is nothing to expire.
+            # The list took longer than the server remembers; without pages there is nothing to
+            # expire.
             objects, resource_version = await self._list_pages(0)
         await self._replace(objects, resource_version)
 
@@ -339,7 +358,8 @@ class Reflector(Generic[T]):
                 timeout_s=self._watch_timeout_s(),
                 send_initial_events=True,
             ) as watch:
-                # In functions of their own: the list must not live as long as the watch, nor as the error that ends it.
+                # In functions of their own: the list must not live as long as the watch, nor as the
+                # error that ends it.
                 newer = await self._stream_list(watch)
                 await self._follow(watch, newer)
         except (ApiError, TransportError) as error:
@@ -551,8 +571,9 @@ class Reflector(Generic[T]):
 
     def _take(self, event: WatchEvent[T]) -> None:
         resource_version = event.object.metadata.resource_version
-        # Within one collection revisions only grow, so what is not newer than the last one is a repetition.
-        # Servers whose revisions are no numbers (some aggregated ones) are believed as they are.
+        # Within one collection revisions only grow, so what is not newer than the last one is a
+        # repetition. Servers whose revisions are no numbers (some aggregated ones) are believed as
+        # they are.
         revision = number_of(resource_version)
         if self._unproven is not None and revision is not None:
             self._prove(event, revision, self._unproven)
@@ -586,7 +607,8 @@ class Reflector(Generic[T]):
     def _doubt(event: WatchEvent[T]) -> None:
         """An event between the newest change we know and the revision that we had reached when the watch was resumed.
 
-        The object may have come and gone before it could be listed, or the cluster was restored: a list will tell.
+        The object may have come and gone before it could be listed, or the cluster was restored: a
+        list will tell.
         """
         if event.type != "BOOKMARK":
             key, revision = key_of(event.object.metadata), event.object.metadata.resource_version

@@ -1,8 +1,9 @@
 """What informers do together when the cluster was restored to an older revision: all list again, pods last.
 
-Each reflector notices a restore by itself, but at different times. Meanwhile pods of the new history would be placed on
-nodes of the old one, so the first reflector to notice makes the others list at once, and the pods are listed when the
-others are done. Until then nodes look empty, so nothing must be scheduled (`is_under_way`).
+Each reflector notices a restore by itself, but at different times. Meanwhile pods of the new
+history would be placed on nodes of the old one, so the first reflector to notice makes the others
+list at once, and the pods are listed when the others are done. Until then nodes look empty, so
+nothing must be scheduled (`is_under_way`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from kubesched.client.informers.history import ClusterRestored
 
 LAST = "pods"
 MAX_WAIT_S = 30.0
-"""How long pods wait for the other kinds. One of them may be forbidden or broken: then the pods must go on."""
+"""How long pods wait for the other kinds. One of them may be forbidden or broken: then the pods
+must go on.
+"""
 
 
 class Contemporary(Protocol):
@@ -29,7 +32,10 @@ class Contemporary(Protocol):
         ...
 
     async def is_current(self) -> bool:
-        """Whether the server has that change; False if the object has changed since. Raises `ClusterRestored`."""
+        """Whether the server has that change; False if the object has changed since.
+
+        Raises `ClusterRestored`.
+        """
         ...
 
     def distrust(self) -> None:

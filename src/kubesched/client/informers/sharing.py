@@ -1,8 +1,8 @@
 """Equal parts of pods are kept once.
 
-Pods of one ReplicaSet have equal containers, tolerations, affinity and labels. Decoded one by one, a pod takes 7.6 kB with what
-the scheduler keeps beside it; with equal parts shared, 2.1 kB (`benchmarks/pod_memory.py`). Records are frozen, and lists and
-dictionaries in them are treated so.
+Pods of one ReplicaSet have equal containers, tolerations, affinity and labels. Decoded one by one,
+a pod takes 7.6 kB with what the scheduler keeps beside it; with equal parts shared, 2.1 kB
+(`benchmarks/pod_memory.py`). Records are frozen, and lists and dictionaries in them are treated so.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from msgspec import structs
 from kubesched.api.core_v1 import Pod, Volume
 
 TOKEN_VOLUME: Final = "kube-api-access-"
-"""The API server adds a volume of this name and five random letters to every pod. The letters are dropped: nothing reads them,
-and with them no two pods were equal."""
+"""The API server adds a volume of this name and five random letters to every pod. The letters are
+dropped: nothing reads them, and with them no two pods were equal.
+"""
 
 _LISTS_OF_PARTS = frozenset(("volumes", "conditions"))
 """Of these one item may differ from pod to pod (a claim, a time), and the others recur."""
@@ -35,7 +36,9 @@ _METADATA = ("labels", "annotations", "owner_references", "namespace")
 _STATUS = ("conditions", "host_ips", "init_container_statuses", "container_statuses")
 
 PARTS_LIMIT: Final = 20_000
-"""Distinct parts of one field that are remembered. Beyond that all are forgotten, which only ends the sharing with them."""
+"""Distinct parts of one field that are remembered. Beyond that all are forgotten, which only ends
+the sharing with them.
+"""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -45,7 +48,9 @@ class Sharing:
 
     def __init__(self) -> None:
         self._known: dict[str, dict[bytes, Any]] = {}
-        """By field, and in it by what the part is encoded as: of one type, equal encodings are equal values."""
+        """By field, and in it by what the part is encoded as: of one type, equal encodings are
+        equal values.
+        """
 
     def share(self, pod: Pod) -> Pod:
         """Have a pod that was just decoded, and that no one else holds, share what it can with those seen before.

@@ -8,9 +8,12 @@ from typing import Final
 from kubesched.base.clock import Clock
 
 SLICE_S: Final = 0.002
-"""As long as a burst of scheduling attempts. Lists of several kinds are often handled at the same time."""
+"""As long as a burst of scheduling attempts. Lists of several kinds are often handled at the same
+time.
+"""
 SLICE_STEPS: Final = 256
-"""Steps in a slice at most. Under virtual time, where work takes no time, this is the only limit."""
+"""Steps in a slice at most. Under virtual time, where work takes no time, this is the only limit.
+"""
 STEPS_PER_CHECK: Final = 8
 """Reading the clock after every step would cost more than it tells."""
 

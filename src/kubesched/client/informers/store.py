@@ -1,7 +1,8 @@
 """The objects of one informer by key, with indexes.
 
-Responsible for lookups and for keeping the indexes true. Not responsible for deciding what is newer: the informer
-does, and is the only writer. Reading is safe at any time on the event loop, since no change awaits in its middle.
+Responsible for lookups and for keeping the indexes true. Not responsible for deciding what is
+newer: the informer does, and is the only writer. Reading is safe at any time on the event loop,
+since no change awaits in its middle.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class Store(Generic[T]):
         self._objects: dict[str, T] = {}
         self._indexes: dict[str, Index[T]] = {NAMESPACE_INDEX: Index(_namespace_of)}
         self._changing: tuple[Index[T], ...] = ()
-        """The indexes that a newer version of an object may change. Its namespace never changes: it is part of its key."""
+        """The indexes that a newer version of an object may change. Its namespace never changes: it
+        is part of its key.
+        """
         self._listeners: tuple[Callable[[T | None, T | None], None], ...] = ()
 
     def __len__(self) -> int:

@@ -21,7 +21,9 @@ Rows = slice | Indices
 """The rows of a computation: a slice (cheap, a view) or an index array (a gather)."""
 
 ABSENT: Final = -1
-"""Interned id of a node without a value. As an index it reads the last slot, which lookup tables reserve for it."""
+"""Interned id of a node without a value. As an index it reads the last slot, which lookup tables
+reserve for it.
+"""
 
 V = TypeVar("V", bound=Hashable)
 
@@ -54,8 +56,9 @@ class IntColumn:
 class InternedColumn(Generic[V]):
     """A value derived from each node, as a small id per row.
 
-    Rules over nodes are evaluated once per distinct value and then looked up: `table[column.ids]`. `None` means the
-    node has no value and reads as id -1, which indexes the last slot of a lookup table.
+    Rules over nodes are evaluated once per distinct value and then looked up: `table[column.ids]`.
+    `None` means the node has no value and reads as id -1, which indexes the last slot of a lookup
+    table.
     """
 
     def __init__(self, derive: Callable[[Node], V | None], capacity: int) -> None:
@@ -118,8 +121,9 @@ class InternedColumn(Generic[V]):
 class RowLog:
     """An append-only list of changed rows that every consumer reads with a cursor of its own.
 
-    Consumers recompute a row from current state, so duplicates and reused rows are harmless. The older half is dropped
-    when the log outgrows its bound; a consumer that lags behind the cut must rebuild from scratch.
+    Consumers recompute a row from current state, so duplicates and reused rows are harmless. The
+    older half is dropped when the log outgrows its bound; a consumer that lags behind the cut must
+    rebuild from scratch.
     """
 
     def __init__(self, bound: int = 8192) -> None:

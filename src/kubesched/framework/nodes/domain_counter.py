@@ -10,10 +10,10 @@
  DomainCounter app=db         counts [0 0 1]     ...
 ```
 
-Pods must be subtracted from the domain they were added to, and by then the label column already has the new value. So rows
-move between domains only in `Domains.sync`, which writes down every move, and a counter catches up with the moves before it
-counts or is read. A cluster with thousands of apps has thousands of counters over one zone label: each needs only a few
-numbers of its own.
+Pods must be subtracted from the domain they were added to, and by then the label column already has
+the new value. So rows move between domains only in `Domains.sync`, which writes down every move,
+and a counter catches up with the moves before it counts or is read. A cluster with thousands of
+apps has thousands of counters over one zone label: each needs only a few numbers of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ MOVES_LIMIT: Final = 4096
 
 
 class Eligibility(Protocol):
-    """Selects the rows whose pods count. Equal keys mean equal masks; a mask depends on node objects only."""
+    """Selects the rows whose pods count.
+
+    Equal keys mean equal masks; a mask depends on node objects only.
+    """
 
     @property
     def key(self) -> Hashable: ...
@@ -54,8 +57,8 @@ class RowCounts(Protocol):
 class Domains:
     """The domain of every row, and the number of eligible rows per domain.
 
-    A domain exists while it has rows, even without pods. Arrays over domains are indexed by value id; their last slot stays
-    0, for rows without the label.
+    A domain exists while it has rows, even without pods. Arrays over domains are indexed by value
+    id; their last slot stays 0, for rows without the label.
     """
 
     __slots__ = (
@@ -81,7 +84,9 @@ class Domains:
         self.version = 0
         """Increases with every change."""
         self.moves: list[tuple[int, int, int]] = []
-        """(row, domain before, domain after): what led from one version to the next since `moves_base`."""
+        """(row, domain before, domain after): what led from one version to the next since
+        `moves_base`.
+        """
         self.moves_base = 0
         """Counters of an older version have to be summed up again."""
         self._build()
@@ -157,7 +162,10 @@ class Domains:
 
 
 class DomainCounter:
-    """A counter's pods summed over the values of one topology label. Summed up on first read, then kept current."""
+    """A counter's pods summed over the values of one topology label.
+
+    Summed up on first read, then kept current.
+    """
 
     __slots__ = (
         "__weakref__",
@@ -251,10 +259,11 @@ class DomainCounter:
         else:
             del by_count[before]
         if after < self._smallest or (not left and before == self._smallest):
-            # The last domain at the minimum moved up by one pod: `after` is the new minimum without a search.
+            # The last domain at the minimum moved up by one pod: `after` is the new minimum without
+            # a search.
             self._smallest = after if after <= before + 1 else min(by_count)
 
-    # -- reading ---------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     @property
     def counts(self) -> Ints:

@@ -30,8 +30,9 @@ _IN_BLOCK: Final = _BLOCK - 1
 class ImageRows:
     """The rows that hold an image, as a bit mask per block of 1,024 rows; blocks without any are left out.
 
-    An image that all nodes hold takes a bit per node, one that few hold some hundred bytes. And a row is added in the same time
-    whatever is there already, where a `set` is copied now and then: those of all images that all nodes hold, at the same node.
+    An image that all nodes hold takes a bit per node, one that few hold some hundred bytes. And a
+    row is added in the same time whatever is there already, where a `set` is copied now and then:
+    those of all images that all nodes hold, at the same node.
     """
 
     __slots__ = ("_count", "_masks")
@@ -133,7 +134,10 @@ class ImageIndex:
         self._of_row += [()] * (capacity - len(self._of_row))
 
     def set_row(self, row: int, node: Node | None) -> None:
-        """Replace a row's images. The old list is removed first, so an image only this row has loses its record."""
+        """Replace a row's images.
+
+        The old list is removed first, so an image only this row has loses its record.
+        """
         old = self._of_row[row]
         images = (node.status.images or ()) if node is not None else ()
         if not old and not images:
@@ -186,7 +190,10 @@ class ImageIndex:
         return int(self._refreshed_at.array.min(where=self._has_images, initial=self.version))
 
     def refresh_row(self, row: int) -> bool:
-        """Refresh the row's snapshot record: it sees current counts from now on. False if that changes nothing."""
+        """Refresh the row's snapshot record: it sees current counts from now on.
+
+        False if that changes nothing.
+        """
         if self._refreshed_at.cells[row] == self.version:
             return False
         self._refreshed_at.cells[row] = self._newest_refresh = self.version

@@ -1,6 +1,7 @@
 """Which labels of pods some selectors look at.
 
-A StatefulSet gives every pod a label of its own. Unless a selector names that label, such pods are alike to all selectors.
+A StatefulSet gives every pod a label of its own. Unless a selector names that label, such pods are
+alike to all selectors.
 """
 
 from __future__ import annotations

@@ -8,7 +8,10 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 class NamespaceLabels:
-    """Namespace -> labels. `version` increases with every change: selectors resolved before are stale."""
+    """Namespace -> labels.
+
+    `version` increases with every change: selectors resolved before are stale.
+    """
 
     def __init__(self) -> None:
         self._labels: dict[str, Mapping[str, str]] = {}

@@ -1,7 +1,7 @@
 """The order in which nodes are evaluated: round robin over zones, as upstream's node tree lists them.
 
-Zones are ordered by first appearance and disappear with their last node. Inside a zone nodes keep insertion order.
-Example: zones [a, b, c] [d] [e, f] give a, d, e, b, f, c.
+Zones are ordered by first appearance and disappear with their last node. Inside a zone nodes keep
+insertion order. Example: zones [a, b, c] [d] [e, f] give a, d, e, b, f, c.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The node table: resources, labels, taints, ports, images and pods of all nodes, one row per node.
 
-A node owns a row while it exists; rows are reused. A pod whose node is not in the table is a *ghost*: it is kept aside
-until the node arrives, becomes a ghost again if the node is removed, and affects no decision meanwhile. Ghosts exist
-because pods and nodes come through separate watches: a pod can be seen before its node, and outlive it.
+A node owns a row while it exists; rows are reused. A pod whose node is not in the table is a
+*ghost*: it is kept aside until the node arrives, becomes a ghost again if the node is removed, and
+affects no decision meanwhile. Ghosts exist because pods and nodes come through separate watches: a
+pod can be seen before its node, and outlive it.
 
 Consumers that keep derived values follow three logs:
 
@@ -45,7 +46,8 @@ from kubesched.framework.nodes.ports import HostPortIndex
 from kubesched.framework.nodes.priorities import Below, PriorityIndex
 
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
-"""Indices of the resources every table has. A scalar resource gets the next index with its column."""
+"""Indices of the resources every table has. A scalar resource gets the next index with its column.
+"""
 T = TypeVar("T")
 
 FEW_CHANGES: Final = 32
@@ -61,7 +63,9 @@ class NodeTable:
         self.high_water = 0
         """Rows from here on were never used."""
         self.epoch = 0
-        """Increases when arrays are reallocated, so that references to them are stale, and when a resource comes or goes."""
+        """Increases when arrays are reallocated, so that references to them are stale, and when a
+        resource comes or goes.
+        """
         self.alive: Mask = np.zeros(capacity, dtype=np.bool_)
         self.names: list[str] = []
         self.nodes: list[Node | None] = []
@@ -71,7 +75,8 @@ class NodeTable:
         self._free: list[int] = []
 
         self.resource_index: dict[str, int] = dict(_NATIVE_RESOURCES)
-        """Resource name -> its key in `allocatable` and `requested`, for those that a node offers or a plugin compares.
+        """Resource name -> its key in `allocatable` and `requested`, for those that a node offers
+        or a plugin compares.
 
         Of any other, which pods can name in any number, there is nothing to give away on any node.
         """
@@ -91,8 +96,9 @@ class NodeTable:
         self._label_keys: dict[str, int] = {}
         """Label key -> how many nodes have it."""
         self._absent_labels: WeakValueDictionary[str, InternedColumn[str]] = WeakValueDictionary()
-        """Columns of labels that no node has. Pods can name any number of those, so they share one array, are not
-        written when nodes change, and go when nothing holds them."""
+        """Columns of labels that no node has. Pods can name any number of those, so they share one
+        array, are not written when nodes change, and go when nothing holds them.
+        """
         self._nowhere = _no_ids(capacity)
         self._derived: dict[Callable[[NodeTable], Any], Any] = {}
         self.ports = HostPortIndex()
@@ -110,10 +116,12 @@ class NodeTable:
         self._position: Ids = np.zeros(0, dtype=np.int32)
         self._refresh_cursor = 0
         self._touched = array("q")
-        """Rows that see current image counts from the next cycle on, though nothing else about them has changed."""
+        """Rows that see current image counts from the next cycle on, though nothing else about them
+        has changed.
+        """
         self._is_touched = bytearray(capacity)
 
-    # -- nodes -----------------------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------
 
     @property
     def node_count(self) -> int:
@@ -138,7 +146,8 @@ class NodeTable:
             old = self.nodes[row]
             assert old is not None, f"row {row} of node {name} has no node"
             if not _scheduling_relevant_change(old, node):
-                # A heartbeat, several per second in a large cluster: no consumer has to recompute the row.
+                # A heartbeat, several per second in a large cluster: no consumer has to recompute
+                # the row.
                 self.nodes[row] = node
                 self._touch(row)
                 return row
@@ -166,7 +175,8 @@ class NodeTable:
         for interned in self._interned.values():
             interned.set_row(row, None)
         self.images.set_row(row, None)
-        # The row may be reused before consumers have read the log. That is safe: they recompute from current state.
+        # The row may be reused before consumers have read the log. That is safe: they recompute
+        # from current state.
         self._free.append(row)
         self._log_node(row)
 
@@ -290,7 +300,7 @@ class NodeTable:
         self._positioned = None
         self.epoch += 1
 
-    # -- pods ------------------------------------------------------------------------------------------------------
+    # -- pods --------------------------------------------------------------------------------------
 
     def add_pod(self, pod: PodInfo, node_name: str) -> None:
         row = self.row_of.get(node_name)
@@ -334,7 +344,9 @@ class NodeTable:
         self.pod_log.append(row)
 
     def replace_pod(self, pod: PodInfo, newer: Pod) -> None:
-        """Replace a pod object by a newer one with the same sums and index entries. The row does not become dirty.
+        """Replace a pod object by a newer one with the same sums and index entries.
+
+        The row does not become dirty.
 
         # Upstream: the pod is removed and added again, which refreshes the node's snapshot record; hence `_touched`.
         """
@@ -399,7 +411,7 @@ class NodeTable:
         """Sums over the pods below a priority, per row; None if the cluster has too many priorities to keep sums."""
         return self.priorities.below(priority, self.pod_count.array, self.requested)
 
-    # -- columns on demand -----------------------------------------------------------------------------------------
+    # -- columns on demand -------------------------------------------------------------------------
 
     def interned(self, key: Hashable, derive: Callable[[Node], Any]) -> InternedColumn[Any]:
         """A column of values derived from each node, built on first use and then kept current.
@@ -474,7 +486,7 @@ class NodeTable:
             self._absent_labels[key] = column
             self.epoch += 1
 
-    # -- order -----------------------------------------------------------------------------------------------------
+    # -- order -------------------------------------------------------------------------------------
 
     @property
     def order_rows(self) -> Indices:
@@ -491,7 +503,7 @@ class NodeTable:
             self._positioned = rows
         return self._position
 
-    # -- cycle boundary --------------------------------------------------------------------------------------------
+    # -- cycle boundary ----------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Begin a scheduling cycle: rows changed since the last one see current image counts.
@@ -508,7 +520,8 @@ class NodeTable:
     def _refresh_logged(self) -> None:
         if self._refresh_cursor == self.pod_log.end:
             return
-        # Before the first cycle every row in use has changed; a list of all these changes is not needed.
+        # Before the first cycle every row in use has changed; a list of all these changes is not
+        # needed.
         changed = self.pod_log.since(self._refresh_cursor) if self._refresh_cursor else None
         if changed is not None and len(changed) <= FEW_CHANGES:
             for row in changed:
@@ -549,7 +562,7 @@ class NodeTable:
         """The cursor in `pod_log` up to which rows see current image counts."""
         return self._refresh_cursor
 
-    # -- self-check ------------------------------------------------------------------------------------------------
+    # -- self-check --------------------------------------------------------------------------------
 
     def check_invariants(self) -> None:
         """Assert that all incremental state equals a recount of the nodes and pods."""
@@ -623,7 +636,10 @@ class NodeTable:
 
 
 def _scheduling_relevant_change(old: Node, new: Node) -> bool:
-    """Did anything change that a plugin may read? Of conditions, heartbeats only renew the times."""
+    """Did anything change that a plugin may read?
+
+    Of conditions, heartbeats only renew the times.
+    """
     return (
         old.metadata.labels != new.metadata.labels
         or old.metadata.annotations != new.metadata.annotations

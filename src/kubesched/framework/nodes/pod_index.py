@@ -1,18 +1,20 @@
 """Incremental counts of pods by label selector and topology domain.
 
-Pods on nodes fall into *label classes* (equal namespace, labels and terminating flag); selectors are matched once per
-label class, never per pod. On top of the classes:
+Pods on nodes fall into *label classes* (equal namespace, labels and terminating flag); selectors
+are matched once per label class, never per pod. On top of the classes:
 
     Counter        pods per row that satisfy a predicate (a pending pod's spread constraint or affinity term)
     DomainCounter  the same pods per value of a topology label, over the eligible rows (`domain_counter`)
     Term           an (anti-)affinity term of pods on nodes: how many pods carry it, per row
 
-Adding or removing a pod updates the counters of its label class and the terms it carries, nothing else. That is where
-spread constraints and inter-pod affinity get their speed: upstream recounts all pods for every pending pod. Counters and
-label classes find each other by a label pair that the selector requires, so thousands of each do not slow each other down.
-A caller must not hold a counter beyond an attempt without checking `is_dropped`: the least recently used are dropped.
+Adding or removing a pod updates the counters of its label class and the terms it carries, nothing
+else. That is where spread constraints and inter-pod affinity get their speed: upstream recounts all
+pods for every pending pod. Counters and label classes find each other by a label pair that the
+selector requires, so thousands of each do not slow each other down. A caller must not hold a
+counter beyond an attempt without checking `is_dropped`: the least recently used are dropped.
 
-Invariant: every count equals a recount over the table's pods (`recount` in the tests, `check_invariants` here).
+Invariant: every count equals a recount over the table's pods (`recount` in the tests,
+`check_invariants` here).
 """
 
 from __future__ import annotations
@@ -34,11 +36,14 @@ if TYPE_CHECKING:
     from kubesched.framework.nodes.node_table import NodeTable
 
 COUNTER_LIMIT: Final = 8192
-"""Maximum number of counters; the least recently used are dropped. A default-spread app needs one."""
+"""Maximum number of counters; the least recently used are dropped. A default-spread app needs one.
+"""
 DENSE_LIMIT: Final = 512
 """Maximum number of counters that have a column. One costs 4 bytes per row."""
 DOMAINS_LIMIT: Final = 16
-"""Maximum number of domain counters a counter keeps. A single pod can name thousands of topology keys."""
+"""Maximum number of domain counters a counter keeps. A single pod can name thousands of topology
+keys.
+"""
 
 EMPTY_LABELS: Final[Mapping[str, str]] = {}
 
@@ -55,7 +60,10 @@ class PodPredicate(Protocol):
 
     @property
     def anchor(self) -> LabelPair | None:
-        """A label that every selected pod has; None if there is none. Pods without it are not even looked at."""
+        """A label that every selected pod has; None if there is none.
+
+        Pods without it are not even looked at.
+        """
         ...
 
     def matches(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool: ...
@@ -252,13 +260,15 @@ class PodIndex:
         self.term_labels = LabelReaders()
         """The labels that terms of pods on nodes look at."""
         self.terms_version = 0
-        """Increases when a term appears or disappears: lists of matching terms made before are stale."""
+        """Increases when a term appears or disappears: lists of matching terms made before are
+        stale.
+        """
 
     @property
     def capacity(self) -> int:
         return self._table.capacity
 
-    # -- pods added and removed ------------------------------------------------------------------------------------
+    # -- pods added and removed --------------------------------------------------------------------
 
     def add(self, pod: PodInfo, row: int) -> None:
         label_class = self._label_class(pod)
@@ -337,7 +347,7 @@ class PodIndex:
             self.term_labels.add(carried.term.selector, -1)
             self.terms_version += 1
 
-    # -- lookup ----------------------------------------------------------------------------------------------------
+    # -- lookup ------------------------------------------------------------------------------------
 
     def counter(self, predicate: PodPredicate) -> Counter:
         """The counter of a predicate; a new one is filled from the label classes."""

@@ -1,7 +1,8 @@
 """PodInfo: a pod with the derived values that the scheduler reads repeatedly.
 
-Derived values are computed on first use and then kept: the amounts added to a node's sums when the pod arrived are
-exactly those subtracted when it leaves, even if the pod object was replaced in between.
+Derived values are computed on first use and then kept: the amounts added to a node's sums when the
+pod arrived are exactly those subtracted when it leaves, even if the pod object was replaced in
+between.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ class PodInfo:
         self.key = f"{meta.namespace}/{meta.name}"
         self.priority = pod.spec.priority or 0
         self.label_class: LabelClass | None = None
-        """The label class under which the pod index counts this pod; None while it is not on a node."""
+        """The label class under which the pod index counts this pod; None while it is not on a
+        node.
+        """
         self.label_key: LabelKey | None = None
         """Namespace and labels as the pod index looks them up; None until computed."""
         self.class_key: bytes | None = None
@@ -88,7 +91,8 @@ class PodInfo:
         """The part of it that labels and owner do not enter; set with it."""
         self._derived: Derived | None = None
         self._claims: tuple[str, ...] | None = None
-        """Not among the derived values: pods of one class may differ in the names of their claims."""
+        """Not among the derived values: pods of one class may differ in the names of their claims.
+        """
 
     @property
     def name(self) -> str:
@@ -198,7 +202,8 @@ class PodInfo:
     def share_derived(self, derived: Derived, label_key: LabelKey) -> None:
         """Share the derived values of a pod with an equal spec and labels.
 
-        Values already computed stay: they may stem from an earlier version of the pod, and sums rest on them.
+        Values already computed stay: they may stem from an earlier version of the pod, and sums
+        rest on them.
         """
         if self._derived is None:
             self._derived = derived

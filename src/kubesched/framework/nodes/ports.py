@@ -61,7 +61,10 @@ class HostPortIndex:
         return False
 
     def is_taken(self, row: int, port: HostPort) -> bool:
-        """Is this port in use on the row under this very address? Wildcard addresses are not matched."""
+        """Is this port in use on the row under this very address?
+
+        Wildcard addresses are not matched.
+        """
         return row in self._rows.get((port.protocol, port.port), {}).get(port.ip, ())
 
     def save(self) -> list[SavedPort]:

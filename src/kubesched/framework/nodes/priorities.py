@@ -1,8 +1,8 @@
 """Requests of the pods on each row, summed by priority: the room preemption could make.
 
-Most clusters use one priority or a handful. The priority seen first, the *base*, has no columns: its share is the table's
-sums minus those of the others, so a cluster with a single priority pays nothing. Any other priority has columns while a
-pod of that priority is on a node.
+Most clusters use one priority or a handful. The priority seen first, the *base*, has no columns:
+its share is the table's sums minus those of the others, so a cluster with a single priority pays
+nothing. Any other priority has columns while a pod of that priority is on a node.
 
 Invariant: for every priority, columns equal a recount over the pods on nodes (`check_invariants`).
 """
@@ -18,7 +18,9 @@ from kubesched.framework.nodes.columns import IntColumn, Ints, Rows
 from kubesched.framework.nodes.pods import PodInfo
 
 PRIORITY_LIMIT: Final = 64
-"""Maximum number of priorities with columns, about 32 bytes per row each. Pods of others are only counted."""
+"""Maximum number of priorities with columns, about 32 bytes per row each. Pods of others are only
+counted.
+"""
 
 _CPU, _MEMORY, _EPHEMERAL_STORAGE, _NATIVE_RESOURCES = 0, 1, 2, 3
 
@@ -69,7 +71,7 @@ class PriorityIndex:
         self.base: int | None = None
         self.base_total = 0
 
-    # -- pods added and removed ------------------------------------------------------------------------------------
+    # -- pods added and removed --------------------------------------------------------------------
 
     def add(self, pod: PodInfo, row: int, sign: int) -> None:
         """Count a pod in (1) or out (-1); of its resources, those that have columns."""
@@ -114,7 +116,7 @@ class PriorityIndex:
         for sums in self._sums.values():
             sums.grow(capacity)
 
-    # -- lookup ----------------------------------------------------------------------------------------------------
+    # -- lookup ------------------------------------------------------------------------------------
 
     def below(
         self, priority: int, pod_count: Ints, requested: Mapping[int, IntColumn]
@@ -138,7 +140,7 @@ class PriorityIndex:
         base_below = self.base is not None and self.base < priority
         return base_below, [s for p, s in self._sums.items() if (p < priority) != base_below]
 
-    # -- self-check ------------------------------------------------------------------------------------------------
+    # -- self-check --------------------------------------------------------------------------------
 
     def check_invariants(self, pods: Iterable[tuple[int, PodInfo]]) -> None:
         fresh = PriorityIndex(self._capacity, self._resource_index)
@@ -188,7 +190,10 @@ class Below:
         return self._combined(self._requested[resource].array, columns, rows)
 
     def _combined(self, whole: Ints, columns: list[IntColumn], rows: Rows) -> Ints:
-        """If the base is below: the table's sums minus the given columns. Otherwise: the sum of the columns."""
+        """If the base is below: the table's sums minus the given columns.
+
+        Otherwise: the sum of the columns.
+        """
         if self._base_below:
             left = whole[rows]
             for column in columns:

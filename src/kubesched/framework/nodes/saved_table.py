@@ -1,7 +1,8 @@
 """The node table as a checkpoint of a recording holds it: what does not follow from the objects alone.
 
-Columns and indexes are built from nodes and pods. Decisions also depend on the rows that nodes got, on their order, on
-the order of pods on a node, and on what two indexes remember of the past (`ports`, `images`).
+Columns and indexes are built from nodes and pods. Decisions also depend on the rows that nodes got,
+on their order, on the order of pods on a node, and on what two indexes remember of the past
+(`ports`, `images`).
 """
 
 from __future__ import annotations

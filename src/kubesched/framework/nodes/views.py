@@ -1,8 +1,8 @@
 """Views of the node table that plugins read: columns over some rows.
 
-`NodeColumns` shows the live table. `WhatIfColumns` shows rows with hypothetical pods added or removed (nominated pods,
-preemption victims); filters read both the same way.
-All arrays have one entry per row of the view, in the view's order, and must not be written to.
+`NodeColumns` shows the live table. `WhatIfColumns` shows rows with hypothetical pods added or
+removed (nominated pods, preemption victims); filters read both the same way. All arrays have one
+entry per row of the view, in the view's order, and must not be written to.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class NodeColumns:
     def candidates(self, candidates: Mask) -> None:
         self._candidates = candidates
 
-    # -- identity and derived values -------------------------------------------------------------------------------
+    # -- identity and derived values ---------------------------------------------------------------
 
     def name_at(self, index: int) -> str:
         return self.table.names[self.row_at(index)]
@@ -107,7 +107,7 @@ class NodeColumns:
         looked_up: np.ndarray[Any, Any] = table[column.ids[self.rows]]
         return looked_up
 
-    # -- counts ----------------------------------------------------------------------------------------------------
+    # -- counts ------------------------------------------------------------------------------------
 
     def may_lack(self, key: str) -> bool:
         """False when every node in the table has the label."""
@@ -120,7 +120,7 @@ class NodeColumns:
             ids = ids[among]
         return int(np.count_nonzero(np.bincount(ids + 1)))
 
-    # -- resources -------------------------------------------------------------------------------------------------
+    # -- resources ---------------------------------------------------------------------------------
 
     def allocatable(self, resource: int) -> Ints:
         return self.table.allocatable[resource].array[self.rows]
@@ -156,7 +156,7 @@ class NodeColumns:
         """The host ports in use on the index-th node."""
         return self.table.ports_at(self.row_at(index))
 
-    # -- pods ------------------------------------------------------------------------------------------------------
+    # -- pods --------------------------------------------------------------------------------------
 
     def pods_at(self, index: int) -> list[PodInfo]:
         return list(self.table.pods[self.row_at(index)].values())
@@ -336,7 +336,8 @@ class WhatIfColumns(NodeColumns):
     def port_conflicts(self, wanted: Iterable[HostPort]) -> Mask:
         ports = list(wanted)
         taken = super().port_conflicts(ports)
-        # Removed pods only free ports: check again where the live table has a conflict, or where pods were added.
+        # Removed pods only free ports: check again where the live table has a conflict, or where
+        # pods were added.
         for index in {*np.flatnonzero(taken).tolist(), *self._with_more_ports()}:
             taken[index] = any_conflict(ports, self.ports_at(index))
         return taken
@@ -380,8 +381,8 @@ class BareColumns(WhatIfColumns):
 class BulkWhatIfColumns(WhatIfColumns):
     """Many what-if rows at once, from sums the caller has already computed.
 
-    The pods behind the sums are looked up per row, and only for plugins that read pods. The owner may change the sums in
-    place between uses; the live columns are gathered once.
+    The pods behind the sums are looked up per row, and only for plugins that read pods. The owner
+    may change the sums in place between uses; the live columns are gathered once.
     """
 
     def __init__(
@@ -405,9 +406,10 @@ class BulkWhatIfColumns(WhatIfColumns):
             pods_delta: Change of the number of pods per row.
             added: Index -> pods added.
             removed: Index -> pods removed.
-            ports: Index -> host ports in use. Default: the table's, minus those of removed pods, plus those of added.
-            takers: Indices at which ports may be in use that are free in the table. Default: where pods with ports
-                are added.
+            ports: Index -> host ports in use. Default: the table's, minus those of removed pods,
+                plus those of added.
+            takers: Indices at which ports may be in use that are free in the table. Default: where
+                pods with ports are added.
         """
         NodeColumns.__init__(self, table, rows)
         self.requested_delta = requested_delta

@@ -81,8 +81,10 @@ class Quota:
 
 
 CRITERIA: Final = 5
-"""Fewest budget violations; lowest priority of the first victim, who is the most important one unless an extender changed
-the order; smallest sum of priorities; fewest victims; the most important victims running for the shortest time."""
+"""Fewest budget violations; lowest priority of the first victim, who is the most important one
+unless an extender changed the order; smallest sum of priorities; fewest victims; the most important
+victims running for the shortest time.
+"""
 
 
 class Shortlist(Protocol):
@@ -154,7 +156,10 @@ class JoinedCandidates:
 
 
 def best_of(shortlist: Shortlist) -> Candidate:
-    """The least disruptive candidate by the `CRITERIA`, the first of them first. The first one wins a tie."""
+    """The least disruptive candidate by the `CRITERIA`, the first of them first.
+
+    The first one wins a tie.
+    """
     left: Indices = np.arange(len(shortlist))
     for scores in shortlist.criteria:
         here = scores[left]

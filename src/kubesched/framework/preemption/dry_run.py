@@ -6,8 +6,9 @@ Three stages, each over fewer nodes than the one before:
     together  nodes where no plugin cares which pods are removed: evaluated as columns, a block of nodes at a time
     alone     the remaining nodes, one by one
 
-The first two are optimizations; the result equals evaluating every node alone. "Row-local" filters judge a node by that
-node and its pods. Other filters need a `remove_pod` call for every removed pod, unless they ignore it (`ignores_pod`).
+The first two are optimizations; the result equals evaluating every node alone. "Row-local" filters
+judge a node by that node and its pods. Other filters need a `remove_pod` call for every removed
+pod, unless they ignore it (`ignores_pod`).
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ from kubesched.framework.runtime.nominated import Rivals, rivals_of
 from kubesched.framework.status import Code, Status
 
 _UNEXPLAINED, _PASSES, _NO_VICTIMS = -2, -1, 0
-"""Verdict ids: rejected by filters (status not computed yet), not rejected so far, and the first status."""
+"""Verdict ids: rejected by filters (status not computed yet), not rejected so far, and the first
+status.
+"""
 
 
 def dry_run(
@@ -74,8 +77,8 @@ def dry_run(
     try:
         return run(together=together).run()
     except Broken:
-        # A filter failed for some node of a block. Only the evaluation node by node tells which one, and whether
-        # the search ends before it gets there.
+        # A filter failed for some node of a block. Only the evaluation node by node tells which
+        # one, and whether the search ends before it gets there.
         return run(together=False).run()
 
 
@@ -122,7 +125,10 @@ class _Verdicts:
             self.errors.append(error)
 
     def reject_as(self, indices: Indices, outcome: FilterOutcome) -> None:
-        """Record a filter outcome for the rows at these indices. Statuses are computed in `as_statuses`."""
+        """Record a filter outcome for the rows at these indices.
+
+        Statuses are computed in `as_statuses`.
+        """
         self._outcomes.append((indices, outcome))
         self.ids[indices[~outcome.passing]] = _UNEXPLAINED
 
@@ -189,7 +195,7 @@ class _Run:
             victims = VictimColumns(self._preemptor, self._rows[passing], self._budgets)
         return victims, self._verdicts.as_statuses(self._table)
 
-    # -- screen ----------------------------------------------------------------------------------------------------
+    # -- screen ------------------------------------------------------------------------------------
 
     def _pods_below(self) -> Below | CountedBelow:
         if self._below is None:
@@ -199,7 +205,8 @@ class _Run:
     def _screen(self) -> Indices:
         """Reject the nodes that cannot help; returns the indices of the others.
 
-        No `remove_pod` call is made for nodes rejected here, so an error it would have returned is not reported.
+        No `remove_pod` call is made for nodes rejected here, so an error it would have returned is
+        not reported.
         """
         verdicts, below = self._verdicts, self._pods_below()
         has_some = below.pod_count(self._rows) > 0
@@ -239,7 +246,7 @@ class _Run:
         view = without_lower(self._table, rows, self._pods_below(), preemptor.pod.priority)
         return filter_what_if(preemptor, view, self._rivals, plugins)
 
-    # -- together and alone ----------------------------------------------------------------------------------------
+    # -- together and alone ------------------------------------------------------------------------
 
     def _try(self, block: Indices) -> None:
         """Select the victims on a block of rows, and keep as many candidates as the quota admits."""
@@ -299,7 +306,8 @@ class _Run:
     def _try_alone(self, indices: Indices) -> Part | None:
         candidates: list[Candidate] = []
         places: list[int] = []
-        # If these candidates alone fill the quota, the search ends here: skip the rest of the block.
+        # If these candidates alone fill the quota, the search ends here: skip the rest of the
+        # block.
         quota = self._quota.copy()
         for index in indices.tolist():
             row = int(self._rows[index])

@@ -65,7 +65,9 @@ NOT_HELPFUL: Final = unresolvable("Preemption is not helpful for scheduling")
 log = get_logger(__name__)
 
 OrderedScores = Callable[[Mapping[str, Victims]], Sequence[ScoreFunction]]
-"""Victims by node name -> criteria for the choice, the most important first; empty for the default criteria."""
+"""Victims by node name -> criteria for the choice, the most important first; empty for the default
+criteria.
+"""
 
 
 class Evaluator:
@@ -154,8 +156,8 @@ class Evaluator:
     def _why_not_eligible(self, pod: Pod, statuses: NodeToStatus) -> str:
         """Why the pod may not preempt; empty if it may.
 
-        A pod whose earlier victims are still terminating waits for them instead of choosing new ones, unless the
-        nominated node has become impossible for it.
+        A pod whose earlier victims are still terminating waits for them instead of choosing new
+        ones, unless the nominated node has become impossible for it.
 
         # Upstream: they may be another preemptor's, and their going an event that the pod is not told of.
         """
@@ -173,7 +175,7 @@ class Evaluator:
         )
         return STILL_TERMINATING if still_going else ""
 
-    # -- candidates ------------------------------------------------------------------------------------------------
+    # -- candidates --------------------------------------------------------------------------------
 
     def _find_candidates(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus, *, is_current: bool
@@ -227,7 +229,7 @@ class Evaluator:
     def _now_us(self) -> int:
         return round(self._handle.clock.now() * 1e6)
 
-    # -- choosing and carrying out ---------------------------------------------------------------------------------
+    # -- choosing and carrying out -----------------------------------------------------------------
 
     async def _choose_and_wait(
         self, shortlist: Shortlist, extenders: Sequence[Extender], pod: Pod

@@ -1,16 +1,17 @@
 """Executes a preemption: marks, deletes and reports the victims, and clears lower nominations to the node.
 
-Usually in the background (`start`), after the attempt has ended. Meanwhile PreEnqueue keeps the preemptor out of the
-active queue (`is_running`), because it could only fail again:
+Usually in the background (`start`), after the attempt has ended. Meanwhile PreEnqueue keeps the
+preemptor out of the active queue (`is_running`), because it could only fail again:
 
     preempting      UIDs of the preemptors whose victims are being evicted
     last victims    for preemptors with a single deletion left. Its watch event may arrive before the response to the
-                    request, and it is the event that wakes the preemptor: from here on the preemptor may be queued as
-                    soon as that victim is terminating
+                    request, and it is the event that wakes the preemptor: from here on the
+                    preemptor may be queued as soon as that victim is terminating
 
 Without asynchronous preemption (`carry_out`) the attempt waits until everything is done.
 
-After a failure some victims are left alone; the preemptor is activated at once and evaluates preemption again.
+After a failure some victims are left alone; the preemptor is activated at once and evaluates
+preemption again.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class Executor:
         self._preempting: set[str] = set()
         self._last_victims: dict[str, _LastVictim] = {}
         self._kept_back: dict[str, Pod] = {}
-        """Preemptors by UID that a helpful event reached while `is_running` still held them back."""
+        """Preemptors by UID that a helpful event reached while `is_running` still held them back.
+        """
         self._rehearsed: list[Candidate] | None = None
         """If set, candidates are appended here and nothing is evicted."""
 
@@ -82,10 +84,13 @@ class Executor:
         """Whether no eviction is under way and no preemptor is held back."""
         return not (self._preempting or self._kept_back)
 
-    # -- in the background -----------------------------------------------------------------------------------------
+    # -- in the background -------------------------------------------------------------------------
 
     def start(self, candidate: Candidate, preemptor: Pod) -> None:
-        """Evict the victims in the background. Victims that are already terminating are left out."""
+        """Evict the victims in the background.
+
+        Victims that are already terminating are left out.
+        """
         if self._rehearsed is not None:
             self._rehearsed.append(candidate)
             return
@@ -108,7 +113,10 @@ class Executor:
         spawn(work, f"preemption for pod {key_of(preemptor.metadata)} on {candidate.node_name}")
 
     def keeps_back(self, preemptor: Pod) -> bool:
-        """Must the pod stay out of the active queue for now? Called by PreEnqueue after an event that may help it."""
+        """Must the pod stay out of the active queue for now?
+
+        Called by PreEnqueue after an event that may help it.
+        """
         uid = preemptor.metadata.uid
         if self.is_running(preemptor):
             self._kept_back[uid] = preemptor
@@ -135,7 +143,8 @@ class Executor:
     async def _evict(self, candidate: Candidate, victims: Sequence[Pod], preemptor: Pod) -> None:
         """Evict all victims but the last concurrently, then the last: its deletion event wakes the preemptor.
 
-        If one of the others fails, the last is left alone, or the preemptor would be woken without enough room.
+        If one of the others fails, the last is left alone, or the preemptor would be woken without
+        enough room.
         """
         uid, started = preemptor.metadata.uid, self._handle.clock.monotonic()
         failed = True
@@ -145,8 +154,9 @@ class Executor:
             error = await self._preempt_all(candidate, others, preemptor)
             if error is None:
                 self._last_victims[uid] = _LastVictim(last.metadata.namespace, last.metadata.name)
-                # A victim stopped in memory is undone, and wakes the preemptor, as soon as the event loop runs other
-                # tasks. Nothing is awaited from there to the end of this method, so `_preempting` is clear by then.
+                # A victim stopped in memory is undone, and wakes the preemptor, as soon as the
+                # event loop runs other tasks. Nothing is awaited from there to the end of this
+                # method, so `_preempting` is clear by then.
                 if not self._stopped_in_memory(candidate, last, preemptor):
                     error = await self._try_to_delete(candidate, last, preemptor)
             failed = error is not None or not cleared
@@ -161,8 +171,9 @@ class Executor:
                 node=candidate.node_name,
                 result="error" if failed else "success",
             )
-            # An event that came while the preemptor was held back is lost. If the last victim is already off the node,
-            # no further event will come for it either, so activate the preemptor here.
+            # An event that came while the preemptor was held back is lost. If the last victim is
+            # already off the node, no further event will come for it either, so activate the
+            # preemptor here.
             has_room = not self._holds_place(victims[-1], candidate.node_name)
             missed = uid in self._kept_back and has_room
             if (failed or missed) and self._handle.activate is not None:
@@ -187,7 +198,10 @@ class Executor:
             del self._kept_back[uid]
 
     def _observe(self, started: float, *, failed: bool) -> None:
-        """Record the outcome. Upstream records it before the work starts: always success, always 0 seconds."""
+        """Record the outcome.
+
+        Upstream records it before the work starts: always success, always 0 seconds.
+        """
         metrics = self._handle.metrics
         if metrics is not None:
             result = "error" if failed else "success"
@@ -195,7 +209,7 @@ class Executor:
             metrics.preemption_goroutines_execution_total.labels(result).inc()
             metrics.preemption_goroutines_duration_seconds.labels(result).observe(elapsed)
 
-    # -- while the attempt waits -----------------------------------------------------------------------------------
+    # -- while the attempt waits -------------------------------------------------------------------
 
     async def carry_out(self, candidate: Candidate, preemptor: Pod) -> Status | None:
         """Evict the victims and wait for it; returns an Error status if that failed."""
@@ -210,7 +224,7 @@ class Executor:
         await self._clear_nominations(candidate, preemptor)
         return None
 
-    # -- parts of both ---------------------------------------------------------------------------------------------
+    # -- parts of both -----------------------------------------------------------------------------
 
     def _count_victims(self, candidate: Candidate) -> None:
         if self._handle.metrics is not None:
@@ -226,8 +240,9 @@ class Executor:
         self, candidate: Candidate, victims: Sequence[Pod], preemptor: Pod
     ) -> KubeschedError | None:
         """Preempt pods, `parallelism` deletions at a time; the first failure cancels the others and is returned."""
-        # Victims on Permit or in PreBind are looked for here and not in the tasks, which begin later: a recording knows
-        # the steps of this work, and has to find the same victims there when it is played.
+        # Victims on Permit or in PreBind are looked for here and not in the tasks, which begin
+        # later: a recording knows the steps of this work, and has to find the same victims there
+        # when it is played.
         bound = [pod for pod in victims if not self._stopped_in_memory(candidate, pod, preemptor)]
         slots = asyncio.Semaphore(max(self._handle.parallelism, 1))
 
@@ -289,7 +304,8 @@ class Executor:
             note = (
                 f"Preempted by pod {preemptor.metadata.uid} on node {candidate.node_name}{suffix}"
             )
-            # Upstream passes the preemptor as the related object, but fails to build a reference to it.
+            # Upstream passes the preemptor as the related object, but fails to build a reference to
+            # it.
             self._handle.recorder.event(victim, None, "Normal", "Preempted", "Preempting", note)
 
     async def delete(self, victim: Pod, preemptor: Pod) -> bool:
@@ -321,7 +337,10 @@ class Executor:
         return True
 
     async def _clear_nominations(self, candidate: Candidate, preemptor: Pod) -> bool:
-        """Clear nominations of lower priority to the node. Failures are logged; False if there were any."""
+        """Clear nominations of lower priority to the node.
+
+        Failures are logged; False if there were any.
+        """
         nominator = self._handle.nominator
         if nominator is None:
             return True

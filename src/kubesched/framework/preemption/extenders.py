@@ -1,6 +1,7 @@
 """Extenders in preemption: each receives the candidates the previous one left, and returns those it leaves.
 
-A response replaces the candidates as it is, including the order of victims and the number of violations.
+A response replaces the candidates as it is, including the order of victims and the number of
+violations.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Victim selection on many nodes at once.
 
-Where every relevant filter judges a node by that node and its pods alone, or ignores the potential victims, the what-ifs
-of different nodes are independent, and one array operation performs a step for all of them:
+Where every relevant filter judges a node by that node and its pods alone, or ignores the potential
+victims, the what-ifs of different nodes are independent, and one array operation performs a step
+for all of them:
 
     screen     rows without any pod of lower priority, from the table's sums by priority. No pod is read, so nodes
                that cannot help cost next to nothing
@@ -112,7 +113,10 @@ def without_lower(
 
 
 class VictimColumns:
-    """The victims on some rows, as a shortlist. Every row has a potential victim, but may turn out to need none."""
+    """The victims on some rows, as a shortlist.
+
+    Every row has a potential victim, but may turn out to need none.
+    """
 
     def __init__(self, preemptor: Preemptor, rows: Indices, budgets: Budgets) -> None:
         """The pod must fit the rows without their pods of lower priority.
@@ -128,7 +132,7 @@ class VictimColumns:
         self._reprieve(rivals_of(preemptor.framework, preemptor.pod))
         self._summarize()
 
-    # -- who may go, the most important first ----------------------------------------------------------------------
+    # -- who may go, the most important first ------------------------------------------------------
 
     def _rank(self) -> None:
         """Flat columns over all pods that may go, row after row, the most important first."""
@@ -181,7 +185,7 @@ class VictimColumns:
         column_of |= {resource: NATIVE_RESOURCES + at for at, resource in enumerate(scalars)}
         return np.column_stack((native, *scalars.values())), column_of
 
-    # -- reprieve --------------------------------------------------------------------------------------------------
+    # -- reprieve ----------------------------------------------------------------------------------
 
     def _reprieve(self, rivals: Rivals | None) -> None:
         """Add pods back in turn, over all rows at once: first those whose eviction would violate a budget."""
@@ -257,8 +261,8 @@ class VictimColumns:
     def _ports_at(self, index: int) -> set[HostPort]:
         """The ports in use on a row without the removed pods.
 
-        For shared ports the order of changes matters upstream. Not here: a pod that was added back and stayed holds no
-        port the preemptor wants.
+        For shared ports the order of changes matters upstream. Not here: a pod that was added back
+        and stayed holds no port the preemptor wants.
         """
         ports = self._preemptor.framework.handle.table.ports_at(int(self.rows[index]))
         if self._holds_ports[index]:
@@ -272,7 +276,7 @@ class VictimColumns:
         gone = self._gone[start : start + int(self._counts[index])].tolist()
         return [pod for pod, is_gone in zip(self._pods_of(index), gone, strict=True) if is_gone]
 
-    # -- the outcome -----------------------------------------------------------------------------------------------
+    # -- the outcome -------------------------------------------------------------------------------
 
     def _summarize(self) -> None:
         """Compute, per row, the values that the choice between candidates depends on."""

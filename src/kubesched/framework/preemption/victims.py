@@ -1,7 +1,7 @@
 """Victim selection on one node: remove all potential victims, then reprieve the important ones while the pod fits.
 
-Works for every pod and plugin. `victim_columns` does the same for many nodes at once where the pod's filters allow; the
-tests compare the two.
+Works for every pod and plugin. `victim_columns` does the same for many nodes at once where the
+pod's filters allow; the tests compare the two.
 
 # Upstream: the victims are not a minimal set, as the most important pods get the first chance to stay.
 """
@@ -32,7 +32,8 @@ from kubesched.framework.status import Status, error_status, unresolvable
 NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
 
 IsEligible = Callable[[NodeInfo, PodInfo, PodInfo], bool]
-"""(node, potential victim, preemptor) -> may it be evicted? Called for pods of lower priority only."""
+"""(node, potential victim, preemptor) -> may it be evicted? Called for pods of lower priority only.
+"""
 
 
 @dataclass(frozen=True, slots=True)

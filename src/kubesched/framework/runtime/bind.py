@@ -1,4 +1,7 @@
-"""The binding side: PreBindPreFlight, PreBind, Bind and PostBind. These points may do I/O and be awaited."""
+"""The binding side: PreBindPreFlight, PreBind, Bind and PostBind.
+
+These points may do I/O and be awaited.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,10 @@ async def run_pre_bind(
 
 
 def pre_bind_groups(framework: Framework, state: CycleState) -> Iterator[list[PreBindPlugin]]:
-    """Consecutive plugins that allow it form a parallel group. Any other plugin ends a group, even if it is skipped."""
+    """Consecutive plugins that allow it form a parallel group.
+
+    Any other plugin ends a group, even if it is skipped.
+    """
     group: list[PreBindPlugin] = []
     for plugin in framework.pre_bind:
         is_skipped = plugin.name in state.skip_pre_bind_plugins

@@ -1,7 +1,7 @@
 """Filter: which nodes can take the pod, and why the others cannot.
 
-Plugins run in order over whole columns; a node's verdict is the first rejection. Statuses are computed on demand
-(`FilterOutcome.status_at`): most rejections are never reported.
+Plugins run in order over whole columns; a node's verdict is the first rejection. Statuses are
+computed on demand (`FilterOutcome.status_at`): most rejections are never reported.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def _distinct(codes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], Ids]:
 def what_if_scope(plugin: FilterPlugin, state: CycleState, pod: Pod) -> Scope:
     """What the plugin's verdicts depend on within this attempt.
 
-    Claims and volumes, for instance, do not change during an attempt, so a filter that reads them and nodes has NODE
-    scope here although its verdicts are not kept for other pods.
+    Claims and volumes, for instance, do not change during an attempt, so a filter that reads them
+    and nodes has NODE scope here although its verdicts are not kept for other pods.
     """
     try:
         rule = plugin.filter_rule(state, pod)

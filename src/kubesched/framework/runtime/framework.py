@@ -38,7 +38,10 @@ _OF_BINDING = frozenset({"PreBindPreFlight", "PreBind", "Bind", "PostBind"})
 
 
 class Framework:
-    """One profile's plugins in the order in which they run. The phases live in their own modules beside this one."""
+    """One profile's plugins in the order in which they run.
+
+    The phases live in their own modules beside this one.
+    """
 
     def __init__(
         self,

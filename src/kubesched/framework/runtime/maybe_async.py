@@ -1,6 +1,7 @@
 """Continuations for values that may be awaitable.
 
-Decisions are synchronous unless a plugin or an extender needs I/O. `then` lets one function serve both cases.
+Decisions are synchronous unless a plugin or an extender needs I/O. `then` lets one function serve
+both cases.
 """
 
 from __future__ import annotations

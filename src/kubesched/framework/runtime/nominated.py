@@ -1,11 +1,11 @@
 """Filtering with nominated pods.
 
-A node that was nominated for other pods of equal or higher priority (the *rivals* of this pod) must have room for them
-too. But they may also end up elsewhere, and a pod with affinity must not rely on them. So such a node has to pass twice:
-with the rivals on it, and without.
+A node that was nominated for other pods of equal or higher priority (the *rivals* of this pod) must
+have room for them too. But they may also end up elsewhere, and a pod with affinity must not rely on
+them. So such a node has to pass twice: with the rivals on it, and without.
 
-During a wave of preemptions thousands of nodes can have nominated pods. They are therefore kept as columns and, where
-the pod's filters allow, all such nodes are evaluated together.
+During a wave of preemptions thousands of nodes can have nominated pods. They are therefore kept as
+columns and, where the pod's filters allow, all such nodes are evaluated together.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ NO_NOMINATIONS: Final = -1
 
 
 class Rivals:
-    """The nominated pods that a pod has to leave room for, by row. Valid until nominations or nodes change."""
+    """The nominated pods that a pod has to leave room for, by row.
+
+    Valid until nominations or nodes change.
+    """
 
     def __init__(self, nominated: NominatedPods, priority: int, own: PodInfo | None) -> None:
         """Pods of at least this priority, except `own`: the pod itself, if it is nominated too."""

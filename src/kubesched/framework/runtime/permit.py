@@ -17,7 +17,10 @@ ASKED_TO_WAIT = "one or more plugins asked to wait and no plugin rejected pod"
 
 @dataclass(slots=True)
 class PermitOutcome:
-    """`status` None: go on. With code Wait, `timeouts_s` says which plugins wait and for how long at most."""
+    """`status` None: go on.
+
+    With code Wait, `timeouts_s` says which plugins wait and for how long at most.
+    """
 
     status: Status | None = None
     timeouts_s: dict[str, float] = field(default_factory=dict)

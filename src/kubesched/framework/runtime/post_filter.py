@@ -26,8 +26,9 @@ def run_post_filter(
 ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
     """Run PostFilter plugins until one succeeds, fails, or returns UnschedulableAndUnresolvable.
 
-    Unschedulable statuses are merged: reasons are joined, the status carries the first plugin's name, and the last
-    result that overrides the nomination is kept. Returns an awaitable as soon as one plugin does.
+    Unschedulable statuses are merged: reasons are joined, the status carries the first plugin's
+    name, and the last result that overrides the nomination is kept. Returns an awaitable as soon as
+    one plugin does.
     """
     if state.skip_all_post_filter_plugins:
         return None, unschedulable(ALL_SKIPPED)

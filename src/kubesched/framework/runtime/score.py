@@ -32,8 +32,8 @@ from kubesched.framework.status import SKIP, Code, Status, error_status
 class ScoreOutcome:
     """Weighted scores per plugin and in total, over the feasible nodes in the view's order.
 
-    Where most nodes are feasible, plugins score all rows, which is faster than gathering the feasible ones; the scores of
-    other rows are dropped on reading.
+    Where most nodes are feasible, plugins score all rows, which is faster than gathering the
+    feasible ones; the scores of other rows are dropped on reading.
     """
 
     __slots__ = ("_apart", "_feasible", "_together", "constants", "error")
@@ -115,7 +115,10 @@ def run_pre_score(
     feasible: NodeColumns,
     plugins: Sequence[PreScorePlugin] | None = None,
 ) -> Status | None:
-    """Run the (given) PreScore plugins; those that skip are recorded in the state. Returns the error, if any."""
+    """Run the (given) PreScore plugins; those that skip are recorded in the state.
+
+    Returns the error, if any.
+    """
     skipped: set[str] = set()
     state.skip_score_plugins = skipped
     state.points_reached |= PRE_SCORE
@@ -271,7 +274,10 @@ def final_scores(
 
 
 def _is_out_of_range(scores: Levels) -> bool:
-    """Is any score out of range? Viewed as unsigned, negative ones are huge: one comparison covers both ends."""
+    """Is any score out of range?
+
+    Viewed as unsigned, negative ones are huge: one comparison covers both ends.
+    """
     if not len(scores):
         return False
     unsigned = scores.view(f"u{scores.itemsize}")

@@ -1,8 +1,8 @@
 """Plugin metrics: durations in a sample of the attempts, and evaluation counts.
 
-Both are on the path of every pod and do as little as possible there. Attempts outside the sample have no timer.
-Evaluations are counted per attempt, keyed by the set of skipped plugins, and summed up per plugin when the metrics page
-is read.
+Both are on the path of every pod and do as little as possible there. Attempts outside the sample
+have no timer. Evaluations are counted per attempt, keyed by the set of skipped plugins, and summed
+up per plugin when the metrics page is read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _COUNTED: Final = {"PreFilter": PRE_FILTER, "Filter": FILTER, "PreScore": PRE_SC
 
 
 class PluginTimer:
-    """Times the plugin calls of one attempt. Series are cached, so an observation is just an addition."""
+    """Times the plugin calls of one attempt.
+
+    Series are cached, so an observation is just an addition.
+    """
 
     def __init__(self, clock: Clock, durations: Family[Histogram]) -> None:
         self._now = clock.monotonic
@@ -81,8 +84,8 @@ def _code_of(answer: object) -> Code:
 class EvaluationCounts:
     """`plugin_evaluation_total` of one profile.
 
-    Upstream counts a Filter or Score plugin once per node; here it answers for all nodes at once and counts once per
-    attempt, also when an identical pod's answer is used again.
+    Upstream counts a Filter or Score plugin once per node; here it answers for all nodes at once
+    and counts once per attempt, also when an identical pod's answer is used again.
     """
 
     def __init__(

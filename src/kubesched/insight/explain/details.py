@@ -1,7 +1,7 @@
 """What exactly is in the way, where more can be said than the plugin's sentence.
 
-Text for people only. Nothing here decides: rows come in already rejected by a plugin, and the details are read from the
-pod, the node and the table.
+Text for people only. Nothing here decides: rows come in already rejected by a plugin, and the
+details are read from the pod, the node and the table.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _shortage(table: NodeTable, pod: PodInfo, resource: str, rows: Mask) -> str:
     return text
 
 
-# -- details that are about the pod, whatever the node ------------------------------------------------------------------
+# -- details that are about the pod, whatever the node ---------------------------------------------
 
 
 def _ports(pod: PodInfo) -> str:

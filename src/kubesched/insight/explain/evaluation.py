@@ -1,8 +1,9 @@
 """Every plugin's opinion of every node, without stopping at the first rejection.
 
-The scheduler stops asking about a node once a filter has rejected it, and stops asking altogether once PreFilter has.
-Here each plugin is asked on its own, through the same runtime, over all nodes at once; what comes back stays in columns,
-so that 100,000 nodes cost array operations, and only the nodes that are shown become records.
+The scheduler stops asking about a node once a filter has rejected it, and stops asking altogether
+once PreFilter has. Here each plugin is asked on its own, through the same runtime, over all nodes
+at once; what comes back stays in columns, so that 100,000 nodes cost array operations, and only the
+nodes that are shown become records.
 """
 
 from __future__ import annotations
@@ -132,8 +133,8 @@ def _pre_filter(
 ) -> tuple[set[str], dict[str, frozenset[str]]]:
     """Run PreFilter plugins one by one.
 
-    Returns the plugins that reject the pod, so that their filters cannot be asked, and the node names that others
-    narrowed the search to.
+    Returns the plugins that reject the pod, so that their filters cannot be asked, and the node
+    names that others narrowed the search to.
     """
     state, pod = evaluation.state, evaluation.pod
     skipped: set[str] = set()

@@ -137,7 +137,7 @@ class Explainer:
             notes=[*self.notes, "nodes were not looked at: the profile is missing"],
         )
 
-    # -- the decision ----------------------------------------------------------------------------------------------
+    # -- the decision ------------------------------------------------------------------------------
 
     def decide(
         self, framework: Framework, pod: PodInfo

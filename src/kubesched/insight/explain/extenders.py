@@ -1,6 +1,7 @@
 """Extenders' share in the matrix: which feasible nodes they rule out, and the points they give.
 
-They are asked only if told to (`kubesched explain --ask-extenders`), through the code that asks them in production.
+They are asked only if told to (`kubesched explain --ask-extenders`), through the code that asks
+them in production.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ def grouped(explanations: Sequence[Explanation]) -> list[list[Explanation]]:
             tuple((r.plugin, r.reason, r.detail, r.nodes) for r in explanation.reasons),
             tuple((w.code, w.what) for w in explanation.waiting_for),
             explanation.nodes.feasible,
-            # Where a pod is belongs to its story; which of several equal nodes it would get does not.
+            # Where a pod is belongs to its story; which of several equal nodes it would get does
+            # not.
             explanation.chosen.node
             if explanation.chosen is not None and explanation.verdict.value == "Placed"
             else "",

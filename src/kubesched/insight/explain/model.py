@@ -60,12 +60,16 @@ class Failure(_Record):
     plugin: str
     code: str
     status: str
-    """`Unschedulable`, `UnschedulableAndUnresolvable` (evicting pods would not help), `Pending` or `Error`."""
+    """`Unschedulable`, `UnschedulableAndUnresolvable` (evicting pods would not help), `Pending` or
+    `Error`.
+    """
     reasons: list[str]
     lacks: list[str]
     """The same for people, with what is missing on this node; one entry per reason."""
     with_nominated: list[str]
-    """Pods nominated to the node that count as if they were on it: without them the plugin would not reject."""
+    """Pods nominated to the node that count as if they were on it: without them the plugin would
+    not reject.
+    """
 
 
 class Score(_Record):
@@ -179,7 +183,9 @@ class Explanation(_Record):
     summary: str
     """The verdict in a sentence."""
     message: str
-    """What the scheduler writes into the PodScheduled condition, byte for byte; empty if it writes none."""
+    """What the scheduler writes into the PodScheduled condition, byte for byte; empty if it writes
+    none.
+    """
     condition_reason: str
     """The reason it writes beside the message: `Unschedulable` or `SchedulerError`."""
     condition: Condition | None

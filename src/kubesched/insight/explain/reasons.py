@@ -1,7 +1,8 @@
 """Stable codes for the reasons that plugins give.
 
-Plugins reject with a sentence, the one kube-scheduler uses. Programs want something that does not change with the
-wording: a code. The codes below are part of the published schema; new ones may come, none changes its meaning.
+Plugins reject with a sentence, the one kube-scheduler uses. Programs want something that does not
+change with the wording: a code. The codes below are part of the published schema; new ones may
+come, none changes its meaning.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class ReasonCode:
     remedy: str
     """What would change it, for people."""
     is_lasting: bool = False
-    """True if the node keeps rejecting the pod even when it is empty, untainted and not cordoned."""
+    """True if the node keeps rejecting the pod even when it is empty, untainted and not cordoned.
+    """
     is_waiting: bool = False
     """True if the pod waits for an object or a component, whatever the nodes are like."""
 

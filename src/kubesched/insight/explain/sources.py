@@ -29,7 +29,8 @@ def explainer_of(
 ) -> Explainer:
     """An explainer over a scheduler in memory that knows the state.
 
-    `ask_extenders` runs the questions to configured extenders to their end; without it they are not asked.
+    `ask_extenders` runs the questions to configured extenders to their end; without it they are not
+    asked.
 
     Raises:
         ConfigError: the configuration names plugins that do not exist or do not fit.

@@ -103,7 +103,7 @@ def _unbound_claims(pod: Pod, listers: Listers) -> list[str]:
     return list(dict.fromkeys(unbound))
 
 
-# -- events ------------------------------------------------------------------------------------------------------------
+# -- events ----------------------------------------------------------------------------------------
 
 
 def woken_by(hints: HintMap, plugins: Iterable[str]) -> list[WokenBy]:

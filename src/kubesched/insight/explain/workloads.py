@@ -1,7 +1,7 @@
 """A workload's pods, and why its controller makes fewer than it wants.
 
-A state holds ReplicaSets and StatefulSets but no Deployments, DaemonSets or Jobs: those are known by
-what they own. For a live cluster `ask_cluster` reads the object itself and the events about it.
+A state holds ReplicaSets and StatefulSets but no Deployments, DaemonSets or Jobs: those are known
+by what they own. For a live cluster `ask_cluster` reads the object itself and the events about it.
 """
 
 from __future__ import annotations

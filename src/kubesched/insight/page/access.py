@@ -1,8 +1,10 @@
 """Who may see the page: a one-time token in the link, then a cookie; and what the browser may do with it.
 
-- A link's token is good for one use. Whoever opens it gets a cookie (HttpOnly, SameSite=Strict), and the next link is
-  printed. The cookie is signed with a key that only the user can read, so it outlives a restart of the server.
-- The Host header must be an IP address or localhost: a name that someone else controls may point here (DNS rebinding).
+- A link's token is good for one use. Whoever opens it gets a cookie (HttpOnly, SameSite=Strict),
+  and the next link is printed. The cookie is signed with a key that only the user can read, so it
+  outlives a restart of the server.
+- The Host header must be an IP address or localhost: a name that someone else controls may point
+  here (DNS rebinding).
 - What changes something must come from the page itself: the Origin header is that of the server.
 - The content security policy allows scripts and styles of this server and nothing else.
 """

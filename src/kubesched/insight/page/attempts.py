@@ -1,7 +1,7 @@
 """Decisions as the view lists them, whatever they come from: one record per attempt, oldest first.
 
-A scheduler's ring has the last 10,000 attempts; a recording has all of its own; for any other cluster the PodScheduled
-conditions tell when each pod was last decided about.
+A scheduler's ring has the last 10,000 attempts; a recording has all of its own; for any other
+cluster the PodScheduled conditions tell when each pod was last decided about.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ def _from_entry(entry: RingEntry) -> Listed:
 
 
 def from_recording(reader: RecordingReader) -> list[Listed]:
-    """The last attempts of all runs, oldest first. Numbers begin anew with each run; the last run's are its own."""
+    """The last attempts of all runs, oldest first.
+
+    Numbers begin anew with each run; the last run's are its own.
+    """
     listed: list[Listed] = []
     runs = reader.runs()
     for run in runs:

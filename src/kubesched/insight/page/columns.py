@@ -26,13 +26,19 @@ Array = NDArray[Any]
 
 
 def texts(values: Iterable[str]) -> Array:
-    """Texts as a column of bytes. A zero byte in a text would shift all later ones, so it is replaced."""
+    """Texts as a column of bytes.
+
+    A zero byte in a text would shift all later ones, so it is replaced.
+    """
     joined = "".join([f"{value}\0" for value in (text.replace("\0", "\ufffd") for text in values)])
     return np.frombuffer(joined.encode("utf-8", "replace"), dtype=np.uint8)
 
 
 def pack(header: Mapping[str, Any], columns: Mapping[str, Array]) -> bytes:
-    """One message of a header and columns. Integers of 64 bits become doubles, which browsers can index."""
+    """One message of a header and columns.
+
+    Integers of 64 bits become doubles, which browsers can index.
+    """
     parts: list[bytes] = []
     listed: list[dict[str, Any]] = []
     offset = 0

@@ -41,7 +41,10 @@ class Moments:
         return self._view(("time", wall_time), lambda reader: reader.state_at(wall_time=wall_time))
 
     def before_attempt(self, number: int) -> View:
-        """The cluster right before an attempt of the last run. Raises RecordingError as `at` does."""
+        """The cluster right before an attempt of the last run.
+
+        Raises RecordingError as `at` does.
+        """
         return self._view(
             ("attempt", float(number)), lambda reader: reader.state_at(attempt=number)
         )

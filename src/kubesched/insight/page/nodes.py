@@ -23,7 +23,10 @@ MAX_NODE_PODS: Final = 1000
 
 
 def live_rows(table: NodeTable) -> Indices:
-    """Rows of all nodes. Not in the scheduler's node order: reading that would fix it too early for a cycle."""
+    """Rows of all nodes.
+
+    Not in the scheduler's node order: reading that would fix it too early for a cycle.
+    """
     return np.flatnonzero(table.alive[: table.high_water])
 
 

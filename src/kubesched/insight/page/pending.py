@@ -1,7 +1,7 @@
 """The pods that wait: where, since when, why, and which events would have them tried again.
 
-A running scheduler's queue knows all of it. For other clusters the pods' PodScheduled conditions tell what their
-scheduler last said.
+A running scheduler's queue knows all of it. For other clusters the pods' PodScheduled conditions
+tell what their scheduler last said.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ ACTIVE, BACKOFF, UNSCHEDULABLE, PERMIT, OTHER = (
     "other",
 )
 PLACES: Final = (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED, PERMIT, OTHER)
-"""Where pods wait, in the order of the view. `permit`: for a Permit plugin; `other`: for another scheduler."""
+"""Where pods wait, in the order of the view. `permit`: for a Permit plugin; `other`: for another
+scheduler.
+"""
 
 
 def queued_pods(assembly: Assembly) -> dict[str, Any]:

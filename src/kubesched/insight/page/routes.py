@@ -1,4 +1,7 @@
-"""Paths into answers. Access is checked before this (`access`, or the serving port's own authorization)."""
+"""Paths into answers.
+
+Access is checked before this (`access`, or the serving port's own authorization).
+"""
 
 from __future__ import annotations
 
@@ -110,10 +113,11 @@ class Pages:
         if handler is None:
             known = call.path in self._reads or call.path in self._writes
             return failure(405 if known else 404, "there is nothing here for that method")
-        # Not compressed: most readers are on this machine, and packing 100,000 nodes would block the loop.
+        # Not compressed: most readers are on this machine, and packing 100,000 nodes would block
+        # the loop.
         return await handler(call)
 
-    # -- views -----------------------------------------------------------------------------------------------------
+    # -- views -------------------------------------------------------------------------------------
 
     async def _view(self, call: Call) -> View:
         """The view that the parameter `at` means: a time of day in seconds; none is now."""
@@ -138,7 +142,7 @@ class Pages:
             return await self.source.read(function)
         return function()
 
-    # -- reading ---------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     async def _meta(self, call: Call) -> Response:
         source = self.source
@@ -243,7 +247,7 @@ class Pages:
         since = call.headers.get("last-event-id") or call.one("since")
         return event_stream(self.updates.events(since))
 
-    # -- explaining ------------------------------------------------------------------------------------------------
+    # -- explaining --------------------------------------------------------------------------------
 
     async def _explain(self, call: Call) -> Response:
         pod, number, fix = call.one("pod"), call.one("attempt"), call.one("fix") == "1"
@@ -299,7 +303,7 @@ class Pages:
         self._copy = await self.source.read(look)
         return self._copy[1]
 
-    # -- asking and acting -----------------------------------------------------------------------------------------
+    # -- asking and acting -------------------------------------------------------------------------
 
     async def _ask_what_if(self, call: Call) -> Response:
         request = _json(call)

@@ -76,8 +76,9 @@ class PageServer:
     def _enter(self, request: Request) -> Response:
         """Exchange the link's token for a cookie.
 
-        The answer is a page that goes on by itself and not a redirect: a browser that followed a link from another
-        site would not send a SameSite=Strict cookie along with the redirected request.
+        The answer is a page that goes on by itself and not a redirect: a browser that followed a
+        link from another site would not send a SameSite=Strict cookie along with the redirected
+        request.
         """
         try:
             token = token_of(request.query)

@@ -1,7 +1,7 @@
 """What the page looks at, and how it gets there.
 
-A `View` is one cluster at one moment, or one that goes on changing. A `Source` has a current view, and with a recording
-any number of earlier ones.
+A `View` is one cluster at one moment, or one that goes on changing. A `Source` has a current view,
+and with a recording any number of earlier ones.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ class View:
 
 
 Play = Callable[[RecordingReader, str, int, Selection, bool], Explanation | None]
-"""Plays a recording up to a pod's attempt: reader, pod, number, selection, fixes. None if it does not reach back."""
+"""Plays a recording up to a pod's attempt: reader, pod, number, selection, fixes. None if it does
+not reach back.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,7 +101,8 @@ def state_of_listers(
 ) -> ClusterState:
     """A copy of what informers know; the records themselves are shared.
 
-    `unwatched` gives the objects of kinds without an informer; no decision depends on those, but admission may.
+    `unwatched` gives the objects of kinds without an informer; no decision depends on those, but
+    admission may.
     """
     state = ClusterState(title)
     for kind in KINDS:

@@ -1,8 +1,9 @@
 """The event stream: what changed since an event id, at most ten messages a second.
 
-Nothing is queued for a reader. Each has its place in the table's log and in the ring; a message holds whatever changed since
-the one before. So a slow reader gets fewer and larger messages, one that does not read at all is dropped by the server after
-`send_s`, and one that comes back goes on from its `Last-Event-ID` if the logs still reach that far.
+Nothing is queued for a reader. Each has its place in the table's log and in the ring; a message
+holds whatever changed since the one before. So a slow reader gets fewer and larger messages, one
+that does not read at all is dropped by the server after `send_s`, and one that comes back goes on
+from its `Last-Event-ID` if the logs still reach that far.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What if: a plan while the user types.
 
-Loading a cluster into a scheduler takes ten times as long as planning a few pods over it, so the next cluster is loaded
-ahead, while the user reads the answer and goes on typing.
+Loading a cluster into a scheduler takes ten times as long as planning a few pods over it, so the
+next cluster is loaded ahead, while the user reads the answer and goes on typing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class Question:
 
 
 class WhatIf:
-    """Plans over one state after another. Blocking: to be called in a thread, one call at a time."""
+    """Plans over one state after another.
+
+    Blocking: to be called in a thread, one call at a time.
+    """
 
     def __init__(self, config: KubeSchedulerConfiguration, gates: FeatureGates) -> None:
         self._config, self._notes = without_extenders(config)

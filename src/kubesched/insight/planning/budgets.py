@@ -1,8 +1,9 @@
 """Disruption budgets during a plan: which evictions they refuse, and their status as pods go and come.
 
-The rules of the eviction subresource and the arithmetic of budgets are the embedded cluster's. What a disruption controller would write is kept up to date in
-the cluster, where preemption reads it too: healthy pods fall with every pod that leaves and rise with every one that
-is placed; how many must be healthy stays as the state says, or is worked out for budgets without a status.
+The rules of the eviction subresource and the arithmetic of budgets are the embedded cluster's. What
+a disruption controller would write is kept up to date in the cluster, where preemption reads it
+too: healthy pods fall with every pod that leaves and rise with every one that is placed; how many
+must be healthy stays as the state says, or is worked out for budgets without a status.
 """
 
 from __future__ import annotations
@@ -66,7 +67,10 @@ class Budgets:
         return self._world.objects(PodDisruptionBudget)
 
     def _of(self, pod: Pod) -> list[PodDisruptionBudget]:
-        """The budgets that select the pod. Parsed anew: a plan asks for hundreds of pods, not for millions."""
+        """The budgets that select the pod.
+
+        Parsed anew: a plan asks for hundreds of pods, not for millions.
+        """
         return [
             budget
             for budget in self._all()

@@ -1,8 +1,10 @@
 """How many more replicas of a workload fit, and what stops the next one.
 
-Replicas are placed one by one by the scheduling cycle of `run`: PreFilter, Filter, Score, Reserve and Permit, each pod
-assumed where the scheduler put it. They skip the queue, since all are alike and each is tried once, and the binding,
-which changes no decision; those without claims also Reserve and Permit, unless a plugin of others takes part there. Counting ends with the first pod that fits nowhere; nothing is evicted for it.
+Replicas are placed one by one by the scheduling cycle of `run`: PreFilter, Filter, Score, Reserve
+and Permit, each pod assumed where the scheduler put it. They skip the queue, since all are alike
+and each is tried once, and the binding, which changes no decision; those without claims also
+Reserve and Permit, unless a plugin of others takes part there. Counting ends with the first pod
+that fits nowhere; nothing is evicted for it.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ def count_capacity(
     """Count replicas of these workloads over a state, after its pending pods have had their try.
 
     Raises:
-        PlanError: the manifests hold no workload, or one that cannot be counted or would be refused.
+        PlanError: the manifests hold no workload, or one that cannot be counted or would be
+            refused.
         ConfigError: the configuration names plugins that do not exist or do not fit.
     """
     with PlannedCluster(state, config, gates=gates, registry=registry, seed=seed) as world:
@@ -80,7 +83,9 @@ class _Template:
         self.per_replica = per_replica
         self.pod = pod
         self._claims = claims
-        """Claims that belong to the one pod: of a StatefulSet's claim templates, or of ephemeral volumes."""
+        """Claims that belong to the one pod: of a StatefulSet's claim templates, or of ephemeral
+        volumes.
+        """
         self._first = PodInfo(pod)
         self._first.label_key = label_key_of(pod)
         self._is_ordinal = manifest.kind == "StatefulSet"
@@ -174,7 +179,10 @@ class _Template:
 def _templates(
     state: ClusterState, world: PlannedCluster, manifests: Sequence[Manifest], seed: int
 ) -> list[_Template]:
-    """The pod of each workload. Other objects of the files (claims, services) are added to the cluster."""
+    """The pod of each workload.
+
+    Other objects of the files (claims, services) are added to the cluster.
+    """
     made: list[Any] = []
 
     def listen(change: ChangeType, obj: Any) -> None:  # noqa: ANN401  # of any kind
@@ -288,7 +296,8 @@ class _Count:
         for replica in range(self._limit):
             for at, template in enumerate(self._templates):
                 for _ in range(template.per_replica):
-                    # The first goes through the queue, which a PreEnqueue plugin may keep it out of.
+                    # The first goes through the queue, which a PreEnqueue plugin may keep it out
+                    # of.
                     place = places[at] if numbers[at] else partial(self._place, at, template)
                     if not place(numbers[at]):
                         return replica, stop_of(self._world, self._untried(template, numbers[at]))
@@ -319,7 +328,8 @@ class _Count:
     ) -> Callable[[int], bool]:
         """What `_place` does, for pods that no plugin reserves anything for: decide once, count the copy there.
 
-        Copies are counted in the table alone. The cache knows single pods for the sake of later events, of which there are none.
+        Copies are counted in the table alone. The cache knows single pods for the sake of later
+        events, of which there are none.
         """
         schedule = self._world.assembly.scheduler.cycle.algorithm.schedule
         add_pod = self._world.assembly.table.add_pod
@@ -359,7 +369,8 @@ class _Count:
     def _queued(self, at: int, info: PodInfo) -> QueuedPodInfo | None:
         """The pod as the queue hands it out; None if a PreEnqueue plugin keeps it back.
 
-        The first of each template goes through the queue; the others differ in nothing that it looks at.
+        The first of each template goes through the queue; the others differ in nothing that it
+        looks at.
         """
         if at in self._signatures:
             queued = QueuedPodInfo(info, self._world.clock.monotonic())

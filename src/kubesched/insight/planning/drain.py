@@ -1,8 +1,8 @@
 """Draining nodes as `kubectl drain` does: cordon all, then evict node by node, as far as disruption budgets allow.
 
-An evicted pod's replacement is placed before the next try, which gives its budget the disruption back. What a budget still
-refuses then stays where it is. Pods of DaemonSets and mirror pods are not evicted; pods without a controller only if
-forced, and they do not come back.
+An evicted pod's replacement is placed before the next try, which gives its budget the disruption
+back. What a budget still refuses then stays where it is. Pods of DaemonSets and mirror pods are not
+evicted; pods without a controller only if forced, and they do not come back.
 """
 
 from __future__ import annotations

@@ -64,7 +64,10 @@ def _read(path: str) -> Iterator[Manifest]:
 
 
 def parse_manifests(name: str, text: bytes) -> list[Manifest]:
-    """The objects of a text; `name` is what messages call it. Raises PlanError as `read_manifests` does."""
+    """The objects of a text; `name` is what messages call it.
+
+    Raises PlanError as `read_manifests` does.
+    """
     manifests = [
         Manifest(name, line, obj)
         for line, value in _documents(name, text)

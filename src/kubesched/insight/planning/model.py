@@ -131,7 +131,8 @@ class Plan(Record):
 
     source: str
     is_complete: bool
-    """Whether every pod that the changes concern has a node, and every node to be drained is empty."""
+    """Whether every pod that the changes concern has a node, and every node to be drained is empty.
+    """
     placed: list[Placed]
     """In the order in which the pods came."""
     moved: list[Moved]

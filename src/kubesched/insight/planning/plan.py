@@ -1,7 +1,7 @@
 """What would happen: a state, some changes, and the scheduler and the controllers let loose on them.
 
-Order: pods that are pending already get their try; nodes are added; objects are deleted; workloads are scaled; files are
-applied; nodes are drained and removed. After each step everything settles.
+Order: pods that are pending already get their try; nodes are added; objects are deleted; workloads
+are scaled; files are applied; nodes are drained and removed. After each step everything settles.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def make_plan(
 ) -> Plan:
     """Apply the changes and see where all pods end up. The state itself is not changed.
 
-    With `extenders`, those of the configuration are asked; without, there must be none. `on_loaded` is called when the scheduler knows the state and the changes begin.
+    With `extenders`, those of the configuration are asked; without, there must be none. `on_loaded`
+    is called when the scheduler knows the state and the changes begin.
 
     Raises:
         PlanError: a change makes no sense, and why.
@@ -192,7 +193,7 @@ class _Planning:
         if node is not None:
             world.delete(node)
 
-    # -- what happens meanwhile ----------------------------------------------------------------------------------------
+    # -- what happens meanwhile --------------------------------------------------------------------
 
     def _made(self, change: ChangeType, obj: Any) -> None:  # noqa: ANN401  # a record of any kind
         """An object of the plan's own workloads came, changed or went."""
@@ -222,7 +223,7 @@ class _Planning:
     def _idle(self) -> float | None:
         return self._workloads.run() if self._workloads is not None else None
 
-    # -- the result ----------------------------------------------------------------------------------------------------
+    # -- the result --------------------------------------------------------------------------------
 
     def _plan(
         self, before: Utilisation, added: list[str], removed: list[str], kept: list[Kept]
@@ -281,7 +282,8 @@ class _Planning:
     def _outcomes(self) -> tuple[list[Placed], list[Pod]]:
         """Pods that got a node, and those that have none; pods that stayed where they were are in neither."""
         world, placed, unplaced = self._world, list[Placed](), list[Pod]()
-        # Only pods that were pending or came can have a new node: the cluster may have 100,000 others.
+        # Only pods that were pending or came can have a new node: the cluster may have 100,000
+        # others.
         for then in [*self._pending, *world.added_pods]:
             pod = world.find(Pod, then.metadata.namespace, then.metadata.name)
             if pod is None or pod.metadata.uid != then.metadata.uid:

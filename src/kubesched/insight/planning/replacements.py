@@ -1,7 +1,8 @@
 """Pods that come back: what the controllers of the state's own pods do when one of them leaves.
 
-A controller makes the new pod from the template that the old one was made from, so the old pod without node, status and
-identity is the new one. Pods of a plan's own workloads are replaced by their controllers (`workloads`).
+A controller makes the new pod from the template that the old one was made from, so the old pod
+without node, status and identity is the new one. Pods of a plan's own workloads are replaced by
+their controllers (`workloads`).
 """
 
 from __future__ import annotations

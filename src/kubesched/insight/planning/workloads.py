@@ -1,10 +1,11 @@
 """From workloads to pods: the embedded control plane, in memory, over nothing but the objects that a plan adds.
 
-Objects of files are created through the embedded API server's own defaulting, admission and validation, and its controllers
-make the pods, without HTTP and in the plan's time. What scheduling reads of the result is handed on as records.
+Objects of files are created through the embedded API server's own defaulting, admission and
+validation, and its controllers make the pods, without HTTP and in the plan's time. What scheduling
+reads of the result is handed on as records.
 
-The state's PriorityClasses and StorageClasses are there, because admission reads them; its nodes only when a DaemonSet
-asks for them.
+The state's PriorityClasses and StorageClasses are there, because admission reads them; its nodes
+only when a DaemonSet asks for them.
 """
 
 from __future__ import annotations

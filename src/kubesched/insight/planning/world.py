@@ -83,9 +83,13 @@ class PlannedCluster(Cluster):
         self.on_bound: Callable[[Pod], None] = lambda _pod: None
         self.on_deleted: Callable[[Pod], None] = lambda _pod: None
         self.on_idle: Callable[[], float | None] = lambda: None
-        """Lets controllers act when the scheduler has nothing to do; returns seconds until they want another turn."""
+        """Lets controllers act when the scheduler has nothing to do; returns seconds until they
+        want another turn.
+        """
         self._happened: deque[Callable[[], None]] = deque()
-        """Calls of the hooks that are due: they run between attempts, where their failures are not the scheduler's."""
+        """Calls of the hooks that are due: they run between attempts, where their failures are not
+        the scheduler's.
+        """
         self.added_pods: list[Pod] = []
         """Pods that came after the state, as they came."""
         self._is_started = False
@@ -97,7 +101,7 @@ class PlannedCluster(Cluster):
             return no_extenders(configured, table)
         return super().make_extenders(configured, table)
 
-    # -- objects -----------------------------------------------------------------------------------------------------
+    # -- objects -----------------------------------------------------------------------------------
 
     def add(self, *objects: Any) -> None:  # noqa: ANN401  # of whichever kinds
         """Create objects.
@@ -165,7 +169,7 @@ class PlannedCluster(Cluster):
             return pod.metadata
         return structs.replace(pod.metadata, labels={**(pod.metadata.labels or {}), **added})
 
-    # -- running -----------------------------------------------------------------------------------------------------
+    # -- running -----------------------------------------------------------------------------------
 
     def settle(self, until: Callable[[], bool] = lambda: False) -> None:
         """Let the scheduler, and the controllers behind `on_idle`, work until nothing more can happen."""
@@ -194,7 +198,8 @@ class PlannedCluster(Cluster):
             self.run_hooks()
             if changes != self.changes:
                 tried, changes = 0, self.changes
-            # A pod that was tried since the last change and failed need not be tried again at the same instant.
+            # A pod that was tried since the last change and failed need not be tried again at the
+            # same instant.
             if tried <= self._pending_count() and self._attempt():
                 tried += 1
             elif self._settle_background():

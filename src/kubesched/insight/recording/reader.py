@@ -51,7 +51,8 @@ class Objects:
         """Apply a change; returns the object's new or final state.
 
         Raises:
-            RecordingError: the change does not fit what is known, or is about something this kubesched does not know.
+            RecordingError: the change does not fit what is known, or is about something this
+                kubesched does not know.
         """
         objects = self._objects.setdefault(entry.resource, {})
         old = objects.get(entry.key)

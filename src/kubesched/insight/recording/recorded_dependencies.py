@@ -66,8 +66,8 @@ def open_recording(
 ) -> Recording:
     """Begin a run in a folder, or in memory without one, or in a storage of the caller's.
 
-    Without a thread, all is written at the end, or whenever `flush_at` records wait. A disk that fails ends the recording, with the
-    first segment as with any other.
+    Without a thread, all is written at the end, or whenever `flush_at` records wait. A disk that
+    fails ends the recording, with the first segment as with any other.
 
     Raises:
         RecordingError: the folder cannot be used, or another process records there.
@@ -116,7 +116,10 @@ def recorded_dependencies(dependencies: Dependencies, recording: Recording) -> D
 
 
 class RecordedCalls:
-    """The plugins' client: says when each call returns to them. Bindings are reported by the binding cycle."""
+    """The plugins' client: says when each call returns to them.
+
+    Bindings are reported by the binding cycle.
+    """
 
     def __init__(self, calls: SchedulerClient, recorder: Recorder) -> None:
         self._calls = calls

@@ -1,8 +1,8 @@
 """The recorder on the scheduling loop: hands records to a thread that encodes and writes them.
 
-What happens on the loop for a record is one look at the clock and one append; objects are handed over as they are, since
-records are frozen. The thread writes every half second. Whatever goes wrong there ends the recording, with one line in the
-log and a metric, and never the scheduler.
+What happens on the loop for a record is one look at the clock and one append; objects are handed
+over as they are, since records are frozen. The thread writes every half second. Whatever goes wrong
+there ends the recording, with one line in the log and a metric, and never the scheduler.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ class LatchedClock:
 
 
 class Recorder:
-    """Implements `scheduler.flight.FlightRecorder`. `start` and `stop` are called on the loop's thread."""
+    """Implements `scheduler.flight.FlightRecorder`.
+
+    `start` and `stop` are called on the loop's thread.
+    """
 
     def __init__(
         self,
@@ -89,9 +92,10 @@ class Recorder:
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
 
-    # -- the loop's side: cheap ------------------------------------------------------------------------------------
+    # -- the loop's side: cheap --------------------------------------------------------------------
     #
-    # Entries are handed over as tuples: their tag, then their fields. That is how they are encoded, too.
+    # Entries are handed over as tuples: their tag, then their fields. That is how they are encoded,
+    # too.
 
     def tick(self) -> None:
         self.clock.time = self._monotonic()
@@ -162,7 +166,7 @@ class Recorder:
         self.clock.time = time = self._monotonic()
         self._append((TIMER_FIRED, time, number))
 
-    # -- the thread ------------------------------------------------------------------------------------------------
+    # -- the thread --------------------------------------------------------------------------------
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)

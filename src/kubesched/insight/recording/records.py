@@ -1,10 +1,11 @@
 """The records of a recording, and objects as parts of them.
 
-A record is a MessagePack array whose first element says what it is. Times are the scheduler's monotonic clock; the
-header of a segment relates it to the time of day.
+A record is a MessagePack array whose first element says what it is. Times are the scheduler's
+monotonic clock; the header of a segment relates it to the time of day.
 
-An updated object is written as the top-level parts that differ from its previous version (most updates of a pod change
-its status alone), so reading needs the versions before it; a checkpoint provides them.
+An updated object is written as the top-level parts that differ from its previous version (most
+updates of a pod change its status alone), so reading needs the versions before it; a checkpoint
+provides them.
 """
 
 from __future__ import annotations
@@ -62,8 +63,9 @@ class CheckpointEnd(Entry, tag=CHECKPOINT_END):
 class Changed(Entry, tag=CHANGED):
     """An informer's store changed.
 
-    `op` is `a` (added), `u` (updated: `parts` differ), `d` (deleted: `parts` of the final state differ from the last
-    known one) or `t` (found missing in a list: the last known state is the final one).
+    `op` is `a` (added), `u` (updated: `parts` differ), `d` (deleted: `parts` of the final state
+    differ from the last known one) or `t` (found missing in a list: the last known state is the
+    final one).
     """
 
     resource: str

@@ -1,8 +1,9 @@
 """What a recording leaves out of objects: annotations that scheduling does not read.
 
 They hold what their authors put there: `kubectl apply` keeps the whole manifest in one, with
-environment variables and commands. Decisions depend on the annotations in one way only: any change is
-an event. So the rest of an object's annotations is written as one, a digest under a key that is nowhere kept.
+environment variables and commands. Decisions depend on the annotations in one way only: any change
+is an event. So the rest of an object's annotations is written as one, a digest under a key that is
+nowhere kept.
 """
 
 from __future__ import annotations

@@ -5,12 +5,13 @@
     block: records …
     block: records …
 
-A block is its length, a checksum, and packed data. Blocks of one segment share a window of text: each is packed with the
-end of the one before as its dictionary, so that small blocks pack as well as large ones. A block that is cut short or does
-not match its checksum ends the segment there.
+A block is its length, a checksum, and packed data. Blocks of one segment share a window of text:
+each is packed with the end of the one before as its dictionary, so that small blocks pack as well
+as large ones. A block that is cut short or does not match its checksum ends the segment there.
 
-Packing is zlib at level 1. Measured on the lives of 20,000 pods (benchmarks/recording.py): zlib 1 packs a life of 4,611
-bytes into 290 in 10 us, zlib 6 into 252 in 27 us, zstandard 1 into 155 in 9 us. That is not worth a dependency.
+Packing is zlib at level 1. Measured on the lives of 20,000 pods (benchmarks/recording.py): zlib 1
+packs a life of 4,611 bytes into 290 in 10 us, zlib 6 into 252 in 27 us, zstandard 1 into 155 in 9
+us. That is not worth a dependency.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     max_in_unschedulable_s: float = 300.0
     """The flag --pod-max-in-unschedulable-pods-duration."""
     classes: bool = True
-    """Whether equal pods shared answers, and waited as one (`bench run --no-classes`: they did not)."""
+    """Whether equal pods shared answers, and waited as one (`bench run --no-classes`: they did
+    not).
+    """
     is_playable: bool = False
     """Whether the checkpoint holds the state of the scheduler, too."""
 
@@ -78,7 +81,10 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SegmentWriter:
-    """Writes one segment to a file-like object. Not responsible for when to begin another (`storage`)."""
+    """Writes one segment to a file-like object.
+
+    Not responsible for when to begin another (`storage`).
+    """
 
     def __init__(self, file: BinaryIO, header: Header) -> None:
         self._file = file
@@ -152,7 +158,8 @@ class SegmentReader:
             try:
                 yield decode_entries(data)
             except msgspec.MsgspecError as error:
-                # The checksum was right, so this was written so: not a torn end but another program's data.
+                # The checksum was right, so this was written so: not a torn end but another
+                # program's data.
                 raise RecordingError(f"{self.name}: unreadable records: {error}") from None
 
     def _next_block(self) -> bytes | None:

@@ -1,8 +1,9 @@
 """Writing a recording: segments in turn, each with a checkpoint, within a limit.
 
-`RecordingWriter` does all that takes time: encoding, packing, writing, deleting. It keeps a mirror of the stores (the
-same frozen records, so it costs a dictionary entry for each object) from which it makes checkpoints, so that the
-scheduling loop never has to walk over the cluster. It runs wherever it is called: in `recorder`'s thread, or in place.
+`RecordingWriter` does all that takes time: encoding, packing, writing, deleting. It keeps a mirror
+of the stores (the same frozen records, so it costs a dictionary entry for each object) from which
+it makes checkpoints, so that the scheduling loop never has to walk over the cluster. It runs
+wherever it is called: in `recorder`'s thread, or in place.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ CHECKPOINT_BLOCK = 2_000
 
 
 Handed = tuple[Any, ...]
-"""An entry as the loop hands it over: its tag and its fields. A change holds the old and the new object instead of parts."""
+"""An entry as the loop hands it over: its tag and its fields. A change holds the old and the new
+object instead of parts.
+"""
 
 
 @dataclass(slots=True)
@@ -58,7 +61,8 @@ class Limits:
 class RecordingWriter:
     """Writes entries in order. Raises OSError when the storage fails; the caller stops then.
 
-    The first segment is made by the first write: a disk that is full when a scheduler starts does not keep it from starting.
+    The first segment is made by the first write: a disk that is full when a scheduler starts does
+    not keep it from starting.
     """
 
     def __init__(self, storage: Storage, limits: Limits, header: Header) -> None:
@@ -71,7 +75,9 @@ class RecordingWriter:
         self.checkpoints = 0
         """Checkpoints of the scheduler that were written."""
         self.wants_checkpoint = False
-        """The segment is full, or cannot be played from: the next may begin as soon as the scheduler is idle."""
+        """The segment is full, or cannot be played from: the next may begin as soon as the
+        scheduler is idle.
+        """
         self._number = 0
         self._is_playable = True
         self._header = header

@@ -1,8 +1,8 @@
 """Snapshot archives: a header, then one object per line, packed.
 
-An archive is JSON lines in gzip. The header is a line like any other object, of the kind `Snapshot`; what follows are
-the objects as the API would show them. So `zcat`, `jq` and `kubectl apply --dry-run` understand it, and it loads like
-every other dump (`documents`).
+An archive is JSON lines in gzip. The header is a line like any other object, of the kind
+`Snapshot`; what follows are the objects as the API would show them. So `zcat`, `jq` and `kubectl
+apply --dry-run` understand it, and it loads like every other dump (`documents`).
 """
 
 from __future__ import annotations

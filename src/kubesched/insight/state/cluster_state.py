@@ -1,7 +1,7 @@
 """ClusterState: typed records by kind and key, with where they came from.
 
-Responsible for holding objects, for resolving duplicates and for saying how consistent the whole is. The sources
-(`dumps`, `live`, `archive`) fill it.
+Responsible for holding objects, for resolving duplicates and for saying how consistent the whole
+is. The sources (`dumps`, `live`, `archive`) fill it.
 """
 
 from __future__ import annotations
@@ -65,13 +65,17 @@ KINDS: tuple[Kind[Any], ...] = tuple(
         Workload,
     )
 )
-"""The kinds that scheduling reads. Pods come first: the revision of their list is the one the others are read at."""
+"""The kinds that scheduling reads. Pods come first: the revision of their list is the one the
+others are read at.
+"""
 
 _RECORDS = frozenset(kind.record for kind in KINDS)
 _NAMESPACED = frozenset(kind.record for kind in KINDS if kind.namespaced)
 
 FINISHED = frozenset({"Succeeded", "Failed"})
-"""Phases of pods that take no more resources. The scheduler does not watch them, and a state leaves them out."""
+"""Phases of pods that take no more resources. The scheduler does not watch them, and a state leaves
+them out.
+"""
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -83,9 +87,12 @@ class ClusterState:
         self.source = source
         """Where the objects came from, for people."""
         self.resource_versions: dict[str, str] = {}
-        """Revision at which each resource was listed, where the source says so: `pods` -> `4711`."""
+        """Revision at which each resource was listed, where the source says so: `pods` -> `4711`.
+        """
         self.notes: list[str] = []
-        """What a reader must know to trust the state: kinds that are missing, lists of different revisions."""
+        """What a reader must know to trust the state: kinds that are missing, lists of different
+        revisions.
+        """
         self.skipped: Counter[str] = Counter()
         """Objects that scheduling does not read, counted by `apiVersion kind`."""
         self.finished_count = 0
@@ -97,8 +104,8 @@ class ClusterState:
     def put(self, obj: Any) -> None:  # noqa: ANN401  # a record of any of `KINDS`
         """Add an object; of two versions of one object the newer stays.
 
-        Objects that never passed an API server get what one would have given them: a namespace, a uid and, for
-        pods, a scheduler name.
+        Objects that never passed an API server get what one would have given them: a namespace, a
+        uid and, for pods, a scheduler name.
         """
         record = type(obj)
         if record not in _RECORDS:

@@ -1,10 +1,11 @@
 """From the text of a dump to objects in a `ClusterState`.
 
-Reads what `kubectl get -o json` and `-o yaml` print, in any combination: single objects, Lists of one or several kinds,
-several JSON values after one another (JSON lines included), several YAML documents.
+Reads what `kubectl get -o json` and `-o yaml` print, in any combination: single objects, Lists of
+one or several kinds, several JSON values after one another (JSON lines included), several YAML
+documents.
 
-An indented JSON list, as kubectl prints it, is decoded while it is read (`streamed_list`). Other JSON is read whole and goes
-straight into records, item by item.
+An indented JSON list, as kubectl prints it, is decoded while it is read (`streamed_list`). Other
+JSON is read whole and goes straight into records, item by item.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class DocumentReader:
         else:
             self._read_yaml(bytes(view))
 
-    # -- JSON ------------------------------------------------------------------------------------------------------
+    # -- JSON --------------------------------------------------------------------------------------
 
     def _read_pieces(self, streamed: StreamedList) -> None:
         beginning = _document.decode(streamed.beginning + b"]}")
@@ -220,7 +221,7 @@ class DocumentReader:
             offset, message = start, f"neither an object nor a list: {message}"
         self._problem(_line_at(view, offset), _AT_BYTE.sub("", message).rstrip())
 
-    # -- YAML ------------------------------------------------------------------------------------------------------
+    # -- YAML --------------------------------------------------------------------------------------
 
     def _read_yaml(self, text: bytes) -> None:
         starts = [match.end() for match in _MARKER.finditer(text)]
@@ -259,7 +260,8 @@ class DocumentReader:
     def _yaml_items(self, text: bytes, line: int) -> tuple[bytes, int]:
         """Read items of a list as kubectl prints it one by one: at once, 150,000 pods would take many gigabytes.
 
-        Returns what is left to be read, and its line: the list without these items, or all of another document.
+        Returns what is left to be read, and its line: the list without these items, or all of
+        another document.
         """
         match = _YAML_LIST.match(text)
         if match is None or _YAML_ALIAS.search(text):
@@ -301,7 +303,7 @@ class DocumentReader:
         except MalformedObject as error:
             self._problem(line + _item_line(text, index), str(error))
 
-    # -- both ------------------------------------------------------------------------------------------------------
+    # -- both --------------------------------------------------------------------------------------
 
     def _kind(self, api_version: str, kind: str) -> Kind[Any] | None:
         if not kind:

@@ -20,7 +20,9 @@ from kubesched.insight.state.unpacking import unpacked
 
 STDIN = "-"
 SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")
-"""What is read in a directory, each also with `.gz` behind it; a file that is named is read whatever it is called."""
+"""What is read in a directory, each also with `.gz` behind it; a file that is named is read
+whatever it is called.
+"""
 
 
 def load_dumps(paths: Sequence[str]) -> ClusterState:

@@ -1,8 +1,8 @@
 """A live cluster's state: list calls in pages, nothing is written.
 
-Pods are listed first, and every other kind at the revision of that list, so that the state is one moment of the
-cluster. Where the server cannot do that (the revision is compacted, or the kind lives in another store), the kind is
-listed as it is then, and a note says so.
+Pods are listed first, and every other kind at the revision of that list, so that the state is one
+moment of the cluster. Where the server cannot do that (the revision is compacted, or the kind lives
+in another store), the kind is listed as it is then, and a note says so.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ PAGE_SIZE = 500
 _NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 _INDISPENSABLE = (Pod, Node)
 _NO_EXACT_READ = (Gone, BadRequest, Invalid, ServerError)
-"""Answers to a list at a given revision that are about the revision: expired, unknown, or in the future."""
+"""Answers to a list at a given revision that are about the revision: expired, unknown, or in the
+future.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
     scheduler = in_memory_scheduler(state, config)
     scheduler.assembly.scheduler.attempt()
 
-What the scheduler writes goes to `client`. The default client refuses every write, for callers that only look.
+What the scheduler writes goes to `client`. The default client refuses every write, for callers that
+only look.
 """
 
 from __future__ import annotations
@@ -137,7 +138,9 @@ class InMemoryScheduler:
     assembly: Assembly
     listers: MemoryListers
     problems: list[str]
-    """Objects that the scheduler refuses (a quantity that is none, say), and why; it decides without them."""
+    """Objects that the scheduler refuses (a quantity that is none, say), and why; it decides
+    without them.
+    """
 
 
 def in_memory_scheduler(

@@ -17,7 +17,9 @@ class Problem:
     file: str
     line: int
     message: str
-    """Begins with the object, if it could be told: `Pod default/a: spec.containers: expected array`."""
+    """Begins with the object, if it could be told: `Pod default/a: spec.containers: expected
+    array`.
+    """
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.message}"

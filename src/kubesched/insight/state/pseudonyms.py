@@ -1,8 +1,9 @@
 """Names and label values replaced by a keyed hash: equal stay equal, different stay different.
 
-The same text gets the same pseudonym wherever it stands, so that a node's name and its hostname label still agree, and
-selectors still select. Kept as they are: the empty text, whole numbers (the operators Gt and Lt compare them), and label
-keys. Without the key file a pseudonym can be neither computed nor tested.
+The same text gets the same pseudonym wherever it stands, so that a node's name and its hostname
+label still agree, and selectors still select. Kept as they are: the empty text, whole numbers (the
+operators Gt and Lt compare them), and label keys. Without the key file a pseudonym can be neither
+computed nor tested.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from kubesched.insight.state.problems import StateError
 
 MIN_KEY_BYTES = 16
 DIGITS = 16
-"""Hexadecimal digits of a pseudonym: among ten million names two meet with a chance of 1 in 400,000."""
+"""Hexadecimal digits of a pseudonym: among ten million names two meet with a chance of 1 in
+400,000.
+"""
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)")
 _ANY_ADDRESS = ("", "0.0.0.0", "::")

@@ -1,4 +1,7 @@
-"""Objects without what scheduling does not read, and under pseudonyms if asked. The table is in `fields`."""
+"""Objects without what scheduling does not read, and under pseudonyms if asked.
+
+The table is in `fields`.
+"""
 
 from __future__ import annotations
 

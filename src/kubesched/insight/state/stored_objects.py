@@ -1,7 +1,7 @@
 """The part of an API server that writes to whole objects need, over any store.
 
-Revisions are checked, a status write changes nothing but the status, finalizers hold up deletion. Validation,
-defaulting and admission are the embedded server's.
+Revisions are checked, a status write changes nothing but the status, finalizers hold up deletion.
+Validation, defaulting and admission are the embedded server's.
 """
 
 from __future__ import annotations

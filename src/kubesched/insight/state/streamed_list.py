@@ -1,11 +1,12 @@
 """The items of an indented JSON list, decoded while the file is read.
 
-`kubectl get -o json` prints one List, nearly two gigabytes for 150,000 pods, of which more than half is indentation. Its items
+`kubectl get -o json` prints one List, nearly two gigabytes for 150,000 pods, of which more than
+half is indentation. Its items
 begin and end on lines of their own, indented alike. So a piece of the text that ends with the line `        }` should hold
 whole items; whether it does, the decoder finds out.
 
-A wrong guess and the end of the list are left to the caller: `rest` is a stream of the same list without the items that
-were read.
+A wrong guess and the end of the list are left to the caller: `rest` is a stream of the same list
+without the items that were read.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ class StreamedList:
         return cls(first[: match.start(1)], indentation, first[match.start(1) :], chunks)
 
     def pieces(self) -> Iterator[memoryview]:
-        """One piece after the other as `[item, …]`. A piece counts as read once the next one is asked for."""
+        """One piece after the other as `[item, …]`.
+
+        A piece counts as read once the next one is asked for.
+        """
         while True:
             end = self._pending.rfind(self._last_line) + len(self._last_line)
             if end >= len(self._last_line):

@@ -1,11 +1,13 @@
 """An event loop in virtual time: no sockets, no threads; time advances only while every task waits.
 
-Order is a function of the program alone. Handles run in the order in which they were queued; tasks hash by their number
-instead of their address, because task groups keep their children in sets and cancel them in iteration order; the
-garbage collector is off, because when it runs it decides when abandoned generators are closed.
+Order is a function of the program alone. Handles run in the order in which they were queued; tasks
+hash by their number instead of their address, because task groups keep their children in sets and
+cancel them in iteration order; the garbage collector is off, because when it runs it decides when
+abandoned generators are closed.
 
-A round is asyncio's (`BaseEventLoop._run_once`): the same handles in the same order, without what sockets, threads and
-debugging need. Rounds and handles were a sixth of a seed's CPU time and are half of that here.
+A round is asyncio's (`BaseEventLoop._run_once`): the same handles in the same order, without what
+sockets, threads and debugging need. Rounds and handles were a sixth of a seed's CPU time and are
+half of that here.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ SENDER: ContextVar[str] = ContextVar("sender", default="")
 
 EPOCH_S = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 RESOLUTION_S = 1e-6
-"""Least time that passes while a loop waits, as on a real machine. Without it a task whose own clock is a little slow would
-come ever closer to its deadline and never reach it."""
+"""Least time that passes while a loop waits, as on a real machine. Without it a task whose own
+clock is a little slow would come ever closer to its deadline and never reach it.
+"""
 CLOCK_RESOLUTION_S = 1e-9
 """Timers that are due within this run at once, as in asyncio on Linux."""
 MANY_TIMERS = 100
@@ -132,7 +135,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.before_time_passes: Callable[[], None] = lambda: None
         """Called whenever nothing is left to do at this instant. What it raises ends the run."""
         self.safe_point: Callable[[], None] = lambda: None
-        """Called between two instants, when no task or callback runs. What it raises ends the run."""
+        """Called between two instants, when no task or callback runs. What it raises ends the run.
+        """
         self._broken: BaseException | None = None
         self._frozen: dict[str, list[asyncio.Handle]] = {}
         self.set_exception_handler(lambda _loop, _context: None)  # reported during the run
@@ -249,7 +253,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # One process stands still while the others go on.
 
     def freeze(self, owner: str) -> None:
-        """Run nothing that belongs to this process until `thaw`, as after SIGSTOP. Takes effect in the next round."""
+        """Run nothing that belongs to this process until `thaw`, as after SIGSTOP.
+
+        Takes effect in the next round.
+        """
         self._frozen.setdefault(owner, [])
 
     def is_interrupted(self, owner: str) -> bool:
@@ -402,7 +409,9 @@ def entered(loop: VirtualLoop | None) -> Iterator[None]:
 
 
 def clear_garbage() -> None:
-    """Collect what earlier runs have left. What is there now is never traversed again: runs are short and many.
+    """Collect what earlier runs have left.
+
+    What is there now is never traversed again: runs are short and many.
 
     Must not be called while a finished run is still referred to: it would stay for good.
     """

@@ -1,14 +1,16 @@
 """Counts that do not depend on the machine: how much Python runs for one pod, and how much memory it takes.
 
-A pod of a gate workload is followed from its arrival in the queue to its confirmed binding, and these are counted:
+A pod of a gate workload is followed from its arrival in the queue to its confirmed binding, and
+these are counted:
 
     calls       calls of this package's functions, and of C functions from them
     opcodes     instructions of this package's functions
     peak_bytes  the most memory that was taken at a time beyond what was taken before (NumPy's included), per pod
 
-Time would be noisier: it differs between machines, and on one machine from minute to minute. Only frames of this package
-count, so that another release of a library changes nothing; the interpreter's minor version does, so budgets are kept per
-version. Vectorised work hardly shows in opcodes; memory covers it.
+Time would be noisier: it differs between machines, and on one machine from minute to minute. Only
+frames of this package count, so that another release of a library changes nothing; the
+interpreter's minor version does, so budgets are kept per version. Vectorised work hardly shows in
+opcodes; memory covers it.
 """
 
 from __future__ import annotations
@@ -134,7 +136,10 @@ def _play(workload: Workload, measurement: type[Measurement], options: CoreOptio
 
 
 class _CountingInstructions(Measurement):
-    """Counts instead of timing. The tallies are the class's own: there is one interpreter to hook into."""
+    """Counts instead of timing.
+
+    The tallies are the class's own: there is one interpreter to hook into.
+    """
 
     calls: ClassVar[int] = 0
     opcodes: ClassVar[Counter[CodeType]] = Counter()
@@ -242,7 +247,7 @@ def _name(code: CodeType) -> str:
     return f"{path}:{code.co_qualname}"
 
 
-# -- budgets ---------------------------------------------------------------------------------------------------------
+# -- budgets ---------------------------------------------------------------------------------------
 
 TOLERANCE = 0.05
 """By how much a count may exceed its budget."""

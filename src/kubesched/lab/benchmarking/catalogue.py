@@ -30,11 +30,12 @@ def find(
 ) -> list[Workload]:
     """Workloads by path of a file, or by name of ours: `Basic`, `Basic/large`, `*Affinity`; nothing named: all of ours.
 
-    `sizes` are patterns of workload names (the part behind the slash). Ours are run in one size unless told otherwise.
-    `params` replace those of the files.
+    `sizes` are patterns of workload names (the part behind the slash). Ours are run in one size
+    unless told otherwise. `params` replace those of the files.
 
     Raises:
-        KubeschedError: nothing is left, a name fits nothing, or no workload has one of the parameters.
+        KubeschedError: nothing is left, a name fits nothing, or no workload has one of the
+            parameters.
         ConfigError: a file is wrong.
     """
     ours = shipped(params)

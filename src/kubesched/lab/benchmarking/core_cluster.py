@@ -1,8 +1,9 @@
 """The cluster of core mode: objects of workload files, and the controllers that they need.
 
-Bindings always succeed, deletions take effect immediately whatever the grace period, finalizers keep a pod as long as the
-run lasts. Time is the run's own: it passes at a fixed pace per attempt and jumps over idle stretches, while inside an
-attempt it runs as on the wall, so that durations are real and rates in workload files mean the same every time.
+Bindings always succeed, deletions take effect immediately whatever the grace period, finalizers
+keep a pod as long as the run lasts. Time is the run's own: it passes at a fixed pace per attempt
+and jumps over idle stretches, while inside an attempt it runs as on the wall, so that durations are
+real and rates in workload files mean the same every time.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ from kubesched.testing.claim_controller import (
 from kubesched.testing.volume_controller import bound_to, made_for, wants_volume
 
 PACE_S = 0.001
-"""How much time passes per attempt: rates in workload files relate to a scheduler that makes a thousand a second."""
+"""How much time passes per attempt: rates in workload files relate to a scheduler that makes a
+thousand a second.
+"""
 
 _RESOURCES: dict[type[Any], str] = {kind.record: kind.resource for kind in KINDS if kind.has_record}
 
@@ -129,7 +132,7 @@ class CoreCluster(Cluster):
             return no_extenders(configured, table)
         return super().make_extenders(configured, table)
 
-    # -- objects -----------------------------------------------------------------------------------------------------
+    # -- objects -----------------------------------------------------------------------------------
 
     def made(self, manifest: Manifest) -> Record:
         """The record of a manifest, with the defaults an API server fills in.

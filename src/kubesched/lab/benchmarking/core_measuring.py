@@ -37,9 +37,10 @@ _STATM = Path("/proc/self/statm")
 class Measurement:
     """One stretch of measuring: pods of some namespaces with some labels.
 
-    Only work of the scheduler counts: the time between `begin` and `end`. Totals and single decisions are CPU time, which
-    other programs on the machine do not distort. Extension points are timed by the scheduler itself, with the wall
-    clock, which is cheaper to read; what they took is scaled to CPU time.
+    Only work of the scheduler counts: the time between `begin` and `end`. Totals and single
+    decisions are CPU time, which other programs on the machine do not distort. Extension points are
+    timed by the scheduler itself, with the wall clock, which is cheaper to read; what they took is
+    scaled to CPU time.
     """
 
     def __init__(

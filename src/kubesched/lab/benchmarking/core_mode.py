@@ -1,8 +1,9 @@
 """Core mode: a workload's operations through the production core, without an API, without sockets, without waiting.
 
-Everything between a pod's arrival in the queue and its binding is the code that `kubesched run` runs: queue, scheduling
-cycle, plugins, cache, binding cycle, event handlers. Left out: the client, JSON, the network, and the tasks in which
-bindings run side by side. Rates in a workload file relate to the run's own time (`core_cluster.PACE_S`).
+Everything between a pod's arrival in the queue and its binding is the code that `kubesched run`
+runs: queue, scheduling cycle, plugins, cache, binding cycle, event handlers. Left out: the client,
+JSON, the network, and the tasks in which bindings run side by side. Rates in a workload file relate
+to the run's own time (`core_cluster.PACE_S`).
 """
 
 from __future__ import annotations
@@ -209,7 +210,7 @@ class _Player:
         )
         self._measured_name = ""
 
-    # -- pods --------------------------------------------------------------------------------------------------------
+    # -- pods --------------------------------------------------------------------------------------
 
     async def _create_pods(self, sets: list[ops.CreatePods]) -> None:
         if not sets:
@@ -303,7 +304,7 @@ class _Player:
             pods = self._cluster.pods(op.namespaces, op.label_selector)
             await self._stage.until_bound(pods, "pods behind a barrier")
 
-    # -- churn -------------------------------------------------------------------------------------------------------
+    # -- churn -------------------------------------------------------------------------------------
 
     def _creations(self, op: ops.Churn) -> Iterator[None]:
         turn = 0

@@ -44,7 +44,10 @@ class Beside:
 
 @dataclass(slots=True, eq=False)
 class TimedCycle(SchedulingCycle):
-    """Scheduling cycles whose CPU time is added up. An attempt is more: it takes the pod from the queue, and reports."""
+    """Scheduling cycles whose CPU time is added up.
+
+    An attempt is more: it takes the pod from the queue, and reports.
+    """
 
     cpu_s: float = 0.0
 
@@ -92,7 +95,7 @@ class CoreStage:
         cluster.on_bound = self._bound
         cluster.loop.before_time_passes = self._no_waiting
 
-    # -- measuring ---------------------------------------------------------------------------------------------------
+    # -- measuring ---------------------------------------------------------------------------------
 
     def start_measuring(self, namespaces: Sequence[str], labels: Mapping[str, str]) -> None:
         # As `kubesched run` does: keeps the collector from traversing the cluster again. A caller
@@ -129,7 +132,7 @@ class CoreStage:
         finally:
             measured.end()
 
-    # -- pods --------------------------------------------------------------------------------------------------------
+    # -- pods --------------------------------------------------------------------------------------
 
     def enqueue(self, pods: Sequence[Pod]) -> None:
         """Pods appear."""
@@ -182,7 +185,7 @@ class CoreStage:
             self._measurement.note_bound(pod)
         self.on_bound(pod)
 
-    # -- beside ------------------------------------------------------------------------------------------------------
+    # -- beside ------------------------------------------------------------------------------------
 
     def go_on_beside(self, steps: Iterator[None], interval_s: float) -> Beside:
         """Run a step at an interval while pods are scheduled; the first is due now."""
@@ -206,7 +209,7 @@ class CoreStage:
                     self._beside.remove(activity)
                     break
 
-    # -- work --------------------------------------------------------------------------------------------------------
+    # -- work --------------------------------------------------------------------------------------
 
     async def _work(
         self,

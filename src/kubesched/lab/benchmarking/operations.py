@@ -1,8 +1,8 @@
 """What a workload does, step by step, and the objects each step makes.
 
-Operations are scheduler_perf's; fields have its names in Python spelling, parameters are already filled in and template
-paths absolute. `manifests` yields plain JSON objects with apiVersion, kind, name and namespace, in the order in which
-they are to be created, the same ones every time.
+Operations are scheduler_perf's; fields have its names in Python spelling, parameters are already
+filled in and template paths absolute. `manifests` yields plain JSON objects with apiVersion, kind,
+name and namespace, in the order in which they are to be created, the same ones every time.
 """
 
 from __future__ import annotations
@@ -302,7 +302,9 @@ class Churn(Op):
     mode: str
     template_paths: tuple[str, ...]
     number: int = 0
-    """Create: at most so many of each (0: no limit). Recreate: so many are created, then deleted again."""
+    """Create: at most so many of each (0: no limit). Recreate: so many are created, then deleted
+    again.
+    """
     interval_milliseconds: int = 500
     namespace: str = ""
 

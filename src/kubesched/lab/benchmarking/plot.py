@@ -1,7 +1,7 @@
 """A report as one HTML page: bars of throughput, its course over time, and all figures in a table.
 
-The page needs nothing else: styles and drawings are in it, it follows the reader's light or dark setting, and every
-drawing says the same as the table below it.
+The page needs nothing else: styles and drawings are in it, it follows the reader's light or dark
+setting, and every drawing says the same as the table below it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Progress = Callable[[str], None]
-"""Takes a short text: what is being done right now. Called often; whoever shows it decides how much of it."""
+"""Takes a short text: what is being done right now. Called often; whoever shows it decides how much
+of it.
+"""
 
 
 def silent(text: str) -> None:

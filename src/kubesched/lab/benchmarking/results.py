@@ -1,7 +1,7 @@
 """What a run found, as records that are written to and read from JSON.
 
-One `RunResult` is one repetition of one workload by one contestant. Durations are in the unit their name ends with.
-Whatever a mode cannot measure is absent (None, empty), never zero.
+One `RunResult` is one repetition of one workload by one contestant. Durations are in the unit their
+name ends with. Whatever a mode cannot measure is absent (None, empty), never zero.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ class DecisionCpu(Record):
     us_per_pod: float
     """All attempts of a pod together, with what the garbage collector takes for them."""
     collector_us_per_pod: float = 0.0
-    """The collector's part, if it works beside them; where they are timed one by one it works within them."""
+    """The collector's part, if it works beside them; where they are timed one by one it works
+    within them.
+    """
     samples: int = 0
     """In which a CPU profile saw them; 0 if they were timed one by one, in core mode."""
 
@@ -91,7 +93,9 @@ class EndToEnd(Record):
     """What only a run against a control plane has."""
 
     release: str
-    """When measured pods came: `as-created`, while the scheduler was at work, or `drained`, before it was started."""
+    """When measured pods came: `as-created`, while the scheduler was at work, or `drained`, before
+    it was started.
+    """
     created_per_s: float = 0.0
     """The rate at which pods were created; 0 for as fast as it goes."""
     encoding: str = ""
@@ -110,7 +114,9 @@ class EndToEnd(Record):
     driver: ProcessUse | None = None
     """The process that creates and observes."""
     others_cores: float = 0.0
-    """Cores that were busy with what is no part of the measurement: what a quiet machine keeps near zero."""
+    """Cores that were busy with what is no part of the measurement: what a quiet machine keeps near
+    zero.
+    """
 
 
 class RunResult(Record):
@@ -138,7 +144,8 @@ class RunResult(Record):
     decision_us: Percentiles | None = None
     """Core: one attempt, from the pop to the assumed pod."""
     decision_cpu: DecisionCpu | None = None
-    """End to end. kube-scheduler: from its CPU profile. kubesched: the same workload in core mode."""
+    """End to end. kube-scheduler: from its CPU profile. kubesched: the same workload in core mode.
+    """
     attempt_ms: Percentiles | None = None
     """`scheduling_attempt_duration_seconds`."""
     sli_ms: Percentiles | None = None
@@ -229,7 +236,8 @@ def sampled(times_s: Sequence[float], interval_s: float = 1.0) -> tuple[Sample, 
         count = done
         while count < len(times_s) and (times_s[count] <= until or until >= end_s):
             count += 1
-        # A last interval that is much shorter than the others says little and would look like a peak or a hole.
+        # A last interval that is much shorter than the others says little and would look like a
+        # peak or a hole.
         if until - at >= step / 2:
             samples.append(Sample(at_s=until, pods_per_s=(count - done) / (until - at)))
         done, at = count, until

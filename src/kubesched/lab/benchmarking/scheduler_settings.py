@@ -16,8 +16,9 @@ from kubesched.lab.benchmarking.workload_files import Workload
 def gates_to_set(workload: Workload) -> tuple[dict[str, bool], tuple[str, ...]]:
     """The gates that can be set as the workload asks, and a note on each that cannot.
 
-    A gate that Kubernetes 1.36 has locked keeps its value: workload files still list both values of gates whose time of
-    choice is over, and the workload says the same either way. Gates that depend on one that is turned off go with it.
+    A gate that Kubernetes 1.36 has locked keeps its value: workload files still list both values of
+    gates whose time of choice is over, and the workload says the same either way. Gates that depend
+    on one that is turned off go with it.
     """
     known = features.known()
     settable: dict[str, bool] = {}

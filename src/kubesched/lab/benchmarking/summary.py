@@ -146,7 +146,7 @@ def _divided(a: float | None, b: float | None) -> float | None:
     return a / b if a is not None and b else None
 
 
-# -- tables ----------------------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 
 def table(summaries: Sequence[Summary]) -> tuple[list[str], list[list[str]]]:

@@ -1,8 +1,9 @@
 """Manifests as files with the few Go template actions that workload files use.
 
-An action is an expression of `.Index`, `.Count` or another parameter, numbers, texts, and the arithmetic functions that
-scheduler_perf offers (`Mod .Index 12`, `AddInt 1 (DivideInt .Index 2)`). Conditions, loops and pipelines are not
-understood and refused. A template without actions is parsed once.
+An action is an expression of `.Index`, `.Count` or another parameter, numbers, texts, and the
+arithmetic functions that scheduler_perf offers (`Mod .Index 12`, `AddInt 1 (DivideInt .Index 2)`).
+Conditions, loops and pipelines are not understood and refused. A template without actions is parsed
+once.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ def load_template(path: str) -> Template:
 
 
 def _with_exact_names(made: Manifest) -> None:
-    # Upstream: Go's decoder does not mind the case of field names, and one of upstream's own templates relies on it.
+    # Upstream: Go's decoder does not mind the case of field names, and one of upstream's own
+    # templates relies on it.
     spec = made.get("spec")
     constraints = spec.get("topologySpreadConstraints") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(constraints, list):
@@ -108,7 +110,7 @@ def _with_exact_names(made: Manifest) -> None:
     ]
 
 
-# -- expressions ---------------------------------------------------------------------------------------------------
+# -- expressions -----------------------------------------------------------------------------------
 
 
 def _evaluate(expression: str, values: Mapping[str, Value]) -> Value:

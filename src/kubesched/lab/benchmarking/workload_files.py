@@ -1,8 +1,9 @@
 """Workload files in scheduler_perf's vocabulary.
 
-A file is a list of test cases. A case has a `workloadTemplate`, a list of operations with `$parameters`, and `workloads`
-that give the parameters their values. `load` returns one `Workload` per pair, its operations complete. Paths in a file
-are relative to it. Every problem is reported at once, with field, line and column.
+A file is a list of test cases. A case has a `workloadTemplate`, a list of operations with
+`$parameters`, and `workloads` that give the parameters their values. `load` returns one `Workload`
+per pair, its operations complete. Paths in a file are relative to it. Every problem is reported at
+once, with field, line and column.
 
 Unlike scheduler_perf, a parameter that no operation uses is no error: other programs may use it.
 """
@@ -24,7 +25,9 @@ from kubesched.lab.benchmarking import operations as ops
 from kubesched.lab.benchmarking.templates import Value, load_template, plain_value
 
 DECLARED_FEATURES = "numNodeDeclaredFeatures"
-"""A parameter that scheduler_perf's own program reads: how many features every created node declares."""
+"""A parameter that scheduler_perf's own program reads: how many features every created node
+declares.
+"""
 
 R = TypeVar("R", bound=Record)
 AnyOp = TypeVar("AnyOp", bound=ops.Op)
@@ -153,7 +156,7 @@ class _Reader:
             self._problems |= dict.fromkeys(error.problems)
             return None
 
-    # -- cases and workloads ---------------------------------------------------------------------------------------
+    # -- cases and workloads -----------------------------------------------------------------------
 
     def _case(self, node: Node, path: str) -> list[Workload]:
         read = self._decoded(node, _FileCase, path)
@@ -204,7 +207,7 @@ class _Reader:
             ops=tuple(step for step in steps if step is not None),
         )
 
-    # -- operations ------------------------------------------------------------------------------------------------
+    # -- operations --------------------------------------------------------------------------------
 
     def _op(
         self,

@@ -1,7 +1,7 @@
 """Recorded pods as `kubesched explain` tells their story, in the form of a recorded answer.
 
-For the proof that explanations agree with kube-scheduler: the feasible nodes, the first rejection of every other node,
-every score and the message must be those of the recording.
+For the proof that explanations agree with kube-scheduler: the feasible nodes, the first rejection
+of every other node, every score and the message must be those of the recording.
 """
 
 from __future__ import annotations

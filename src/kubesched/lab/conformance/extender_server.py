@@ -82,7 +82,8 @@ class ExtenderServer:
     async def _find_pod(self, question: Json) -> Json | None:
         """The pod that a binding names.
 
-        From the API server: a watch may be behind the scheduler's, and then the answer would be a matter of timing.
+        From the API server: a watch may be behind the scheduler's, and then the answer would be a
+        matter of timing.
         """
         path = f"/api/v1/namespaces/{question['PodNamespace']}/pods/{question['PodName']}"
         try:

@@ -1,8 +1,9 @@
 """Extenders for sequences: what each of them answers, as a pure function of what it is asked.
 
-Both schedulers, and a replay, get the same answers, because only names decide: an extender hashes its salt, the pod's name
-and the node's. It is consistent: it never has pods evicted for a node that it would then reject. And it leaves no ties,
-which kube-scheduler would break at random (see also `generate_extenders`).
+Both schedulers, and a replay, get the same answers, because only names decide: an extender hashes
+its salt, the pod's name and the node's. It is consistent: it never has pods evicted for a node that
+it would then reject. And it leaves no ties, which kube-scheduler would break at random (see also
+`generate_extenders`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import msgspec
 from kubesched.lab.conformance.sequences import ExtenderPolicy, Json
 
 HOST = "http://extender.example"
-"""Stands for the server's address in configurations and messages; extenders differ in the path, which is their name."""
+"""Stands for the server's address in configurations and messages; extenders differ in the path,
+which is their name.
+"""
 
 Verb = Literal["filter", "prioritize", "preempt", "bind"]
 
@@ -73,7 +76,7 @@ def subject(verb: str, question: Json) -> str:
     return f"{metadata['namespace']}/{metadata['name']}"
 
 
-# -- verbs -------------------------------------------------------------------------------------------------------------
+# -- verbs -----------------------------------------------------------------------------------------
 
 
 def _filter(policy: ExtenderPolicy, question: Json) -> Reply:
@@ -137,18 +140,24 @@ def _bind(policy: ExtenderPolicy, question: Json, cluster: Cluster) -> Reply:
     return Reply({}, binds=True)
 
 
-# -- opinions ----------------------------------------------------------------------------------------------------------
+# -- opinions --------------------------------------------------------------------------------------
 
 
 def _objects(policy: ExtenderPolicy, pod: Json, node: str) -> bool:
-    """Whether the pod is rejected there. An extender without a preempt verb accepts nodes with victims."""
+    """Whether the pod is rejected there.
+
+    An extender without a preempt verb accepts nodes with victims.
+    """
     if not policy.chooses_victims and not _is_meek(pod):
         return False
     return _lot(policy, "filter", pod["metadata"]["name"], node) < policy.rejects
 
 
 def _is_meek(pod: Json) -> bool:
-    """Whether the pod never preempts. A preemptor must not be refused for good once its victims are gone: it would retry for ever."""
+    """Whether the pod never preempts.
+
+    A preemptor must not be refused for good once its victims are gone: it would retry for ever.
+    """
     spec = pod["spec"]
     return spec.get("preemptionPolicy") == "Never" or (spec.get("priority") or 0) < 0
 
@@ -159,7 +168,7 @@ def _lot(policy: ExtenderPolicy, *about: str, of: int = 100) -> int:
     return int.from_bytes(digest, "big") % of
 
 
-# -- questions ---------------------------------------------------------------------------------------------------------
+# -- questions -------------------------------------------------------------------------------------
 
 
 def _names(question: Json) -> list[str]:

@@ -1,9 +1,9 @@
 """Clusters and pods at random, covering what the plugins read; the same seed gives the same cluster.
 
-Everything is plain JSON, as a user would send it: the same cluster can be given to this scheduler, to kube-scheduler,
-or to anything else. Values come from small sets, so that labels match, ports collide and resources run out often.
-Malformed parts that an API server would refuse, but a scheduler may meet in other ways, appear only where asked for
-(`Taste.malformed`).
+Everything is plain JSON, as a user would send it: the same cluster can be given to this scheduler,
+to kube-scheduler, or to anything else. Values come from small sets, so that labels match, ports
+collide and resources run out often. Malformed parts that an API server would refuse, but a
+scheduler may meet in other ways, appear only where asked for (`Taste.malformed`).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def placements(seed: int, count: int, taste: Taste = DEFAULT_TASTE) -> list[Json
     return [placement(Random(f"{seed}/{number}"), taste) for number in range(count)]
 
 
-# -- nodes -------------------------------------------------------------------------------------------------------------
+# -- nodes -----------------------------------------------------------------------------------------
 
 
 def node(random: Random, name: str) -> Json:
@@ -165,7 +165,7 @@ def _node_image(random: Random) -> Json:
     return {"names": _some(random, _IMAGES, least=1)[:3], "sizeBytes": size}
 
 
-# -- pods --------------------------------------------------------------------------------------------------------------
+# -- pods ------------------------------------------------------------------------------------------
 
 
 def pod(random: Random, name: str, taste: Taste = DEFAULT_TASTE) -> Json:
@@ -284,8 +284,9 @@ def _requests(random: Random) -> Json:
 def _pod_level_requests(random: Random) -> Json:
     """Whole numbers only.
 
-    kube-scheduler adds the overhead to the pod's own record of a broken binary amount (`0.5Gi`) each time it sums the
-    requests up, so that its answer depends on how often that was. API servers store such amounts as `512Mi`.
+    kube-scheduler adds the overhead to the pod's own record of a broken binary amount (`0.5Gi`)
+    each time it sums the requests up, so that its answer depends on how often that was. API servers
+    store such amounts as `512Mi`.
     """
     requests: Json = {}
     if _chance(random, 70):
@@ -317,7 +318,7 @@ def _toleration(random: Random) -> Json:
     return toleration
 
 
-# -- chance ------------------------------------------------------------------------------------------------------------
+# -- chance ----------------------------------------------------------------------------------------
 
 
 def _chance(random: Random, percent: int) -> bool:

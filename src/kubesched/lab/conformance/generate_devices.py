@@ -1,7 +1,8 @@
 """Devices at random: slices of every form, classes, and what pods claim of them (see `generate_sequence`).
 
-Left out is what never leads to a decision (claims that do not exist) and what kube-scheduler decides at random: which
-one of several claims that are allocated elsewhere is deallocated. So a pod has one claim at most that others share.
+Left out is what never leads to a decision (claims that do not exist) and what kube-scheduler
+decides at random: which one of several claims that are allocated elsewhere is deallocated. So a pod
+has one claim at most that others share.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _classes(random: Random) -> list[Json]:
     return [_object("DeviceClass", name, spec) for name, spec in specs.items()]
 
 
-# -- slices ------------------------------------------------------------------------------------------------------------
+# -- slices ----------------------------------------------------------------------------------------
 
 
 def slices(random: Random) -> list[Json]:
@@ -206,7 +207,7 @@ def _mixed_pool(random: Random) -> Json:
     return _slice(NIC, "mixed", content, perDeviceNodeSelection=True)
 
 
-# -- claims ------------------------------------------------------------------------------------------------------------
+# -- claims ----------------------------------------------------------------------------------------
 
 
 def _exactly(name: str, device_class: str, **more: object) -> Json:

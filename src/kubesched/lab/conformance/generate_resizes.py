@@ -1,7 +1,8 @@
 """Resources of pods beyond plain requests, at random: those of whole pods, and changes while they run.
 
-See `generate_sequence`. A resize is asked for through the subresource of that name; what the kubelet makes of it (nothing
-yet, in progress, deferred, refused, done) is written to the pod's status by the player.
+See `generate_sequence`. A resize is asked for through the subresource of that name; what the
+kubelet makes of it (nothing yet, in progress, deferred, refused, done) is written to the pod's
+status by the player.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _condition(random: Random) -> Json:
     return {**condition, "reason": reason} if reason else condition
 
 
-# -- resources of the whole pod ----------------------------------------------------------------------------------------
+# -- resources of the whole pod --------------------------------------------------------------------
 
 
 def put_pod_level(random: Random, pod: Json) -> bool:

@@ -1,8 +1,8 @@
 """Random sequences: a cluster grows, pods arrive one after the other, and objects change in between.
 
-Built from `generate`'s nodes and pods, brought into a shape that an API server admits. What kube-scheduler itself
-decides at random is left out: a pod is never narrowed to more than one node by name, because the order of those nodes
-is random there.
+Built from `generate`'s nodes and pods, brought into a shape that an API server admits. What
+kube-scheduler itself decides at random is left out: a pod is never narrowed to more than one node
+by name, because the order of those nodes is random there.
 """
 
 from __future__ import annotations
@@ -57,8 +57,10 @@ FEATURES = (
 _TASTE = generate.Taste(workloads=True)
 
 VERSION = 4
-"""Of this generator: what a seed stands for changes with it. Without `devices` a seed stands for what it did under
-version 3; without `pod-level`, `resize` and `extenders` as well, for what it did under version 2."""
+"""Of this generator: what a seed stands for changes with it. Without `devices` a seed stands for
+what it did under version 3; without `pod-level`, `resize` and `extenders` as well, for what it did
+under version 2.
+"""
 
 
 def sequence(seed: str | int, pods: int, features: Collection[str] = FEATURES) -> Sequence:
@@ -131,7 +133,7 @@ class _Composer:
         other = {**made["profiles"][0], "schedulerName": OTHER_PROFILE}
         return {**made, "profiles": [{"schedulerName": "default-scheduler"}, other]}
 
-    # -- nodes -----------------------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------
 
     def _add_node(self) -> None:
         name = f"n{len(self._nodes) + len(self._gone_nodes):03}"
@@ -243,7 +245,7 @@ class _Composer:
         node = self._nodes[name] = self._gone_nodes.pop(name)
         self._steps.append(Step("create", {"apiVersion": "v1", "kind": "Node", **node}))
 
-    # -- devices ---------------------------------------------------------------------------------------------------
+    # -- devices -----------------------------------------------------------------------------------
 
     def _devices(self, objects: list[Json]) -> list[Json]:
         for manifest in objects:
@@ -294,7 +296,7 @@ class _Composer:
             api_version=manifest["apiVersion"],
         )
 
-    # -- pods ------------------------------------------------------------------------------------------------------
+    # -- pods --------------------------------------------------------------------------------------
 
     def _add_pod(self, name: str) -> None:
         pod = admissible(generate.pod(self._random, name, _TASTE), self._features, self._random)

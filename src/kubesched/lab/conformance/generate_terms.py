@@ -37,7 +37,7 @@ def pod_labels(random: Random) -> Json:
     return labels
 
 
-# -- node affinity -----------------------------------------------------------------------------------------------------
+# -- node affinity ---------------------------------------------------------------------------------
 
 
 def node_affinity(random: Random, *, malformed: bool = False) -> Json:
@@ -98,7 +98,7 @@ def _node_field(random: Random, *, malformed: bool) -> Json:
     }
 
 
-# -- pods beside pods --------------------------------------------------------------------------------------------------
+# -- pods beside pods ------------------------------------------------------------------------------
 
 
 def pod_affinity(random: Random) -> Json:

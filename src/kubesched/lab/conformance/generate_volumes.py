@@ -16,7 +16,9 @@ _BOUND = ("zonal", "regional", "local", "exclusive", "shared")
 _ON_DEMAND = ("late-0", "late-1", "made", "measured")
 """Claims that are bound, or provisioned for, when their first pod is placed."""
 _NEVER = ("missing", "unbound", "lost", "immediate")
-"""Not there; too big for any volume; bound to a volume that is not there; not for the scheduler to bind."""
+"""Not there; too big for any volume; bound to a volume that is not there; not for the scheduler to
+bind.
+"""
 CLAIMS = (*_BOUND, *_BOUND, *_ON_DEMAND, *_ON_DEMAND, *_NEVER)
 """What pods choose from."""
 
@@ -75,7 +77,7 @@ def _inline_disk(random: Random) -> Json:
     )
 
 
-# -- classes and limits ------------------------------------------------------------------------------------------------
+# -- classes and limits ----------------------------------------------------------------------------
 
 
 def _storage_classes(random: Random) -> list[Json]:
@@ -140,7 +142,7 @@ def _attachments(random: Random) -> list[Json]:
     ]
 
 
-# -- volumes and claims ------------------------------------------------------------------------------------------------
+# -- volumes and claims ----------------------------------------------------------------------------
 
 
 def _late_volumes(random: Random) -> list[Json]:

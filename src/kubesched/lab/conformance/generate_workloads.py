@@ -25,7 +25,7 @@ _SELECTORS: tuple[Json, ...] = (
 )
 
 
-# -- workloads ---------------------------------------------------------------------------------------------------------
+# -- workloads -------------------------------------------------------------------------------------
 
 
 def workloads(random: Random) -> Json:
@@ -67,7 +67,7 @@ def _object(namespace: str, name: str, spec: Json) -> Json:
     return {"metadata": {"namespace": namespace, "name": name}, "spec": spec}
 
 
-# -- configuration -----------------------------------------------------------------------------------------------------
+# -- configuration ---------------------------------------------------------------------------------
 
 
 def configuration(random: Random) -> Json:

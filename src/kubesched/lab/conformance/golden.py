@@ -73,7 +73,8 @@ def evaluate(
 ) -> Report:
     """Evaluate up to `limit` pods and selectors and keep the first `show` disagreements.
 
-    `explained`: compare what `kubesched explain` says about the pods of placements, and pass over all else.
+    `explained`: compare what `kubesched explain` says about the pods of placements, and pass over
+    all else.
 
     Raises:
         RecordingError: a file cannot be read or is not a recording.

@@ -1,8 +1,9 @@
 """Marks on nodes: how a player knows that a scheduler has handled every node event.
 
-Before a decision that follows changes to nodes, the newest node gets an annotation, and the player waits until the
-scheduler has handled that update. A mark is an update like any other, and schedulers refresh a node when it is updated
-(on how many nodes its images are, for one), so a replay has to make the same marks.
+Before a decision that follows changes to nodes, the newest node gets an annotation, and the player
+waits until the scheduler has handled that update. A mark is an update like any other, and
+schedulers refresh a node when it is updated (on how many nodes its images are, for one), so a
+replay has to make the same marks.
 """
 
 from __future__ import annotations

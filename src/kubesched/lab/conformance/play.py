@@ -29,8 +29,9 @@ from kubesched.testing.control_plane import ControlPlane, ControlPlaneError
 
 DECISION_TIMEOUT_S = 60.0
 BINDING_TIMEOUT_S = 75.0
-"""How long a pod may wait for a node: longer than both schedulers leave a pod unschedulable (`MAX_REST_S` and the half
-minute between two flushes)."""
+"""How long a pod may wait for a node: longer than both schedulers leave a pod unschedulable
+(`MAX_REST_S` and the half minute between two flushes).
+"""
 
 _POLL_S = 0.01
 _MARKED = b"NodeAnnotation"
@@ -112,7 +113,9 @@ class _Stage:
         self._marks = NodeMarks()
         self._started = 0
         self._unheard: dict[type[Record], None] = {}
-        """Kinds that have changed since the last decision and are not told of by the scheduler's metrics."""
+        """Kinds that have changed since the last decision and are not told of by the scheduler's
+        metrics.
+        """
         self.outcome = PlayResult()
 
     async def until_scheduling(self) -> None:
@@ -122,14 +125,15 @@ class _Stage:
         await self._first_answer(step)
         await self._delete(step)
 
-    # -- what the scheduler has heard of ---------------------------------------------------------------------------
+    # -- what the scheduler has heard of -----------------------------------------------------------
 
     async def _until_heard(self) -> None:
         """Kinds are watched apart from each other: wait until a change to another kind than pods is known.
 
-        Nodes: changes arrive in order, and the scheduler counts those it has handled, so that it has heard of
-        everything when a mark, made last, is counted. Kinds that are only looked up are not counted anywhere: the API
-        server has to have the change in its watches, and after that the scheduler has to have dealt with pods, twice.
+        Nodes: changes arrive in order, and the scheduler counts those it has handled, so that it
+        has heard of everything when a mark, made last, is counted. Kinds that are only looked up
+        are not counted anywhere: the API server has to have the change in its watches, and after
+        that the scheduler has to have dealt with pods, twice.
         """
         if self._marks.is_due():
             if node := self._marks.node():
@@ -158,7 +162,7 @@ class _Stage:
                 )
             await asyncio.sleep(_POLL_S)
 
-    # -- steps -----------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     async def create(self, document: Json) -> Json:
         kind = _kind(document)
@@ -202,7 +206,8 @@ class _Stage:
             else:
                 await self._delete(step)
         except NotFound:
-            # The same on both sides, unless something else differs already: a victim, or never placed.
+            # The same on both sides, unless something else differs already: a victim, or never
+            # placed.
             self.outcome.refused[at] = "not found"
             return
         except ApiError as error:
@@ -233,7 +238,7 @@ class _Stage:
         if step.kind == "Pod":
             await self._until(lambda: step.key not in self._pods.current, f"pod {step.key} to go")
 
-    # -- decisions -------------------------------------------------------------------------------------------------
+    # -- decisions ---------------------------------------------------------------------------------
 
     async def _decision(self, step: Step, gone_before: int, bound_before: int) -> Decision:
         message, nominated = await self._first_answer(step)
@@ -306,7 +311,10 @@ class _Stage:
 
 
 async def wipe(client: RestClient, scenario: Scenario) -> None:
-    """Delete everything a sequence created. Namespaces stay; the next sequence rewrites their labels."""
+    """Delete everything a sequence created.
+
+    Namespaces stay; the next sequence rewrites their labels.
+    """
     documents = [*scenario.objects, *(step.object for step in scenario.steps)]
     # Volumes and claims are also made on demand.
     kinds: dict[str, Kind[Any]] = {"PersistentVolume": kind_of(PersistentVolume)}

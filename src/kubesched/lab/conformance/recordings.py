@@ -1,10 +1,11 @@
 """Recorded decisions, one JSON object per line, plain or gzipped.
 
-A *placement* is a cluster (namespaces, nodes, bound pods in the order in which they appeared) and pending pods, each
-judged on that state by itself: which nodes are feasible, every score, why the other nodes are not. It may also hold
-the objects that default spreading reads, and a configuration other than the default. A placement *with devices* also
-holds resource slices, classes and claims, and its pods may have effects on those after them. A *sequence* is a cluster into
-which pods were sent one after the other (`sequences`).
+A *placement* is a cluster (namespaces, nodes, bound pods in the order in which they appeared) and
+pending pods, each judged on that state by itself: which nodes are feasible, every score, why the
+other nodes are not. It may also hold the objects that default spreading reads, and a configuration
+other than the default. A placement *with devices* also holds resource slices, classes and claims,
+and its pods may have effects on those after them. A *sequence* is a cluster into which pods were
+sent one after the other (`sequences`).
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ class DeviceAnswer(RecordedAnswer, frozen=True, rename="camel"):
     """PreBind's error."""
     waits_for_binding_conditions: bool = False
     post_filter: JsonObject = {}
-    """`code`, `message` and `writes` of DynamicResources' PostFilter, and `candidates` for deallocation."""
+    """`code`, `message` and `writes` of DynamicResources' PostFilter, and `candidates` for
+    deallocation.
+    """
 
 
 class DevicePending(msgspec.Struct, frozen=True):

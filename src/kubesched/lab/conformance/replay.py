@@ -55,7 +55,9 @@ CONFIGURATION: Json = {
     "parallelism": 1,
     "percentageOfNodesToScore": 100,
 }
-"""Under which kube-scheduler decides the same in every run: one node after the other, and all of them."""
+"""Under which kube-scheduler decides the same in every run: one node after the other, and all of
+them.
+"""
 
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
@@ -144,7 +146,7 @@ class _Player:
         if isinstance(record, Pod) and record.spec.node_name:
             self._start_running(key)
 
-    # -- claims ----------------------------------------------------------------------------------------------------
+    # -- claims ------------------------------------------------------------------------------------
 
     def _make_claims(self, pod: Json) -> None:
         """Play the claim controller for a new pod."""
@@ -180,7 +182,7 @@ class _Player:
         held = (claims.get(step.namespace, name) for name in dict.fromkeys(claims_of(pod)))
         return tuple(sorted(line for claim in held if claim for line in devices_of(claim)))
 
-    # -- pods ------------------------------------------------------------------------------------------------------
+    # -- pods --------------------------------------------------------------------------------------
 
     def _admitted(self, spec: Json) -> Json:
         spec = {"schedulerName": "default-scheduler", **spec}

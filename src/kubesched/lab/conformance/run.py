@@ -1,7 +1,8 @@
 """Generated sequences, played to kube-scheduler and to this scheduler, each on a control plane of its own.
 
-A sequence in which the two differ is played again. Only what kube-scheduler decides twice in the same way counts
-against us; if one of the two decides differently the second time, the sequence is reported as *unsteady*.
+A sequence in which the two differ is played again. Only what kube-scheduler decides twice in the
+same way counts against us; if one of the two decides differently the second time, the sequence is
+reported as *unsteady*.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ class RunReport:
     preempting: int = 0
     volumes_bound: int = 0
     refused: int = 0
-    """Steps that both API servers refused: pods that an earlier step took away, for the most part."""
+    """Steps that both API servers refused: pods that an earlier step took away, for the most part.
+    """
     differences: list[Difference] = field(default_factory=list)
     unsteady: list[Unsteady] = field(default_factory=list)
 

@@ -1,12 +1,12 @@
 """Sequences: what happens to a cluster, step by step, and what the scheduler decided at each step.
 
-A sequence starts on an empty cluster. First its `objects` are there (namespaces, priority classes, Services, volumes);
-then the steps follow, each after the one before has come to its end. A step that leaves a pod without a node and
-without gates asks for a decision; the pod is *placed*, or reported unschedulable and then deleted, so that no pod is
-retried later.
+A sequence starts on an empty cluster. First its `objects` are there (namespaces, priority classes,
+Services, volumes); then the steps follow, each after the one before has come to its end. A step
+that leaves a pod without a node and without gates asks for a decision; the pod is *placed*, or
+reported unschedulable and then deleted, so that no pod is retried later.
 
-The player acts as kubelet, too: a placed pod starts running, one second after the pod before it, so that no
-two pods are equally old and preemption has no ties.
+The player acts as kubelet, too: a placed pod starts running, one second after the pod before it, so
+that no two pods are equally old and preemption has no ties.
 """
 
 from __future__ import annotations
@@ -103,7 +103,10 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ExtenderPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How an extender answers; how it is configured is part of the sequence's configuration. Shares are in percent."""
+    """How an extender answers; how it is configured is part of the sequence's configuration.
+
+    Shares are in percent.
+    """
 
     name: str
     salt: str

@@ -173,7 +173,7 @@ async def shrink_difference(
     )
 
 
-# -- manifests ---------------------------------------------------------------------------------------------------------
+# -- manifests -------------------------------------------------------------------------------------
 
 
 def write_case(folder: Path, scenario: Sequence, difference: Difference | None) -> None:

@@ -31,8 +31,8 @@ R = TypeVar("R", bound=Record)
 class Patience:
     """A deadline that is checked once a second or more often.
 
-    The time between two checks counts for two seconds at most: if this process was suspended, events of that time are
-    still unread and must not be taken for missing.
+    The time between two checks counts for two seconds at most: if this process was suspended,
+    events of that time are still unread and must not be taken for missing.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -42,10 +42,14 @@ Complain = Callable[[str, str], None]
 
 
 Decisions = dict[tuple[str, str, str], frozenset[str]]
-"""(process, pod's UID, node's name) -> UIDs of the pods that a watch had shown the process on the node when it chose it."""
+"""(process, pod's UID, node's name) -> UIDs of the pods that a watch had shown the process on the
+node when it chose it.
+"""
 
 Attempts = dict[tuple[str, str, str], list[str]]
-"""(process, pod's UID, claim's name) -> UIDs of the claims of that name with which the process tried the pod, in that order."""
+"""(process, pod's UID, claim's name) -> UIDs of the claims of that name with which the process
+tried the pod, in that order.
+"""
 
 
 def make_auditor(
@@ -66,7 +70,8 @@ def make_auditor(
             decisions[OWNER.get(), pod.metadata.uid, node_name] = shown_on(
                 self.handle, node_name
             ).intersection(counted)
-            # While an extender is awaited, claims and volumes keep changing; `checkers` verify them at the binding.
+            # While an extender is awaited, claims and volumes keep changing; `checkers` verify them
+            # at the binding.
             why = objection(
                 to_json(pod),
                 node_name,
@@ -183,7 +188,8 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
                 if fits_without_victims(wanted, name, state, nominated):  # rejected by the extender
                     continue
                 alone = violations(wanted, name, state, (), budgets)
-                # Upstream: affinity of nominated pods counts only if some placed pod has affinity, too.
+                # Upstream: affinity of nominated pods counts only if some placed pod has affinity,
+                # too.
                 crowded = violations(wanted, name, state, nominated, budgets)
                 if alone is not None:
                     costs[name] = (

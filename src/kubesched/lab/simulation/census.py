@@ -13,7 +13,9 @@ from kubesched.lab.simulation.options import EPISODES, FURTHER_EPISODES, HOSTILE
 
 CODES: Final = (409, 429, 500, 503)
 UNUSUAL_CODES: Final = (401, 403, 404, 422)
-"""Only some runs have these. 404 is for lists, watches and creations: believed of an object, it would be a lie."""
+"""Only some runs have these. 404 is for lists, watches and creations: believed of an object, it
+would be a lie.
+"""
 """What calls are refused with."""
 LOST: Final = {
     "unreachable": "connection refused",

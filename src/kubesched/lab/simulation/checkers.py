@@ -33,7 +33,9 @@ from kubesched.scheduler.queue.scheduling_queue import LEFTOVER_PERIOD_S
 MAX_WAIT_S = 300.0 + LEFTOVER_PERIOD_S
 """After this long without a helpful event a pod is tried again anyway."""
 FULL_CHECK_EVERY = 25
-"""Instants between two recounts of all sums and indexes: they cost as much as everything else together."""
+"""Instants between two recounts of all sums and indexes: they cost as much as everything else
+together.
+"""
 
 
 class _Seen:
@@ -69,15 +71,21 @@ class Checkers:
         self.checks = 0
         self._seen: defaultdict[str, _Seen] = defaultdict(_Seen)
         self._rooms: dict[str, JsonObject] = {}
-        """The most that each node has had room for: a scheduler cannot know at once that it has shrunk."""
+        """The most that each node has had room for: a scheduler cannot know at once that it has
+        shrunk.
+        """
         self._least: dict[str, JsonObject] = {}
-        """Resized pods by UID, with the least they ever requested since: a scheduler cannot know at once."""
+        """Resized pods by UID, with the least they ever requested since: a scheduler cannot know at
+        once.
+        """
         self._bound_by: dict[str, str] = {}
         """Pod UID -> the process that bound it."""
         self.are_writes_held = False
         """Whether writes may arrive after those that were sent later."""
         self.history_is_broken = False
-        """The cluster was restored and has not come to rest since: schedulers that have not noticed know another one."""
+        """The cluster was restored and has not come to rest since: schedulers that have not noticed
+        know another one.
+        """
         cluster.store.subscribe("nodes", self._on_node)
         cluster.store.subscribe("pods", self._on_pod)
         self.devices: DeviceChecks | None = None
@@ -111,8 +119,9 @@ class Checkers:
             uid = pod["metadata"]["uid"]
             before = self._least.get(uid, change.old.obj)
             self._least[uid] = less_demanding(before, pod)
-        # A condition may still be on its way when a pod is bound: another replica's, one that was held up, or one that
-        # is about a pod of this name in the history before a restore, since status patches name no UID.
+        # A condition may still be on its way when a pod is bound: another replica's, one that was
+        # held up, or one that is about a pod of this name in the history before a restore, since
+        # status patches name no UID.
         may_be_late = self.are_writes_held or self.history_is_broken
         is_new = not is_called_unschedulable(change.old.obj)
         if self._has_one_writer and not may_be_late and is_new and is_called_unschedulable(pod):
@@ -150,11 +159,12 @@ class Checkers:
     def _accountable(self, uid: str, node_name: str) -> list[JsonObject]:
         """The pods on a node that the sender of a binding had to count.
 
-        With two schedulers a binding may still be on its way when the other one takes over; the API has no means
-        against that. So of two, each answers for what it bound itself and for what its watch had shown when it chose the node: of
-        what a watch shows while the pod waits for its volumes, an extender or the network it hears too late, as kube-scheduler
-        does. A pod that it had assumed there and the other one has bound is neither: its own binding is refused, and as long
-        as the watch is silent the pod's room is free.
+        With two schedulers a binding may still be on its way when the other one takes over; the API
+        has no means against that. So of two, each answers for what it bound itself and for what its
+        watch had shown when it chose the node: of what a watch shows while the pod waits for its
+        volumes, an extender or the network it hears too late, as kube-scheduler does. A pod that it
+        had assumed there and the other one has bound is neither: its own binding is refused, and as
+        long as the watch is silent the pod's room is free.
         """
         there = [
             other
@@ -208,8 +218,9 @@ class Checkers:
     def _is_successor(self, claim: JsonObject, pod: JsonObject) -> bool:
         """Whether the sender of a binding tried the pod with another claim of that name.
 
-        A claim may be deleted while an extender is awaited or once the wait for its volume is over, and be made anew before the
-        binding arrives. Nobody looks at it again, in kube-scheduler neither. With held writes a binding may be that of any attempt.
+        A claim may be deleted while an extender is awaited or once the wait for its volume is over,
+        and be made anew before the binding arrives. Nobody looks at it again, in kube-scheduler
+        neither. With held writes a binding may be that of any attempt.
         """
         meta = claim["metadata"]
         tried = self._processes.attempts.get((_binder(), pod["metadata"]["uid"], meta["name"]))

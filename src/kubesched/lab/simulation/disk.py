@@ -1,8 +1,9 @@
 """The disks that schedulers record to: short writes, errors, no room, crashes in the middle of a write, torn sectors.
 
-A disk belongs to a machine and outlives the processes on it, which mount it one after the other (`MountedDisk` is the
-`recording.storage.Storage` of one process). It knows how much of each file was synced: that much survives whatever happens.
-What was written since survives the end of the process; when power fails, each of its sectors does or does not.
+A disk belongs to a machine and outlives the processes on it, which mount it one after the other
+(`MountedDisk` is the `recording.storage.Storage` of one process). It knows how much of each file
+was synced: that much survives whatever happens. What was written since survives the end of the
+process; when power fails, each of its sectors does or does not.
 """
 
 from __future__ import annotations
@@ -91,7 +92,10 @@ class Disk:
 
 
 class MountedDisk(Storage):
-    """A disk as one process has it. What it does after its end, while its tasks are called off, has no effect."""
+    """A disk as one process has it.
+
+    What it does after its end, while its tasks are called off, has no effect.
+    """
 
     def __init__(self, disk: Disk, crash: Callable[[], None]) -> None:
         """`crash` ends the process that has mounted it."""

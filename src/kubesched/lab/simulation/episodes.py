@@ -1,8 +1,9 @@
 """Staged situations, once all is quiet: each builds the one moment at which a certain mistake can be seen.
 
-While faults strike, something happens all the time, and the next event makes good what an earlier one missed. An episode
-happens in a cluster at rest with nodes and pods of its own (`stage`), so that nothing else comes to help; what is wrong
-at its end is seen by the same checks as ever, `liveness` above all.
+While faults strike, something happens all the time, and the next event makes good what an earlier
+one missed. An episode happens in a cluster at rest with nodes and pods of its own (`stage`), so
+that nothing else comes to help; what is wrong at its end is seen by the same checks as ever,
+`liveness` above all.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """An HTTP extender in virtual time, with a rule of its own and injected faults: late, dead or malformed answers.
 
-Its rule: pods of one application go to nodes with fast disks only. `liveness` asks it without faults.
+Its rule: pods of one application go to nodes with fast disks only. `liveness` asks it without
+faults.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A transport between a scheduler and the API server with faults drawn from the seed.
 
-A request that was sent reaches the server whether or not the sender still waits for it or is still alive. A watch never loses an event silently, since TCP and the API do not either; what is
-dropped is dropped together with the stream.
+A request that was sent reaches the server whether or not the sender still waits for it or is still
+alive. A watch never loses an event silently, since TCP and the API do not either; what is dropped
+is dropped together with the stream.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from kubesched.lab.simulation.trace import Trace
 from kubesched.playground.apimachinery.objects import encode
 
 MAX_EXTRA_S = 0.8
-"""Longest latency of a request or an ordinary watch event. Below the margin that leader election keeps between two
-leaders: no scheduler could be safe against requests that take longer."""
+"""Longest latency of a request or an ordinary watch event. Below the margin that leader election
+keeps between two leaders: no scheduler could be safe against requests that take longer.
+"""
 NO_CONNECTION = 0.1
 """How often there is no idle connection for a request that is sent without a task."""
 MAX_STALL_S = 25.0
@@ -59,7 +61,10 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class CallFault:
-    """What happens to one call. `commits`: whether the server acts on it; `how`: how the client fares."""
+    """What happens to one call.
+
+    `commits`: whether the server acts on it; `how`: how the client fares.
+    """
 
     how: str
     commits: bool
@@ -99,10 +104,14 @@ class Network:
         self.trace = trace
         self._under_way: set[asyncio.Task[Response]] = set()
         self.epoch = 0
-        """Streams opened before the last restore of the cluster are dead: the server behind them was started anew."""
+        """Streams opened before the last restore of the cluster are dead: the server behind them
+        was started anew.
+        """
         self._delayed: dict[str, float] = {}
         self.server_revision: Callable[[], int] | None = None
-        """If set, a watch from a later revision than this is silent, as with etcd after a restore, and not refused."""
+        """If set, a watch from a later revision than this is silent, as with etcd after a restore,
+        and not refused.
+        """
         self.holds_leases_only = False
         """Whether `Rates.hold` is about calls for the lease alone."""
         self.on_call: Callable[[str, Request], CallFault | None] = lambda _process, _request: None

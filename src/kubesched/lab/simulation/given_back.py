@@ -1,7 +1,7 @@
 """Volumes and claims that a scheduler assumed for one pod and gave back unwritten, and who looked in the meantime.
 
-No event says that they are free again, nor does one in kube-scheduler: a pod that found none meanwhile waits until something
-else happens, or for five minutes.
+No event says that they are free again, nor does one in kube-scheduler: a pod that found none
+meanwhile waits until something else happens, or for five minutes.
 """
 
 from __future__ import annotations

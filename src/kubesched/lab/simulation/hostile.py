@@ -1,8 +1,9 @@
 """Pods that are as expensive as the API server admits, and how much work an attempt to place one may be.
 
-Anyone who may create pods can create these. Work is counted in calls that the interpreter makes, which does not depend on
-how busy the machine is; what may grow is linear in the size of the pod. A plugin whose work grows with the square of it, or
-with the product of two parts, is over the budget at these sizes.
+Anyone who may create pods can create these. Work is counted in calls that the interpreter makes,
+which does not depend on how busy the machine is; what may grow is linear in the size of the pod. A
+plugin whose work grows with the square of it, or with the product of two parts, is over the budget
+at these sizes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Evictions without effect: an extender turns the preemptor away from the node that was cleared for it.
 
-Extenders are asked about nodes with room only. One that has no preempt verb cannot say beforehand that it will reject a node,
-so the preemptor moves on to the next one, a less important pod takes its place, and so on, in kube-scheduler, too. It ends
-when no victim is left: each eviction removes a pod for good.
+Extenders are asked about nodes with room only. One that has no preempt verb cannot say beforehand
+that it will reject a node, so the preemptor moves on to the next one, a less important pod takes
+its place, and so on, in kube-scheduler, too. It ends when no victim is left: each eviction removes
+a pod for good.
 """
 
 from __future__ import annotations

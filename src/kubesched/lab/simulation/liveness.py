@@ -27,18 +27,22 @@ from kubesched.lab.simulation.turned_down import TurnedDown
 from kubesched.lab.simulation.violation import Violation
 
 BOUND_S = 180.0
-"""Longer than a watch reconnect (60 s), a lease takeover and a pod's backoff together; shorter than the five-minute
-flush of unschedulable pods, which would hide that a pod was forgotten."""
+"""Longer than a watch reconnect (60 s), a lease takeover and a pod's backoff together; shorter than
+the five-minute flush of unschedulable pods, which would hide that a pod was forgotten.
+"""
 LATE_BOUND_S = BOUND_S + MAX_WAIT_S
-"""Where kube-scheduler waits for those five minutes, too. Filters stop at the first that rejects a node, and events are
-held against the rejectors alone: a port is taken, so the pod is told when it is free; that on top of that there was no
-room, a volume was missing, affinity was not met or a plugin broke shows only while victims are looked for, and when
-that changes the scheduler hears nothing. The same preemptors may not hear that another's victim has left their nominated
-node; before that they look for none of their own. Nor is a pod with affinity to its own kind told that the last one of the
-kind has gone, whereupon it may go anywhere; nor a pod with terms of its own that a node has left the topology of others'
-terms. A nomination that the watch brings after it was withdrawn holds its place until its pod is tried again. And a volume
-that was assumed for one pod and given back unwritten is no event for another that found none in the meantime, nor that a
-plugin would not reject a pod at Permit any more."""
+"""Where kube-scheduler waits for those five minutes, too. Filters stop at the first that rejects a
+node, and events are held against the rejectors alone: a port is taken, so the pod is told when it
+is free; that on top of that there was no room, a volume was missing, affinity was not met or a
+plugin broke shows only while victims are looked for, and when that changes the scheduler hears
+nothing. The same preemptors may not hear that another's victim has left their nominated node;
+before that they look for none of their own. Nor is a pod with affinity to its own kind told that
+the last one of the kind has gone, whereupon it may go anywhere; nor a pod with terms of its own
+that a node has left the topology of others' terms. A nomination that the watch brings after it was
+withdrawn holds its place until its pod is tried again. And a volume that was assumed for one pod
+and given back unwritten is no event for another that found none in the meantime, nor that a plugin
+would not reject a pod at Permit any more.
+"""
 POLL_S = 3.0
 
 
@@ -68,8 +72,9 @@ async def wait_until_settled(
 ) -> None:
     """Return once nothing more can happen; `Violation` if that takes too long.
 
-    `had_broken_answers`: a plugin or extender may have prevented preemption, and would not any more. `in_vain`: evictions that only make
-    room for the next victim, from the last of which the bound counts. `turned_down`: pods that a plugin rejected, and would not any more.
+    `had_broken_answers`: a plugin or extender may have prevented preemption, and would not any
+    more. `in_vain`: evictions that only make room for the next victim, from the last of which the
+    bound counts. `turned_down`: pods that a plugin rejected, and would not any more.
     """
     healed_at, bound_s = loop.time(), BOUND_S
     asked_at: int | None = None

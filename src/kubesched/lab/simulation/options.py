@@ -10,11 +10,14 @@ from typing import Any, Final
 FOCUSES = ("", "", "", "/binding", "/status", "/leases/kube-scheduler", "/pods", "/nodes")
 MIXES = ("plain", "affinity", "spread", "ports", "priorities", "gates")
 EXTRAS = {"volumes": 0.3, "budgets": 0.3, "extender": 0.25, "resizing": 0.4, "devices": 0.3}
-"""What else a world may have, and how likely: storage with its controllers, disruption budgets, an HTTP extender, nodes
-whose allocatable changes, devices with their claims."""
+"""What else a world may have, and how likely: storage with its controllers, disruption budgets, an
+HTTP extender, nodes whose allocatable changes, devices with their claims.
+"""
 _DRAWN_LAST = ("devices",)
 MORE_EXTRAS = {"resizes": 0.35, "odd objects": 0.2, "tight": 0.35}
-"""Pods that are resized and relabelled; objects that are huge or in all scripts; more pods than there is room for."""
+"""Pods that are resized and relabelled; objects that are huge or in all scripts; more pods than
+there is room for.
+"""
 EPISODES = {
     "rejected at Permit": "",
     "event in flight": "",
@@ -36,7 +39,8 @@ EPISODES = {
     "reservation given back": "devices",
     "extender's answer lost": "one scheduler with a binding extender",
 }
-"""Situations that are staged at the end of a run (`episodes`), and what a run must have for them."""
+"""Situations that are staged at the end of a run (`episodes`), and what a run must have for them.
+"""
 REPLICAS: Final = 0.35
 """How many worlds have pods in sets of equal ones."""
 FURTHER_EPISODES = {
@@ -54,7 +58,9 @@ HOSTILE_PODS = (
 HOSTILE: Final = 0.25
 """How many of the runs end with a hostile pod."""
 EXTENDER_TRAITS = ("filter", "prioritize", "preempt", "bind", "ignorable", "names")
-"""The verbs an extender may take part in; whether it may be ignored; whether it is sent names instead of nodes."""
+"""The verbs an extender may take part in; whether it may be ignored; whether it is sent names
+instead of nodes.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +158,9 @@ class Options:
     restore_every_s: float = 0.0
     """Mean time between restores of the cluster to an older revision; 0 for never."""
     probes: int = 0
-    """How many single changes are made once all is quiet, each of which has to wake the pods it helps."""
+    """How many single changes are made once all is quiet, each of which has to wake the pods it
+    helps.
+    """
     episode: str = ""
     """Of `EPISODES`; played after everything else."""
     further_episode: str = ""
@@ -237,7 +245,8 @@ def _draw_further_episode(random: Random, options: Options) -> str:
 
 def _draw_hostile_pod(random: Random, options: Options) -> str:
     kind = random.choice(HOSTILE_PODS)
-    # An extender answers about every node by itself, and a plugin that misbehaves is asked about every one.
+    # An extender answers about every node by itself, and a plugin that misbehaves is asked about
+    # every one.
     is_alone = "extender" not in options.extras and not options.mischief
     return kind if is_alone and random.random() < HOSTILE else ""
 
@@ -307,7 +316,9 @@ def draw(random: Random, *, faults: bool) -> Options:
 SMALL: Final = 0.85
 """How many of the worlds are small: what goes wrong there is found much sooner."""
 LARGE_EVERY: Final = 1_000
-"""One of so many seeds, beginning with half of it, has a large world: up to 200 nodes and 1,000 pods."""
+"""One of so many seeds, beginning with half of it, has a large world: up to 200 nodes and 1,000
+pods.
+"""
 
 
 def extend(drawn: Options, random: Random, faults: bool) -> Options:

@@ -130,7 +130,10 @@ class Door:
 
 
 def make_doorkeeper(door: Door) -> type[Plugin]:
-    """A Permit plugin that lets pods pass unless there is a plan for them. Any event may undo its rejections."""
+    """A Permit plugin that lets pods pass unless there is a plan for them.
+
+    Any event may undo its rejections.
+    """
 
     class Doorkeeper(PermitPlugin):
         name = DOORKEEPER

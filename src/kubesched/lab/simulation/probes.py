@@ -1,7 +1,8 @@
 """Single changes to a cluster at rest: each has to wake the pods that it helps.
 
-While faults strike, something happens all the time, and a lost wake-up is made good by the next one. Once nothing
-happens any more, a pod that is not told of the one change that helps it stays where it is, and `liveness` notices.
+While faults strike, something happens all the time, and a lost wake-up is made good by the next
+one. Once nothing happens any more, a pod that is not told of the one change that helps it stays
+where it is, and `liveness` notices.
 """
 
 from __future__ import annotations

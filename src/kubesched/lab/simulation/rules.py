@@ -1,8 +1,8 @@
 """Whether a pod may go to a node: a plain second implementation over JSON, to check the scheduler's answers.
 
-Knows what the workloads use: requests, number of pods, host ports, taints, cordons, node selectors, required pod
-affinity and anti-affinity with `matchLabels`, required topology spread over all nodes, claims and their volumes, and the
-rule of the simulated extender.
+Knows what the workloads use: requests, number of pods, host ports, taints, cordons, node selectors,
+required pod affinity and anti-affinity with `matchLabels`, required topology spread over all nodes,
+claims and their volumes, and the rule of the simulated extender.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class State:
     attachable: Mapping[str, int] = field(default_factory=dict)
     """How many volumes of the driver a node can attach; nodes that are not named have no limit."""
     blurred_ports: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """Host ports by node that two pods shared until one of them went; two schedulers, or a restore, can bring that about.
+    """Host ports by node that two pods shared until one of them went; two schedulers, or a restore,
+    can bring that about.
 
     # Upstream: such a port counts as free although the other pod is still there.
     """
@@ -254,7 +255,7 @@ def _labels(obj: JsonObject) -> Mapping[str, str]:
     return obj["metadata"].get("labels") or {}
 
 
-# -- volumes -----------------------------------------------------------------------------------------------------------
+# -- volumes ---------------------------------------------------------------------------------------
 
 _BOUND = "pv.kubernetes.io/bind-completed"
 

@@ -57,8 +57,8 @@ def simulate(
 ) -> SimulationResult:
     """One run.
 
-    `options` replaces what the seed would draw; `prepare` is called with the world before it starts; `safe_point` is
-    called between rounds of the loop and may raise to end the run.
+    `options` replaces what the seed would draw; `prepare` is called with the world before it
+    starts; `safe_point` is called between rounds of the loop and may raise to end the run.
     """
     clear_garbage()
     options = options or of_seed(seed, faults=faults)
@@ -92,8 +92,9 @@ def _compared(
 ) -> SimulationResult:
     """Compare a run with the same one on disks that never fail.
 
-    Not if its processes ended with their disks, and not if segments are filled: at the checkpoint between two of them a
-    scheduler begins anew with other random numbers, and how many there are depends on how long the recording goes on.
+    Not if its processes ended with their disks, and not if segments are filled: at the checkpoint
+    between two of them a scheduler begins anew with other random numbers, and how many there are
+    depends on how long the recording goes on.
     """
     if disk.crash or disk.segment_bytes != ONE_SEGMENT_BYTES:
         return outcome

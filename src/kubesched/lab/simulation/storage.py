@@ -1,7 +1,7 @@
 """Storage in the simulated cluster: classes, volumes on nodes, claims, and the controllers that bind and provision.
 
-The controllers are the embedded server's own. They look at the cluster some time after it changed, not at once, so that
-a scheduler really waits for its claims to be bound.
+The controllers are the embedded server's own. They look at the cluster some time after it changed,
+not at once, so that a scheduler really waits for its claims to be bound.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Pods that the misbehaving plugin rejected at Permit, with nothing happening in the cluster since.
 
-It would let them pass by now, but that is no event, and kube-scheduler would wait for five minutes, too.
+It would let them pass by now, but that is no event, and kube-scheduler would wait for five minutes,
+too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The victims that placing a pod on a node would cost: a plain second implementation, like `rules`.
 
-All pods of lower priority are removed; then, budget violations first and highest priority first, each is reprieved if
-the pod still fits.
+All pods of lower priority are removed; then, budget violations first and highest priority first,
+each is reprieved if the pod still fits.
 """
 
 from __future__ import annotations

@@ -59,7 +59,9 @@ leaderElection:
 
 TIGHT_NODES = 2
 START_S = 1.0
-"""How long the schedulers get before the first fault; the informers' first lists may be hit already."""
+"""How long the schedulers get before the first fault; the informers' first lists may be hit
+already.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

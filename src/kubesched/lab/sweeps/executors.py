@@ -4,8 +4,9 @@
     local:N     N processes; 1 is this process
     dask:ADDRESS, dask-local:N   a Dask cluster, or one of N local worker processes for this sweep (kubesched[dask])
 
-A cell is `work(shared, cell)`, where `work` is a function that other processes can import. What all cells share is sent once
-per worker. A cell that raises is a failed result; a worker that dies has its cells run again elsewhere.
+A cell is `work(shared, cell)`, where `work` is a function that other processes can import. What all
+cells share is sent once per worker. A cell that raises is a failed result; a worker that dies has
+its cells run again elsewhere.
 """
 
 from __future__ import annotations
@@ -128,7 +129,8 @@ class LocalProcesses(Executor):
                     return
 
     def _round(self, work: Work, blob: bytes, cells: dict[int, object]) -> Iterator[Done]:
-        # Not fork: the caller may have threads. The fork server imports the work once for all workers.
+        # Not fork: the caller may have threads. The fork server imports the work once for all
+        # workers.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([work.__module__])
         count = min(self._workers, len(cells))

@@ -22,7 +22,10 @@ class StoreError(KubeschedError):
 
 
 def key_of_cell(**inputs: object) -> str:
-    """The hash of named inputs and of this kubesched's version. Values are compared by their `repr` if JSON has no form."""
+    """The hash of named inputs and of this kubesched's version.
+
+    Values are compared by their `repr` if JSON has no form.
+    """
     known = {"version": __version__, **inputs}
     text = msgspec.json.encode(known, enc_hook=repr, order="sorted")
     return hashlib.sha256(text).hexdigest()

@@ -44,7 +44,8 @@ def run_sweep(
 ) -> Iterator[Result]:
     """The results in the order of the cells, each as soon as those before it are there.
 
-    Results are stored as they come, so a sweep that is interrupted goes on where it stopped. Failures are not stored.
+    Results are stored as they come, so a sweep that is interrupted goes on where it stopped.
+    Failures are not stored.
 
     Raises:
         ExecutorError: the executor cannot work at all.

@@ -9,9 +9,10 @@
 | update or patch pods | labels, gates and requests change, if the log has the response |
 | create, update, patch or delete of nodes and of the other kinds that scheduling reads | the object is put or removed |
 
-Only successful requests count (`responseStatus.code` below 400), once, at the stage ResponseComplete. Objects need the level
-Request or RequestResponse; events of the level Metadata are counted in a note. What existed before the log begins, nodes
-above all, comes from `--from`. `deletecollection` does not say what it deleted and is counted in a note.
+Only successful requests count (`responseStatus.code` below 400), once, at the stage
+ResponseComplete. Objects need the level Request or RequestResponse; events of the level Metadata
+are counted in a note. What existed before the log begins, nodes above all, comes from `--from`.
+`deletecollection` does not say what it deleted and is counted in a note.
 """
 
 from __future__ import annotations

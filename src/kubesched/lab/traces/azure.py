@@ -12,8 +12,8 @@
 | `core`, `memory` | requests: 1.0, the whole machine, is 1,000 cpu and 1 TiB |
 | `ssd`, `hdd`, `nic` | requests of the extended resources `packing.azure/…`, 1,000,000 for the whole machine |
 
-The trace has no machines: `--nodes N` says how many there are, all alike. Requests for VM types that the machine cannot host
-are left out and counted.
+The trace has no machines: `--nodes N` says how many there are, all alike. Requests for VM types
+that the machine cannot host are left out and counted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def read(files: Sequence[str], node_count: int | None, machine: str | None = Non
     """`files` is one SQLite file, or the CSV files of the two tables in any order.
 
     Raises:
-        TraceError: a file cannot be read, the number of nodes is missing, or no VM type runs on the machine.
+        TraceError: a file cannot be read, the number of nodes is missing, or no VM type runs on the
+            machine.
     """
     if node_count is None:
         raise TraceError(

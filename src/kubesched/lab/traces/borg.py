@@ -1,7 +1,8 @@
 """Google's Borg trace of 2019 (clusterdata v3): the tables `machine_events` and `instance_events`.
 
-JSON lines as BigQuery exports them (fields that are zero may be left out, large integers may be text), or CSV, where nested
-fields are columns such as `capacity.cpus` or `capacity_cpus`, or hold an object. Event types are numbers or names.
+JSON lines as BigQuery exports them (fields that are zero may be left out, large integers may be
+text), or CSV, where nested fields are columns such as `capacity.cpus` or `capacity_cpus`, or hold
+an object. Event types are numbers or names.
 
 | Field | Becomes |
 |---|---|
@@ -17,8 +18,8 @@ fields are columns such as `capacity.cpus` or `capacity_cpus`, or hold an object
 | those without a SCHEDULE before | the pod leaves then, if it is still waiting |
 | `alloc_collection_id` | tasks inside an alloc instance are left out: the alloc instance has their room. Alloc instances are pods |
 
-Left out: constraints (their attributes are obfuscated), QUEUE and ENABLE, updates of running instances. Times are microseconds;
-0 is before the trace, 2^63−1 after it.
+Left out: constraints (their attributes are obfuscated), QUEUE and ENABLE, updates of running
+instances. Times are microseconds; 0 is before the trace, 2^63−1 after it.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def read(machine_files: Sequence[str], instance_files: Sequence[str]) -> Trace:
     events = _machines(machine_files, state)
     notes = Counter[str]()
     events += _Instances(notes).read(instance_files)
-    # A machine that leaves at the same moment as a task ends leaves last; a task that comes then finds it gone.
+    # A machine that leaves at the same moment as a task ends leaves last; a task that comes then
+    # finds it gone.
     events.sort(key=lambda event: (event.time_s, isinstance(event, Arrival)))
     return Trace(
         name=", ".join(files),
@@ -165,7 +167,8 @@ class _Instances:
         rows = list(_rows(files, ("time", "type", "collection_id")))
         if not rows:
             raise TraceError(f"{', '.join(files)}: no instance events")
-        # Events of one instant stand in the order of an instance's life: it ends, then is submitted again.
+        # Events of one instant stand in the order of an instance's life: it ends, then is submitted
+        # again.
         rows.sort(key=lambda row: row.integer("time", 0))
         for row in rows:
             self._take(row)

@@ -31,8 +31,8 @@ def keyed(trace: Trace, cell: Cell) -> Keyed:
 def with_recorded(trace: Trace, cells: Sequence[Cell]) -> list[Cell]:
     """The cells, and the recording as it was if it is among them.
 
-    Alone it is played record by record. Among others it is modelled as they are, so that differences are those of the
-    configurations, and the recording itself stands beside them.
+    Alone it is played record by record. Among others it is modelled as they are, so that
+    differences are those of the configurations, and the recording itself stands beside them.
     """
     own = [cell for cell in cells if is_own(trace, cell)]
     if not own:

@@ -2,12 +2,14 @@
 
 Two measures:
 
-- *GPU fragmentation* as published with FGD ("Beware of Fragmentation", USENIX ATC 2023): the GPU capacity that is free but
-  that a pod of the workload, drawn at random, could not use, as a share of all free GPU capacity. For a pod class m and a
-  node n, F(n, m) is everything free on the node's GPUs if the node cannot host m (too little cpu, memory or GPU, or the
-  wrong model) or m asks for no GPU; otherwise it is what is left on devices with less room than m asks of one. A node's
+- *GPU fragmentation* as published with FGD ("Beware of Fragmentation", USENIX ATC 2023): the GPU
+  capacity that is free but that a pod of the workload, drawn at random, could not use, as a share
+  of all free GPU capacity. For a pod class m and a node n, F(n, m) is everything free on the node's
+  GPUs if the node cannot host m (too little cpu, memory or GPU, or the wrong model) or m asks for
+  no GPU; otherwise it is what is left on devices with less room than m asks of one. A node's
   fragmentation is the mean of F over the classes, weighted by how often they occur in the trace.
-- *Plain*: of what is free of a resource, the share on nodes that are partly used. No pod that needs an empty node gets it.
+- *Plain*: of what is free of a resource, the share on nodes that are partly used. No pod that needs
+  an empty node gets it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """GPUs of which pods take whole ones or a part of one.
 
-A node offers 1,000 units of one extended resource per GPU, so that NodeResourcesFit and every score see the sums. A sum does
-not say whether a single device has room: a pod that asks for less than 1,000 units must get them from one GPU, one that
-asks for a multiple gets whole free GPUs. The ledger knows what is left of each device; the Filter plugin `GpuShare` reads it.
+A node offers 1,000 units of one extended resource per GPU, so that NodeResourcesFit and every score
+see the sums. A sum does not say whether a single device has room: a pod that asks for less than
+1,000 units must get them from one GPU, one that asks for a multiple gets whole free GPUs. The
+ledger knows what is left of each device; the Filter plugin `GpuShare` reads it.
 
-Of several devices with room a shared pod gets the fullest, of equals the first; whole GPUs are taken in order.
+Of several devices with room a shared pod gets the fullest, of equals the first; whole GPUs are
+taken in order.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Playing a recording: the scheduler is given the logged inputs again, and its decisions are compared with the logged ones.
 
-The production scheduler runs in virtual time over informers that the log feeds. Each record is one input: it is applied,
-then everything that follows from it happens, then the next. Tasks that were beside the loop (bindings, evictions) run as
-well, but wait where `scheduler.flight` says until the log says that they went on.
+The production scheduler runs in virtual time over informers that the log feeds. Each record is one
+input: it is applied, then everything that follows from it happens, then the next. Tasks that were
+beside the loop (bindings, evictions) run as well, but wait where `scheduler.flight` says until the
+log says that they went on.
 """
 
 from __future__ import annotations
@@ -99,7 +100,10 @@ class Observer(Protocol):
     def begins(
         self, assembly: Assembly, objects: Iterable[Any], assumed: Mapping[str, str]
     ) -> None:
-        """The scheduler and the objects that it begins with. `assumed`: uid -> node of pods whose binding no event has shown."""
+        """The scheduler and the objects that it begins with.
+
+        `assumed`: uid -> node of pods whose binding no event has shown.
+        """
         ...
 
     def comes_to(self, entry: AnyEntry) -> None:
@@ -127,7 +131,8 @@ def play(
     `before_attempt` may look at the scheduler, which it must leave as it was, and end the play.
 
     Raises:
-        RecordingError: its first segment does not hold the state of the scheduler, or the recording is damaged.
+        RecordingError: its first segment does not hold the state of the scheduler, or the recording
+            is damaged.
         ConfigError: the recorded configuration names plugins that are not installed.
     """
     if not run.is_playable:
@@ -233,7 +238,7 @@ class _Player:
         made = make_extenders(configured, cast("Any", None), table, no_network())
         return [cast("Extender", PlayedExtender(extender, self._gates)) for extender in made]
 
-    # -- the log ---------------------------------------------------------------------------------------------------
+    # -- the log -----------------------------------------------------------------------------------
 
     async def play(self) -> Played:
         difference = ""
@@ -359,7 +364,7 @@ class _Player:
         if isinstance(outcome, Assumed):
             self._scheduler.start_binding(group, outcome)
 
-    # -- as the scheduler's recorder -------------------------------------------------------------------------------
+    # -- as the scheduler's recorder ---------------------------------------------------------------
 
     def tick(self) -> None:
         """Time is the log's."""

@@ -1,7 +1,8 @@
 """Figures of a replay over time: waits, utilisation, fragmentation, nodes in use, cost.
 
-How long each node is in use is exact. Utilisation, fragmentation and pending pods are sampled at regular moments, and their
-means are means over the samples. A node is in use while a pod is on it that is neither a DaemonSet's nor the kubelet's own.
+How long each node is in use is exact. Utilisation, fragmentation and pending pods are sampled at
+regular moments, and their means are means over the samples. A node is in use while a pod is on it
+that is neither a DaemonSet's nor the kubelet's own.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Meter:
             nodes_used=[],
         )
 
-    # -- what happens ----------------------------------------------------------------------------------------------
+    # -- what happens ------------------------------------------------------------------------------
 
     def submitted(self, key: str, now: float) -> None:
         """A pod of the trace came; a pod that comes back after an eviction keeps its first time."""
@@ -104,7 +105,7 @@ class Meter:
             del self._pods_on[name]
             self._used_s[name] = self._used_s.get(name, 0.0) + now - self._since.pop(name)
 
-    # -- samples ---------------------------------------------------------------------------------------------------
+    # -- samples -----------------------------------------------------------------------------------
 
     def sample(self, now: float, pending: int) -> None:
         table, series = self._table, self._series
@@ -139,7 +140,7 @@ class Meter:
         used[[row for row in rows if row is not None]] = True
         return used
 
-    # -- the result ------------------------------------------------------------------------------------------------
+    # -- the result --------------------------------------------------------------------------------
 
     def outcome(self, config: str, seed: int, ends_s: float, notes: Sequence[str]) -> Outcome:
         for name, since in self._since.items():

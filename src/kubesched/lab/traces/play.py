@@ -1,9 +1,10 @@
 """Cells of `kubesched replay`: which player each one gets.
 
-A recording as it was is played record by record, as `--verify` does it: pods are taken off the queue, bindings and calls end,
-extenders answer when and as they did then, so every placement comes out again. Other configurations and seeds are modelled
-(`traces.player`), since bindings to other nodes and calls that were never made have no recorded end; what they are compared
-with is modelled, too.
+A recording as it was is played record by record, as `--verify` does it: pods are taken off the
+queue, bindings and calls end, extenders answer when and as they did then, so every placement comes
+out again. Other configurations and seeds are modelled (`traces.player`), since bindings to other
+nodes and calls that were never made have no recorded end; what they are compared with is modelled,
+too.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """One trace under one configuration and seed: the production scheduler in virtual time.
 
-Decisions take no time. A pod waits for room, and for the backoff after failed attempts, not for the scheduler's speed.
-Between events the scheduler tries what it can; the periodic retry of pods for which nothing has changed is off, because in
-months of virtual time it would be most of the work.
+Decisions take no time. A pod waits for room, and for the backoff after failed attempts, not for the
+scheduler's speed. Between events the scheduler tries what it can; the periodic retry of pods for
+which nothing has changed is off, because in months of virtual time it would be most of the work.
 
-A recording says when its scheduler took pods off the queue. There the player takes turns at the same places of the log, so
-that pods meet the cluster as they met it then; where the recorded scheduler had nothing to do, it works on freely. That is a
-model, for other settings than the recorded ones; a recording as it was is played by `traces.play`.
+A recording says when its scheduler took pods off the queue. There the player takes turns at the
+same places of the log, so that pods meet the cluster as they met it then; where the recorded
+scheduler had nothing to do, it works on freely. That is a model, for other settings than the
+recorded ones; a recording as it was is played by `traces.play`.
 """
 
 from __future__ import annotations
@@ -49,11 +50,15 @@ from kubesched.lab.traces.trace import (
 from kubesched.plugins.registry import in_tree_registry
 
 PAUSE_S = 5.0
-"""So long before its next turn a recorded scheduler had nothing to do, and the replay may work on by itself."""
+"""So long before its next turn a recorded scheduler had nothing to do, and the replay may work on
+by itself.
+"""
 NEVER_S = 1e12
 """Longer than any trace."""
 SAME_CALL_S = 60.0
-"""A plugin's call that the recording has so soon after is the same call, and returns when that one did."""
+"""A plugin's call that the recording has so soon after is the same call, and returns when that one
+did.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +72,9 @@ class Cell:
     seed: int = 0
     prices: Prices | None = None
     as_recorded: bool = False
-    """Of a recording, with its own configuration, gates and seed: played record by record instead of being modelled."""
+    """Of a recording, with its own configuration, gates and seed: played record by record instead
+    of being modelled.
+    """
 
 
 def play_trace(
@@ -314,10 +321,14 @@ class _Player:
     def _sample(self, time_s: float) -> None:
         self._meter.sample(time_s, sum(self._world.assembly.scheduler.queue.sizes))
 
-    # -- time ------------------------------------------------------------------------------------------------------
+    # -- time --------------------------------------------------------------------------------------
 
     def _go_to(self, time_s: float, *, settle: bool = False) -> None:
-        """Pass time. Events of one moment happen together; `settle` lets the scheduler answer those of this moment."""
+        """Pass time.
+
+        Events of one moment happen together; `settle` lets the scheduler answer those of this
+        moment.
+        """
         world = self._world
         if self._turns and not self._pauses():
             while self._departures and self._departures[0][0] <= time_s:
@@ -357,7 +368,7 @@ class _Player:
         self._world.delete(pod)
         self._is_own_removal = False
 
-    # -- events ----------------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def _apply(self, event: Event) -> None:
         world = self._world
@@ -431,7 +442,7 @@ class _Player:
         if status.phase in FINISHED:
             release_claims(world, pod)
 
-    # -- what the scheduler did ------------------------------------------------------------------------------------
+    # -- what the scheduler did --------------------------------------------------------------------
 
     def _bound(self, pod: Pod) -> None:
         now_s = self._world.now_s

@@ -1,6 +1,7 @@
 """Our own recordings (`kubesched run --record DIR`) as traces: the last run of the folder that can be played.
 
-Under its own settings a recording is played as it is (`traces.play`). For other settings it is modelled:
+Under its own settings a recording is played as it is (`traces.play`). For other settings it is
+modelled:
 
 | Record | Becomes |
 |---|---|
@@ -14,7 +15,8 @@ Under its own settings a recording is played as it is (`traces.play`). For other
 | a plugin's patch or deletion of a pod returned (preemption) | if the model makes the same call, it returns there |
 | an attempt began; the queue was flushed | the model takes a turn there ([player](player.py)) |
 
-Its configuration, feature gates and seed are the first that `kubesched replay` plays unless others are given.
+Its configuration, feature gates and seed are the first that `kubesched replay` plays unless others
+are given.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Configurations compared over seeds.
 
-The figures of a configuration are means over the seeds with a 95 % interval (Student's t). Two configurations are compared
-seed by seed: the same seed draws the same ties, so differences are paired and their interval is narrower than the
-difference of two intervals. A difference has been shown if its interval leaves out zero; one seed shows nothing.
+The figures of a configuration are means over the seeds with a 95 % interval (Student's t). Two
+configurations are compared seed by seed: the same seed draws the same ties, so differences are
+paired and their interval is narrower than the difference of two intervals. A difference has been
+shown if its interval leaves out zero; one seed shows nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ from kubesched.lab.traces.trace import Trace
 
 DIGITS = 6
 RECORDED = "recorded"
-"""The name of a recording as it was, beside the configurations under which it is modelled; it is compared with none."""
+"""The name of a recording as it was, beside the configurations under which it is modelled; it is
+compared with none.
+"""
 
 _T_975 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
-"""Quantiles of Student's t for 1 to 30 degrees of freedom; 1.96 beyond 30 is 4 % too narrow at worst."""
+"""Quantiles of Student's t for 1 to 30 degrees of freedom; 1.96 beyond 30 is 4 % too narrow at
+worst.
+"""
 
 
 class Interval(Record):

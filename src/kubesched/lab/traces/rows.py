@@ -1,7 +1,7 @@
 """Rows of CSV and JSON-lines files, packed or not, with their line numbers, and fields read from them.
 
-A row answers `text`, `integer` and `number` by column. What is missing or malformed raises TraceError with file, line and
-column.
+A row answers `text`, `integer` and `number` by column. What is missing or malformed raises
+TraceError with file, line and column.
 """
 
 from __future__ import annotations
@@ -83,7 +83,10 @@ class Row:
         return TraceError(f"{self.where}: {column}: {message}")
 
     def get(self, column: str) -> Any:  # noqa: ANN401  # as the file has it
-        """The value; None where it is absent. `a.b` looks into an object, or into columns named `a.b` or `a_b`."""
+        """The value; None where it is absent.
+
+        `a.b` looks into an object, or into columns named `a.b` or `a_b`.
+        """
         value = self._values.get(column)
         if value is None and "." in column:
             value = self._nested(column)
@@ -168,7 +171,8 @@ def csv_rows(path: str, needed: Sequence[str]) -> Iterator[Row]:
     """The rows of a CSV file with a header.
 
     Raises:
-        TraceError: a column that is needed is missing, or a row has more or fewer fields than the header.
+        TraceError: a column that is needed is missing, or a row has more or fewer fields than the
+            header.
     """
     reader = csv.reader(io.StringIO(read_text(path)))
     header = [name.strip() for name in next(reader, [])]

@@ -1,8 +1,9 @@
 """A trace: the cluster at its beginning, and what arrives, changes and leaves afterwards.
 
-Times are seconds from the beginning of the trace. Pods leave in one of two ways, and a reader chooses the one its source
-knows: `lifetime_s` after they were bound (batch work, which takes its time wherever and whenever it runs), or at
-`leaves_s` whether bound or not (a user, a controller or an autoscaler deleted them then).
+Times are seconds from the beginning of the trace. Pods leave in one of two ways, and a reader
+chooses the one its source knows: `lifetime_s` after they were bound (batch work, which takes its
+time wherever and whenever it runs), or at `leaves_s` whether bound or not (a user, a controller or
+an autoscaler deleted them then).
 """
 
 from __future__ import annotations
@@ -128,7 +129,9 @@ class Trace:
     schedules_from_s: float = 0.0
     """Of recordings: when the scheduler began to take pods."""
     resubmits: bool = True
-    """Whether evicted pods come back, with their whole lifetime. A recording has what controllers did by itself."""
+    """Whether evicted pods come back, with their whole lifetime. A recording has what controllers
+    did by itself.
+    """
     own: OwnSettings | None = None
     """Of recordings: what they were made with."""
 

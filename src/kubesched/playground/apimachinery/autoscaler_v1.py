@@ -1,7 +1,7 @@
 """HorizontalPodAutoscalers as `autoscaling/v1`; the form of `autoscaling/v2` is what is stored.
 
-The old version knows one target, cpu in per cent of the request. As in Kubernetes, what else the new
-one has is carried in annotations.
+The old version knows one target, cpu in per cent of the request. As in Kubernetes, what else the
+new one has is carried in annotations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The resources the server serves: the kinds of `kubesched.api.kinds`, and those that custom definitions add.
 
-A resource's `key` is `plural` for the core group and `plural.group` otherwise; it names the collection in the store.
-Resources of the same key in another group (events) name their collection with `stored_as`. Custom resource definitions
-add rows at run time; built-in rows never change.
+A resource's `key` is `plural` for the core group and `plural.group` otherwise; it names the
+collection in the store. Resources of the same key in another group (events) name their collection
+with `stored_as`. Custom resource definitions add rows at run time; built-in rows never change.
 """
 
 from __future__ import annotations

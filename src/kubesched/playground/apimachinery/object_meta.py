@@ -58,7 +58,8 @@ def validate_labels(labels: dict[str, str], path: str) -> Problems:
 
 
 def validate_annotations(annotations: dict[str, str], path: str) -> Problems:
-    # Upstream: annotation keys are checked in lower case, so their prefix may be written in capitals.
+    # Upstream: annotation keys are checked in lower case, so their prefix may be written in
+    # capitals.
     yield from (
         invalid(path, key, text) for key in annotations for text in label_key_problems(key.lower())
     )

@@ -1,6 +1,7 @@
 """Selectors over JSON objects: label and field selectors of requests, and the `LabelSelector` of specs.
 
-Field selectors know only the fields Kubernetes offers for a kind; any other field is refused as there.
+Field selectors know only the fields Kubernetes offers for a kind; any other field is refused as
+there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The roles and bindings that a cluster with RBAC starts with: for administrators, for users of a namespace, for everyone.
 
-`admin`, `edit` and `view` are aggregated from roles with the labels upstream uses, so that roles for custom resources
-can be added to them; they cover the kinds served here.
+`admin`, `edit` and `view` are aggregated from roles with the labels upstream uses, so that roles
+for custom resources can be added to them; they cover the kinds served here.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
 | allocation, reservations | `resourceclaims/binding`, for the whole cluster: a claim takes its devices from every namespace |
 | the status of a driver's devices | `resourceclaims/driver` with the driver's name and the verb `arbitrary-node:update` (or `patch`) |
 
-No request names these subresources; they exist as permissions only. Writes of the process itself have no user and are not
-checked. Tokens here are bound to no node, so that `associated-node:` verbs help no one. Mirrors upstream's
-`AuthorizedForBinding` and `AuthorizedForDeviceStatus`.
+No request names these subresources; they exist as permissions only. Writes of the process itself
+have no user and are not checked. Tokens here are bound to no node, so that `associated-node:` verbs
+help no one. Mirrors upstream's `AuthorizedForBinding` and `AuthorizedForDeviceStatus`.
 """
 
 from __future__ import annotations

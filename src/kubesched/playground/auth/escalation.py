@@ -1,8 +1,10 @@
-"""Escalation: users can grant only permissions that they hold. Checked on writes of roles and bindings.
+"""Escalation: users can grant only permissions that they hold.
 
-Upstream's rule: a role may be written by users whose own rules cover all of its rules, or who may `escalate` it; a
-binding by users whose rules cover those of the role it refers to, or who may `bind` that role. Writes of the process
-itself have no user and are not checked.
+Checked on writes of roles and bindings.
+
+Upstream's rule: a role may be written by users whose own rules cover all of its rules, or who may
+`escalate` it; a binding by users whose rules cover those of the role it refers to, or who may
+`bind` that role. Writes of the process itself have no user and are not checked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Role-based access control: a request is allowed if a rule of a role bound to its user allows it.
 
-Cluster role bindings count everywhere, role bindings in their namespace. Members of `system:masters` may do everything.
-That a writer of roles and bindings holds what they grant is checked in `escalation`.
+Cluster role bindings count everywhere, role bindings in their namespace. Members of
+`system:masters` may do everything. That a writer of roles and bindings holds what they grant is
+checked in `escalation`.
 """
 
 from __future__ import annotations

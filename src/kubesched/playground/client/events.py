@@ -19,7 +19,8 @@ from kubesched.playground.client.local import LocalApi
 log = get_logger(__name__)
 
 REMEMBERED_EVENTS = 4096
-"""How many recent events can still be repeated by count; client-go's correlator remembers as many."""
+"""How many recent events can still be repeated by count; client-go's correlator remembers as many.
+"""
 
 DEFAULT_NAMESPACE = "default"  # events about cluster-scoped objects live here
 

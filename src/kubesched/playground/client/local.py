@@ -1,9 +1,11 @@
 """The API for code in the same process: controllers, kubelets, simulation.
 
-The same admission, defaulting, validation and conflicts as over HTTP, without a socket and without an event loop:
-every verb is synchronous and complete when it returns, or raises a `kubesched.base.errors.ApiError` having changed nothing.
+The same admission, defaulting, validation and conflicts as over HTTP, without a socket and without
+an event loop: every verb is synchronous and complete when it returns, or raises a
+`kubesched.base.errors.ApiError` having changed nothing.
 
-Objects that come back are shared with the store: read them, never change them. Objects that go in are copied.
+Objects that come back are shared with the store: read them, never change them. Objects that go in
+are copied.
 """
 
 from __future__ import annotations
@@ -110,8 +112,8 @@ class LocalApi:
     ) -> JsonObject:
         """Create an object that this process composed from values of the right types.
 
-        It is not checked for types or copied, must not hold nulls, and must not be changed afterwards. Objects of one
-        `shape` have the same fields.
+        It is not checked for types or copied, must not hold nulls, and must not be changed
+        afterwards. Objects of one `shape` have the same fields.
         """
         info = self._resource(resource)
         key = (info.key, shape, timestamp(self.registry.clock.now()))
@@ -124,7 +126,10 @@ class LocalApi:
         return entry.obj
 
     def update(self, resource: Resource, obj: JsonObject) -> JsonObject:
-        """Replace everything but the status. A `resourceVersion` in the object must be current, else `Conflict`."""
+        """Replace everything but the status.
+
+        A `resourceVersion` in the object must be current, else `Conflict`.
+        """
         return self._update(resource, obj, "")
 
     def finalize(self, namespace: JsonObject) -> JsonObject:
@@ -134,7 +139,10 @@ class LocalApi:
         return self.registry.update(info, "", name_of(obj), obj, subresource="finalize").obj
 
     def update_status(self, resource: Resource, obj: JsonObject) -> JsonObject:
-        """Replace the status only. A `resourceVersion` in the object must be current, else `Conflict`."""
+        """Replace the status only.
+
+        A `resourceVersion` in the object must be current, else `Conflict`.
+        """
         return self._update(resource, obj, "status")
 
     def write_status(self, resource: Resource, obj: JsonObject, status: JsonObject) -> JsonObject:
@@ -265,13 +273,15 @@ class LocalApi:
     ) -> Callable[[], None]:
         """Have `listener(type, object, old object or None)` called for every change, in revision order.
 
-        With `replay` it is first called with ADDED for everything that exists. Calls come synchronously out of the
-        write that caused them, so a listener should note what to do and return; writing from a listener is allowed,
-        its change is told after the present one has reached every other listener. The result ends the subscription.
+        With `replay` it is first called with ADDED for everything that exists. Calls come
+        synchronously out of the write that caused them, so a listener should note what to do and
+        return; writing from a listener is allowed, its change is told after the present one has
+        reached every other listener. The result ends the subscription.
         """
         store = self.registry.store
         key = self._resource(resource).storage_key
-        # A listener that subscribes from within a notification has seen the changes still queued in its replay.
+        # A listener that subscribes from within a notification has seen the changes still queued in
+        # its replay.
         known = store.revision
 
         def on_change(change: Change) -> None:

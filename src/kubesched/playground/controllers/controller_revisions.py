@@ -32,7 +32,8 @@ from kubesched.playground.controllers.ownership import (
 
 RESOURCE = "controllerrevisions.apps"
 MAX_COLLISIONS = 16
-"""Tries to find a free name; a template whose salted hashes collide this often is not an accident."""
+"""Tries to find a free name; a template whose salted hashes collide this often is not an accident.
+"""
 POD_TEMPLATE_HASH = "pod-template-hash"
 CONTROLLER_REVISION_HASH = "controller-revision-hash"
 

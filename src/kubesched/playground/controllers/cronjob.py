@@ -33,7 +33,8 @@ from kubesched.playground.resources.cron_schedule import Schedule, parse_schedul
 JOBS = "jobs.batch"
 SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 MANY_MISSED = 100
-"""Missed moments above which the controller warns and skips ahead instead of stepping through them."""
+"""Missed moments above which the controller warns and skips ahead instead of stepping through them.
+"""
 
 
 class CronJobController(OwnerController):

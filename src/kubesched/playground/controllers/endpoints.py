@@ -1,7 +1,8 @@
 """Services find their pods: EndpointSlices, and the Endpoints object that older clients read.
 
-A slice holds at most `MAX_ENDPOINTS` endpoints that serve on the same ports. What a slice says is compared with what it
-should say before it is written, so a service that does not change costs no writes.
+A slice holds at most `MAX_ENDPOINTS` endpoints that serve on the same ports. What a slice says is
+compared with what it should say before it is written, so a service that does not change costs no
+writes.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ from kubesched.playground.client.informers import EveryResource
 
 FINALIZER = "kubernetes"
 RECHECK_S = 5.0
-"""Backstop while content remains; every deletion inside the namespace wakes the controller anyway."""
+"""Backstop while content remains; every deletion inside the namespace wakes the controller anyway.
+"""
 
 
 class NamespaceController(Controller[str]):

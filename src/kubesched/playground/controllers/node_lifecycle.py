@@ -3,9 +3,9 @@
     conditions, cordon ──► NoSchedule taints            (any node)
     Lease not renewed  ──► Ready becomes Unknown ──► NoExecute taint, pods not ready
 
-Only nodes that have a Lease are monitored: a node object that never had a heartbeat (made
-by hand for a test) keeps the conditions it was given. Silence is measured by the `HeartbeatClock`, so
-that a slow host does not make nodes look silent.
+Only nodes that have a Lease are monitored: a node object that never had a heartbeat (made by hand
+for a test) keeps the conditions it was given. Silence is measured by the `HeartbeatClock`, so that
+a slow host does not make nodes look silent.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class NodeLifecycleController(Controller[str]):
         swept_at, self._swept_at = self._swept_at, self.clock.monotonic()
         late_s = self._swept_at - swept_at - MONITOR_S
         if late_s > MONITOR_S:
-            # The process stood still, and heartbeats that other programs sent are waiting: that time does not count.
+            # The process stood still, and heartbeats that other programs sent are waiting: that
+            # time does not count.
             self._heard_at = {name: at + late_s for name, at in self._heard_at.items()}
         now = self.context.heartbeats.monotonic()
         for name, heard_at in self._heard_at.items():

@@ -101,8 +101,8 @@ def deletion_order(
 
     Upstream's order: unassigned, by phase, not ready, cheap to delete, crowded node, ready for the
     shorter time, more restarts, younger. Times are compared by magnitude, and pods of the same
-    magnitude by uid, which amounts to a random choice among equals. `related` are the pods that make
-    a node crowded: those of the same application, of whichever ReplicaSet.
+    magnitude by uid, which amounts to a random choice among equals. `related` are the pods that
+    make a node crowded: those of the same application, of whichever ReplicaSet.
     """
     crowd: dict[str, int] = {}
     for pod in related:

@@ -1,7 +1,7 @@
 """How many pods each controller has, by labels and state, kept up to date change by change.
 
-A set of thousands of pods is asked for its numbers several times a second; counting from the start every time would
-make a scale-up quadratic. `pods.count_pods` gives the same numbers from a list.
+A set of thousands of pods is asked for its numbers several times a second; counting from the start
+every time would make a scale-up quadratic. `pods.count_pods` gives the same numbers from a list.
 """
 
 from __future__ import annotations

@@ -102,7 +102,8 @@ class ReplicaSetController(OwnerController):
     def _manage(self, surplus: int, replica_set: JsonObject) -> None:
         """Create or delete the difference, or as much of it as one turn may take."""
         if surplus < 0:
-            # Stopping at the first failure keeps a refused template from being tried again and again.
+            # Stopping at the first failure keeps a refused template from being tried again and
+            # again.
             pod = pod_from_template(spec_of(replica_set).get("template") or {}, replica_set)
             for _ in range(min(-surplus, BURST_REPLICAS)):
                 self._pod_control.create(pod, replica_set)
@@ -174,8 +175,8 @@ class ReplicaSetController(OwnerController):
         )
 
     def owner_changed(self, kind: str, owner: JsonObject, old: JsonObject | None) -> None:
-        # The controller's own status writes come back as changes and ask for nothing; a status that another client
-        # wrote has to be repaired.
+        # The controller's own status writes come back as changes and ask for nothing; a status that
+        # another client wrote has to be repaired.
         key = key_of(owner)
         if (
             old is None

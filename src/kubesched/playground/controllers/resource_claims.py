@@ -64,7 +64,7 @@ class ResourceClaimController(Controller[Key]):
                 self._sync_claim(claim)
         return None
 
-    # -- pods ----------------------------------------------------------------------------------------
+    # -- pods --------------------------------------------------------------------------------------
 
     def _sync_pod(self, pod: JsonObject) -> None:
         statuses = []
@@ -126,7 +126,7 @@ class ResourceClaimController(Controller[Key]):
             mine = {"resource": "pods", "name": name_of(pod), "uid": uid_of(pod)}
             self._write_status(claim, {**status, "reservedFor": [*consumers, mine]})
 
-    # -- claims --------------------------------------------------------------------------------------
+    # -- claims ------------------------------------------------------------------------------------
 
     def _sync_claim(self, claim: JsonObject) -> None:
         status = status_of(claim)
@@ -173,7 +173,7 @@ class ResourceClaimController(Controller[Key]):
     def _write_status(self, claim: JsonObject, status: JsonObject) -> JsonObject:
         return self.api.update_status(CLAIMS, {**claim, "status": status})
 
-    # -- events --------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
         extended = status_of(pod).get("extendedResourceClaimStatus")

@@ -1,7 +1,7 @@
 """The resource quota controller: counts what a namespace uses and writes it into the status of its quotas.
 
-New objects are charged as they are written (`resources.admission.quotas`); this controller sets up new quotas and counts
-again when something is deleted or a pod ends.
+New objects are charged as they are written (`resources.admission.quotas`); this controller sets up
+new quotas and counts again when something is deleted or a pod ends.
 """
 
 from __future__ import annotations

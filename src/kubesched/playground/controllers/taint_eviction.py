@@ -1,7 +1,7 @@
 """Taint-based eviction: pods leave nodes whose NoExecute taints they do not tolerate for ever.
 
-A toleration with `tolerationSeconds` buys that much time, counted from when the taint was first seen
-for the pod; the shortest of those that apply decides.
+A toleration with `tolerationSeconds` buys that much time, counted from when the taint was first
+seen for the pod; the shortest of those that apply decides.
 """
 
 from __future__ import annotations

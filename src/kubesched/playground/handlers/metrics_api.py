@@ -1,7 +1,8 @@
 """`metrics.k8s.io`: what nodes and pods use, for `kubectl top`.
 
-Simulated containers use what their pod says in the annotations `kubelet.kubesched.io/cpu-usage` and `/memory-usage` (each
-container that much), else what they request. A node uses what its running pods use.
+Simulated containers use what their pod says in the annotations `kubelet.kubesched.io/cpu-usage` and
+`/memory-usage` (each container that much), else what they request. A node uses what its running
+pods use.
 """
 
 from __future__ import annotations

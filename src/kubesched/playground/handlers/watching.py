@@ -31,10 +31,12 @@ from kubesched.playground.storage.store import Entry
 from kubesched.playground.storage.watch import Watch, WatchEvent
 
 BOOKMARK_INTERVAL_S = 60.0
-MIN_WATCH_S = 1800.0  # a watch without a timeout ends by itself after once to twice this time, as upstream's do
+# a watch without a timeout ends by itself after once to twice this time, as upstream's do
+MIN_WATCH_S = 1800.0
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
-# Objects sent per chunk while the initial state streams out, so that others get their turn in between.
+# Objects sent per chunk while the initial state streams out, so that others get their turn in
+# between.
 INITIAL_CHUNK = 500
 
 
@@ -106,7 +108,8 @@ class WatchStream:
                 matches=self._matches,
             )
         except Gone as error:
-            # Upstream: once a watch is accepted, even its first failure is an event and not a status code.
+            # Upstream: once a watch is accepted, even its first failure is an event and not a
+            # status code.
             self._failure = error
         self._initial = self._initial_chunks() if request.revision is None else []
 

@@ -157,7 +157,10 @@ def delete(call: Call) -> ApiResponse:
 
 
 def delete_collection(call: Call) -> ApiResponse:
-    """Delete what a list with the same selectors would show. Objects deleted meanwhile are skipped."""
+    """Delete what a list with the same selectors would show.
+
+    Objects deleted meanwhile are skipped.
+    """
     options, resource, registry = delete_options(call), call.target.resource, call.registry
     deleted = []
     for entry in list_page(call).entries:

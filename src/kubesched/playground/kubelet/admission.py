@@ -1,7 +1,7 @@
 """Whether a node takes a pod that was bound to it.
 
-A kubelet does not trust the scheduler: a pod that does not fit what the node has left is refused for
-good (`OutOfcpu` and the like). Here that makes over-commitment visible instead of silent.
+A kubelet does not trust the scheduler: a pod that does not fit what the node has left is refused
+for good (`OutOfcpu` and the like). Here that makes over-commitment visible instead of silent.
 
 Counted are the pods admitted before and not yet ended, in the order of their binding.
 """

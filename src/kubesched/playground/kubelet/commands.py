@@ -1,7 +1,8 @@
 """Commands that a simulated container can play: those that only wait and end.
 
-`sleep 30`, `true`, `false`, `exit 3`, and shell scripts of such steps say how long a container runs and how it ends. They
-count as if the pod had the annotations for that. Nothing else is interpreted; what is not understood says nothing.
+`sleep 30`, `true`, `false`, `exit 3`, and shell scripts of such steps say how long a container runs
+and how it ends. They count as if the pod had the annotations for that. Nothing else is interpreted;
+what is not understood says nothing.
 """
 
 from __future__ import annotations

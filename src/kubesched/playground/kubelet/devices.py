@@ -1,7 +1,7 @@
 """Devices of fake nodes: what a pool of nodes declares, as ResourceSlices of a driver on each node.
 
-A driver's pool on a node is named like the node. Shared counters are a slice of their own; devices fill
-as many slices as they need.
+A driver's pool on a node is named like the node. Shared counters are a slice of their own; devices
+fill as many slices as they need.
 """
 
 from __future__ import annotations

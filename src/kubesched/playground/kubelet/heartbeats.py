@@ -2,7 +2,8 @@
 
 Nodes are registered in order, a burst at a time, and renew their Lease at even distances from each
 other: the first renewal is placed at random within the interval. A node that another client created
-is adopted: it gets a Lease and, if it says nothing about its health, the conditions of a healthy one.
+is adopted: it gets a Lease and, if it says nothing about its health, the conditions of a healthy
+one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What fake nodes look like: pools of equal nodes, from a file or from the defaults.
 
-A file of kind `NodePools` lists pools. A pool with a `count` has that many nodes; the nodes asked for
-beyond those are shared out evenly among the pools without one. Zones are dealt out in turn over all
-nodes, so every prefix of the list is as balanced as it can be.
+A file of kind `NodePools` lists pools. A pool with a `count` has that many nodes; the nodes asked
+for beyond those are shared out evenly among the pools without one. Zones are dealt out in turn over
+all nodes, so every prefix of the list is as balanced as it can be.
 """
 
 from __future__ import annotations

@@ -67,7 +67,9 @@ class _Host:
 _AFTER_PRE_STOP_S = 2.0
 
 STAGES_PER_TURN = 8
-"""Stages of one pod performed in a row; those of a file that go in circles leave other pods their turn."""
+"""Stages of one pod performed in a row; those of a file that go in circles leave other pods their
+turn.
+"""
 
 RESIZE_RETRY_S = 5.0
 """Pause before a resize that the node had no room for is tried again."""
@@ -165,7 +167,8 @@ class PodPlayer(Controller[str]):
         """Seconds until the containers are killed."""
         metadata = pod["metadata"]
         left = parse_timestamp(metadata["deletionTimestamp"]) - self.clock.now()
-        # Upstream: a preStop hook that uses up the grace period leaves the container two seconds to stop.
+        # Upstream: a preStop hook that uses up the grace period leaves the container two seconds to
+        # stop.
         grace = metadata.get("deletionGracePeriodSeconds") or 0
         return left + _AFTER_PRE_STOP_S if 0 < grace <= transitions.pre_stop_s(pod) else left
 

@@ -60,7 +60,8 @@ class Delay(Record):
     duration: Seconds = 0.0
     jitter: Seconds = 0.0
     duration_from: str = ""
-    """A path whose value, a duration such as `30s`, replaces duration and jitter if there is one."""
+    """A path whose value, a duration such as `30s`, replaces duration and jitter if there is one.
+    """
 
 
 class ContainerChange(Record):
@@ -186,8 +187,8 @@ def choose(
 ) -> Stage | None:
     """The stage the pod waits for next.
 
-    `passed_over` takes the stages that let the pod through by chance, so that looking again does not
-    mean drawing again.
+    `passed_over` takes the stages that let the pod through by chance, so that looking again does
+    not mean drawing again.
     """
     while (stage := first_match(stages, pod, passed_over)) is not None:
         if stage.record.probability >= 1.0 or rng.random() < stage.record.probability:

@@ -1,7 +1,7 @@
 """What deleting an object means: preconditions, grace, finalizers, propagation.
 
-Only pods get time to stop, and only on a node. An object that something still holds back is marked; the last finalizer
-to go takes the object with it (`is_ready_to_go`, asked on every write).
+Only pods get time to stop, and only on a node. An object that something still holds back is marked;
+the last finalizer to go takes the object with it (`is_ready_to_go`, asked on every write).
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from kubesched.playground.apimachinery.selectors import selector_matches
 from kubesched.playground.registry.deletion import DeleteOptions
 from kubesched.playground.registry.rest_storage import RestStorage
 
-# A controller that has not accounted for this many disruptions is not keeping up; more would be guesses.
+# A controller that has not accounted for this many disruptions is not keeping up; more would be
+# guesses.
 MAX_DISRUPTED_PODS = 2000
 
 _NOT_DISRUPTIVE_PHASES = ("Succeeded", "Failed", "Pending")

@@ -1,11 +1,12 @@
 """Creating the same object many times, as a ReplicaSet does with its pods.
 
-Defaults, admission and validation of a body give the same result every time, as long as nothing that admission reads
-has changed. Only what tells the objects apart is made anew: name and uid. Everything else is shared between them, which
-is as much a matter of memory as of time.
+Defaults, admission and validation of a body give the same result every time, as long as nothing
+that admission reads has changed. Only what tells the objects apart is made anew: name and uid.
+Everything else is shared between them, which is as much a matter of memory as of time.
 
-What may differ between two creates of one body is part of the key: the second (timestamps), the writer, and the
-revision of every collection that the kind's admission reads (`Strategy.admission_reads`).
+What may differ between two creates of one body is part of the key: the second (timestamps), the
+writer, and the revision of every collection that the kind's admission reads
+(`Strategy.admission_reads`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.playground.storage.store import Entry
 
 REMEMBERED_BODIES = 16
-"""How many bodies are remembered: as many sets may grow at the same time without disturbing each other."""
+"""How many bodies are remembered: as many sets may grow at the same time without disturbing each
+other.
+"""
 
 _Key: TypeAlias = tuple[str, str, bytes, WriteOptions, str, tuple[int, ...]]
 

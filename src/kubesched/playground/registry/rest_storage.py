@@ -4,7 +4,8 @@ Every write of every client passes here, over HTTP (`handlers`) or from a contro
 Each verb is one synchronous step: it either finds something to refuse and changes nothing, or it
 makes exactly one change.
 
-Objects given to a verb become the registry's property; entries that come back are shared and frozen.
+Objects given to a verb become the registry's property; entries that come back are shared and
+frozen.
 """
 
 from __future__ import annotations
@@ -117,12 +118,14 @@ class RestStorage:
         self._kinds = kinds
         self.custom_strategies: dict[ResourceInfo, Strategy] = {}
         self.checks: list[AdmissionCheck] = []
-        """Asked last, once an object has passed its own kind's rules; they raise to refuse the write."""
+        """Asked last, once an object has passed its own kind's rules; they raise to refuse the
+        write.
+        """
         self.status_checks: list[AdmissionCheck] = []
         """The same for writes of the status, which the others are not asked about."""
         self._derived: dict[str, tuple[int, Any]] = {}
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def strategy(self, resource: ResourceInfo) -> Strategy:
         known = self._kinds.get(resource.storage_key)
@@ -147,7 +150,7 @@ class RestStorage:
             raise not_found(resource, name)
         return entry
 
-    # -- creating -----------------------------------------------------------------------------------------------------
+    # -- creating ----------------------------------------------------------------------------------
 
     def create(
         self,
@@ -260,7 +263,7 @@ class RestStorage:
             }
             raise forbidden(resource, metadata["name"], why, cause)
 
-    # -- replacing ----------------------------------------------------------------------------------------------------
+    # -- replacing ---------------------------------------------------------------------------------
 
     def update(
         self,
@@ -349,7 +352,8 @@ class RestStorage:
     ) -> Entry:
         """`replace` of the status by this process's own components: `status` becomes the registry's property.
 
-        Spares what could only fail for objects from outside: reading, copying, and checking the metadata again.
+        Spares what could only fail for objects from outside: reading, copying, and checking the
+        metadata again.
         """
         strategy = self.strategy(resource)
         obj = {**old.obj, "metadata": dict(old.obj["metadata"]), "status": status}
@@ -458,7 +462,7 @@ class RestStorage:
             obj["metadata"] = dict(obj["metadata"])
         return self._put(resource, obj, old.managers, NO_OPTIONS)
 
-    # -- deleting -----------------------------------------------------------------------------------------------------
+    # -- deleting ----------------------------------------------------------------------------------
 
     def delete(
         self,
@@ -485,7 +489,7 @@ class RestStorage:
             return old, False
         return self._put(resource, obj, old.managers, WriteOptions(dry_run=options.dry_run)), False
 
-    # -- ownership of fields ------------------------------------------------------------------------------------------
+    # -- ownership of fields -----------------------------------------------------------------------
 
     def layout(self, resource: ResourceInfo) -> Layout:
         """How objects of this resource merge, in their stored form."""
@@ -518,7 +522,7 @@ class RestStorage:
         mine = self._writer(resource, options, subresource)
         return after_update(managers, self.layout(resource), old, new, mine)
 
-    # -- bookkeeping --------------------------------------------------------------------------------------------------
+    # -- bookkeeping -------------------------------------------------------------------------------
 
     def new_uid(self) -> str:
         """A random version 4 UUID, from our own source of randomness."""

@@ -5,8 +5,8 @@ A `Strategy` is a bundle of hooks that `registry` calls in a fixed order:
     create:  default -> admit -> validate                      update:  default -> prepare_update -> validate(new, old)
     status:  default_status -> prepare_status_update -> validate_status, validate_status_update(new, old)
 
-Hooks get objects they may change in place (they are not in the store yet). `resources.strategies` maps resources to
-strategies; a resource without one gets `GENERIC`.
+Hooks get objects they may change in place (they are not in the store yet). `resources.strategies`
+maps resources to strategies; a resource without one gets `GENERIC`.
 """
 
 from __future__ import annotations
@@ -72,11 +72,14 @@ class Strategy:
     """Applied to what a write to `/status` brings; must leave the rest of the object alone."""
     admit: Admission = _nothing
     admission_reads: tuple[str, ...] | None = None
-    """The resources `admit` looks at, if that and the clock are all it depends on; None: it may depend on anything."""
+    """The resources `admit` looks at, if that and the clock are all it depends on; None: it may
+    depend on anything.
+    """
     prepare_update: UpdateAdmission = _nothing
     validate: Validator = _no_problems
     validates_only_creation: bool = False
-    """`validate_update` covers all rules for updates: what it leaves as it was is not judged again."""
+    """`validate_update` covers all rules for updates: what it leaves as it was is not judged again.
+    """
     validate_update: UpdateValidator = _no_problems
     prepare_status_update: UpdateAdmission = _nothing
     validate_status: Validator = _no_problems

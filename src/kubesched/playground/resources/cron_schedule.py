@@ -2,8 +2,9 @@
 
     minute hour day-of-month month day-of-week
 
-A field is `*`, `?`, a value, a range `a-b`, a step `*/n` or `a-b/n`, or a list of these; months and weekdays have names.
-If both days are restricted, one of them is enough. A local time that a change of clocks skips has no moment.
+A field is `*`, `?`, a value, a range `a-b`, a step `*/n` or `a-b/n`, or a list of these; months and
+weekdays have names. If both days are restricted, one of them is enough. A local time that a change
+of clocks skips has no moment.
 """
 
 from __future__ import annotations

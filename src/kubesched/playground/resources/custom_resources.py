@@ -1,7 +1,7 @@
 """Custom resource definitions: served as soon as they are stored, without conversion between versions.
 
-The catalogue gets one row per served version; objects are pruned, defaulted and validated by its structural schema. A definition goes only after all its
-objects have gone.
+The catalogue gets one row per served version; objects are pruned, defaulted and validated by its
+structural schema. A definition goes only after all its objects have gone.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ def validate_definition(obj: JsonObject) -> list[FieldError]:
 def _schemas(versions: list[JsonObject]) -> list[tuple[str, Json]]:
     """The schemas of all versions, and how messages call them.
 
-    Upstream: a schema that all versions share is moved to a field of older definitions before it is validated.
+    Upstream: a schema that all versions share is moved to a field of older definitions before it is
+    validated.
     """
     schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
     if schemas and all(schema == schemas[0] for schema in schemas):

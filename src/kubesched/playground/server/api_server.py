@@ -1,10 +1,11 @@
 """The API server without a socket: one request in, one response out.
 
-`ApiServer.handle` never raises because of a request: errors become `Status` responses. Requests come from `web` (HTTP
-over TLS, which also authenticates them) or from `memory_transport` (in process).
+`ApiServer.handle` never raises because of a request: errors become `Status` responses. Requests
+come from `web` (HTTP over TLS, which also authenticates them) or from `memory_transport` (in
+process).
 
-Dispatch order: fixed paths (health, discovery, OpenAPI), then the resource path, then the verb. A response is not sent
-before the writes it may reflect are durable (`settle`).
+Dispatch order: fixed paths (health, discovery, OpenAPI), then the resource path, then the verb. A
+response is not sent before the writes it may reflect are durable (`settle`).
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ class ApiServer:
     async def settle(self, request: ApiRequest, response: ApiResponse) -> ApiResponse:
         """The response once every write it may reflect is durable, or an error if storage has failed.
 
-        While the disk is full, reads are answered from memory, which may be ahead by the writes that were under way.
+        While the disk is full, reads are answered from memory, which may be ahead by the writes
+        that were under way.
         """
         if self._journal is None:
             return response

@@ -1,7 +1,7 @@
 """The API server reached without a socket, by the playground's scheduler, simulation and tests.
 
-Implements `kubesched.client.transport.Transport`, so the same client code runs over it, streams included. Under a
-virtual clock every wait is virtual too.
+Implements `kubesched.client.transport.Transport`, so the same client code runs over it, streams
+included. Under a virtual clock every wait is virtual too.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ class MemoryResponse:
             return
         chunks = aiter(self._answer.stream)
         try:
-            # For each chunk: a timeout is that of the task which enters it, and the next chunk may be read by another.
+            # For each chunk: a timeout is that of the task which enters it, and the next chunk may
+            # be read by another.
             while (chunk := await self._next(chunks)) is not None:
                 if chunk:
                     yield chunk

@@ -1,8 +1,9 @@
 """The SQLite file of a data directory: its schema, and how damage is noticed.
 
-Each object is stored with a checksum over its key, revision and body. The last revision and the number of objects are
-stored with a checksum as well, so that rows that vanished with a damaged page are noticed too. SQLite checks its
-write-ahead log itself and drops what comes after a damaged frame: that loses the last commits, and cannot be noticed here.
+Each object is stored with a checksum over its key, revision and body. The last revision and the
+number of objects are stored with a checksum as well, so that rows that vanished with a damaged page
+are noticed too. SQLite checks its write-ahead log itself and drops what comes after a damaged
+frame: that loses the last commits, and cannot be noticed here.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ _ENVIRONMENT_ERRORS: Final = (
 )
 
 READ_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
-"""What reading a damaged file raises: SQLite quotes damaged bytes in messages, which then are not UTF-8."""
+"""What reading a damaged file raises: SQLite quotes damaged bytes in messages, which then are not
+UTF-8.
+"""
 
 MIN_FREE_BYTES: Final = 1024 * 1024
 
@@ -161,7 +164,10 @@ def is_from_environment(error: Exception) -> bool:
 
 
 def is_disk_full(error: BaseException, folder: Path) -> bool:
-    """Whether a write failed for lack of space. Syncing reports that as an I/O error, so the disk is asked as well."""
+    """Whether a write failed for lack of space.
+
+    Syncing reports that as an I/O error, so the disk is asked as well.
+    """
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_IOERR:
         disk = os.statvfs(folder)

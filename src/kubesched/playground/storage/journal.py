@@ -1,13 +1,16 @@
 """Writes on disk: a SQLite database in WAL mode that follows the store.
 
-Every change is handed over in revision order and committed by a thread of its own, many at a time when they come fast
-(`synchronous=FULL`, one fsync per commit). The server answers a request only when everything the answer may reflect
-has been committed (`settled`), so every acknowledged write survives `kill -9`.
+Every change is handed over in revision order and committed by a thread of its own, many at a time
+when they come fast (`synchronous=FULL`, one fsync per commit). The server answers a request only
+when everything the answer may reflect has been committed (`settled`), so every acknowledged write
+survives `kill -9`.
 
-A full disk is waited out: writes are refused with 507 until there is room, and the few that were under way stay in
-memory and are written then. Reads go on; watches show nothing that is not on disk.
+A full disk is waited out: writes are refused with 507 until there is room, and the few that were
+under way stay in memory and are written then. Reads go on; watches show nothing that is not on
+disk.
 
-Any other failure of the disk is final: nothing is acknowledged any more, because memory is ahead of the disk.
+Any other failure of the disk is final: nothing is acknowledged any more, because memory is ahead of
+the disk.
 """
 
 from __future__ import annotations
@@ -52,7 +55,8 @@ class SqliteJournal:
         """`is_new` is False if the directory must hold a cluster's data.
 
         Raises:
-            KubeschedError: the directory is in use, or its database is damaged or of another format.
+            KubeschedError: the directory is in use, or its database is damaged or of another
+                format.
         """
         self._folder = folder
         self._lock_file = lock_folder(folder)
@@ -76,7 +80,7 @@ class SqliteJournal:
             target=self._write_loop, name="embedded-journal", daemon=True
         )
 
-    # -- reading back -------------------------------------------------------------------------------------------------
+    # -- reading back ------------------------------------------------------------------------------
 
     def load(self) -> tuple[int, Iterator[tuple[str, JsonObject, int, tuple[Manager, ...]]]]:
         """The last revision and all objects; to be called once, before anything is recorded.
@@ -88,7 +92,7 @@ class SqliteJournal:
         self._object_count = state.count
         return state.revision, map(_restored, objects)
 
-    # -- following the store ------------------------------------------------------------------------------------------
+    # -- following the store -----------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to write; must be called on the event loop that will wait for `settled`."""
@@ -147,7 +151,7 @@ class SqliteJournal:
         self._database.close()
         os.close(self._lock_file)
 
-    # -- the writer's thread ------------------------------------------------------------------------------------------
+    # -- the writer's thread -----------------------------------------------------------------------
 
     def _write_loop(self) -> None:
         batch: list[tuple[str, Change]] = []
@@ -203,7 +207,7 @@ class SqliteJournal:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(method, argument)
 
-    # -- back on the event loop ---------------------------------------------------------------------------------------
+    # -- back on the event loop --------------------------------------------------------------------
 
     def _advance(self, revision: int) -> None:
         self._committed = revision

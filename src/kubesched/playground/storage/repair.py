@@ -1,7 +1,8 @@
 """Repairing a damaged data directory: `kubesched up --data-dir DIR --repair`.
 
-The readable objects are copied into a new file; the damaged one is kept beside it. Revisions go on far beyond the old
-ones, so that no client can mistake the repaired history for the one it knows: its watches end with 410 and it lists again.
+The readable objects are copied into a new file; the damaged one is kept beside it. Revisions go on
+far beyond the old ones, so that no client can mistake the repaired history for the one it knows:
+its watches end with 410 and it lists again.
 """
 
 from __future__ import annotations

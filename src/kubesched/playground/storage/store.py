@@ -1,15 +1,20 @@
 """The revisioned store: what exists, what changed, in which order.
 
-One counter numbers every write of every resource. A collection per resource keeps the live entries and a bounded
-history of changes; the history serves watches resuming from a revision, lists that continue at the
-revision of their first page (the changes since are undone), and in-process subscribers.
+One counter numbers every write of every resource. A collection per resource keeps the live entries
+and a bounded history of changes; the history serves watches resuming from a revision, lists that
+continue at the revision of their first page (the changes since are undone), and in-process
+subscribers.
 
-    write ──> entry replaced, change appended, journal told ──> pending changes ──> subscribers, in revision order
+    write ──> entry replaced, change appended, journal told ──> pending changes ──> subscribers, in
+    revision order
 
 Invariants:
-- An object that entered the store is never changed in place; `Entry.body` is computed once and shared by all readers.
-- `metadata.resourceVersion` of an entry is its revision; a deleted object carries the revision of its deletion.
-- Subscribers see every change of a collection once and in order, even when one of them writes while being told.
+- An object that entered the store is never changed in place; `Entry.body` is computed once and
+  shared by all readers.
+- `metadata.resourceVersion` of an entry is its revision; a deleted object carries the revision of
+  its deletion.
+- Subscribers see every change of a collection once and in order, even when one of them writes while
+  being told.
 - A revision at or below `Collection.compacted` cannot be read or resumed from any more.
 
 Not here: admission, defaults, uids, conflict messages (`registry`), waiting and streaming
@@ -33,7 +38,8 @@ from kubesched.playground.apimachinery.objects import ChangeType, JsonObject, en
 log = get_logger(__name__)
 
 
-# Enough for a watcher that is seconds behind during a burst of thousands of writes a second, at a few KB each.
+# Enough for a watcher that is seconds behind during a burst of thousands of writes a second, at a
+# few KB each.
 DEFAULT_HISTORY_LIMIT = 32_768
 
 
@@ -46,7 +52,9 @@ class Entry:
         self.obj = obj
         self.revision = revision
         self.managers = managers
-        """Who set which fields; kept beside the object so that the process's own readers are spared it."""
+        """Who set which fields; kept beside the object so that the process's own readers are spared
+        it.
+        """
         self._body: bytes | None = None
         self._variants: dict[str, bytes] | None = None
 
@@ -78,7 +86,10 @@ class Entry:
 
 
 class Change:
-    """One write: what the object became and what it was. `entry` of a deletion is the last state."""
+    """One write: what the object became and what it was.
+
+    `entry` of a deletion is the last state.
+    """
 
     __slots__ = ("entry", "old", "revision", "type")
 
@@ -307,7 +318,10 @@ class Store:
         return collection.get(namespace, name) if collection is not None else None
 
     def put(self, resource: str, obj: JsonObject, managers: tuple[Manager, ...] = ()) -> Entry:
-        """Store a new version. The caller gives `obj` away; its `metadata` must not be shared with another version."""
+        """Store a new version.
+
+        The caller gives `obj` away; its `metadata` must not be shared with another version.
+        """
         if self._journal is not None:
             self._journal.check_writable()
         collection = self.collection(resource)
@@ -359,7 +373,8 @@ class Store:
     def rewind(self, revision: int) -> None:
         """Go back to an older revision, as when etcd is restored from a backup; for tests and simulation.
 
-        Subscribers are not told, and open watches stay silent. `Gone` if the history does not reach back.
+        Subscribers are not told, and open watches stay silent. `Gone` if the history does not reach
+        back.
         """
         for collection in self._collections.values():
             collection.require_history(revision)
@@ -399,7 +414,8 @@ class Store:
             self._notify()
 
     def _notify(self) -> None:
-        # A subscriber may write: its change is queued and announced after the present one has reached all subscribers.
+        # A subscriber may write: its change is queued and announced after the present one has
+        # reached all subscribers.
         if self._is_notifying:
             return
         self._is_notifying = True

@@ -1,11 +1,11 @@
 """Following a collection from a revision on.
 
-A watch owns no queue. It is a position in the collection's shared history plus a wake-up: memory does not grow with
-the number of watchers, a burst of writes is read as one batch, and a reader that falls behind the bounded history is
-told so (`Gone`) instead of slowing the others down.
+A watch owns no queue. It is a position in the collection's shared history plus a wake-up: memory
+does not grow with the number of watchers, a burst of writes is read as one batch, and a reader that
+falls behind the bounded history is told so (`Gone`) instead of slowing the others down.
 
-With a selector the change an observer sees is relative to what it could see before: an object that begins to match is
-ADDED, one that ceases to match is DELETED.
+With a selector the change an observer sees is relative to what it could see before: an object that
+begins to match is ADDED, one that ceases to match is DELETED.
 """
 
 from __future__ import annotations

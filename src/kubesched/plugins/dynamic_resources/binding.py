@@ -1,7 +1,8 @@
 """PreBind: allocations and reservations are written, then binding conditions waited for.
 
-Per claim that is not reserved for the pod: the special claim is created, the finalizer added, the status written. A
-write that has begun is finished even if PreBind is called off: only its outcome tells whether the devices are taken.
+Per claim that is not reserved for the pod: the special claim is created, the finalizer added, the
+status written. A write that has begun is finished even if PreBind is called off: only its outcome
+tells whether the devices are taken.
 """
 
 from __future__ import annotations
@@ -86,13 +87,14 @@ class ClaimBinder:
         """True if the outcome of every write is known."""
         return not (self._unanswered or self._unreserving)
 
-    # -- PreBind ---------------------------------------------------------------------------------------------------
+    # -- PreBind -----------------------------------------------------------------------------------
 
     async def bind(self, state: DRAState, pod: Pod, node_name: str) -> None:
         """Write all claims, then wait until their devices are ready. Raises ClaimBindingError."""
         await self._wait_for_unreserve(pod, state)
         for info in state.claims:
-            # What is in flight is settled in any case: the allocation that a claim got meanwhile may be for other nodes.
+            # What is in flight is settled in any case: the allocation that a claim got meanwhile
+            # may be for other nodes.
             if info.allocation is not None or not is_reserved_for(info.claim, pod):
                 await self._bind_claim(state, info, pod, node_name)
         if self._has_binding_conditions and any(
@@ -108,7 +110,8 @@ class ClaimBinder:
         try:
             if info.is_in_memory:
                 await _to_the_end(self._create(state, info, node_name))
-            # Upstream: pods that share a claim write it at the same time, and all but one meet a conflict, again and again.
+            # Upstream: pods that share a claim write it at the same time, and all but one meet a
+            # conflict, again and again.
             async with self._turn(info.claim):
                 info.claim = self._newest(info.claim)
                 await _to_the_end(self._write_with_retries(info, pod, in_flight_uid))
@@ -179,7 +182,8 @@ class ClaimBinder:
             self._claims.assume(claim)
             self._unanswered.discard(in_flight_uid)
             if claim.metadata.uid != meta.uid:
-                # Another claim of this name: the devices were chosen for what the old one asked for.
+                # Another claim of this name: the devices were chosen for what the old one asked
+                # for.
                 raise ClaimBindingError(f"claim {key_of(meta)} got deleted in the meantime")
 
         info.claim = await _retry_on_conflict(write, refresh)
@@ -198,8 +202,9 @@ class ClaimBinder:
                 raise ClaimBindingError(f"claim {key} got allocated elsewhere in the meantime")
             claim = await self._with_finalizer(claim)
         elif claim.status.allocation is not None and info.is_elsewhere(claim.status.allocation):
-            # No pod had it reserved, so another pod's attempt could deallocate it and allocate it again.
-            # (Upstream adds the reservation and binds the pod to a node without the devices.)
+            # No pod had it reserved, so another pod's attempt could deallocate it and allocate it
+            # again. (Upstream adds the reservation and binds the pod to a node without the
+            # devices.)
             raise ClaimBindingError(f"claim {key} got allocated elsewhere in the meantime")
         current = claim.status.allocation if allocation is None else allocation
         if self._has_binding_conditions:
@@ -227,7 +232,8 @@ class ClaimBinder:
     async def _look_up_unanswered(self, claim: ResourceClaim, pod: Pod) -> None:
         """Find out whether an allocation was stored; until then its devices stay taken.
 
-        Given back at once, they could be allocated to another claim before the watch shows who has them.
+        Given back at once, they could be allocated to another claim before the watch shows who has
+        them.
         """
         meta = claim.metadata
         try:
@@ -236,7 +242,8 @@ class ClaimBinder:
             self._unanswered.discard(meta.uid)
             self._claims.remove_in_flight(meta.uid)
         if self._handle.activate is not None:
-            # While the claim was in flight the pod was turned away, and nothing may have changed since.
+            # While the claim was in flight the pod was turned away, and nothing may have changed
+            # since.
             self._handle.activate({key_of(pod.metadata): pod})
 
     async def _assume_stored(self, claim: ResourceClaim) -> None:
@@ -293,7 +300,7 @@ class ClaimBinder:
         except KubeschedError as error:
             raise ClaimBindingError(f"update {subject}: {error}") from error
 
-    # -- binding conditions ----------------------------------------------------------------------------------------
+    # -- binding conditions ------------------------------------------------------------------------
 
     async def _wait_until_ready(self, state: DRAState, pod: Pod, node_name: str) -> None:
         if self._handle.recorder is not None:
@@ -360,14 +367,15 @@ class ClaimBinder:
                     profile, result.driver, outcome
                 ).inc()
 
-    # -- release ---------------------------------------------------------------------------------------------------
+    # -- release -----------------------------------------------------------------------------------
 
     def unreserve(self, state: DRAState, pod: Pod) -> None:
         """Release what Reserve and PreBind took. API writes are done in the background."""
         for info in state.claims:
             meta = info.claim.metadata
             in_flight_uid = state.special_uid if info.is_special else meta.uid
-            # If not by this attempt, the claim may be in flight for another pod: the watch can be ahead of its answer.
+            # If not by this attempt, the claim may be in flight for another pod: the watch can be
+            # ahead of its answer.
             is_mine = info.allocation is not None
             if is_mine and in_flight_uid in self._unanswered:
                 if info.is_special:
@@ -402,7 +410,8 @@ class ClaimBinder:
         """Wait for the pending releases of an earlier attempt, then read the claims again."""
         for done in list(self._unreserving.get(pod.metadata.uid, ())):
             await done.wait()
-        # Also if nothing is pending by now: it may have been when the attempt began, which an extender can draw out.
+        # Also if nothing is pending by now: it may have been when the attempt began, which an
+        # extender can draw out.
         for info in state.claims:
             info.claim = self._newest(info.claim)
 
@@ -418,8 +427,9 @@ class ClaimBinder:
             )
         except KubeschedError as error:
             log.error("unreserve", error, resourceclaim=key_of(meta))
-            # It may have taken effect all the same. The pod's next attempt waits for this, see `_wait_for_unreserve`:
-            # trusting the reservation it last saw, it would bind the pod without one. (Upstream does.)
+            # It may have taken effect all the same. The pod's next attempt waits for this, see
+            # `_wait_for_unreserve`: trusting the reservation it last saw, it would bind the pod
+            # without one. (Upstream does.)
             await self._assume_stored(claim)
             return
         self._claims.assume(updated)

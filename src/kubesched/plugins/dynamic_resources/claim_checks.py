@@ -12,7 +12,10 @@ from kubesched.plugins.dynamic_resources.state import ClaimInfo
 
 
 def check_claim(info: ClaimInfo, dra: DRAManager, gates: FeatureGates) -> Status | None:
-    """Why the pod cannot be scheduled with this claim, whatever the node; None if it can. Sets `available_on`."""
+    """Why the pod cannot be scheduled with this claim, whatever the node; None if it can.
+
+    Sets `available_on`.
+    """
     claim = info.claim
     allocation = claim.status.allocation
     if allocation is not None:

@@ -1,4 +1,7 @@
-"""Which ResourceClaims a pod uses. The first problem ends the lookup; its text is what the pod waits with."""
+"""Which ResourceClaims a pod uses.
+
+The first problem ends the lookup; its text is what the pod waits with.
+"""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ A claim is in up to three places, and its devices count once:
     assumed     as the API server answered our own write; stands in until the watch shows this revision or a newer one
     in flight   allocated by Reserve; by UID, until the outcome of PreBind's write is known, whatever the watch shows meanwhile
 
-One tracker serves all profiles: two of them must not hand out the same device. Everything here is synchronous; what
-counts as allocated changes between scheduling attempts only.
+One tracker serves all profiles: two of them must not hand out the same device. Everything here is
+synchronous; what counts as allocated changes between scheduling attempts only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class ClaimTracker:
         self._assumed: dict[str, ResourceClaim] = {}
         self._in_flight: dict[str, AllocationResult] = {}
         self._shown: set[str] = set()
-        """UIDs in flight whose devices count as the claim's own, since the claim has them by now."""
+        """UIDs in flight whose devices count as the claim's own, since the claim has them by now.
+        """
         self._counted: dict[str, tuple[str, AllocationResult]] = {}
         """Claim key -> UID and the allocation that is part of `allocated`."""
         self._special: dict[str, tuple[str, str]] = {}
@@ -58,7 +59,7 @@ class ClaimTracker:
             self._stop()
             self._stop = None
 
-    # -- lookup ----------------------------------------------------------------------------------------------------
+    # -- lookup ------------------------------------------------------------------------------------
 
     def get(self, namespace: str, name: str) -> ResourceClaim | None:
         """The claim, assumed if it is."""
@@ -83,7 +84,7 @@ class ClaimTracker:
     def is_in_flight(self, uid: str) -> bool:
         return uid in self._in_flight
 
-    # -- changes ---------------------------------------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------------
 
     def add_in_flight(self, uid: str, allocation: AllocationResult) -> None:
         """A node was chosen: the devices are taken from now on.
@@ -97,7 +98,10 @@ class ClaimTracker:
         self.version += 1
 
     def remove_in_flight(self, uid: str) -> bool:
-        """The allocation was written, or will not be. False if this frees nothing: it was not in flight, or the claim has it."""
+        """The allocation was written, or will not be.
+
+        False if this frees nothing: it was not in flight, or the claim has it.
+        """
         allocation = self._in_flight.pop(uid, None)
         if allocation is None:
             return False
@@ -111,7 +115,8 @@ class ClaimTracker:
     def assume(self, claim: ResourceClaim) -> bool:
         """Use the API server's answer until the watch shows it; False if the watch does not know the claim (any more).
 
-        Answers to the pods that share a claim can overtake each other: an older one changes nothing.
+        Answers to the pods that share a claim can overtake each other: an older one changes
+        nothing.
         """
         known = self.get(claim.metadata.namespace, claim.metadata.name)
         if known is None or known.metadata.uid != claim.metadata.uid:
@@ -149,7 +154,8 @@ class ClaimTracker:
         allocation = None if claim is None else claim.status.allocation
         uid = "" if claim is None else claim.metadata.uid
         if before is not None:
-            # Usually it is as it was. If not, it went and came again while the watch was broken, by the hand of another scheduler.
+            # Usually it is as it was. If not, it went and came again while the watch was broken, by
+            # the hand of another scheduler.
             if before == (uid, allocation):
                 return
             del self._counted[key]

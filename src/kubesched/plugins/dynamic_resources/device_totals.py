@@ -1,7 +1,7 @@
 """How many devices of a class a node can use, and how many of them are taken: what scoring compares.
 
-Simpler than what the allocator sees, as upstream: slices of any generation count, taints are ignored, and selectors
-see every device as one that cannot be shared.
+Simpler than what the allocator sees, as upstream: slices of any generation count, taints are
+ignored, and selectors see every device as one that cannot be shared.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which device class backs an extended resource.
 
 A class serves the resource it names in `spec.extendedResourceName` and, without being asked to,
-`deviceclass.resource.kubernetes.io/<class>`. Of two classes with the same explicit name the newer one wins, then the
-smaller name.
+`deviceclass.resource.kubernetes.io/<class>`. Of two classes with the same explicit name the newer
+one wins, then the smaller name.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class ExtendedResourceCache:
 
 def _wins(new: DeviceClass, rival: DeviceClass) -> bool:
     mine, theirs = _created(new), _created(rival)
-    # Upstream: a class that changes without changing its name loses against its own earlier version here, which then
-    # keeps the resource.
+    # Upstream: a class that changes without changing its name loses against its own earlier version
+    # here, which then keeps the resource.
     return mine > theirs or (mine == theirs and new.metadata.name < rival.metadata.name)
 
 

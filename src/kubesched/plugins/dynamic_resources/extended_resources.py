@@ -1,7 +1,8 @@
 """The special claim: one claim per pod for its extended resources that device classes back.
 
-It exists in memory only, under a name that no object can have, until PreBind creates it. Which of the resources go
-through it depends on the node: a device plugin on the node serves its resource itself.
+It exists in memory only, under a name that no object can have, until PreBind creates it. Which of
+the resources go through it depends on the node: a device plugin on the node serves its resource
+itself.
 """
 
 from __future__ import annotations

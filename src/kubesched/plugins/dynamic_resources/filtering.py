@@ -81,11 +81,16 @@ class NodeFilter:
             and not _may_still_bind(info.claim, binding_timeout_s, clock.now())
         ]
         self._special_claims: dict[tuple[str, ...], tuple[ResourceClaim, Mappings]] = {}
-        """By the resources that go through the claim: nodes that leave the same ones to it share its requests."""
+        """By the resources that go through the claim: nodes that leave the same ones to it share
+        its requests.
+        """
 
     @property
     def is_grouping(self) -> bool:
-        """Are unallocated claims served alike on nodes of the same signature? Not if each node has its own special claim."""
+        """Are unallocated claims served alike on nodes of the same signature?
+
+        Not if each node has its own special claim.
+        """
         return self._state.special is None
 
     def filter_one_by_one(self, nodes: NodeColumns) -> Verdicts | None:
@@ -102,7 +107,10 @@ class NodeFilter:
         return Verdicts.numbered(codes, statuses) if statuses else None
 
     def filter_groups(self, nodes: NodeColumns, column: SignatureColumn | None) -> Verdicts | None:
-        """One node stands for all that are like it. Without `column` there is nothing to allocate."""
+        """One node stands for all that are like it.
+
+        Without `column` there is nothing to allocate.
+        """
         state, remaining = self._state, nodes.candidates
         verdicts = np.zeros(len(nodes), dtype=np.int32)
         statuses: list[Status] = []
@@ -134,7 +142,10 @@ class NodeFilter:
         return Verdicts.numbered(verdicts, statuses, verdicts == failed if failed else None)
 
     def note_unavailable(self, nodes: NodeColumns, among: Mask) -> Mask | None:
-        """Where an allocated claim cannot be used; None if it can be everywhere. `judge` says the same of one node."""
+        """Where an allocated claim cannot be used; None if it can be everywhere.
+
+        `judge` says the same of one node.
+        """
         unavailable: Mask | None = None
         for index, info in self._restricted:
             assert info.available_on is not None, "restricted claims have a selector"

@@ -1,8 +1,8 @@
 """DynamicResources: pods with ResourceClaims go to nodes where the claims' devices are or can be allocated.
 
-An allocated claim restricts the pod to the nodes that can use its devices. Claims without an allocation are allocated
-together, node by node, by the structured allocator; Reserve takes the chosen node's devices and PreBind writes them.
-Mirrors upstream's plugin `dynamicresources`.
+An allocated claim restricts the pod to the nodes that can use its devices. Claims without an
+allocation are allocated together, node by node, by the structured allocator; Reserve takes the
+chosen node's devices and PreBind writes them. Mirrors upstream's plugin `dynamicresources`.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class DynamicResources(
             return unresolvable(str(problem))
         return None
 
-    # -- PreFilter and Filter --------------------------------------------------------------------------------------
+    # -- PreFilter and Filter ----------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         state.write(STATE, NO_CLAIMS)
@@ -237,14 +237,15 @@ class DynamicResources(
             binding_timeout_s=self._binding_timeout_s if self._has_binding_conditions else None,
         )
 
-    # -- PostFilter ------------------------------------------------------------------------------------------------
+    # -- PostFilter --------------------------------------------------------------------------------
 
     def post_filter(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
     ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
         dra_state: DRAState | None = state.get(STATE)
         if dra_state is None:
-            # Upstream: a PreFilter rejection before this plugin's own PreFilter surfaces as this error's text.
+            # Upstream: a PreFilter rejection before this plugin's own PreFilter surfaces as this
+            # error's text.
             return None, error_status("not found")
         if not dra_state.claims:
             return None, NOTHING_TO_DEALLOCATE
@@ -276,7 +277,7 @@ class DynamicResources(
         await self._binder.delete(claim)
         return None, DELETED
 
-    # -- Score -----------------------------------------------------------------------------------------------------
+    # -- Score -------------------------------------------------------------------------------------
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int:
         dra_state: DRAState = state.read(STATE)
@@ -302,7 +303,7 @@ class DynamicResources(
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
         return _NOTHING_TO_SCORE if state.get(STATE) is NO_CLAIMS else None
 
-    # -- Reserve ---------------------------------------------------------------------------------------------------
+    # -- Reserve -----------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         dra_state: DRAState = state.read(STATE)
@@ -326,7 +327,7 @@ class DynamicResources(
         if dra_state is not None and dra_state.claims:
             self._binder.unreserve(dra_state, pod)
 
-    # -- PreBind ---------------------------------------------------------------------------------------------------
+    # -- PreBind -----------------------------------------------------------------------------------
 
     def pre_bind_pre_flight(
         self, state: CycleState, pod: Pod, node_name: str
@@ -342,7 +343,7 @@ class DynamicResources(
             return error_status(error)
         return None
 
-    # -- events and signature --------------------------------------------------------------------------------------
+    # -- events and signature ----------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         node_actions = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
@@ -379,7 +380,7 @@ class DynamicResources(
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
         return NOT_SIGNABLE if pod.spec.resource_claims else {}
 
-    # -- drivers ---------------------------------------------------------------------------------------------------
+    # -- drivers -----------------------------------------------------------------------------------
 
     @property
     def _dra(self) -> DRAManager:

@@ -26,7 +26,10 @@ _CONTROLLERS: Final[Mapping[tuple[str, str], type[Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The listers that `DefaultSelectors` reads for a pod. Called, gives a version that changes whenever its selector may."""
+    """The listers that `DefaultSelectors` reads for a pod.
+
+    Called, gives a version that changes whenever its selector may.
+    """
 
     listers: tuple[Lister[Any], ...]
 

@@ -1,6 +1,7 @@
 """Node selectors over columns: the nodes of a view that match a selector, term or node affinity.
 
-Requirements compare interned label values, so evaluating thousands of nodes is one comparison of small integers.
+Requirements compare interned label values, so evaluating thousands of nodes is one comparison of
+small integers.
 """
 
 from __future__ import annotations

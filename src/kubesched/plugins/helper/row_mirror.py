@@ -1,7 +1,7 @@
 """Columns derived from the node table row by row, kept current through its log.
 
-Between two pods usually one row changes. A plugin whose result is partly the same for all pods keeps that part here and
-recomputes the dirty rows only.
+Between two pods usually one row changes. A plugin whose result is partly the same for all pods
+keeps that part here and recomputes the dirty rows only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Functions of node properties, evaluated once per distinct value instead of once per node.
 
-A node's taints, features or labels are interned (`InternedColumn`): few values, many nodes. A function of such a value
-becomes an array indexed by value id, and the result for all nodes is one lookup. Values that appear later are evaluated
-on the next use. The parts of the pod that the function reads are fixed when the table is made, so pods of one class share
-a table (`CycleState.remember`).
+A node's taints, features or labels are interned (`InternedColumn`): few values, many nodes. A
+function of such a value becomes an array indexed by value id, and the result for all nodes is one
+lookup. Values that appear later are evaluated on the next use. The parts of the pod that the
+function reads are fixed when the table is made, so pods of one class share a table
+(`CycleState.remember`).
 """
 
 from __future__ import annotations

@@ -48,7 +48,10 @@ def counted_together(table: NodeTable, terms: Sequence[IncomingTerm]) -> tuple[C
 
 @dataclass(slots=True, eq=False)
 class FilterState:
-    """The PreFilter state. What-if changes are kept apart from the shared counters, so that a clone is cheap."""
+    """The PreFilter state.
+
+    What-if changes are kept apart from the shared counters, so that a clone is cheap.
+    """
 
     pod: Pod
     affinity: tuple[CountedTerm, ...]
@@ -66,10 +69,13 @@ class FilterState:
             _changed_existing=_copied(self._changed_existing),
         )
 
-    # -- verdicts --------------------------------------------------------------------------------------------------
+    # -- verdicts ----------------------------------------------------------------------------------
 
     def verdicts(self, nodes: NodeColumns) -> Verdicts | None:
-        """None when every node passes. Which rule is broken is found out where that is to be told."""
+        """None when every node passes.
+
+        Which rule is broken is found out where that is to be told.
+        """
         if self._changed_affinity or self._changed_anti or self._changed_existing:
             codes = self._codes(nodes)  # at once, as further changes may follow
             return Verdicts(codes, _STATUSES.__getitem__) if codes.any() else None
@@ -147,7 +153,7 @@ class FilterState:
         pairs = [(term.key.topology_key, term.domains) for term in self.existing]
         return _forbidden(nodes, pairs, self._changed_existing)
 
-    # -- what-ifs --------------------------------------------------------------------------------------------------
+    # -- what-ifs ----------------------------------------------------------------------------------
 
     def change(self, other: PodInfo, node: NodeColumns, delta: int) -> None:
         """Apply a what-if: a pod is added to a node or removed from it."""

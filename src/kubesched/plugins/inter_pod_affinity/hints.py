@@ -14,7 +14,10 @@ from kubesched.framework.events import Hint
 
 
 def after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
-    """A pod was added, deleted, or relabelled. Called for every unschedulable pod, so it has to be fast."""
+    """A pod was added, deleted, or relabelled.
+
+    Called for every unschedulable pod, so it has to be fast.
+    """
     if old is None:
         assert new is not None, "a pod event carries at least one version"
         came = _is_placed(new) and _all_match(parse_affinity_terms(pod).required_affinity, new)
@@ -54,8 +57,9 @@ def after_node_change(pod: Pod, old: Node | None, new: Node) -> Hint:
     after = new.metadata.labels or {}
     terms = parse_affinity_terms(pod)
     if not terms.required_affinity and not terms.required_anti_affinity:
-        # The pod was rejected because of other pods' terms, whose topology keys are not known here. Upstream skips the
-        # pod, which then waits for the five-minute flush although a node would take it.
+        # The pod was rejected because of other pods' terms, whose topology keys are not known here.
+        # Upstream skips the pod, which then waits for the five-minute flush although a node would
+        # take it.
         return Hint.QUEUE if old is None or (old.metadata.labels or {}) != after else Hint.SKIP
     if old is None:
         near = any(term.topology_key in after for term in terms.required_affinity)

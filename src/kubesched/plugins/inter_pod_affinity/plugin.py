@@ -92,7 +92,7 @@ class InterPodAffinity(
         self._matched: dict[Hashable, tuple[Term, ...]] = {}
         self._ignores_existing_preferences = args.ignore_preferred_terms_of_existing_pods
 
-    # -- filter ----------------------------------------------------------------------------------------------------
+    # -- filter ------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         parsed = self._parsed(state, pod)
@@ -103,7 +103,8 @@ class InterPodAffinity(
         if not existing and not parsed.required_affinity and not parsed.required_anti_affinity:
             return SKIP
         terms = self._incoming(state, pod, table)
-        # A pod counts for affinity only if it matches all terms, for anti-affinity if it matches any.
+        # A pod counts for affinity only if it matches all terms, for anti-affinity if it matches
+        # any.
         affinity = counted_together(table, terms.required_affinity)
         anti = [c for t in terms.required_anti_affinity for c in counted_together(table, (t,))]
         required = FilterState(pod, affinity, tuple(anti), tuple(existing))
@@ -133,7 +134,7 @@ class InterPodAffinity(
         required: FilterState = state.read(PRE_FILTER_STATE)
         return not required.is_about(other, self.handle.table)
 
-    # -- score -----------------------------------------------------------------------------------------------------
+    # -- score -------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         parsed = self._parsed(state, pod)
@@ -176,7 +177,7 @@ class InterPodAffinity(
         for carried in self._about(pod, table, PREFERRED_ANTI_AFFINITY):
             yield Contribution(carried.domains, -carried.weight)
 
-    # -- events and signature --------------------------------------------------------------------------------------
+    # -- events and signature ----------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         pod_actions = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
@@ -191,7 +192,7 @@ class InterPodAffinity(
             return NOT_SIGNABLE
         return {} if self._ignores_existing_preferences else {"v1.Pod.Labels": pod.metadata.labels}
 
-    # -- terms -----------------------------------------------------------------------------------------------------
+    # -- terms -------------------------------------------------------------------------------------
 
     def _parsed(self, state: CycleState, pod: Pod) -> AffinityTerms:
         if pod.spec.affinity is None:

@@ -35,7 +35,10 @@ class ScoreState(NamedTuple):
 
 
 def with_pods(contributions: Iterable[Contribution]) -> ScoreState | None:
-    """The contributions that have pods; None if there are none. A weight of zero still counts as a contribution."""
+    """The contributions that have pods; None if there are none.
+
+    A weight of zero still counts as a contribution.
+    """
     by_column: dict[int, tuple[InternedColumn[str], list[Contribution]]] = {}
     for contribution in contributions:
         if contribution.domains.total:
@@ -47,7 +50,10 @@ def with_pods(contributions: Iterable[Contribution]) -> ScoreState | None:
 
 
 def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
-    """The weighted pods in each node's domains. The last slot of counts is 0, for nodes without the label."""
+    """The weighted pods in each node's domains.
+
+    The last slot of counts is 0, for nodes without the label.
+    """
     total: Ints | None = None
     for column, contributions in state.by_column:
         ids = column.ids[nodes.rows]

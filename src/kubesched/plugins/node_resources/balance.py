@@ -1,6 +1,7 @@
 """Balance of a node's resource usage: 100 if all are used to the same fraction, less the more they differ.
 
-The floating-point operations and their order are upstream's: an equivalent formula may round differently.
+The floating-point operations and their order are upstream's: an equivalent formula may round
+differently.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ Balances = npt.NDArray[np.int16]
 
 
 def balances(amounts: Floats, capacity: Floats, absent: Mask | None) -> Balances:
-    """The balance of each node; all matrices have the shape (resources, nodes). Overwrites `amounts`.
+    """The balance of each node; all matrices have the shape (resources, nodes).
+
+    Overwrites `amounts`.
 
     Where every node has all resources, there may be a dimension for pods before that of the nodes.
     """
@@ -30,7 +33,8 @@ def balances(amounts: Floats, capacity: Floats, absent: Mask | None) -> Balances
     if absent is None:
         return _balance_of(fractions)
     result = _balance_of(fractions.copy())
-    # Nodes that lack a resource are scored by the others: every combination of resources separately.
+    # Nodes that lack a resource are scored by the others: every combination of resources
+    # separately.
     lacking = np.flatnonzero(absent.any(axis=0))
     patterns, numbers = np.unique(absent[:, lacking], axis=1, return_inverse=True)
     for number, pattern in enumerate(patterns.T):
@@ -45,7 +49,8 @@ def _balance_of(fractions: Floats) -> Balances:
     if count < 2:
         return np.full(fractions.shape[1:], MAX_NODE_SCORE, dtype=np.int16)
     if count == 2:
-        # Works on twice the deviation and halves the result: scaling by powers of two does not change rounding.
+        # Works on twice the deviation and halves the result: scaling by powers of two does not
+        # change rounding.
         deviation = fractions[0]
         deviation -= fractions[1]
         np.abs(deviation, out=deviation)

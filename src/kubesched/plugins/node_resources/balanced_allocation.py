@@ -1,6 +1,7 @@
 """NodeResourcesBalancedAllocation: prefers nodes whose resources would be used more evenly with the pod.
 
-The score compares the balance with and without the pod. Mirrors upstream's `noderesources/balanced_allocation.go`.
+The score compares the balance with and without the pod. Mirrors upstream's
+`noderesources/balanced_allocation.go`.
 """
 
 from __future__ import annotations
@@ -119,9 +120,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin, I
         )
 
     def _score_row(self, wanted: ScoredRequests) -> Callable[[int], int]:
-        """The score of one row. Usually two resources are compared: their columns are looked up once.
+        """The score of one row.
 
-        29 against 116 µs per decision, together with the scalar form of NodeResourcesFit (benchmarks/decisions.py).
+        Usually two resources are compared: their columns are looked up once.
+
+        29 against 116 µs per decision, together with the scalar form of NodeResourcesFit
+        (benchmarks/decisions.py).
         """
         table = self.handle.table
 
@@ -157,7 +161,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin, I
                 return exactly(row)
             before = int((1 - abs((use_a / capacity_a - use_b / capacity_b) / 2)) * full)
             after = int((1 - abs((with_a / capacity_a - with_b / capacity_b) / 2)) * full)
-            # Neither balance is below 50, so this is never negative and the fraction is dropped as upstream drops it.
+            # Neither balance is below 50, so this is never negative and the fraction is dropped as
+            # upstream drops it.
             return _HALF_SCORE + (_HALF_SCORE + after - before) // 2
 
         return score
@@ -175,7 +180,8 @@ def _score_block(amounts: Amounts, wanted: ScoredRequests) -> Balances:
 
 def _from_change(change: Balances) -> Balances:
     """The scores, from balances with the pod minus balances without it, which are overwritten."""
-    # Twice the score, 50 + (50 + with - without) / 2: it is not negative, so shifting divides as upstream does.
+    # Twice the score, 50 + (50 + with - without) / 2: it is not negative, so shifting divides as
+    # upstream does.
     change += 3 * _HALF_SCORE
     change >>= 1
     return change

@@ -85,7 +85,8 @@ class NodeResourcesFit(
 ):
     """Filters on real requests, scores on requests with defaults for containers that name none.
 
-    A what-if view already shows the sums with added and removed pods, so `add_pod` and `remove_pod` are not needed.
+    A what-if view already shows the sums with added and removed pods, so `add_pod` and `remove_pod`
+    are not needed.
     """
 
     name = "NodeResourcesFit"
@@ -106,7 +107,7 @@ class NodeResourcesFit(
         self._strategy = make_strategy(args.scoring_strategy)
         self._node_event: _NodeEvent | None = None
 
-    # -- filter ----------------------------------------------------------------------------------------------------
+    # -- filter ------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
         requests = filter_requests(pod, self._filtered)
@@ -191,7 +192,7 @@ class NodeResourcesFit(
 
         return fits
 
-    # -- score -----------------------------------------------------------------------------------------------------
+    # -- score -------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
         state.write(PRE_SCORE_STATE, self._resources(pod, nodes.table))
@@ -223,7 +224,7 @@ class NodeResourcesFit(
     def _backed(self, wanted: ScoredRequests) -> dict[str, int]:
         return self._device_backed.scored(self._scored.extended, wanted)
 
-    # -- events and signature --------------------------------------------------------------------------------------
+    # -- events and signature ----------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         pod_actions = Action.DELETE

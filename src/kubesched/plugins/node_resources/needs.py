@@ -34,7 +34,8 @@ def needs_of(
 ) -> tuple[Need, ...]:
     """Everything asked for in a positive amount, in the order in which shortages are reported.
 
-    Only extended resources can be ignored. Upstream reports scalar resources in random order; here it is the pod's.
+    Only extended resources can be ignored. Upstream reports scalar resources in random order; here
+    it is the pod's.
     """
     native = (
         Need(CPU, requests.milli_cpu, False),

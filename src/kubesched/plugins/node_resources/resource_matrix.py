@@ -1,7 +1,8 @@
 """Allocatable and requested amounts as a matrix of doubles, resources by nodes.
 
-A formula over several resources of all nodes is then one array operation, and integers are converted once instead of for
-every pod. One matrix serves all plugins that compare the same resources; it is kept with its table.
+A formula over several resources of all nodes is then one array operation, and integers are
+converted once instead of for every pod. One matrix serves all plugins that compare the same
+resources; it is kept with its table.
 """
 
 from __future__ import annotations
@@ -27,11 +28,16 @@ Floats = npt.NDArray[np.float64]
 
 _MATRICES_LIMIT: Final = 8
 BLOCK: Final = 8192
-"""Nodes per array operation: larger intermediate results leave the CPU cache and cost three times as much."""
+"""Nodes per array operation: larger intermediate results leave the CPU cache and cost three times
+as much.
+"""
 
 
 class Amounts:
-    """Matrices of shape (resources, nodes of a view), cut out when asked for. Not to be written to."""
+    """Matrices of shape (resources, nodes of a view), cut out when asked for.
+
+    Not to be written to.
+    """
 
     def __init__(
         self, rows: Rows, capacity: Floats, used: Floats, spare: Floats, absent: Mask | None

@@ -16,11 +16,12 @@ from kubesched.framework.nodes.views import NodeColumns
 RESOURCES_NOT_FOUND = "resources not found"
 
 EXACT_BELOW: Final = 2**45
-"""For amounts below this, `amount * 100 / capacity` in doubles truncates to the true integer quotient.
+"""For amounts below this, `amount * 100 / capacity` in doubles truncates to the true integer
+quotient.
 
-Both numbers are exact doubles (100 * 2**45 < 2**53), and a quotient below an integer n <= 100 stays at least
-1 / capacity below it, which is more than a double's rounding error there. Beyond, and below zero, where sums have
-overflowed, scores are computed from integers, node by node.
+Both numbers are exact doubles (100 * 2**45 < 2**53), and a quotient below an integer n <= 100 stays
+at least 1 / capacity below it, which is more than a double's rounding error there. Beyond, and
+below zero, where sums have overflowed, scores are computed from integers, node by node.
 """
 _KNOWN_LIMIT: Final = 256
 """Combinations of amounts remembered."""
@@ -73,8 +74,8 @@ class ScoredResources:
     def for_pod(self, requests: PodRequests, table: NodeTable) -> ScoredRequests:
         """The resources that count for this pod, in configured order.
 
-        An extended resource the pod does not ask for is left out. One that no node has gets its column in the
-        table here, so that the answer stays right when a node with it comes.
+        An extended resource the pod does not ask for is left out. One that no node has gets its
+        column in the table here, so that the answer stays right when a node with it comes.
         """
         wanted = tuple([requests.get(name) for name, _, _ in self._specs])
         if table is not self._table or len(self._known) > _KNOWN_LIMIT:

@@ -1,7 +1,8 @@
 """The scoring strategies of NodeResourcesFit: LeastAllocated, MostAllocated, RequestedToCapacityRatio.
 
-Each maps the requested amount of a resource on a node, pod included, to 0..100; the weighted mean over the resources is
-the score. A resource that a node does not have is left out of that node's mean. Mirrors upstream's
+Each maps the requested amount of a resource on a node, pod included, to 0..100; the weighted mean
+over the resources is the score. A resource that a node does not have is left out of that node's
+mean. Mirrors upstream's
 `noderesources/{least_allocated,most_allocated,requested_to_capacity_ratio}.go`.
 """
 
@@ -50,8 +51,8 @@ class Strategy(ABC):
     def _score_block(self, amounts: Amounts, wanted: ScoredRequests) -> Floats:
         """The scores, but for a fraction that is still to be dropped."""
         left = amounts.spare - wanted.hundredfold
-        # Nothing is left where more is asked for than there is. What is too large for a double to be
-        # exact is below zero here.
+        # Nothing is left where more is asked for than there is. What is too large for a double to
+        # be exact is below zero here.
         np.maximum(left, 0.0, out=left)
         shares = self._shares(left, amounts.capacity)
         absent = amounts.absent
@@ -89,7 +90,10 @@ class Strategy(ABC):
         """Whole percentages, as doubles, by resource and node, from a hundred times what would be left."""
 
     def row_scorer(self, wanted: ScoredRequests, table: NodeTable) -> Callable[[int], int]:
-        """The score of one row, valid while the table's arrays are. See `RowRule` for what it earns."""
+        """The score of one row, valid while the table's arrays are.
+
+        See `RowRule` for what it earns.
+        """
         columns = [
             (weight, request, nonzero_cells(table, resource), table.allocatable[resource].cells)
             for resource, request, weight in wanted.resources

@@ -187,8 +187,8 @@ class SpreadNodes:
     def _labelled(self, nodes: NodeColumns) -> Mask:
         """Where nodes have all the labels.
 
-        Every constraint of a pod asks for the labels of all its constraints. With many, one shared column keeps that
-        from growing with their square (benchmarks/hostile_pods.py).
+        Every constraint of a pod asks for the labels of all its constraints. With many, one shared
+        column keeps that from growing with their square (benchmarks/hostile_pods.py).
         """
         if not nodes.table.has_label_keys(self._keys):
             return np.zeros(len(nodes), dtype=np.bool_)

@@ -25,7 +25,10 @@ _STATUSES = {_MISSING: MISSING_LABEL, _SKEWED: MISMATCH}
 
 
 class HardConstraint(NamedTuple):
-    """A constraint under evaluation. `changes` holds what a what-if adds or removes, by value id."""
+    """A constraint under evaluation.
+
+    `changes` holds what a what-if adds or removes, by value id.
+    """
 
     counted: Counted
     self_match: int

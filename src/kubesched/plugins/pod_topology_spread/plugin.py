@@ -72,7 +72,8 @@ class PodTopologySpread(
 ):
     """Filters on DoNotSchedule constraints, scores on ScheduleAnyway ones.
 
-    The counts come from the table's pod index and are kept up to date by it; nothing is recounted here.
+    The counts come from the table's pod index and are kept up to date by it; nothing is recounted
+    here.
     """
 
     name = "PodTopologySpread"
@@ -101,7 +102,7 @@ class PodTopologySpread(
         if self._selectors is not None:
             self._selectors.close()
 
-    # -- filter ----------------------------------------------------------------------------------------------------
+    # -- filter ------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         try:
@@ -143,7 +144,7 @@ class PodTopologySpread(
         hard: FilterState = state.read(PRE_FILTER_STATE)
         return not hard.is_about(pod, other)
 
-    # -- score -----------------------------------------------------------------------------------------------------
+    # -- score -------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         try:
@@ -188,7 +189,7 @@ class PodTopologySpread(
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
         return Rule()
 
-    # -- events and signature --------------------------------------------------------------------------------------
+    # -- events and signature ----------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         pod_actions = (
@@ -213,7 +214,7 @@ class PodTopologySpread(
             return NOT_SIGNABLE
         return NOT_SIGNABLE_BY_DEFAULT if self._defaults else {}
 
-    # -- constraints -----------------------------------------------------------------------------------------------
+    # -- constraints -------------------------------------------------------------------------------
 
     def _constraints(
         self, state: CycleState | None, pod: Pod, action: str

@@ -25,7 +25,10 @@ class SoftConstraint(NamedTuple):
 
 
 class ScoreState(NamedTuple):
-    """The PreScore state. With `has_ignored`, some feasible nodes lack a topology label and score 0."""
+    """The PreScore state.
+
+    With `has_ignored`, some feasible nodes lack a topology label and score 0.
+    """
 
     constraints: tuple[SoftConstraint, ...]
     has_ignored: bool

@@ -1,7 +1,8 @@
 """The assume cache: listed objects with our own pending writes applied.
 
-An assumed object replaces the listed one while that still has the revision the assumption was made from; a newer revision
-or a deletion ends the assumption. This is checked on every read, without following the lister's changes.
+An assumed object replaces the listed one while that still has the revision the assumption was made
+from; a newer revision or a deletion ends the assumption. This is checked on every read, without
+following the lister's changes.
 """
 
 from __future__ import annotations

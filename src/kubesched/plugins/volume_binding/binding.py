@@ -5,7 +5,8 @@
                 creates missing volumes, or removes the node's name from the claim if it cannot
     Unreserve   reverts the assumptions; what was written stays, and leads the next attempt to the same volumes and node
 
-Every write carries the revision the decision was made from, so that a concurrent change makes it fail.
+Every write carries the revision the decision was made from, so that a concurrent change makes it
+fail.
 """
 
 from __future__ import annotations
@@ -128,7 +129,8 @@ def bound_volume(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Pers
             uid=meta.uid,
             resource_version=meta.resource_version,
         )
-    # The annotation marks a binding chosen by a controller. A volume pre-bound by the user does not get it.
+    # The annotation marks a binding chosen by a controller. A volume pre-bound by the user does not
+    # get it.
     if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in (annotations or {}):
         annotations = {**(annotations or {}), BOUND_BY_CONTROLLER: "yes"}
     if reference is volume.spec.claim_ref and annotations is volume.metadata.annotations:
@@ -167,7 +169,10 @@ class VolumeBinder:
         self._signals.close()
 
     async def bind(self, pod: Pod, node_name: str, reserved: Reservation) -> None:
-        """Write, then wait until everything is bound. Raises what a write failed with, or BindingError."""
+        """Write, then wait until everything is bound.
+
+        Raises what a write failed with, or BindingError.
+        """
         await self._write(reserved)
         try:
             await self._wait(pod, node_name, reserved)
@@ -175,7 +180,10 @@ class VolumeBinder:
             raise BindingError(f"binding volumes: {error}") from error
 
     async def _write(self, reserved: Reservation) -> None:
-        """Write volumes, then claims. After a failure the assumptions that were not written are reverted."""
+        """Write volumes, then claims.
+
+        After a failure the assumptions that were not written are reverted.
+        """
         unwritten = Reservation(list(reserved.bindings), list(reserved.provisions))
         try:
             for binding in reserved.bindings:
@@ -188,7 +196,10 @@ class VolumeBinder:
             revert(self._storage, unwritten)
 
     async def _wait(self, pod: Pod, node_name: str, reserved: Reservation) -> None:
-        """Return when all claims are bound. Woken by changes; the timeout uses the injected clock."""
+        """Return when all claims are bound.
+
+        Woken by changes; the timeout uses the injected clock.
+        """
         deadline = self._clock.monotonic() + self._timeout_s
         with self._signals.watching(_subjects(pod, node_name, reserved)) as changed:
             while True:
@@ -202,7 +213,7 @@ class VolumeBinder:
                     async with asyncio.timeout(min(left_s, LOOK_AGAIN_S)):
                         await changed.wait()
 
-    # -- one look --------------------------------------------------------------------------------------------------
+    # -- one look ----------------------------------------------------------------------------------
 
     def _is_done(self, pod: Pod, node_name: str, reserved: Reservation) -> bool:
         """Is everything bound? Raises BindingError when it never will be.
@@ -231,7 +242,8 @@ class VolumeBinder:
         self._check_reach(volume, node, "failed to translate pv to csi: ")
         if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
             raise BindingError(f'ClaimRef got reset for pv "{name}"')
-        # Pods that share a claim may have chosen different volumes for it. (Upstream accepts any bound volume.)
+        # Pods that share a claim may have chosen different volumes for it. (Upstream accepts any
+        # bound volume.)
         return self._has_volume_in_reach(claim, node)
 
     def _is_provisioned(self, written: PersistentVolumeClaim, node: Node) -> bool:
@@ -253,7 +265,8 @@ class VolumeBinder:
             missing = not_found("persistentvolumeclaims", key)
             raise BindingError(f"{purpose}: {missing}")
         if claim.metadata.uid != reserved.metadata.uid:
-            # Upstream waits until the timeout (ten minutes), although the reservation was for the old claim.
+            # Upstream waits until the timeout (ten minutes), although the reservation was for the
+            # old claim.
             raise BindingError(f'{purpose}: persistentvolumeclaim "{key}" was replaced by another')
         return claim
 

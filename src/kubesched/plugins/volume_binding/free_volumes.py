@@ -1,8 +1,8 @@
 """Free volumes for claims with equal requirements, and the first choice of each node among them.
 
-The pods of a workload claim volumes of one kind one after the other, and each takes one volume. So the answer for the
-whole cluster is kept and updated with the volumes. This works if every volume selects nodes by the same label, as local
-volumes do; otherwise the general search is used.
+The pods of a workload claim volumes of one kind one after the other, and each takes one volume. So
+the answer for the whole cluster is kept and updated with the volumes. This works if every volume
+selects nodes by the same label, as local volumes do; otherwise the general search is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 FILESYSTEM: Final = "Filesystem"
 _SPARE_NUMBERS: Final = 1024
-"""Numbers of volumes that are gone are given up when there are this many of them, and more than of others."""
+"""Numbers of volumes that are gone are given up when there are this many of them, and more than of
+others.
+"""
 
 
 class ClaimShape(NamedTuple):
@@ -75,7 +77,10 @@ class NotSimple(Exception):
 
 
 class FreeVolumes:
-    """Volumes of one group that suit one shape. Raises `NotSimple` when they cannot be kept this way."""
+    """Volumes of one group that suit one shape.
+
+    Raises `NotSimple` when they cannot be kept this way.
+    """
 
     def __init__(self, shape: ClaimShape, members: Iterable[VolumeFacts], position: int) -> None:
         self.shape = shape

@@ -73,7 +73,10 @@ _NOTHING_TO_DO: Final = PreBindPreFlightResult(allow_parallel=True, skip=True)
 
 @dataclass(slots=True, eq=False)
 class _PodVolumes:
-    """What one attempt knows of the pod's claims. A what-if about other pods does not change it: it is not cloned."""
+    """What one attempt knows of the pod's claims.
+
+    A what-if about other pods does not change it: it is not cloned.
+    """
 
     claims: PodClaims
     all_bound: bool = False
@@ -132,7 +135,7 @@ class VolumeBinding(
         storage: Storage | None = vars(self).get("_storage")
         return storage is None or (storage.claims.is_idle() and storage.volumes.is_idle())
 
-    # -- filter ----------------------------------------------------------------------------------------------------
+    # -- filter ------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         if not uses_of(state, pod) & (CLAIM | EPHEMERAL):
@@ -167,10 +170,11 @@ class VolumeBinding(
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
         if not uses_of(state, pod) & (CLAIM | EPHEMERAL):
             return Rule(Scope.NODE)
-        # Claims and volumes do not change during an attempt, but any binding in between may change them.
+        # Claims and volumes do not change during an attempt, but any binding in between may change
+        # them.
         return Rule(Scope.NODE, premise=None)
 
-    # -- score -----------------------------------------------------------------------------------------------------
+    # -- score -------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         if self._scorer is None:
@@ -191,7 +195,7 @@ class VolumeBinding(
         is_same = self._scorer is None or state.get(STATE) is _NO_VOLUMES
         return Rule(Scope.NODE) if is_same else None
 
-    # -- reserve ---------------------------------------------------------------------------------------------------
+    # -- reserve -----------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         volumes: _PodVolumes | None = state.get(STATE)
@@ -222,7 +226,7 @@ class VolumeBinding(
         if reserved is not None:
             revert(self._storage, reserved)
 
-    # -- bind ------------------------------------------------------------------------------------------------------
+    # -- bind --------------------------------------------------------------------------------------
 
     def pre_bind_pre_flight(
         self, state: CycleState, pod: Pod, node_name: str
@@ -253,10 +257,11 @@ class VolumeBinding(
             raise
         return None
 
-    # -- events and signature --------------------------------------------------------------------------------------
+    # -- events and signature ----------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        # Upstream: what Unreserve gives back unwritten is no event, though a pod may wait for that volume.
+        # Upstream: what Unreserve gives back unwritten is no event, though a pod may wait for that
+        # volume.
         changed = Action.ADD | Action.UPDATE
         return (
             on_event(Resource.STORAGE_CLASS, changed, after_class_change, per_class=True),
@@ -271,7 +276,7 @@ class VolumeBinding(
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         return volumes_fragment(pod)
 
-    # -- storage ---------------------------------------------------------------------------------------------------
+    # -- storage -----------------------------------------------------------------------------------
 
     @cached_property
     def _storage(self) -> Storage:

@@ -1,6 +1,7 @@
 """Score (gated): how full the storage behind a node would get, through the configured shape.
 
-Nodes that would serve the claims from the same volumes and capacities score alike, so each combination is scored once.
+Nodes that would serve the claims from the same volumes and capacities score alike, so each
+combination is scored once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Filter of VolumeBinding: for all nodes of a view at once, the volumes for a pod's claims, or why there are none.
 
-A bound claim admits the nodes that can reach its volume. For each other claim, smallest first, each node offers the
-smallest free volume it can reach; claims left over must be provisionable there. The choices are arrays over the nodes,
-from which Reserve reads the entry of the chosen node.
+A bound claim admits the nodes that can reach its volume. For each other claim, smallest first, each
+node offers the smallest free volume it can reach; claims left over must be provisionable there. The
+choices are arrays over the nodes, from which Reserve reads the entry of the chosen node.
 """
 
 from __future__ import annotations
@@ -129,7 +129,10 @@ class Search:
         return Verdicts(codes, describe, broken)
 
     def covers(self, row: int) -> bool:
-        """Is the view made of the first rows of the table, this one included? Then a row is its own index."""
+        """Is the view made of the first rows of the table, this one included?
+
+        Then a row is its own index.
+        """
         rows = self._nodes.rows
         return isinstance(rows, slice) and not rows.start and row < len(self._nodes)
 
@@ -148,7 +151,7 @@ class Search:
     def _everywhere(self) -> Mask:
         return np.ones(len(self._nodes), dtype=np.bool_)
 
-    # -- bound claims ----------------------------------------------------------------------------------------------
+    # -- bound claims ------------------------------------------------------------------------------
 
     def _check_bound(self, claims: Sequence[PersistentVolumeClaim]) -> None:
         """Where the volumes of bound claims can be reached. The first problem of a node decides."""
@@ -190,12 +193,13 @@ class Search:
             everywhere if mask is None else mask,
         )
 
-    # -- claims to be bound ----------------------------------------------------------------------------------------
+    # -- claims to be bound ------------------------------------------------------------------------
 
     def _serve_as_before(self, claim: PersistentVolumeClaim) -> bool:
         """Reuse the outcome for an equal claim of another pod, if nothing it depends on has changed.
 
-        False if this claim needs a search of its own. Pods of one workload have equal claims but for the name.
+        False if this claim needs a search of its own. Pods of one workload have equal claims but
+        for the name.
         """
         nodes, annotations = self._nodes, claim.metadata.annotations
         if len(nodes) != nodes.table.high_water or not self.covers(len(nodes) - 1):
@@ -279,7 +283,8 @@ class Search:
         choice: Ranks = np.full(len(self._nodes), NONE, dtype=np.int32)
         undecided = self._everywhere()
         for facts in reserved:
-            # A volume reserved for the claim is the answer or, where it cannot be reached, rules out any other.
+            # A volume reserved for the claim is the answer or, where it cannot be reached, rules
+            # out any other.
             number = volumes.number(facts.volume)
             mine = undecided & ~self._is_taken(number)
             mask = reachable(self._storage.masks, self._nodes, facts.volume.spec.node_affinity)
@@ -312,7 +317,7 @@ class Search:
             taken |= match.choice == number
         return taken
 
-    # -- provisioning ----------------------------------------------------------------------------------------------
+    # -- provisioning ------------------------------------------------------------------------------
 
     def _provision(self, selected: Sequence[PersistentVolumeClaim], here: Mask) -> None:
         """Check that claims without a volume can be provisioned; the first problem of a node decides."""

@@ -1,6 +1,7 @@
 """The state of storage in the cluster for VolumeBinding: volumes, classes and capacities, including assumed ones.
 
-Volumes and capacities are grouped by storage class; the facts that matching reads are derived once per revision.
+Volumes and capacities are grouped by storage class; the facts that matching reads are derived once
+per revision.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class VolumeFacts(NamedTuple):
     volume: PersistentVolume
     capacity_nanos: int
     order: tuple[int, str]
-    """Smaller volumes first. Upstream leaves ties to chance; here the name decides, whatever came first."""
+    """Smaller volumes first. Upstream leaves ties to chance; here the name decides, whatever came
+    first.
+    """
     mode: str
     attributes_class: str
     access_modes: frozenset[str]
@@ -91,7 +94,9 @@ class Storage:
         self._free: dict[ClaimShape, FreeVolumes] = {}
         self._roomy: dict[tuple[str, int], _Roomy] = {}
         self.searches: dict[Hashable, tuple[_SearchVersion, Search]] = {}
-        """The last outcome over all nodes for the only claim of a pod, by what matters of the claim."""
+        """The last outcome over all nodes for the only claim of a pod, by what matters of the
+        claim.
+        """
         self._capacities_by_class = LiveGroups(
             listers.of(CSIStorageCapacity),
             lambda capacity: capacity.storage_class_name,
@@ -153,7 +158,8 @@ class Storage:
     ) -> tuple[Sequence[CSIStorageCapacity], Ranks]:
         """Capacities of a class with room for a volume, and for each node the first of them that it reaches.
 
-        Pods of one workload ask this one after the other, so the answer for the whole table is kept while it holds.
+        Pods of one workload ask this one after the other, so the answer for the whole table is kept
+        while it holds.
         """
         table, groups = self._table, self._capacities_by_class
         holds = (groups.version, table.node_log.end, table.epoch)

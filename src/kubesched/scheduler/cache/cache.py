@@ -9,8 +9,9 @@ A pod's life here, by UID:
         └──────────────────────────────────────────────────────────┘ remove
               add without assume leads straight to added
 
-An assumed pod stays until its Add event or until it is forgotten; there is no expiry. The sums live in the
-`NodeTable`; this module only decides when a pod enters or leaves it. Pods may come before their node and outlive it.
+An assumed pod stays until its Add event or until it is forgotten; there is no expiry. The sums live
+in the `NodeTable`; this module only decides when a pod enters or leaves it. Pods may come before
+their node and outlive it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Cache:
         self._assumed: set[str] = set()
         self._siblings = Siblings()
 
-    # -- pods ------------------------------------------------------------------------------------------------------
+    # -- pods --------------------------------------------------------------------------------------
 
     def assume_pod(self, pod: PodInfo) -> None:
         """Count a pod on the node its spec names, before the API server has heard of it."""
@@ -99,7 +100,10 @@ class Cache:
         self._replace(known, new)
 
     def _replace(self, known: PodInfo, pod: Pod) -> None:
-        """A newer version of a pod. Usually nothing that counts changed: then no sum is touched and no row is dirty."""
+        """A newer version of a pod.
+
+        Usually nothing that counts changed: then no sum is touched and no row is dirty.
+        """
         alike = _placed_alike(known.pod, pod)
         if alike and same_resource_status(known.pod, pod):
             self.table.replace_pod(known, pod)
@@ -117,7 +121,10 @@ class Cache:
         self._insert(newer)
 
     def remove_pod(self, pod: Pod) -> None:
-        """The watch shows the pod gone. A stale last state may name no node; another node is a contradiction."""
+        """The watch shows the pod gone.
+
+        A stale last state may name no node; another node is a contradiction.
+        """
         uid, key = pod.metadata.uid, key_of(pod.metadata)
         self._check_uid(uid, key)
         known = self._pods.get(uid)
@@ -150,7 +157,10 @@ class Cache:
         self.table.remove_pod(pod, pod.pod.spec.node_name)
 
     def _understood(self, pod: Pod) -> PodInfo:
-        """A pod that can be counted. One whose values make no sense is refused here, before anything has changed."""
+        """A pod that can be counted.
+
+        One whose values make no sense is refused here, before anything has changed.
+        """
         info = PodInfo(pod)
         if not self._siblings.share(info):
             _ = (info.requests, info.nonzero_requests, info.host_ports, info.affinity_terms)
@@ -162,7 +172,7 @@ class Cache:
         if not uid:
             raise CacheError(f"cannot get cache key for pod {key} with empty UID")
 
-    # -- nodes -----------------------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
         self.table.set_node(node)
@@ -175,7 +185,7 @@ class Cache:
             raise CacheError(f"node {name} is not found")
         self.table.remove_node(name)
 
-    # -- sizes and self-check --------------------------------------------------------------------------------------
+    # -- sizes and self-check ----------------------------------------------------------------------
 
     @property
     def node_count(self) -> int:

@@ -1,7 +1,8 @@
 """Pods that count alike share what was computed from their spec.
 
-The informer keeps equal parts of pods once (`informers.sharing`), so pods of one ReplicaSet have the very same list of
-containers. That list finds the values that were computed for the first of them.
+The informer keeps equal parts of pods once (`informers.sharing`), so pods of one ReplicaSet have
+the very same list of containers. That list finds the values that were computed for the first of
+them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ class Siblings:
 
 
 def _count_alike(one: Pod, other: Pod) -> bool:
-    """Whether requests, ports, terms and labels are the same. Parts that the informer shares are compared by identity."""
+    """Whether requests, ports, terms and labels are the same.
+
+    Parts that the informer shares are compared by identity.
+    """
     spec, other_spec = one.spec, other.spec
     return (
         spec.containers is other_spec.containers

@@ -1,9 +1,10 @@
 """The equivalence engine: decisions from what is kept for the pod's class.
 
-The engine replaces Filter and Score after PreFilter has run, or returns None. The scheduling algorithm
-then runs the full evaluation. Both give the same decision:
+The engine replaces Filter and Score after PreFilter has run, or returns None. The scheduling
+algorithm then runs the full evaluation. Both give the same decision:
 
-    kept filters ──► rows that pass ──► filters asked for every pod, nominated pods ──► feasible rows
+    kept filters ──► rows that pass ──► filters asked for every pod, nominated pods ──► feasible
+    rows
                                                                                             │
     best rows ◄── kept levels + normalised raw scores + scores asked for every pod ◄── PreScore
 """
@@ -101,7 +102,7 @@ class ClassEngine:
         pod.share_derived(pod_class.derived, pod_class.label_key)
         return pod_class
 
-    # -- answering -------------------------------------------------------------------------------------------------
+    # -- answering ---------------------------------------------------------------------------------
 
     def pre_filter(
         self, state: CycleState, pod: PodInfo, pod_class: PodClass
@@ -271,7 +272,7 @@ class ClassEngine:
             return end
         return diagnosis.copy()
 
-    # -- learning --------------------------------------------------------------------------------------------------
+    # -- learning ----------------------------------------------------------------------------------
 
     def learn_failure(
         self,
@@ -283,7 +284,8 @@ class ClassEngine:
     ) -> bool:
         """After a full evaluation that found no node: would any pod of the class fail alike now?
 
-        If so, and every filter judges a node by itself, the next pods of its shape are told the same.
+        If so, and every filter judges a node by itself, the next pods of its shape are told the
+        same.
         """
         answers = self.classes.answers(pod_class.shape)
         answers.failure = None
@@ -358,8 +360,8 @@ def _plus(total: Levels | None, final: Levels, weight: int, kind: DTypeLike) -> 
 def _all_rows(feasible: NodeColumns) -> tuple[NodeColumns, Mask | slice]:
     """A view to score, and how to cut the feasible nodes out of it.
 
-    Where most rows are feasible, scoring them all is faster than gathering those: 370 against 770 µs
-    per decision with preferred-affinity at 100,000 nodes (benchmarks/decisions.py).
+    Where most rows are feasible, scoring them all is faster than gathering those: 370 against 770
+    µs per decision with preferred-affinity at 100,000 nodes (benchmarks/decisions.py).
     """
     table = feasible.table
     if not isinstance(feasible, PassingColumns) or feasible.is_whole:

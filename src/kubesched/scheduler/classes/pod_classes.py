@@ -1,8 +1,8 @@
 """Classes of pods, and the answers kept for them.
 
-Pods of a class are equal in everything plugins may read. What is kept by row depends on less: unless
-a plugin says otherwise, not on labels, owner and names of claims. Classes that differ in nothing else
-are of one *shape* and share it:
+Pods of a class are equal in everything plugins may read. What is kept by row depends on less:
+unless a plugin says otherwise, not on labels, owner and names of claims. Classes that differ in
+nothing else are of one *shape* and share it:
 
     PodClass   web-1    shape 100m, 500Mi    values that plugins remember for the class
     PodClass   web-2    shape 100m, 500Mi         "

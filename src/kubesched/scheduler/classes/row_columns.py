@@ -10,10 +10,10 @@ evaluation uses, and again for dirty rows only:
     dirty rows  3, 7      node changed?   filters and scores of NODE scope
                           always          those of ROW scope, added to what is kept of the others
 
-Verdicts are computed from current state, so it does not matter how often or in which order a row was
-logged. All other plugins are *asked* for every pod, about the nodes that pass what is kept. PreFilter
-and PreScore of the plugins that are kept are not run again either: what they store is the same for
-every pod (45 against 55 µs per decision of one template, benchmarks/decisions.py).
+Verdicts are computed from current state, so it does not matter how often or in which order a row
+was logged. All other plugins are *asked* for every pod, about the nodes that pass what is kept.
+PreFilter and PreScore of the plugins that are kept are not run again either: what they store is the
+same for every pod (45 against 55 µs per decision of one template, benchmarks/decisions.py).
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from kubesched.framework.runtime.score import final_scores, raw_scores, run_pre_
 from kubesched.framework.status import Status
 
 FEW_ROWS: Final = 16
-"""Up to so many dirty rows are computed one by one, if all plugins of ROW scope have a form for it."""
+"""Up to so many dirty rows are computed one by one, if all plugins of ROW scope have a form for it.
+"""
 PASSING: Final = 1
 """The level of a node that passes and scores nothing. That of a node that does not pass is 0."""
 

@@ -15,8 +15,9 @@ from kubesched.framework.runtime.framework import Framework
 _encode = msgspec.msgpack.Encoder().encode
 
 MAX_SIGNATURE_BYTES = 16 * 1024
-"""Thousands of signatures are kept. A pod with a longer one, such as one with thousands of constraints, is rare or hostile:
-it shares no answers."""
+"""Thousands of signatures are kept. A pod with a longer one, such as one with thousands of
+constraints, is rare or hostile: it shares no answers.
+"""
 
 SIGNED_LIMIT = 1000
 """Specs whose signature is kept."""
@@ -53,7 +54,10 @@ def class_signature(framework: Framework, pod: Pod) -> Signature | None:
 
 
 class _Signed(NamedTuple):
-    """What a signature was made of. Held on to, so that no other part gets the identity of one of these."""
+    """What a signature was made of.
+
+    Held on to, so that no other part gets the identity of one of these.
+    """
 
     spec: PodSpec
     labels: dict[str, str] | None
@@ -65,8 +69,8 @@ class _Signed(NamedTuple):
 class Signatures:
     """Signatures of one framework's pods, kept for pods that consist of the very same parts.
 
-    Informers share equal parts of pods of one owner (`informers.sharing`), so that the next pod of a ReplicaSet need not be
-    encoded.
+    Informers share equal parts of pods of one owner (`informers.sharing`), so that the next pod of
+    a ReplicaSet need not be encoded.
     """
 
     __slots__ = ("_framework", "_kept")

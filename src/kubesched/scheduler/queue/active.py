@@ -21,8 +21,8 @@ class QueueSort(Protocol):
 def rank_by(queue_sort: QueueSort) -> Callable[[QueuedPodInfo], Any]:
     """The plugin's order as a heap key.
 
-    A plugin with a `sort_key` of its own is ordered by that, which saves a Python call per comparison,
-    unless it derives from one that has it and brings another `less`.
+    A plugin with a `sort_key` of its own is ordered by that, which saves a Python call per
+    comparison, unless it derives from one that has it and brings another `less`.
     """
     for cls in type(queue_sort).__mro__:
         if "sort_key" in vars(cls):

@@ -1,7 +1,8 @@
 """Announcements: pods that were settled with their class, and not tried, learn the new reason.
 
-Trying each of them would have written its condition. So the condition is written for each of them too, a slice at a time, but
-only when the reason has changed since they were told last: mostly it has not.
+Trying each of them would have written its condition. So the condition is written for each of them
+too, a slice at a time, but only when the reason has changed since they were told last: mostly it
+has not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """backoffQ: pods whose attempt failed and that may be retried once their backoff expires.
 
-Two heaps. The *plain* heap holds pods that a plugin rejected; Pop may take its head early when activeQ is empty. The
-*error* heap holds pods whose attempt failed with an error; they always wait out their backoff, because an immediate retry
-would most likely fail again and add load to whatever is failing.
+Two heaps. The *plain* heap holds pods that a plugin rejected; Pop may take its head early when
+activeQ is empty. The *error* heap holds pods whose attempt failed with an error; they always wait
+out their backoff, because an immediate retry would most likely fail again and add load to whatever
+is failing.
 
 Backoff with the defaults: 1, 2, 4, 8, 10, 10 ... seconds, doubling with each failure.
 """
@@ -23,7 +24,9 @@ log = get_logger(__name__)
 
 BACKOFF: Final = "backoff"
 FLUSH_PERIOD_S: Final = 1.0
-"""How often expired backoffs are flushed, and the width of the window within which expiries count as equal."""
+"""How often expired backoffs are flushed, and the width of the window within which expiries count
+as equal.
+"""
 
 _NEVER: Final = -inf
 _NANOSECONDS: Final = 1_000_000_000
@@ -99,7 +102,8 @@ class BackoffQueue:
         target, other = (self._plain, self._error) if rejected else (self._error, self._plain)
         target.put(key, info, turn)
         if other.remove(key) is not None:
-            # The queue never adds a pod twice. If it happens anyway, the pod must have one entry and count once.
+            # The queue never adds a pod twice. If it happens anyway, the pod must have one entry
+            # and count once.
             log.error(
                 "Pod was added to the backoff queue while it was there already",
                 pod=info.pod_info.pod,

@@ -79,7 +79,10 @@ class QueueContents:
         return pods, "activeQ:{}; backoffQ:{}; unschedulablePods:{}".format(*self.sizes)
 
     def entries(self) -> list[tuple[str, QueuedPodInfo]]:
-        """(place, entry) of every waiting pod, in the order of trial where there is one. Not to be changed."""
+        """(place, entry) of every waiting pod, in the order of trial where there is one.
+
+        Not to be changed.
+        """
         pool = [(GATED if info.is_gated else UNSCHEDULABLE, info) for info in self._pool]
         return [
             *((ACTIVE, info) for info in self._active.in_order()),

@@ -12,7 +12,9 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.scheduler.queue.nominator import Nominator
 
 Signer = Callable[[PodInfo], bytes | None]
-"""Gives the signature under which identical pods share scheduling results; None if the pod has none."""
+"""Gives the signature under which identical pods share scheduling results; None if the pod has
+none.
+"""
 
 
 class Entries:

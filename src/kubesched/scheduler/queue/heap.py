@@ -1,8 +1,9 @@
 """A priority queue with lookup, replacement and removal by key.
 
-Lazy deletion over `heapq`: a dictionary holds the valid heap entry for each key. Removing or replacing a member leaves
-its old entry behind until it surfaces, and the heap is rebuilt once more than half of it is stale. So add and pop cost
-O(log n), remove O(1), and memory stays within twice the members.
+Lazy deletion over `heapq`: a dictionary holds the valid heap entry for each key. Removing or
+replacing a member leaves its old entry behind until it surfaces, and the heap is rebuilt once more
+than half of it is stale. So add and pop cost O(log n), remove O(1), and memory stays within twice
+the members.
 
 Members of equal rank leave in insertion order, unless the caller gives them turns.
 """
@@ -17,13 +18,18 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 _Entry = tuple[Any, int, int, str, T]
-"""(rank, turn, serial, key, member). The serial is unique, so comparing entries never reaches the key."""
+"""(rank, turn, serial, key, member). The serial is unique, so comparing entries never reaches the
+key.
+"""
 
 _SPARE_LEFTOVERS = 64  # below this, rebuilding costs more than it saves
 
 
 class KeyedHeap(Generic[T]):
-    """Members ordered by `rank`. A member must not change its rank while it is in here: replace it instead."""
+    """Members ordered by `rank`.
+
+    A member must not change its rank while it is in here: replace it instead.
+    """
 
     __slots__ = ("_entries", "_heap", "_rank", "_serial")
 
@@ -35,7 +41,10 @@ class KeyedHeap(Generic[T]):
         self._heap: list[_Entry[T]] = []
 
     def put(self, key: str, member: T, turn: int | None = None) -> None:
-        """Add a member, replacing any other under that key. A smaller `turn` goes first among equals."""
+        """Add a member, replacing any other under that key.
+
+        A smaller `turn` goes first among equals.
+        """
         self._push(key, member, self._rank(member), self._serial + 1 if turn is None else turn)
 
     def put_newer(self, key: str, member: T) -> None:

@@ -1,10 +1,11 @@
 """Queueing hints: which events may help which rejected pods.
 
-A plugin that can reject pods registers the events that could change its verdict, each with an optional queueing hint. `build_hint_map` collects these registrations, `HintMap` finds the plugins interested in an event, and
-`HintEvaluator` decides about one pod.
+A plugin that can reject pods registers the events that could change its verdict, each with an
+optional queueing hint. `build_hint_map` collects these registrations, `HintMap` finds the plugins
+interested in an event, and `HintEvaluator` decides about one pod.
 
-An incoming event is *resolved* once into everything that depends on its kind alone (label, interested plugins). After
-that resources and action bits are compared once.
+An incoming event is *resolved* once into everything that depends on its kind alone (label,
+interested plugins). After that resources and action bits are compared once.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class QueueingHint(NamedTuple):
     plugin: str
     decide: HintFn
     per_class: bool
-    """The answer is the same for all pods with the same class key, so one call may serve them all."""
+    """The answer is the same for all pods with the same class key, so one call may serve them all.
+    """
 
 
 class PluginEvents(NamedTuple):
@@ -76,7 +78,10 @@ class PluginEvents(NamedTuple):
 
 
 class ResolvedEvent:
-    """An event with everything that follows from its kind. One object per kind: compare by identity."""
+    """An event with everything that follows from its kind.
+
+    One object per kind: compare by identity.
+    """
 
     __slots__ = ("event", "hints_by_profile", "interested_plugins", "is_wildcard", "label")
 
@@ -150,8 +155,8 @@ def build_hint_map(
 ) -> HintMap:
     """Collect the events that could undo a rejection, from every plugin of every profile.
 
-    `profiles` lists, per scheduler name, the plugins that implement PreEnqueue, PreFilter, Filter, Reserve or Permit:
-    only those can reject a pod.
+    `profiles` lists, per scheduler name, the plugins that implement PreEnqueue, PreFilter, Filter,
+    Reserve or Permit: only those can reject a pod.
 
     Raises:
         KubeschedError: naming every plugin that failed to register.
@@ -291,7 +296,8 @@ def _register(
         # Without a function the answer is the same for every pod.
         per_class = registration.per_class or registration.hint is None
         hints_by_event.setdefault(event, []).append(QueueingHint(plugin, decide, per_class))
-    # Upstream: waiting for new nodes implies waiting for their taints, even though hints are always on by now.
+    # Upstream: waiting for new nodes implies waiting for their taints, even though hints are always
+    # on by now.
     if node_actions & Action.ADD and not node_actions & Action.UPDATE_NODE_TAINT:
         hints_by_event.setdefault(_NODE_TAINT_UPDATE, []).append(
             QueueingHint(plugin, always_queue, per_class=True)

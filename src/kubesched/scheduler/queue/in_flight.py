@@ -1,13 +1,16 @@
 """In-flight pods, and the events since each of them was popped.
 
-While a pod is being tried it is in no queue, so an event that would have woken it cannot reach it. Those events
-are remembered here; when the attempt fails they decide whether the pod may be tried again at once.
+While a pod is being tried it is in no queue, so an event that would have woken it cannot reach it.
+Those events are remembered here; when the attempt fails they decide whether the pod may be tried
+again at once.
 
-One list serves all pods: `_events` in order of arrival, and for each pod the number of events that had arrived when it
-was taken. Events before the oldest of these positions are no longer needed and are dropped.
+One list serves all pods: `_events` in order of arrival, and for each pod the number of events that
+had arrived when it was taken. Events before the oldest of these positions are no longer needed and
+are dropped.
 
-A pod may wait on Permit for minutes while thousands of events arrive, each holding on to two objects. Beyond a limit the
-older half is dropped; pods that would have needed it are retried as if it had held a helpful event.
+A pod may wait on Permit for minutes while thousands of events arrive, each holding on to two
+objects. Beyond a limit the older half is dropped; pods that would have needed it are retried as if
+it had held a helpful event.
 """
 
 from __future__ import annotations
@@ -47,7 +50,8 @@ class InFlight:
         max_events: int = MAX_EVENTS,
     ) -> None:
         """`given_up` stands for dropped events: a wildcard, which may help any pod."""
-        # Insertion order is the order of popping, so positions never decrease along this dictionary.
+        # Insertion order is the order of popping, so positions never decrease along this
+        # dictionary.
         self._positions: dict[str, int] = {}
         self._events: list[RecordedEvent] = []
         self._dropped = 0

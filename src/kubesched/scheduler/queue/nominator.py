@@ -46,7 +46,9 @@ class Nominator:
         self._by_node: dict[str, dict[str, PodReference]] = {}
         self._node_by_uid: dict[str, str] = {}
         self._resolved: dict[str, list[PodInfo]] = {}
-        """Cached answers by node; invalidated when its pods change or one of them leaves the queues."""
+        """Cached answers by node; invalidated when its pods change or one of them leaves the
+        queues.
+        """
         self._changes: list[str] = []
         self._dropped = 0
 
@@ -66,7 +68,8 @@ class Nominator:
     def add_nominated_pod(self, pod: PodInfo, info: NominatingInfo | None = None) -> None:
         """Register a pod, in place of its earlier registration.
 
-        With an overriding `info` the node is the one it names; otherwise the one in the pod's status, if any.
+        With an overriding `info` the node is the one it names; otherwise the one in the pod's
+        status, if any.
         """
         if info is CLEAR_NOMINATION and self._node_by_uid.get(pod.uid) == "":
             return  # as it is registered already: most pods that fit nowhere
@@ -78,7 +81,8 @@ class Nominator:
             node_name = pod.pod.status.nominated_node_name
             if not node_name:
                 return
-        # The caller's copy may be old. A pod that is gone, or has a node, must not hold room anywhere else.
+        # The caller's copy may be old. A pod that is gone, or has a node, must not hold room
+        # anywhere else.
         latest = self._pods.get(pod.namespace, pod.name)
         if latest is None or latest.spec.node_name:
             return
@@ -91,8 +95,8 @@ class Nominator:
     def update_nominated_pod(self, old: Pod, new: PodInfo) -> None:
         """Follow an update of the pod.
 
-        A nomination made here is not in the pod's status until the API server has it. While neither version of the
-        pod names a node, the one registered here stays.
+        A nomination made here is not in the pod's status until the API server has it. While neither
+        version of the pod names a node, the one registered here stays.
         """
         kept: NominatingInfo | None = None
         if not old.status.nominated_node_name and not new.pod.status.nominated_node_name:

@@ -1,7 +1,7 @@
 """PreEnqueue: the plugins that may keep a pod out of the queues before it is ever tried.
 
-Writes its verdict into the entry: a pod is *gated* by the first plugin that refuses, and stays so until every plugin of
-its profile agrees. Where the entry is kept is decided by the caller.
+Writes its verdict into the entry: a pod is *gated* by the first plugin that refuses, and stays so
+until every plugin of its profile agrees. Where the entry is kept is decided by the caller.
 """
 
 from __future__ import annotations

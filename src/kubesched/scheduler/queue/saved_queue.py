@@ -45,7 +45,10 @@ class SavedPod(msgspec.Struct, array_like=True, gc=False):
         return cls(info.pod_info.key, *_history(info))
 
     def entry(self, pod: PodInfo) -> QueuedPodInfo:
-        """The entry again. The backoff follows from it; what the gating plugin waits for the queue adds."""
+        """The entry again.
+
+        The backoff follows from it; what the gating plugin waits for the queue adds.
+        """
         return QueuedPodInfo(pod, **{name: getattr(self, name) for name in _HISTORY})
 
 

@@ -16,7 +16,9 @@ class QueueSettings:
     max_in_unschedulable_s: float = 300.0
     """After this long without a helpful event a pod is tried again anyway."""
     pop_from_backoff_q: bool = True
-    """Feature gate SchedulerPopFromBackoffQ: an idle scheduler takes rejected pods before their backoff expires."""
+    """Feature gate SchedulerPopFromBackoffQ: an idle scheduler takes rejected pods before their
+    backoff expires.
+    """
     generic_workload: bool = False
     """Feature gate GenericWorkload: members of pod groups retry on backoff alone."""
     plugin_metrics_sample_percent: float = 10.0

@@ -1,4 +1,7 @@
-"""The changes that fixes are made of. Each knows how it is applied to the objects, in words, and as a kubectl command."""
+"""The changes that fixes are made of.
+
+Each knows how it is applied to the objects, in words, and as a kubectl command.
+"""
 
 from __future__ import annotations
 
@@ -169,7 +172,10 @@ def addition(node: Node) -> NodeAddition:
 
 
 def edited(pod: Pod, edits: Sequence[PodEdit]) -> Pod:
-    """The pod after all edits. Edits touch different fields, but for lists: later indices are edited first."""
+    """The pod after all edits.
+
+    Edits touch different fields, but for lists: later indices are edited first.
+    """
     document: Any = msgspec.to_builtins(pod)
     return msgspec.convert(apply_json_patch(document, patch_of(edits)), Pod)
 

@@ -38,7 +38,8 @@ def smallest_deletions(
 ) -> list[PodInfo] | None:
     """A smallest set of pods on the node without which all the conditions are gone, the least important ones.
 
-    `check` asks the filters; `order` is the price of a pod. None if no set of at most `LARGEST_SET` pods does.
+    `check` asks the filters; `order` is the price of a pod. None if no set of at most `LARGEST_SET`
+    pods does.
     """
     present = sorted(filter(may_be_deleted, table.pods[row].values()), key=order)
     resources = [

@@ -30,7 +30,7 @@ def _escaped(word: str) -> str:
     return word.replace("~", "~0").replace("/", "~1")
 
 
-# -- requests ----------------------------------------------------------------------------------------------------------
+# -- requests --------------------------------------------------------------------------------------
 
 
 def lower_request(pod: Pod, resource: str, target: int) -> PodEdit | None:
@@ -108,11 +108,14 @@ def _amount(resource: str, quantity: Any) -> int:  # noqa: ANN401  # a quantity 
     return milli_value(quantity) if resource == "cpu" else value(quantity)
 
 
-# -- tolerations, selectors, affinity ----------------------------------------------------------------------------------
+# -- tolerations, selectors, affinity --------------------------------------------------------------
 
 
 def add_toleration(pod: Pod, taint: Taint) -> PodEdit:
-    """Tolerate exactly this taint. The whole list is written: templates may have none to append to."""
+    """Tolerate exactly this taint.
+
+    The whole list is written: templates may have none to append to.
+    """
     toleration: dict[str, Any] = {"key": taint.key, "operator": "Equal", "value": taint.value}
     if not taint.value:
         toleration = {"key": taint.key, "operator": "Exists"}
@@ -186,7 +189,7 @@ def drop_host_ports(pod: Pod, taken: list[HostPort]) -> PodEdit:
     return pod_edit("DropHostPort", f"drop host port {listed}", 4.0, operations)
 
 
-# -- what if -----------------------------------------------------------------------------------------------------------
+# -- what if ---------------------------------------------------------------------------------------
 
 
 def claim_exclusions(pod: Pod) -> list[ClaimExclusion]:

@@ -1,9 +1,10 @@
 """The search for fixes: the smallest sets of changes after which some node takes the pod.
 
-The conditions in the pod's way are worked out node by node. For each node every condition is met by one of its
-alternatives, or several conditions together by pods leaving the node. Sets are ordered by size, then by how intrusive they
-are, and tried in that order with the real filters; what does not hold is dropped, and so is every change without which a
-set still holds. What is searched, and where it ends, is said in docs/reference/explain.md.
+The conditions in the pod's way are worked out node by node. For each node every condition is met by
+one of its alternatives, or several conditions together by pods leaving the node. Sets are ordered
+by size, then by how intrusive they are, and tried in that order with the real filters; what does
+not hold is dropped, and so is every change without which a set still holds. What is searched, and
+where it ends, is said in docs/reference/explain.md.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ from kubesched.insight.explain.model import Change, Fix
 from kubesched.insight.explain.selection import first_of_each_set, nearest
 
 MOST_NODES = 24
-"""Nodes whose conditions are worked out: the nearest to fitting, and one for each distinct set of reasons."""
+"""Nodes whose conditions are worked out: the nearest to fitting, and one for each distinct set of
+reasons.
+"""
 MOST_CONDITIONS = 6
 """A node with more of them is passed over."""
 MOST_TRIALS = 60
@@ -71,7 +74,10 @@ class Proposal:
 
     @property
     def pattern(self) -> frozenset[str]:
-        """Kinds of changes. Fixes of one pattern, or of a larger one, are variations: the best one is enough."""
+        """Kinds of changes.
+
+        Fixes of one pattern, or of a larger one, are variations: the best one is enough.
+        """
         return frozenset(
             f"{change.kind} {change.text.split()[1]}"
             if change.kind == "LowerRequest"
@@ -140,7 +146,7 @@ class FixSearch:
                 node_name = node_name if node_name in left else min(left)
         return Proposal(changes, node_name), rows
 
-    # -- proposals -------------------------------------------------------------------------------------------------
+    # -- proposals ---------------------------------------------------------------------------------
 
     def proposals(self) -> Iterator[Proposal]:
         for row in self.rows():
@@ -229,7 +235,7 @@ class FixSearch:
         nodes = list(distinct.values())
         return [nodes[at] for at in ordered.tolist()]
 
-    # -- telling ---------------------------------------------------------------------------------------------------
+    # -- telling -----------------------------------------------------------------------------------
 
     def _fix(self, proposal: Proposal, others: int) -> Fix:
         changes = (*self._before, *proposal.changes)

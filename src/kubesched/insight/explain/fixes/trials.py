@@ -92,7 +92,7 @@ class Trials:
             for info, name in gone:
                 table.add_pod(info, name)
 
-    # -- single plugins on one node --------------------------------------------------------------------------------
+    # -- single plugins on one node ----------------------------------------------------------------
 
     def passes(self, row: int, plugin: str, edits: Sequence[PodEdit]) -> bool:
         """Does the edited pod pass one plugin's filter on one node?"""

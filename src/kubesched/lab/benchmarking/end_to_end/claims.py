@@ -27,7 +27,10 @@ class ClaimMaker:
         """Namespace and name of a pod -> the claims made for it."""
 
     async def created(self, manifest: Manifest, answer: bytes) -> None:
-        """Remember a template; make the claims of a pod. `answer` is the object as the server made it."""
+        """Remember a template; make the claims of a pod.
+
+        `answer` is the object as the server made it.
+        """
         metadata = manifest["metadata"]
         if manifest["kind"] == "ResourceClaimTemplate":
             self._templates[metadata["namespace"], metadata["name"]] = manifest

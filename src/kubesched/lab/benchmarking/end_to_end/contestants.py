@@ -1,7 +1,7 @@
 """The schedulers that are measured: how each is started, probed, scraped and stopped.
 
-Both get the same configuration file, with the same client limits, and one control plane each. What differs
-belongs to the scheduler: each uses the encoding that suits it best.
+Both get the same configuration file, with the same client limits, and one control plane each. What
+differs belongs to the scheduler: each uses the encoding that suits it best.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class Contestant:
     encoding: str
     """How it speaks with the API server, for people to read."""
     tells_decisions: bool = False
-    """Whether its CPU profile tells what decisions cost; ours take too little for a hundred samples a second."""
+    """Whether its CPU profile tells what decisions cost; ours take too little for a hundred samples
+    a second.
+    """
 
     @classmethod
     def kubesched(cls) -> Contestant:

@@ -116,7 +116,8 @@ class Creator:
             "value": value,
         }
         await self.create(made, may_exist=True)
-        # Admission reads classes from its own cache; a dry-run pod shows that the class has arrived.
+        # Admission reads classes from its own cache; a dry-run pod shows that the class has
+        # arrived.
         probe: Manifest = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -170,7 +171,10 @@ class Creator:
         return {**manifest, "spec": {"serviceAccountName": self._account, **manifest["spec"]}}
 
     async def delete_pods(self, namespace: str) -> None:
-        """Delete all pods of a namespace at once: there is no kubelet that could end them. Their claims stay."""
+        """Delete all pods of a namespace at once: there is no kubelet that could end them.
+
+        Their claims stay.
+        """
         try:
             options = DeleteOptions(grace_period_seconds=0)
             await self._client.delete_collection(PODS, namespace, options=options)

@@ -1,12 +1,13 @@
 """What kube-scheduler's decisions cost: the part of its CPU profile that belongs to scheduling cycles.
 
-All of a scheduler's CPU per pod includes its API traffic, its informers and its bindings. A decision is the scheduling cycle:
-the snapshot, PreFilter to Score, PostFilter, assuming, Reserve and Permit. Where the cycle works in parallel its
-goroutines have stacks of their own, which begin in the parallelizer. Not counted: taking the pod from the queue, the binding
-cycle, event handlers and evictions.
+All of a scheduler's CPU per pod includes its API traffic, its informers and its bindings. A
+decision is the scheduling cycle: the snapshot, PreFilter to Score, PostFilter, assuming, Reserve
+and Permit. Where the cycle works in parallel its goroutines have stacks of their own, which begin
+in the parallelizer. Not counted: taking the pod from the queue, the binding cycle, event handlers
+and evictions.
 
-The garbage collector works in goroutines of its own for all that allocates memory. Decisions are charged as much of its CPU as they
-have of the bytes allocated meanwhile.
+The garbage collector works in goroutines of its own for all that allocates memory. Decisions are
+charged as much of its CPU as they have of the bytes allocated meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class Profiled(Protocol):
 
 
 LONGEST_S = 8
-"""A profile has a length that is fixed beforehand: short ones in a row end soon after what is measured."""
+"""A profile has a length that is fixed beforehand: short ones in a row end soon after what is
+measured.
+"""
 
 _CYCLE = "k8s.io/kubernetes/pkg/scheduler.(*Scheduler).schedulingCycle"
 _PARALLEL = "k8s.io/client-go/util/workqueue.ParallelizeUntil"
@@ -83,7 +86,10 @@ class DecisionProfile:
                 self.collector_ns += spent_ns
 
     def add_allocations(self, data: bytes, sign: int = 1) -> None:
-        """Of a profile at the end, or with a `sign` of -1 at the beginning. Raises `ProtobufError`."""
+        """Of a profile at the end, or with a `sign` of -1 at the beginning.
+
+        Raises `ProtobufError`.
+        """
         for stack, allocated in pprof.decode(data, pprof.ALLOCATED).items():
             self.all_bytes += sign * allocated
             if is_of_decision(stack):

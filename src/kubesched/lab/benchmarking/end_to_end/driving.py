@@ -42,7 +42,9 @@ Report = Callable[[str], None]
 
 _POLL_S = 0.2
 CLAIM_WORKERS = 5
-"""Pods whose claims are released at a time; the claim controller of scheduler_perf has as many workers."""
+"""Pods whose claims are released at a time; the claim controller of scheduler_perf has as many
+workers.
+"""
 
 
 class NotPlayableError(KubeschedError):
@@ -53,7 +55,9 @@ class Release(Enum):
     """When the pods to be measured come."""
 
     AS_CREATED = "as-created"
-    """While the scheduler is at work, as scheduler_perf does it: creating them competes with scheduling them."""
+    """While the scheduler is at work, as scheduler_perf does it: creating them competes with
+    scheduling them.
+    """
     DRAINED = "drained"
     """Before the scheduler is started: measures how fast it drains a queue."""
 
@@ -161,7 +165,8 @@ class Driver:
 
     async def _ensure_scheduler(self) -> None:
         if self._scheduler is None:
-            # Known before it is ready: what it costs counts from its first binding, which may come earlier than that.
+            # Known before it is ready: what it costs counts from its first binding, which may come
+            # earlier than that.
             self._scheduler = await self._stack.enter_async_context(self._start())
             await self._scheduler.until_ready()
 
@@ -441,7 +446,9 @@ class _Stretch:
     events_before: int
     is_drained: bool
     profile: DecisionProfile = field(default_factory=DecisionProfile)
-    """Empty where the scheduler was not at work when the stretch began, or its profile does not tell."""
+    """Empty where the scheduler was not at work when the stretch began, or its profile does not
+    tell.
+    """
     profiling: asyncio.Task[None] | None = None
     created: dict[str, float] = field(default_factory=dict)
     namespaces: tuple[str, ...] = ()

@@ -3,8 +3,8 @@
 What is counted:
 
 * *rate*: bindings between the first and the last seen, by the time between them;
-* *processor time*: of every process, from the beginning of the stretch until the scheduler is done with everything
-  that the pods cause, so that deferred work counts as well;
+* *processor time*: of every process, from the beginning of the stretch until the scheduler is done
+  with everything that the pods cause, so that deferred work counts as well;
 * *settling*: how long after the last binding the last event was written, and how many were.
 """
 
@@ -75,7 +75,9 @@ class Measurement:
     attempt_ms: Percentiles | None
     sli_ms: Percentiles | None
     seen_ms: Percentiles | None
-    """From sending a pod's creation until the driver's watch showed it bound; only while pods come as created."""
+    """From sending a pod's creation until the driver's watch showed it bound; only while pods come
+    as created.
+    """
     attempts: int
     unschedulable_attempts: int
     profile: DecisionProfile
@@ -185,7 +187,8 @@ async def until_settled(
 ) -> tuple[int, float]:
     """Wait until no more events are written; how many there are since, and when the last was seen.
 
-    Ends early when every pod's event is there. A scheduler may drop events, so the number itself is no condition.
+    Ends early when every pod's event is there. A scheduler may drop events, so the number itself is
+    no condition.
     """
     count, last = await count_objects(plane.client, EVENTS_PATH) - before, clock.monotonic()
     deadline = last + SETTLE_TIMEOUT_S
@@ -212,8 +215,8 @@ def measurement(
 ) -> Measurement:
     """Combine the observations of one measured stretch.
 
-    `counts_from_first`: the scheduler's start is not part of what is measured, so processor time counts from the
-    moment of the first binding.
+    `counts_from_first`: the scheduler's start is not part of what is measured, so processor time
+    counts from the moment of the first binding.
     """
     bound = sorted(moments.values())
     first, last = (bound[0], bound[-1]) if bound else (began_at, began_at)

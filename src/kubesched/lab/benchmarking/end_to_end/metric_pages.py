@@ -1,7 +1,8 @@
 """A scheduler's /metrics page, read from outside: samples, histograms, and their quantiles.
 
-Only what measuring needs: sums over label sets, differences between two pages, and Prometheus' own estimate of a
-quantile from buckets (linear inside a bucket), so that both schedulers' pages are judged alike.
+Only what measuring needs: sums over label sets, differences between two pages, and Prometheus' own
+estimate of a quantile from buckets (linear inside a bucket), so that both schedulers' pages are
+judged alike.
 """
 
 from __future__ import annotations

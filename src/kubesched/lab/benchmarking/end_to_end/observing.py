@@ -1,7 +1,8 @@
 """Seeing pods being bound: one watch of the pods that have a node, with the time at which each appeared in it.
 
-The watch shows bound pods only and reads no more of them than name and node, so that observing costs the API server
-one small event per pod, the same for whichever scheduler is observed, and the driver next to nothing.
+The watch shows bound pods only and reads no more of them than name and node, so that observing
+costs the API server one small event per pod, the same for whichever scheduler is observed, and the
+driver next to nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class BindingObserver:
 
     def __init__(self, clock: Clock) -> None:
         self.moments: dict[str, float] = {}
-        """namespace/name -> time of the clock's monotonic reading. Pods that are deleted again stay in here."""
+        """namespace/name -> time of the clock's monotonic reading. Pods that are deleted again stay
+        in here.
+        """
         self._now = clock.monotonic
         self._changed = asyncio.Event()
         self._seen = 0
@@ -72,7 +75,9 @@ class BindingObserver:
     async def until_bound(
         self, keys: Collection[str], *, stall_s: float, check: Callable[[], None], what: str
     ) -> None:
-        """Wait for all of them. `check` is called now and then and raises if it makes no sense to go on.
+        """Wait for all of them.
+
+        `check` is called now and then and raises if it makes no sense to go on.
 
         Raises:
             StalledError: none was bound for `stall_s`, though not all are.

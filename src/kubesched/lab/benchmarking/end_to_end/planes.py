@@ -1,7 +1,7 @@
 """The cluster that a contestant schedules: a fresh API server, and the processes whose cost is counted.
 
-Either etcd and kube-apiserver (`real`), or this project's own API server in a process of its own (`embedded`), so
-that neither the driver's work nor the scheduler's is mixed with the server's.
+Either etcd and kube-apiserver (`real`), or this project's own API server in a process of its own
+(`embedded`), so that neither the driver's work nor the scheduler's is mixed with the server's.
 """
 
 from __future__ import annotations

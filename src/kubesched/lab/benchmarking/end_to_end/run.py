@@ -1,7 +1,8 @@
 """Running a workload end to end: contestants in turn, each time on a control plane of their own.
 
-Contestants alternate (A B, A B, …) so that a machine that gets slower or busier in the course of a run does so for all
-of them. The first rounds may be thrown away as warm-up: files are read from disk then, and processors speed up.
+Contestants alternate (A B, A B, …) so that a machine that gets slower or busier in the course of a
+run does so for all of them. The first rounds may be thrown away as warm-up: files are read from
+disk then, and processors speed up.
 """
 
 from __future__ import annotations
@@ -70,10 +71,13 @@ async def run_end_to_end(
     progress: Callable[[str], None] = lambda _text: None,
     clock: Clock | None = None,
 ) -> list[RunResult]:
-    """All rounds, in the order in which they were run. Several measured stretches of a workload are several results.
+    """All rounds, in the order in which they were run.
+
+    Several measured stretches of a workload are several results.
 
     Raises:
-        BenchmarkFailed: one of the programs did not start, ended early or did not schedule all pods.
+        BenchmarkFailed: one of the programs did not start, ended early or did not schedule all
+            pods.
     """
     if workload.not_supported:
         raise NotPlayableError(f"{workload.full_name}: {workload.not_supported}")

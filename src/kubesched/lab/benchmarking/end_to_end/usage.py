@@ -10,7 +10,8 @@ from kubesched.base.errors import KubeschedError
 
 PROC = Path("/proc")
 
-# Positions in /proc/<pid>/stat, counted from the field behind the program's name (proc(5) calls that one 3).
+# Positions in /proc/<pid>/stat, counted from the field behind the program's name (proc(5) calls
+# that one 3).
 _USER_TICKS, _SYSTEM_TICKS, _RESIDENT_PAGES = 11, 12, 21
 
 
@@ -32,7 +33,9 @@ class Usage:
 
 
 def parse_stat(text: str, *, ticks_per_s: int, page_bytes: int) -> Usage:
-    """The line of /proc/<pid>/stat. The program's name stands in brackets and may itself contain brackets and spaces.
+    """The line of /proc/<pid>/stat.
+
+    The program's name stands in brackets and may itself contain brackets and spaces.
 
     Raises:
         UsageError: the line is not one.
@@ -69,7 +72,10 @@ def read_machine(proc: Path = PROC) -> Usage:
 
 
 def parse_machine(line: str, *, ticks_per_s: int) -> Usage:
-    """The first line of /proc/stat. Time given to guests is part of user time already; time stolen is not ours."""
+    """The first line of /proc/stat.
+
+    Time given to guests is part of user time already; time stolen is not ours.
+    """
     try:
         label, user, nice, system, _idle, _io_wait, irq, soft_irq, *_ = line.split()
         ticks = sum(map(int, (user, nice, system, irq, soft_irq)))

@@ -16,7 +16,9 @@ from kubesched.client.rest import RestClient
 from kubesched.testing.volume_controller import bound_to, made_for, wants_volume
 
 WORKERS = 10
-"""Volumes that are made at a time; the external provisioner has up to a hundred workers, this machine few cores."""
+"""Volumes that are made at a time; the external provisioner has up to a hundred workers, this
+machine few cores.
+"""
 
 _CLAIMS = kind_of(PersistentVolumeClaim)
 _VOLUMES = kind_of(PersistentVolume)

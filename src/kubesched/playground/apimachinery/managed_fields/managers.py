@@ -1,8 +1,8 @@
 """The list of managers of an object and how a write changes it.
 
-An entry is small: who, how, when, and the encoded field set, which is shared between objects of the same shape. A
-write that is not an apply takes over what it changes; removed fields have no owner, nor have fields that only the
-server writes.
+An entry is small: who, how, when, and the encoded field set, which is shared between objects of the
+same shape. A write that is not an apply takes over what it changes; removed fields have no owner,
+nor have fields that only the server writes.
 """
 
 from __future__ import annotations
@@ -178,7 +178,8 @@ def after_status_update(
     address = _sole_address(changed)
     if not address or any(_encoded(_ADDRESS) in entry.fields for entry in managers):
         return _remembered(managers, frozenset(changed), frozenset(removed), mine)
-    # The address is the one thing in the field sets of two pods that differs: it is filled in afterwards.
+    # The address is the one thing in the field sets of two pods that differs: it is filled in
+    # afterwards.
     alike = {tuple(_ANY_ADDRESS if step == address else step for step in path) for path in changed}
     result = _remembered(managers, frozenset(alike), frozenset(removed), mine)
     return tuple(

@@ -63,8 +63,8 @@ def prefixes(paths: Iterable[Path]) -> set[Path]:
 def prune(layout: Layout, value: JsonObject, removed: set[Path], kept: set[Path]) -> JsonObject:
     """The object without what stands at or below removed paths, except on the way to paths that are kept.
 
-    Both sets contain their own prefixes. An object or item that its owner gave up goes as a whole, with whatever
-    defaults it had, unless another manager owns a part of it.
+    Both sets contain their own prefixes. An object or item that its owner gave up goes as a whole,
+    with whatever defaults it had, unless another manager owns a part of it.
     """
     pruned: JsonObject = _prune_members(layout, value, (), removed, kept)
     return pruned

@@ -1,8 +1,9 @@
 """Sets of field paths, and their `FieldsV1` form.
 
-A path is a tuple of steps as FieldsV1 spells them: `f:name` a field, `k:{"name":"c"}` an item of a list that is a map,
-`v:"x"` an item of a list that is a set. A set contains a path when exactly that field is owned; owning a field of
-an item implies nothing about the item, so items are members themselves.
+A path is a tuple of steps as FieldsV1 spells them: `f:name` a field, `k:{"name":"c"}` an item of a
+list that is a map, `v:"x"` an item of a list that is a set. A set contains a path when exactly that
+field is owned; owning a field of an item implies nothing about the item, so items are members
+themselves.
 """
 
 from __future__ import annotations
@@ -164,7 +165,10 @@ def collect_paths(layout: Layout, value: Json, path: Path, collected: list[Path]
 
 
 def fields_v1_of(layout: Layout, value: Json) -> JsonObject:
-    """`to_fields_v1(paths_of(...))` in one go: the short way for whole new objects. Leaves are shared, so only read."""
+    """`to_fields_v1(paths_of(...))` in one go: the short way for whole new objects.
+
+    Leaves are shared, so only read.
+    """
     kind = layout.kind
     if type(value) is dict:
         if kind not in ("object", "untyped"):

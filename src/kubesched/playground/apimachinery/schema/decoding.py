@@ -1,7 +1,8 @@
 """Checking that JSON has the shape of its kind, at the speed of a C decoder.
 
-For every type of the table a msgspec record is made on first use, once lenient and once refusing unknown fields. A body
-is decoded with it only to learn whether it fits; the values themselves are kept as the client sent them.
+For every type of the table a msgspec record is made on first use, once lenient and once refusing
+unknown fields. A body is decoded with it only to learn whether it fits; the values themselves are
+kept as the client sent them.
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ def check_shape(group: str, kind: str, body: bytes) -> None:
 
 
 def fits_strictly(group: str, kind: str, body: bytes) -> bool:
-    """Whether a body has only known fields and only values of the right types. The fast path of every write."""
+    """Whether a body has only known fields and only values of the right types.
+
+    The fast path of every write.
+    """
     decoder = decoder_for(group, kind, strict=True)
     if decoder is None:
         return False

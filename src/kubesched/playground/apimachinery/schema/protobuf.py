@@ -1,11 +1,11 @@
 """Reading Kubernetes' protobuf bodies.
 
-kubectl and other Go clients send built-in kinds as protobuf and cannot be told otherwise. The answer to them is JSON,
-which they accept too, so only decoding is needed. The numbers of all fields are in the table; what comes out is the
-same JSON object that the client would have sent as JSON.
+kubectl and other Go clients send built-in kinds as protobuf and cannot be told otherwise. The
+answer to them is JSON, which they accept too, so only decoding is needed. The numbers of all fields
+are in the table; what comes out is the same JSON object that the client would have sent as JSON.
 
-A Go client writes every plain field, zero or not, and a pointer only when it is set. Zero values of plain fields are
-therefore dropped here, zero values of pointers kept.
+A Go client writes every plain field, zero or not, and a pointer only when it is set. Zero values of
+plain fields are therefore dropped here, zero values of pointers kept.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The JSON types inside a definition's schema, so that everything behind it can rely on them.
 
-Upstream: a decoder refuses a body with other types before it is validated. Here the schema is plain JSON until this check.
+Upstream: a decoder refuses a body with other types before it is validated. Here the schema is plain
+JSON until this check.
 """
 
 from __future__ import annotations

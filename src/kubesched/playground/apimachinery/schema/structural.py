@@ -2,7 +2,8 @@
 
     decode ──► prune ──► fill_defaults ──► admission ──► problems_of
 
-Messages are those of upstream's validator. CEL rules are in `rules`. `format` is checked for the common formats, others are accepted as they are upstream.
+Messages are those of upstream's validator. CEL rules are in `rules`. `format` is checked for the
+common formats, others are accepted as they are upstream.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ def _prune(
 def fill_defaults(schema: JsonObject, value: Json) -> None:
     """Set the defaults of absent fields, and of nulls where null is not a value; whole floats become integers.
 
-    A null that is neither allowed nor has a default goes away; in a list it stays, for validation to refuse it.
+    A null that is neither allowed nor has a default goes away; in a list it stays, for validation
+    to refuse it.
     """
     if isinstance(value, list):
         items = schema.get("items")
@@ -123,7 +125,8 @@ def problems_of(
 ) -> list[FieldError]:
     """What is wrong with a whole object; its metadata is validated elsewhere.
 
-    A value that an update leaves as it was is not judged again: the schema may have changed since it was written.
+    A value that an update leaves as it was is not judged again: the schema may have changed since
+    it was written.
     """
     problems = [required(name) for name in schema.get("required") or () if name not in obj]
     for name, member in (schema.get("properties") or {}).items():

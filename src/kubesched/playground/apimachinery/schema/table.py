@@ -59,7 +59,9 @@ class Field:
     """A strategic merge patch adds to this list of plain values instead of replacing it."""
     retains_keys: bool = False
     number: tuple[int, ...] = ()
-    """Field numbers in protobuf, one per level of embedding; empty when the encoding does not have the field."""
+    """Field numbers in protobuf, one per level of embedding; empty when the encoding does not have
+    the field.
+    """
     is_pointer: bool = False
     """A scalar whose zero value is not the same as its absence."""
 

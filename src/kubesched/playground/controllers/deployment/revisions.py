@@ -1,8 +1,8 @@
 """The versions of a Deployment: which ReplicaSet carries which template, and their numbers.
 
 A ReplicaSet belongs to the current template when its own template is the same but for the hash
-label. Revisions count upwards; going back to an old template (a rollback) gives its ReplicaSet a new
-number and remembers the old one in the history annotation.
+label. Revisions count upwards; going back to an old template (a rollback) gives its ReplicaSet a
+new number and remembers the old one in the history annotation.
 """
 
 from __future__ import annotations

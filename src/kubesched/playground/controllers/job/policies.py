@@ -1,7 +1,7 @@
 """A Job's policies: what a failed pod means, when an index has failed, and when a Job has succeeded early.
 
-Failures are counted per index in annotations: a replacement says how often its index failed before it, so the count
-survives a restart of the controller.
+Failures are counted per index in annotations: a replacement says how often its index failed before
+it, so the count survives a restart of the controller.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The volume claims of a StatefulSet's pods.
 
 Claims are made before their pod and outlive it. Who may delete them is written into their owner
-references: the set (`whenDeleted: Delete`), or the pod once it is scaled away (`whenScaled: Delete`);
-the garbage collector does the rest.
+references: the set (`whenDeleted: Delete`), or the pod once it is scaled away (`whenScaled:
+Delete`); the garbage collector does the rest.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The StatefulSet controller: pods come in order, go in reverse order, and are replaced from the end.
 
-With `podManagementPolicy: OrderedReady` nothing happens to a pod before all its predecessors run and
-are available; with `Parallel` pods come and go at once. Updates never start before every ordinal has
-a pod that is well, and leave ordinals below the partition alone.
+With `podManagementPolicy: OrderedReady` nothing happens to a pod before all its predecessors run
+and are available; with `Parallel` pods come and go at once. Updates never start before every
+ordinal has a pod that is well, and leave ordinals below the partition alone.
 """
 
 from __future__ import annotations

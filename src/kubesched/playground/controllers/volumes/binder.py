@@ -1,12 +1,13 @@
 """The volume binder: claims and volumes point at each other, or wait.
 
     claim Pending ── a volume suits ──► volume.claimRef, claim.volumeName, both Bound
-          │ ──────── class waits for a consumer ──► until the scheduler reserves a volume or names a node
-          │ ──────── class provisions ──► the provisioner is told by annotation, its volume arrives reserved
+          │ ──────── class waits for a consumer ──► until the scheduler reserves a volume or names a
+          node │ ──────── class provisions ──► the provisioner is told by annotation, its volume
+          arrives reserved
     volume Bound ─── claim gone ──► Released ──► deleted, or kept for the administrator
 
-Binding takes four writes (volume spec, volume status, claim spec, claim status) in this order; after
-a crash between any two, the next look finds the volume reserved and carries on.
+Binding takes four writes (volume spec, volume status, claim spec, claim status) in this order;
+after a crash between any two, the next look finds the volume reserved and carries on.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ class VolumeBinder(Controller[Key]):
             return
         claim = self._with_default_class(claim)
         storage_class = self._classes.get(class_of(claim))
-        # Where the consumer decides, only what the scheduler reserved may be taken, even once a node
-        # is selected: another free volume of the class may be out of that node's reach.
+        # Where the consumer decides, only what the scheduler reserved may be taken, even once a
+        # node is selected: another free volume of the class may be out of that node's reach.
         mode = storage_class.get("volumeBindingMode") if storage_class is not None else ""
         waits = mode == "WaitForFirstConsumer"
         # Upstream: a volume that names the claim is taken whatever its class.

@@ -1,6 +1,7 @@
 """Nothing in use disappears: claims that pods use and volumes that claims use wait for them.
 
-Deleting such an object only marks it; this controller removes its finalizer once the object is no longer in use.
+Deleting such an object only marks it; this controller removes its finalizer once the object is no
+longer in use.
 """
 
 from __future__ import annotations

@@ -75,7 +75,8 @@ def find_volume(
 ) -> JsonObject | None:
     """The volume for a claim: one reserved for it, else the smallest that satisfies it.
 
-    With `only_reserved` (the class waits for a consumer) nothing else is taken: the scheduler decides.
+    With `only_reserved` (the class waits for a consumer) nothing else is taken: the scheduler
+    decides.
     """
     best: JsonObject | None = None
     for volume in volumes:

@@ -1,7 +1,7 @@
 """Schemas of custom resources as the OpenAPI documents show them.
 
-Version 2 of OpenAPI knows less than structural schemas, and kubectl refuses fields that a version 2 schema with
-properties does not list. What it could misread is left out there, as upstream does.
+Version 2 of OpenAPI knows less than structural schemas, and kubectl refuses fields that a version 2
+schema with properties does not list. What it could misread is left out there, as upstream does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The documents: `/openapi/v3` (an index and one document per group and version) and `/openapi/v2` (all in one).
 
-Clients use the paths to learn which kind a resource has and whether a verb takes `fieldValidation`; operations are
-described no further than that.
+Clients use the paths to learn which kind a resource has and whether a verb takes `fieldValidation`;
+operations are described no further than that.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ class OpenApi:
         paths = {}
         for group, version in self._group_versions():
             name = _document_name(group, version)
-            # Clients cache a document under its hash for good, so it must change when the document does.
+            # Clients cache a document under its hash for good, so it must change when the document
+            # does.
             document = self._cached(f"/openapi/v3/{name}", partial(self._version_3, group, version))
             digest = hashlib.sha256(document.body)
             paths[name] = {

@@ -1,6 +1,7 @@
 """The OpenAPI 2 document as protobuf, the only form in which Go clients ask for it (gnostic's `openapi.v2.Document`).
 
-Only the parts that this server's documents have are encoded; a keyword that OpenAPI 2 does not know is left out.
+Only the parts that this server's documents have are encoded; a keyword that OpenAPI 2 does not know
+is left out.
 """
 
 from __future__ import annotations

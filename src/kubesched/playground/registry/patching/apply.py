@@ -4,7 +4,8 @@
                       │
                       └── a field of another manager would change: conflict, unless forced
 
-Claims of appliers are the configuration's own fields; defaults and other writers' fields are not theirs.
+Claims of appliers are the configuration's own fields; defaults and other writers' fields are not
+theirs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """JSON Patch (RFC 6902). Pure: neither the document given nor the patch is changed.
 
-The operations change a copy in place, in which no two places share a value: what an operation costs follows from the
-size of the patch. Only `copy` can make a document grow faster than that, and has a bound.
+The operations change a copy in place, in which no two places share a value: what an operation costs
+follows from the size of the patch. Only `copy` can make a document grow faster than that, and has a
+bound.
 """
 
 from __future__ import annotations

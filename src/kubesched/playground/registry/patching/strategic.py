@@ -5,8 +5,9 @@
     $deleteFromPrimitiveList/<field>     values to drop from a list of primitives
     $setElementOrder/<field>             the order a merged list must come out in
 
-A merged list keeps the patch's items in the patch's order (or in that of `$setElementOrder`) and the other items in their
-own; the two are interleaved by the order of the live list, and an item that the live list does not have goes first.
+A merged list keeps the patch's items in the patch's order (or in that of `$setElementOrder`) and
+the other items in their own; the two are interleaved by the order of the live list, and an item
+that the live list does not have goes first.
 
 Pure: the result shares what was not touched.
 """
@@ -131,7 +132,8 @@ def _merge_list(old: list[Any], patch: list[Any], field: Field) -> list[Any]:
         if known:
             result[known[0]] = _merge_object(result[known[0]], item, fields)
         else:
-            # New items are merged over nothing, so that their directives and nulls take effect and disappear.
+            # New items are merged over nothing, so that their directives and nulls take effect and
+            # disappear.
             known.append(len(result))
             result.append(_merge_object({}, item, fields))
     return _ordered([item for item in result if item is not _GONE], stated, old, key)

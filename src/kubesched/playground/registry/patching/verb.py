@@ -1,6 +1,7 @@
 """The patch verb: read, patch, then write as an update would, all in one step.
 
-There is no retry loop as in a server with remote storage: nothing can come between reading and writing here.
+There is no retry loop as in a server with remote storage: nothing can come between reading and
+writing here.
 """
 
 from __future__ import annotations

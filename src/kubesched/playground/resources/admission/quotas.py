@@ -1,7 +1,8 @@
 """ResourceQuotas: a write that would use more than a quota allows is refused, any other is charged to its status.
 
-Charging happens in the same step as the write, so that two writes cannot share the last of a quota. The resource quota
-controller counts again when something goes, and after a refused write was charged.
+Charging happens in the same step as the write, so that two writes cannot share the last of a quota.
+The resource quota controller counts again when something goes, and after a refused write was
+charged.
 """
 
 from __future__ import annotations

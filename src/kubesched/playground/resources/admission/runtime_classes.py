@@ -1,4 +1,7 @@
-"""What a RuntimeClass does to the pods that name it: overhead, node selector, tolerations. Mirrors `admission/runtimeclass`."""
+"""What a RuntimeClass does to the pods that name it: overhead, node selector, tolerations.
+
+Mirrors `admission/runtimeclass`.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ def default_pod(pod: JsonObject) -> None:
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
-    # Upstream: a pod's own missing requests come from its limits; in a template they stay as written.
+    # Upstream: a pod's own missing requests come from its limits; in a template they stay as
+    # written.
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         _requests_from_limits(container)
     _pod_level_requests(spec)

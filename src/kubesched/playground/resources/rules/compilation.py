@@ -27,7 +27,10 @@ SELF_TYPE = "selfType0"
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """A rule, or the reason why it is none. `program` is missing if there is an error, or no rule."""
+    """A rule, or the reason why it is none.
+
+    `program` is missing if there is an error, or no rule.
+    """
 
     source: str
     message: str

@@ -1,8 +1,8 @@
 """Structural schemas as CEL types: what rules may read, and how large it can get.
 
-Fields without a type (`x-kubernetes-preserve-unknown-fields`) are not declared, nor are lists and maps of such. Names that
-are no CEL identifiers are escaped. Sizes bound the cost of rules: what a schema does not limit is limited by the size
-of a request.
+Fields without a type (`x-kubernetes-preserve-unknown-fields`) are not declared, nor are lists and
+maps of such. Names that are no CEL identifiers are escaped. Sizes bound the cost of rules: what a
+schema does not limit is limited by the size of a request.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ _METADATA: Mapping[str, Json] = {
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A schema's type and bounds. A list has an element, a map an element and text keys, an object fields."""
+    """A schema's type and bounds.
+
+    A list has an element, a map an element and text keys, an object fields.
+    """
 
     type: Type
     smallest_bytes: int
@@ -53,7 +56,8 @@ class Declaration:
     def size_at(self, path: tuple[str, ...]) -> int | None:
         """How long the part of the value at a path of the cost estimate can be; None if that is not declared.
 
-        Upstream: the path's first name is the variable, `self` or `oldSelf`, and scalars have the size 0.
+        Upstream: the path's first name is the variable, `self` or `oldSelf`, and scalars have the
+        size 0.
         """
         at: Declaration = self
         for name in path[1:]:
@@ -82,7 +86,8 @@ def escape(name: str) -> str | None:
 def declare(schema: JsonObject, name: str, *, is_root: bool = False) -> Declaration | None:
     """The declaration of a schema, or None if rules cannot read its values.
 
-    `name` is what its type is called, if that is an object; `is_root` adds the identity of a whole resource.
+    `name` is what its type is called, if that is an object; `is_root` adds the identity of a whole
+    resource.
     """
     if schema.get(INT_OR_STRING):
         return Declaration(types.DYN, 1, _text_limit(schema))

@@ -1,6 +1,7 @@
 """What is wrong with the rules of a definition: expressions that do not fit the schema, and those that may cost too much.
 
-Mirrors the part of `ValidateCustomResourceDefinitionOpenAPISchema` that is about `x-kubernetes-validations`.
+Mirrors the part of `ValidateCustomResourceDefinitionOpenAPISchema` that is about
+`x-kubernetes-validations`.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def rule_problems(schema: JsonObject, path: str) -> list[FieldError]:
 
 
 _Problems = tuple[list[FieldError], list[FieldError]]
-"""Those of the schema, and those of expressions, which are looked at only where there are none of the former."""
+"""Those of the schema, and those of expressions, which are looked at only where there are none of
+the former.
+"""
 
 
 def _walk(schema: JsonObject, place: _Place, total: _TotalCost) -> _Problems:

@@ -1,9 +1,10 @@
 """The rules that a custom resource breaks: evaluated on every write, after the schema has found the object valid.
 
-`self` is the value a rule stands on, `oldSelf` the same value before an update. A rule that reads `oldSelf` is evaluated
-only where there is one, unless it says `optionalOldSelf`. Items of a list have a predecessor if the list is a map by
-keys. A broken rule about the value alone does not count while the value stays as it was: objects that were stored
-before a rule was added can still be changed elsewhere.
+`self` is the value a rule stands on, `oldSelf` the same value before an update. A rule that reads
+`oldSelf` is evaluated only where there is one, unless it says `optionalOldSelf`. Items of a list
+have a predecessor if the list is a map by keys. A broken rule about the value alone does not count
+while the value stays as it was: objects that were stored before a rule was added can still be
+changed elsewhere.
 """
 
 from __future__ import annotations

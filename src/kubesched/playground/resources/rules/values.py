@@ -1,7 +1,8 @@
 """JSON of a custom resource as values of the types that its schema declares.
 
-Texts with a `format` become durations, timestamps and bytes, numbers become doubles. A field that is null counts as absent;
-in lists and maps null is a value. What the schema does not describe takes part in comparisons alone.
+Texts with a `format` become durations, timestamps and bytes, numbers become doubles. A field that
+is null counts as absent; in lists and maps null is a value. What the schema does not describe takes
+part in comparisons alone.
 """
 
 from __future__ import annotations

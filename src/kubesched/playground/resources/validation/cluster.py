@@ -36,7 +36,8 @@ _DATA_LIMIT_BYTES = 1024 * 1024
 
 def validate_node(obj: JsonObject) -> Problems:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    # Upstream: the path says metadata, though taints are in the spec; capacities are named with a dot.
+    # Upstream: the path says metadata, though taints are in the spec; capacities are named with a
+    # dot.
     yield from taints(spec.get("taints") or (), "metadata.taints")
     for field in ("capacity", "allocatable"):
         for name, amount in (status.get(field) or {}).items():

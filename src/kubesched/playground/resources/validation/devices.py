@@ -182,7 +182,10 @@ def _selector(selector: JsonObject, path: str) -> Problems:
 
 @lru_cache(maxsize=4096)
 def _compile_problem(expression: str) -> str:
-    """Why an expression is no selector; empty if it is one. A claim is written often, its selectors never change."""
+    """Why an expression is no selector; empty if it is one.
+
+    A claim is written often, its selectors never change.
+    """
     try:
         compile_selector(expression, device_environment())
     except ValueError as error:

@@ -19,7 +19,9 @@ _NOT_EPHEMERAL = (
     "resizePolicy",
     "restartPolicy",
 )
-"""Fields of a container that an ephemeral one cannot have; resources are refused if they say anything."""
+"""Fields of a container that an ephemeral one cannot have; resources are refused if they say
+anything.
+"""
 
 
 def with_ephemeral_containers(new: JsonObject, old: JsonObject) -> JsonObject:
@@ -71,7 +73,8 @@ _CONTAINER_LISTS = ("containers", "initContainers")
 def with_resources(new: JsonObject, old: JsonObject) -> JsonObject:
     """The old pod with the new one's resources and resize policies; anything else the write says is ignored.
 
-    Containers that were added, removed, renamed or reordered stay so, for validation to refuse them.
+    Containers that were added, removed, renamed or reordered stay so, for validation to refuse
+    them.
     """
     spec = dict(old["spec"])
     for field in _CONTAINER_LISTS:

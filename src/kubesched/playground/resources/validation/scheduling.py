@@ -29,7 +29,8 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-# The tolerations every pod gets. Pods share these very lists, so an identity check can skip validating them.
+# The tolerations every pod gets. Pods share these very lists, so an identity check can skip
+# validating them.
 DEFAULT_TOLERATIONS: tuple[JsonObject, ...] = tuple(
     {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")

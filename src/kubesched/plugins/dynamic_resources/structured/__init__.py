@@ -15,6 +15,6 @@ results          the `AllocationResult` of a solution
 features         optional parts, by feature gate
 failures         how an allocation can end other than with devices or without
 
-Mirrors `structured/internal/incubating` of k8s.io/dynamic-resource-allocation. The order of pools, slices and devices
-is part of the contract: the first fit wins.
+Mirrors `structured/internal/incubating` of k8s.io/dynamic-resource-allocation. The order of pools,
+slices and devices is part of the contract: the first fit wins.
 """

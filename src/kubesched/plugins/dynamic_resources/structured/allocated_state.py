@@ -1,7 +1,8 @@
 """Devices, shares and capacity that allocated claims hold.
 
-Amounts are exact integers in units of 10^-9 (`quantity.nanos`). A claim contributes what its allocation lists: nothing
-for admin access, a share and its consumed capacity if the result has a share ID, otherwise the whole device.
+Amounts are exact integers in units of 10^-9 (`quantity.nanos`). A claim contributes what its
+allocation lists: nothing for admin access, a share and its consumed capacity if the result has a
+share ID, otherwise the whole device.
 """
 
 from __future__ import annotations
@@ -72,7 +73,10 @@ class ConsumedCapacity:
 
 
 class AllocatedState:
-    """What is taken. Holders are counted, so `remove` is the inverse of `add` even if two claims hold one device."""
+    """What is taken.
+
+    Holders are counted, so `remove` is the inverse of `add` even if two claims hold one device.
+    """
 
     __slots__ = (
         "_consumable_capacity",

@@ -125,7 +125,10 @@ class Allocator:
         claims: Sequence[ResourceClaim],
         is_late: Callable[[], bool] = lambda: False,
     ) -> list[AllocationResult] | None:
-        """One result per claim; None if the node does not have the devices. Raises as `solve` does."""
+        """One result per claim; None if the node does not have the devices.
+
+        Raises as `solve` does.
+        """
         solution = self.solve(node, claims, is_late)
         return None if solution is None else self.results(node, solution)
 

@@ -1,6 +1,7 @@
 """Consumable capacity: how much of a device's capacities a request consumes, and whether that is there.
 
-The test applies to every device that has capacities, shareable or not: for an exclusive one it is a plain filter.
+The test applies to every device that has capacities, shareable or not: for an exclusive one it is a
+plain filter.
 """
 
 from __future__ import annotations

@@ -12,7 +12,10 @@ AttributeValue = tuple[str, str | int | bool] | None
 
 
 class Constraint(Protocol):
-    """Follows the devices picked for one claim. For every successful `add` there is at most one `remove`."""
+    """Follows the devices picked for one claim.
+
+    For every successful `add` there is at most one `remove`.
+    """
 
     def add(self, request: str, sub_request: str, device: Device, driver: str) -> bool:
         """Take the device in, unless the constraint forbids it."""

@@ -21,7 +21,10 @@ def consumption_of(device: Device) -> Iterator[tuple[CounterKey, int]]:
 
 
 class AvailableCounters:
-    """What allocated devices leave of each pool's counters; worked out once per attempt. May be negative."""
+    """What allocated devices leave of each pool's counters; worked out once per attempt.
+
+    May be negative.
+    """
 
     __slots__ = ("_allocated", "_by_pool")
 

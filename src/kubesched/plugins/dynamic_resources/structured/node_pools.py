@@ -1,12 +1,12 @@
 """The pools of every node, kept between attempts, and what makes nodes alike for the allocator.
 
-Two nodes have the same *signature* if their pools differ in names only: same drivers, devices of the same content in
-the same order, the same of them in use. The search then goes the same way on both, so one of them is searched and the
-solution read off for the other, position by position.
+Two nodes have the same *signature* if their pools differ in names only: same drivers, devices of
+the same content in the same order, the same of them in use. The search then goes the same way on
+both, so one of them is searched and the solution read off for the other, position by position.
 
-Gathering the pools of a node costs a look at every slice it may use, building a signature a look at every device. Both
-are done again only after a change: pools are kept until a slice changes that concerns the node, the signature until a
-device of its pools is allocated or freed.
+Gathering the pools of a node costs a look at every slice it may use, building a signature a look at
+every device. Both are done again only after a change: pools are kept until a slice changes that
+concerns the node, the signature until a device of its pools is allocated or freed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from kubesched.plugins.dynamic_resources.structured.pools import (
 )
 
 _SWEEP_FROM: Final = 1024
-"""Nodes that were not asked about for long are forgotten when there are this many, and then at every doubling."""
+"""Nodes that were not asked about for long are forgotten when there are this many, and then at
+every doubling.
+"""
 _SIGNATURES_LIMIT: Final = 1 << 16
 """Maximum number of distinct signatures; beyond, numbering starts anew."""
 
@@ -115,7 +117,7 @@ class PoolIndex:
             pools.is_recent = False
         self._sweep_at = max(_SWEEP_FROM, 2 * len(self._nodes))
 
-    # -- what makes nodes alike ------------------------------------------------------------------------------------
+    # -- what makes nodes alike --------------------------------------------------------------------
 
     def _shape(self, pools: list[Pool], node: Node) -> int:
         """A number for the content of the pools, regardless of names and allocations."""

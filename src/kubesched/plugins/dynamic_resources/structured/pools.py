@@ -1,8 +1,9 @@
 """The pools of a node: which devices it can reach, in the order in which they are tried.
 
-Slices that the node can reach are grouped by driver and pool; of each group only the highest generation counts. A pool
-whose slices are not all there is incomplete, one that contradicts itself is invalid: neither offers a device, but both
-are remembered, because a request for all devices has to refuse them.
+Slices that the node can reach are grouped by driver and pool; of each group only the highest
+generation counts. A pool whose slices are not all there is incomplete, one that contradicts itself
+is invalid: neither offers a device, but both are remembered, because a request for all devices has
+to refuse them.
 """
 
 from __future__ import annotations

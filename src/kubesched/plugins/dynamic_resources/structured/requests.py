@@ -181,7 +181,10 @@ class Checker:
         return device_class
 
     def _all_devices(self, request: Request, subject: str) -> list[PooledDevice]:
-        """Every eligible device. A pool that is not known completely is an error, whatever its driver."""
+        """Every eligible device.
+
+        A pool that is not known completely is an error, whatever its driver.
+        """
         devices = []
         for pool in self._pools:
             if not pool.is_usable:

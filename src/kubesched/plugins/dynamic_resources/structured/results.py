@@ -32,7 +32,10 @@ def allocation_result(
     features: Features,
     new_share_id: Callable[[], str],
 ) -> AllocationResult:
-    """What a solution means for one claim; `requests` are the chosen ones, in order. Raises AllocationError."""
+    """What a solution means for one claim; `requests` are the chosen ones, in order.
+
+    Raises AllocationError.
+    """
     config = [*_class_config(requests), *_claim_config(claim, requests)]
     results = [_device_result(pick, features, new_share_id) for pick in picks]
     return AllocationResult(

@@ -1,11 +1,11 @@
 """The search: depth first over claims, requests and devices, until the first complete solution.
 
-Devices of one request are picked in increasing position, so a request never takes a device twice; every further
-request starts at the first device again. A claim that would get too many devices gives up on the devices of its
-earlier exact requests at once, since those cannot help.
+Devices of one request are picked in increasing position, so a request never takes a device twice;
+every further request starts at the first device again. A claim that would get too many devices
+gives up on the devices of its earlier exact requests at once, since those cannot help.
 
-Each step is a generator that yields the steps it depends on, driven by `_run`: a claim for many devices nests deeper
-than Python functions may.
+Each step is a generator that yields the steps it depends on, driven by `_run`: a claim for many
+devices nests deeper than Python functions may.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ class Search:
         self._picked_by: dict[DeviceID, set[int]] = {}
         """Devices that are not shareable -> indices of the claims they were picked for."""
         self._shared = ConsumedCapacity()
-        """Capacity of shareable devices that this attempt consumes; an entry also marks the device as picked."""
+        """Capacity of shareable devices that this attempt consumes; an entry also marks the device
+        as picked.
+        """
         self.picks: list[list[Pick]] = [[] for _ in claims]
         """By claim, in the order they were picked."""
         self.chosen: dict[tuple[int, int], int] = {}
@@ -99,14 +101,15 @@ class Search:
             raise AllocationError("allocation max size exceeded")
         return outcome is Outcome.FOUND
 
-    # -- steps -----------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     def _claim(self, claim: int) -> Step:
         if claim == len(self._claims):
             self._check_time()
             return Outcome.FOUND
         outcome = yield self._request(claim, 0)
-        # Another choice for an earlier claim may leave this one an alternative that needs fewer devices.
+        # Another choice for an earlier claim may leave this one an alternative that needs fewer
+        # devices.
         return Outcome.NO if outcome is Outcome.TOO_MANY and claim else outcome
 
     def _request(self, claim: int, index: int) -> Step:
@@ -161,7 +164,7 @@ class Search:
         if self._is_late():
             raise AllocationTimeout("timed out trying to allocate devices")
 
-    # -- one device ------------------------------------------------------------------------------------------------
+    # -- one device --------------------------------------------------------------------------------
 
     def _is_candidate(self, claim: int, request: Request, pooled: PooledDevice) -> bool:
         return (
@@ -185,7 +188,10 @@ class Search:
         )
 
     def _take(self, claim: int, request: Request, pooled: PooledDevice, *, must: bool) -> bool:
-        """Pick a device, if counters, taints, constraints and capacity allow it. Raises AllocationError."""
+        """Pick a device, if counters, taints, constraints and capacity allow it.
+
+        Raises AllocationError.
+        """
         device, device_id = pooled.device, pooled.id
         is_shareable = self._features.consumable_capacity and pooled.is_shareable
         if self._is_in_use(claim, request, pooled):
@@ -247,7 +253,8 @@ class Search:
         if pick.consumed is not None:
             self._shared.remove(device_id, _amounts(pick.consumed))
             if pick.was_shared:
-                # The earlier share goes on marking the device as picked, even if it consumes nothing.
+                # The earlier share goes on marking the device as picked, even if it consumes
+                # nothing.
                 self._shared.mark(device_id)
         else:
             self._picked_by[device_id].discard(claim)

@@ -1,11 +1,12 @@
 """Selectors: CEL expressions over the variable `device`.
 
-`device` has the fields `driver`, `attributes` and `capacity` (maps by domain, then by name) and, with consumable
-capacity, `allowMultipleAllocations`. A name without a domain belongs to the driver's. A domain that the device does
-not have is an empty map; an unknown name within a domain is an error.
+`device` has the fields `driver`, `attributes` and `capacity` (maps by domain, then by name) and,
+with consumable capacity, `allowMultipleAllocations`. A name without a domain belongs to the
+driver's. A domain that the device does not have is an empty map; an unknown name within a domain is
+an error.
 
-An answer depends on the expression and the device's content alone, so it is kept by both: clusters have few distinct
-devices and fewer expressions.
+An answer depends on the expression and the device's content alone, so it is kept by both: clusters
+have few distinct devices and fewer expressions.
 """
 
 from __future__ import annotations

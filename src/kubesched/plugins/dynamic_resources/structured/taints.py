@@ -10,7 +10,10 @@ _BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
 
 def is_repelled(device: Device, tolerations: Sequence[DeviceToleration]) -> bool:
-    """Does the device have a taint that blocks and is not tolerated? Unknown effects never block."""
+    """Does the device have a taint that blocks and is not tolerated?
+
+    Unknown effects never block.
+    """
     return any(
         taint.effect in _BLOCKING
         and not any(tolerates(toleration, taint) for toleration in tolerations)

@@ -1,15 +1,17 @@
 """Number of volumes of each CSI driver per node: a column per driver, kept current.
 
-The volumes of a node are those its pods use and those attached according to VolumeAttachments; a volume that is both, or
-is used by several pods, counts once. The volume behind a claim changes when the claim is bound, or when its volume or
-class appears: such changes are recorded as they happen and applied in `sync`.
+The volumes of a node are those its pods use and those attached according to VolumeAttachments; a
+volume that is both, or is used by several pods, counts once. The volume behind a claim changes when
+the claim is bound, or when its volume or class appears: such changes are recorded as they happen
+and applied in `sync`.
 
     _claims     claims in use on some row: the volume behind each, and its users by row
     _mounted    volume name -> row -> number of uses by pods there
     _attached   volume name -> row -> 1 if a VolumeAttachment exists
     _counts     driver -> column: number of volumes in `_mounted` or `_attached` at a row
 
-Volumes that count only where there is a CSINode are counted everywhere: a node without one has no limits.
+Volumes that count only where there is a CSINode are counted everywhere: a node without one has no
+limits.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class _Claim:
         self.volume_name = ""
         self.class_name = ""
         self.owner: str | None = None
-        """UID of the controlling object, empty if there is none; None while the claim does not exist."""
+        """UID of the controlling object, empty if there is none; None while the claim does not
+        exist.
+        """
         self.users: dict[tuple[int, VolumeUse], list[PodInfo]] = {}
 
 
@@ -95,7 +99,7 @@ class AttachedVolumes(PodFollower):
             stop()
         self._stops.clear()
 
-    # -- lookup ----------------------------------------------------------------------------------------------------
+    # -- lookup ------------------------------------------------------------------------------------
 
     def sync(self) -> None:
         super().sync()
@@ -144,7 +148,7 @@ class AttachedVolumes(PodFollower):
             raise CannotTell(_not_owned(use.claim, pod))
         return self._resolver.of_claim(claim)
 
-    # -- pods ------------------------------------------------------------------------------------------------------
+    # -- pods --------------------------------------------------------------------------------------
 
     def _pod_came(self, row: int, pod: PodInfo) -> None:
         try:
@@ -191,7 +195,7 @@ class AttachedVolumes(PodFollower):
     def _note_not_owned(self, row: int, use: VolumeUse, pod: PodInfo) -> None:
         self._broken.setdefault(row, {})[pod.uid, use.claim] = _not_owned(use.claim, pod)
 
-    # -- claims ----------------------------------------------------------------------------------------------------
+    # -- claims ------------------------------------------------------------------------------------
 
     def _load(self, key: str, claim: _Claim) -> None:
         """Resolve the claim to its current volume."""
@@ -248,7 +252,7 @@ class AttachedVolumes(PodFollower):
         name = changed_key(old, new)
         self._stale_claims.update(self._claims_by_class.get(name, ()))
 
-    # -- attachments -----------------------------------------------------------------------------------------------
+    # -- attachments -------------------------------------------------------------------------------
 
     def _attachment_changed(
         self, old: VolumeAttachment | None, new: VolumeAttachment | None
@@ -315,7 +319,7 @@ class AttachedVolumes(PodFollower):
             if row not in self._mounted.get(volume.name, _NOWHERE):
                 self.counts(volume.driver).cells[row] -= 1
 
-    # -- counting --------------------------------------------------------------------------------------------------
+    # -- counting ----------------------------------------------------------------------------------
 
     def _mount(self, volume: CsiVolume, row: int) -> None:
         rows = self._mounted.setdefault(volume.name, {})
@@ -337,7 +341,7 @@ class AttachedVolumes(PodFollower):
             if len(column.array) < capacity:
                 column.grow(capacity)
 
-    # -- self-check ------------------------------------------------------------------------------------------------
+    # -- self-check --------------------------------------------------------------------------------
 
     def check_invariants(self) -> None:
         """Everything kept equals what a fresh count gives."""

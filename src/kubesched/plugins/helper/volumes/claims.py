@@ -90,7 +90,10 @@ def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
 
 
 def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Does the volume's claimRef name this claim? A reference without UID (pre-bound by an admin) counts too."""
+    """Does the volume's claimRef name this claim?
+
+    A reference without UID (pre-bound by an admin) counts too.
+    """
     reference = volume.spec.claim_ref
     return (
         reference is not None

@@ -1,7 +1,7 @@
 """CSI migration: translates in-tree volumes to the CSI driver that replaces their plugin.
 
-A translation gives the driver, the volume handle, and node affinity with the driver's topology key in place of the zone
-label. Nothing else of a translated volume is read.
+A translation gives the driver, the volume handle, and node affinity with the driver's topology key
+in place of the zone label. Nothing else of a translated volume is read.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def migrated_plugins(annotations: dict[str, str] | None) -> Sequence[str]:
     return listed.split(",") if listed else ()
 
 
-# -- handles -----------------------------------------------------------------------------------------------------------
+# -- handles ---------------------------------------------------------------------------------------
 
 
 def volume_handle(plugin: InTreePlugin, volume: PersistentVolume) -> str:
@@ -199,7 +199,7 @@ def _gce_region(zones: Sequence[str]) -> str:
     return regions.pop()
 
 
-# -- topology ----------------------------------------------------------------------------------------------------------
+# -- topology --------------------------------------------------------------------------------------
 
 
 def translated_affinity(
@@ -216,7 +216,8 @@ def translated_affinity(
     if _has_values(terms, zone):
         terms = _rekeyed(terms, zone, plugin.topology_key)
     elif zone in labels:
-        # Upstream: the label's zones are added to every term, even to one that has other requirements.
+        # Upstream: the label's zones are added to every term, even to one that has other
+        # requirements.
         zones = sorted({name.strip() for name in labels[zone].split(ZONE_SEPARATOR)} - {""})
         if zones:
             added = NodeSelectorRequirement(key=plugin.topology_key, operator="In", values=zones)

@@ -1,7 +1,7 @@
 """CSINode objects as columns over node rows.
 
-A CSINode belongs to the node of its name and may be created before or after it. Columns are built on first use; after
-that only the rows of changed nodes and CSINodes are recomputed.
+A CSINode belongs to the node of its name and may be created before or after it. Columns are built
+on first use; after that only the rows of changed nodes and CSINodes are recomputed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Per node, the first few of a ranked list of objects that the node's labels match.
 
-Local volumes and capacities of local storage come one per node: evaluating each for all nodes would cost nodes times
-objects. Nearly all of them name values of a single label, so a table by label value covers all nodes with one lookup;
-other conditions are evaluated one by one, those shared by several objects once.
+Local volumes and capacities of local storage come one per node: evaluating each for all nodes would
+cost nodes times objects. Nearly all of them name values of a single label, so a table by label
+value covers all nodes with one lookup; other conditions are evaluated one by one, those shared by
+several objects once.
 """
 
 from __future__ import annotations

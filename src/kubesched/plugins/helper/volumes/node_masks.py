@@ -1,8 +1,9 @@
 """Conditions on node labels over columns, cached per condition.
 
-Volumes of one zone or class share one condition on the nodes. Its result depends on node objects only, so it is cached
-and recomputed for changed nodes. A condition is identified by a key that describes it completely, usually its encoding.
-It is cached from its second use on: thousands of local volumes, each for a single node, must not fill the cache.
+Volumes of one zone or class share one condition on the nodes. Its result depends on node objects
+only, so it is cached and recomputed for changed nodes. A condition is identified by a key that
+describes it completely, usually its encoding. It is cached from its second use on: thousands of
+local volumes, each for a single node, must not fill the cache.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ class NodeMasks:
     def over(
         self, nodes: NodeColumns, key: Hashable, condition: Callable[[NodeColumns], Mask]
     ) -> Mask:
-        """Where the condition holds. Equal keys must mean equal conditions; the result must not be written to."""
+        """Where the condition holds.
+
+        Equal keys must mean equal conditions; the result must not be written to.
+        """
         kept = self._kept.get(key)
         if kept is None:
             if key not in self._seen:
@@ -86,7 +90,7 @@ class _KeptMask:
         return self._mask
 
 
-# -- conditions --------------------------------------------------------------------------------------------------------
+# -- conditions ------------------------------------------------------------------------------------
 
 
 def reachable(

@@ -1,7 +1,7 @@
 """Base of indexes over some of the pods on each row.
 
-An index that few pods matter to follows the table's log instead of being updated with every pod: on `sync` it compares
-the dirty rows. A cluster that never uses the index pays nothing for it.
+An index that few pods matter to follows the table's log instead of being updated with every pod: on
+`sync` it compares the dirty rows. A cluster that never uses the index pays nothing for it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class PodFollower(ABC):
             if uid not in known:
                 self._pod_came(row, pod)
             else:
-                # Keep the record that was added, so that exactly that one is removed. A pod's volumes never change.
+                # Keep the record that was added, so that exactly that one is removed. A pod's
+                # volumes never change.
                 present[uid] = known[uid]
         if present:
             self._pods[row] = present

@@ -1,7 +1,7 @@
 """Unique names of CSI volumes of pods and claims.
 
-Two volumes are the same if driver and handle are equal: a claim used by two pods, an in-tree disk and its migrated form.
-A claim without a volume counts as well, under a generated unique name.
+Two volumes are the same if driver and handle are equal: a claim used by two pods, an in-tree disk
+and its migrated form. A claim without a volume counts as well, under a generated unique name.
 """
 
 from __future__ import annotations
