@@ -1,6 +1,6 @@
-"""Kubernetes objects as frozen records, and the small languages spoken inside them.
+"""Kubernetes objects as frozen records, and the small languages used inside them.
 
 One module per API group and version holds the records; `quantity`, `selectors`, `tolerations`,
-`host_ports`, `affinity_terms` and `resources` give them meaning; `codec`, `watch` and `status`
-carry them over the wire. Nothing here does I/O or knows what time it is.
+`host_ports`, `affinity_terms` and `resources` interpret them; `codec`, `watch` and `status` encode
+and decode them. Nothing here does I/O or reads the clock.
 """

@@ -1,8 +1,8 @@
 """Pod (anti-)affinity terms in checked, comparable form.
 
-The four lists of a pod are parsed independently: the first selector that cannot be built empties
-its whole list and leaves an error. For pods already on nodes the errors are ignored; for a pod to
-be scheduled they decide.
+The four lists of a pod are parsed independently: the first invalid selector empties its whole list
+and leaves an error. The errors are ignored for pods already on nodes, and fail a pod to be
+scheduled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ P = TypeVar("P")
 
 
 class AffinityTerm(NamedTuple):
-    """Pods by namespace and labels, and the topology within which they matter."""
+    """Selects pods by namespace and labels, within a topology."""
 
     namespaces: frozenset[str]
     selector: Selector
@@ -40,7 +40,7 @@ class AffinityTerm(NamedTuple):
         labels: Mapping[str, str] | None,
         namespace_labels: Mapping[str, str] | None,
     ) -> bool:
-        """True if a pod in `namespace`, which has `namespace_labels`, is meant."""
+        """True if the term selects a pod in `namespace`, which has `namespace_labels`."""
         if namespace not in self.namespaces and not self.namespace_selector.matches(
             namespace_labels
         ):
@@ -49,14 +49,14 @@ class AffinityTerm(NamedTuple):
 
 
 class WeightedAffinityTerm(NamedTuple):
-    """A preferred term and what it is worth."""
+    """A preferred term and its weight."""
 
     weight: int
     term: AffinityTerm
 
 
 class AffinityTerms(NamedTuple):
-    """All (anti-)affinity terms of a pod, and what was wrong with them."""
+    """All (anti-)affinity terms of a pod, and their problems."""
 
     required_affinity: tuple[AffinityTerm, ...] = ()
     required_anti_affinity: tuple[AffinityTerm, ...] = ()
@@ -78,16 +78,14 @@ NO_TERMS = AffinityTerms()
 
 _KNOWN_LIMIT: Final = 1024
 _SPELLING_LIMIT: Final = 16 * 1024
-"""Bytes of terms that are kept; longer ones are parsed for every pod."""
+"""Size limit in bytes for cached terms; longer ones are parsed for every pod."""
 _encode = msgspec.msgpack.Encoder().encode
 _known: dict[tuple[str, bytes], AffinityTerms] = {}
-"""Terms by how they are written: few spellings, many pods. Equal terms being one object makes
-comparing them quick.
-"""
+"""Cache of parsed terms by spelling. Equal terms share one object, so comparing them is fast."""
 
 
 def parse_affinity_terms(pod: Pod) -> AffinityTerms:
-    """The terms of all four categories of a pod."""
+    """Parses the terms of all four categories of a pod."""
     affinity = pod.spec.affinity
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return NO_TERMS
@@ -137,7 +135,7 @@ def _parse(namespace: str, near: PodAffinity, apart: PodAntiAffinity) -> Affinit
 
 
 def parse_affinity_term(term: PodAffinityTerm, pod_namespace: str) -> AffinityTerm:
-    """One term of a pod in `pod_namespace`; raises SelectorError."""
+    """Parses one term of a pod in `pod_namespace`; raises SelectorError."""
     own_namespace_only = not term.namespaces and term.namespace_selector is None
     return AffinityTerm(
         namespaces=frozenset((pod_namespace,) if own_namespace_only else term.namespaces or ()),

@@ -1,8 +1,7 @@
-"""apps/v1: the controllers that keep pods running.
+"""apps/v1: the workload controllers.
 
-Only what scheduling and planning read: how many pods are wanted, and which count. The embedded
-controllers work on plain JSON, since they hand every field that a user wrote on to the pods they
-make.
+Contains only what scheduling and planning read: the replica count and the selector. The embedded
+controllers work on plain JSON, since they copy every field of the template to their pods.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from kubesched.api.meta import LabelSelector, ObjectMeta, Record, constant
 
 
 class ControllerSpec(Record):
-    """How many pods, and which count as this controller's."""
+    """Replica count and pod selector of a controller."""
 
     replicas: int | None = None
     selector: LabelSelector | None = None
@@ -29,13 +28,13 @@ class ControllerCondition(Record):
 
 
 class ControllerStatus(Record):
-    """Why pods are missing, where a controller says it."""
+    """Conditions that explain missing pods."""
 
     conditions: list[ControllerCondition] | None = None
 
 
 class ReplicaSet(Record):
-    """A number of equal pods."""
+    """A number of identical pods."""
 
     kind: str = constant("ReplicaSet")
     api_version: str = constant("apps/v1")
@@ -45,7 +44,7 @@ class ReplicaSet(Record):
 
 
 class StatefulSet(Record):
-    """Pods that keep their identity."""
+    """Pods with stable identities."""
 
     kind: str = constant("StatefulSet")
     api_version: str = constant("apps/v1")
@@ -55,7 +54,7 @@ class StatefulSet(Record):
 
 
 class Deployment(Record):
-    """Equal pods with versions, kept through ReplicaSets; spec and status are plain JSON values."""
+    """Identical pods with versions, through ReplicaSets; spec and status are plain JSON values."""
 
     kind: str = constant("Deployment")
     api_version: str = constant("apps/v1")

@@ -1,6 +1,6 @@
 """batch/v1: pods that run to completion.
 
-Spec and status stay plain JSON values: nothing but the embedded controller reads them.
+Spec and status are plain JSON values: only the embedded controller reads them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Objects to bytes and back.
 
-Decoding goes straight into records and drops what they do not know. Where an object must be passed
-on or written back whole, `Preserved` keeps the original text beside the record and merges changes
-of the record into it.
+Decoding goes straight into records and drops unknown fields. Where an object must be forwarded or
+written back completely, `Preserved` keeps the original text with the record and merges changes of
+the record into it.
 
-Kubernetes treats an explicit `null` like an absent field. Records accept it for everything that can
-be absent; for the rest (a string that is null, say) decoding is tried again without the nulls.
-Whatever else is wrong becomes a `MalformedObject`, which names object and field.
+Kubernetes treats an explicit `null` like an absent field. Records accept it for all optional
+fields; for others (a null string, for example) decoding is retried without the nulls. Any other
+problem becomes a `MalformedObject`, which names object and field.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Everything the decoder raises for bad input; RecursionError when it is nested too deep."""
+"""Everything the decoder raises for bad input; RecursionError if it is nested too deeply."""
 
 JSONObject = dict[str, Any]
 
 
 class MalformedObject(BadRequest):
-    """Input that is not what it should be: `what` it was, the `field`, and what was wrong."""
+    """Invalid input: `what` it was, the `field`, and the problem."""
 
     def __init__(self, what: str, field: str, problem: str) -> None:
         at = f"{field}: " if field else ""
@@ -41,7 +41,7 @@ class MalformedObject(BadRequest):
 
 
 class ListOf(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """A list answer: where it stands, and its items."""
+    """A list response: its metadata and items."""
 
     kind: str = ""
     api_version: str = msgspec.field(name="apiVersion", default="")
@@ -56,7 +56,7 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
-    """The JSON decoder of a type, made once."""
+    """The JSON decoder of a type, cached."""
     cached = _decoders.get(type_)
     if cached is None:
         cached = _decoders[type_] = msgspec.json.Decoder(type_)
@@ -78,7 +78,7 @@ def decode_list(
 ) -> ListOf[T]:
     """A list of objects of one kind; raises MalformedObject.
 
-    With `on_malformed`, it is called for items that cannot be decoded, and the other items are
+    `on_malformed`, if given, is called for items that cannot be decoded, and the others are
     returned.
     """
     try:
@@ -152,7 +152,7 @@ def _malformed(error: Exception, type_: type[Any], value: object) -> MalformedOb
 
 
 def _named(type_: type[Any], value: object) -> str:
-    """Kind and name of an object that may be broken anywhere."""
+    """Kind and name of a possibly malformed object."""
     what = _type_name(type_)
     metadata = value.get("metadata") if isinstance(value, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -188,14 +188,14 @@ class Preserved(Generic[R]):
         self.raw = raw
 
     def json(self) -> JSONObject:
-        """The original object; a fresh copy."""
+        """A fresh copy of the original object."""
         return cast("JSONObject", msgspec.json.decode(self.raw))
 
     def merged_json(self, changed: R) -> JSONObject:
-        """The original object with everything that differs between `record` and `changed`.
+        """The original object with all differences between `record` and `changed`.
 
-        Fields unknown to the record survive, also inside list items that were kept or that can be
-        recognised by name.
+        Fields unknown to the record survive, also inside list items that are unchanged or
+        identified by name.
         """
         if changed is self.record:
             return self.json()
@@ -210,13 +210,13 @@ class Preserved(Generic[R]):
 
 
 def decode_preserved(data: bytes | str, type_: type[R]) -> Preserved[R]:
-    """One object, kept whole; raises MalformedObject."""
+    """One object, preserved completely; raises MalformedObject."""
     raw = data.encode() if isinstance(data, str) else bytes(data)
     return Preserved(decode(raw, type_), raw)
 
 
 def _merge(raw: object, old: object, new: object) -> object:
-    """`raw`, of which `old` is what we understood, changed the way `new` differs from `old`."""
+    """Updates `raw`, decoded as `old`, with the differences between `old` and `new`."""
     if old == new:
         return raw
     if isinstance(raw, dict) and isinstance(new, Record) and type(old) is type(new):
@@ -239,7 +239,7 @@ def _merge_record(raw: JSONObject, old: Record, new: Record) -> JSONObject:
         before, after = getattr(old, attribute), getattr(new, attribute)
         if before == after:
             continue
-        if name not in written:  # back to the default, which is to be absent
+        if name not in written:  # back to the default, which is absent
             merged.pop(name, None)
         else:
             merged[name] = _merge(raw.get(name), before, after)

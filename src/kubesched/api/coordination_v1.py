@@ -1,7 +1,4 @@
-"""coordination.k8s.io/v1: who holds a lease and until when.
-
-Times are micro-second RFC 3339 text.
-"""
+"""coordination.k8s.io/v1: leases. Times are RFC 3339 text with microseconds."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from kubesched.api.meta import ObjectMeta, Record, constant
 
 
 class LeaseSpec(Record):
-    """Holder, duration and the times of taking and renewing."""
+    """Holder, duration, and times of acquisition and renewal."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -21,7 +18,7 @@ class LeaseSpec(Record):
 
 
 class Lease(Record):
-    """A lock that lapses, used for leader election and node heartbeats."""
+    """An expiring lock, used for leader election and node heartbeats."""
 
     kind: str = constant("Lease")
     api_version: str = constant("coordination.k8s.io/v1")

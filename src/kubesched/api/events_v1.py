@@ -1,4 +1,4 @@
-"""events.k8s.io/v1: what happened to which object, as told by a controller."""
+"""events.k8s.io/v1: events about objects, reported by controllers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kubesched.api.meta import ObjectMeta, Record, constant
 
 
 class Event(Record):
-    """Something that happened; `event_time` is micro-second RFC 3339 text."""
+    """An event; `event_time` is RFC 3339 text with microseconds."""
 
     kind: str = constant("Event")
     api_version: str = constant("events.k8s.io/v1")

@@ -14,7 +14,7 @@ import msgspec
 
 
 class ErrorType(Enum):
-    """What is wrong: the machine-readable cause, and the words that open the message."""
+    """The kind of problem: machine-readable cause, and the start of the message."""
 
     NOT_FOUND = ("FieldValueNotFound", "Not found")
     REQUIRED = ("FieldValueRequired", "Required value")
@@ -41,7 +41,7 @@ _WITHOUT_VALUE = (ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, E
 
 
 OMITTED: Any = msgspec.UNSET
-"""Stands for a value that is too large to be shown."""
+"""Replaces a value that is too large to show."""
 
 
 class FieldError(msgspec.Struct, frozen=True):
@@ -112,7 +112,7 @@ def child(path: str, *names: str) -> str:
 
 
 def aggregate(problems: Sequence[object]) -> str:
-    """Several messages as one, each said once: `[a, b]`, or just `a`."""
+    """Several messages as one, without duplicates: `[a, b]`, or just `a`."""
     messages = list(dict.fromkeys(str(problem) for problem in problems))
     return messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
 

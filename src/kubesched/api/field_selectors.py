@@ -1,8 +1,8 @@
 """Field selectors: `metadata.name=x,status.phase!=Failed`.
 
-Only equality and inequality exist. Which fields a kind offers is the server's business; here a
-field that is not in the given map reads as the empty string. In text, commas, equals signs and
-backslashes inside a value are escaped with a backslash.
+Only equality and inequality exist. The server defines the fields of a kind; here a field that is
+not in the given map reads as the empty string. In text, commas, equals signs and backslashes inside
+a value are escaped with a backslash.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FieldRequirement(NamedTuple):
 
 
 class FieldSelector:
-    """Field requirements that must all hold; none at all selects everything."""
+    """Field requirements that must all hold; an empty selector selects everything."""
 
     __slots__ = ("_identity", "requirements")
 
@@ -56,7 +56,7 @@ class FieldSelector:
 
 
 def parse(text: str) -> FieldSelector:
-    """The selector written as text, as in `fieldSelector=` of a list call."""
+    """Parses a selector, as in `fieldSelector=` of a list call."""
     requirements = []
     for term in sorted(_split_terms(text)):
         if not term:
@@ -71,7 +71,7 @@ def parse(text: str) -> FieldSelector:
 
 
 def escape_value(value: str) -> str:
-    """A value as it has to be written inside a field selector."""
+    """Escapes a value for use in a field selector."""
     return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
 
 

@@ -1,4 +1,4 @@
-"""Ports that pods take on their node.
+"""Ports that pods use on their node.
 
 Addresses are compared as text: only `0.0.0.0` stands for every address.
 """
@@ -14,7 +14,7 @@ ANY_IP = "0.0.0.0"
 
 
 class HostPort(NamedTuple):
-    """A port taken, or wanted, on a node."""
+    """A port used, or requested, on a node."""
 
     ip: str
     protocol: str
@@ -31,9 +31,9 @@ class HostPort(NamedTuple):
 
 
 def pod_host_ports(pod: Pod) -> tuple[HostPort, ...]:
-    """The host ports a running pod holds: those of its sidecars, then of its app containers.
+    """The host ports of a running pod: those of its sidecars, then of its app containers.
 
-    Ordinary init containers are gone by then and do not count.
+    Ordinary init containers have ended by then and do not count.
     """
     ports: list[HostPort] = []
     for container in pod.spec.init_containers or ():
@@ -46,7 +46,7 @@ def pod_host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def any_conflict(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
-    """True if any wanted port cannot be had beside those in use."""
+    """True if any wanted port conflicts with one in use."""
     used = tuple(used)
     return any(port.conflicts_with(other) for port in wanted for other in used)
 

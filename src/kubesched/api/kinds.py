@@ -1,10 +1,10 @@
-"""The API kinds: names, scope, subresources, paths and records, stated once.
+"""The API kinds: names, scope, subresources, paths and records, in one table.
 
-The client and the informers turn a record into a URL with this table, the embedded server derives
+The client and the informers use this table to turn a record into a URL, the embedded server derives
 its resource catalogue and discovery documents from it, and the scheduler finds the kind that a
 cluster event names.
 
-A kind without a record of its own is known to the embedded server only, as plain JSON.
+A kind without its own record is known to the embedded server only, as plain JSON.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ R = TypeVar("R", bound=Record)
 
 @functools.lru_cache(maxsize=1024)
 def _segment(namespace: str) -> str:
-    """A namespace as part of a path; there are few of them and many requests."""
+    """A namespace as part of a path; cached, as there are few namespaces and many requests."""
     return quote(namespace, safe="")
 
 
@@ -46,7 +46,7 @@ READ_ONLY = ("get", "list")
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[R]):
-    """A kind of object and where it lives in the API."""
+    """A kind of object and its place in the API."""
 
     group: str
     version: str
@@ -58,9 +58,9 @@ class Kind(Generic[R]):
     verbs: tuple[str, ...] = STANDARD_VERBS
     categories: tuple[str, ...] = ()
     name: str = ""
-    """The kind's name where it is not the record's."""
+    """The kind's name if it differs from the record's."""
     stored_as: str = ""
-    """The resource whose objects these are, where two API groups serve the same ones (events)."""
+    """The resource that stores these objects, if two API groups serve the same ones (events)."""
 
     @property
     def kind(self) -> str:
@@ -86,7 +86,7 @@ class Kind(Generic[R]):
 
     @property
     def is_preview(self) -> bool:
-        """Alpha or beta: API servers serve the kind only when told to; metrics come from a server of their own."""
+        """Alpha or beta, so not served by default; not for metrics, which have their own server."""
         is_unstable = "alpha" in self.version or "beta" in self.version
         return is_unstable and self.group != "metrics.k8s.io"
 
@@ -142,7 +142,7 @@ def _json(
     plural: str,
     **options: Any,  # noqa: ANN401  # those of `_kind`
 ) -> Kind[PartialObjectMetadata]:
-    """A kind without a record of its own."""
+    """A kind without its own record."""
     return _kind(api_version, PartialObjectMetadata, plural, name=name, **options)
 
 
@@ -152,7 +152,7 @@ _METRICS = "metrics.k8s.io/v1beta1"
 _DRA, _RBAC = "resource.k8s.io/v1", "rbac.authorization.k8s.io/v1"
 _SCHEDULING, _STORAGE = "scheduling.k8s.io", "storage.k8s.io/v1"
 
-# In the order in which discovery lists them: groups, and kinds within a group, by name.
+# In discovery order: groups, and kinds within a group, by name.
 KINDS: tuple[Kind[Any], ...] = (
     _json("v1", "Binding", "bindings", verbs=CREATE_ONLY),
     _kind("v1", core_v1.ConfigMap, "configmaps", short="cm"),
@@ -236,7 +236,7 @@ def kind_of(record: type[R]) -> Kind[R]:
 
 
 def find_kind(api_version: str, kind: str) -> Kind[Any] | None:
-    """The kind that an object's `apiVersion` and `kind` name, if it has a record."""
+    """The kind for an object's `apiVersion` and `kind`, if it has a record."""
     return _by_name.get((api_version, kind))
 
 
@@ -245,11 +245,11 @@ _CUSTOM_RESOURCE = re.compile(r"([a-z0-9-]+)\.(v[0-9]+(?:(?:alpha|beta)[0-9]+)?)
 
 @functools.lru_cache(maxsize=256)
 def find_event_resource(name: str) -> Kind[Any] | None:
-    """The kind that a cluster event's resource names, such as `storage.k8s.io/CSINode`.
+    """The kind for the resource of a cluster event, such as `storage.k8s.io/CSINode`.
 
-    Custom resources go by `plural.version.group`, such as `queues.v1beta1.example.com`. They are
-    listed and watched in all namespaces, so it does not matter whether the resource is namespaced.
-    None for any other text.
+    Custom resources are named `plural.version.group`, such as `queues.v1beta1.example.com`. They
+    are listed and watched in all namespaces, so it does not matter whether the resource is
+    namespaced. None for any other text.
     """
     match = _CUSTOM_RESOURCE.fullmatch(name)
     if match is None:

@@ -1,4 +1,4 @@
-"""YAML as Kubernetes' clients write it: safe, JSON-shaped, duplicate keys refused."""
+"""YAML as Kubernetes' clients write it: safe, JSON-shaped, without duplicate keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Loader.yaml_implicit_resolvers = {
     ]
     for first, resolvers in BoundedLoader.yaml_implicit_resolvers.items()
 }
-# Go's decoder reads 1e3 as a number and leaves sexagesimals (12:30) alone; PyYAML does the reverse.
+# Go's decoder reads 1e3 as a number and 12:30 as text; PyYAML does the reverse.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:int",
     re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*|0)$"),
@@ -72,11 +72,11 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 
 
 def load(text: bytes) -> Json:
-    """The first document of the text; anything that JSON could not say is refused."""
+    """Loads the first document of the text; rejects values that JSON cannot represent."""
     return yaml.load(text, Loader=_Loader)
 
 
 def compose(text: bytes) -> yaml.Node | None:
-    """The nodes of the first document, which know their lines."""
+    """The nodes of the first document, with their lines."""
     node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
     return node

@@ -1,12 +1,13 @@
-"""What every API object shares: the record base, metadata, label selectors, conditions.
+"""Common parts of all API objects: the record base, metadata, label selectors, conditions.
 
-Records are frozen, never collected cyclically (`gc=False`; they hold no reference cycles) and
-mirror the JSON of one API type. A field the scheduler, the controllers or the kubelets never read
-is left out, so decoding also trims; where nothing may be lost, `codec.Preserved` keeps the original
-beside the record. Absent and empty stay apart: lists, maps and objects are None when absent, while
-strings, booleans and plain numbers take Go's zero value. Timestamps stay RFC 3339 text.
+Records are frozen, excluded from cyclic garbage collection (`gc=False`; they have no reference
+cycles) and mirror the JSON of one API type. Fields that the scheduler, the controllers and the
+kubelets never read are left out, so decoding also trims; where nothing may be lost,
+`codec.Preserved` keeps the original with the record. Absent and empty are distinct: lists, maps and
+objects are None when absent, while strings, booleans and plain numbers take Go's zero value.
+Timestamps stay RFC 3339 text.
 
-Fields are declared in the order in which the API server writes them: the decoder then finds each
+Fields are declared in the order in which the API server writes them, so that the decoder finds each
 next field at its first guess.
 """
 
@@ -18,7 +19,7 @@ import msgspec
 from msgspec import field
 
 RawQuantity = str | int | float
-"""A resource quantity as sent; `quantity.parse` gives it meaning."""
+"""A resource quantity as sent; `quantity.parse` interprets it."""
 
 ResourceList = dict[str, RawQuantity]
 """Resource name to quantity, as sent."""
@@ -54,7 +55,7 @@ class Record(
 
 
 def constant(value: str) -> str:
-    """A default that is written out nevertheless.
+    """A default that is always encoded.
 
     `omit_defaults` drops plain defaults on encoding, but an object without `kind` and `apiVersion`
     is not valid; a default made by a factory is always encoded.
@@ -64,7 +65,7 @@ def constant(value: str) -> str:
 
 
 class OwnerReference(Record):
-    """The object that owns this one; at most one owner is the managing controller."""
+    """An owner of this object; at most one owner is the managing controller."""
 
     api_version: str = ""
     kind: str = ""
@@ -92,15 +93,12 @@ class ObjectMeta(Record):
     finalizers: list[str] | None = None
 
     def is_newer_than(self, other: ObjectMeta) -> bool:
-        """Is this a later revision of the object?
-
-        False if the server's revisions are not numbers.
-        """
+        """Whether this is a later revision of the object; False if revisions are not numbers."""
         mine, theirs = self.resource_version, other.resource_version
         return mine.isdigit() and theirs.isdigit() and int(mine) > int(theirs)
 
     def controller(self) -> OwnerReference | None:
-        """The owner that manages this object, if one does."""
+        """The owner that manages this object, if any."""
         for owner in self.owner_references or ():
             if owner.controller:
                 return owner
@@ -123,7 +121,7 @@ class PartialObjectMetadata(Record):
 
 
 class CustomObject(Record):
-    """An object of a custom resource: metadata as a record, spec and status as plain JSON values."""
+    """An object of a custom resource: metadata as a record, spec and status as plain JSON."""
 
     kind: str = ""
     api_version: str = ""
@@ -133,7 +131,7 @@ class CustomObject(Record):
 
 
 class ListMeta(Record):
-    """Where a list stands: its revision and, when paged, how to go on."""
+    """Metadata of a list: its revision and, when paged, the continue token."""
 
     resource_version: str = ""
     continue_: str = ""
@@ -149,10 +147,7 @@ class LabelSelectorRequirement(Record):
 
 
 class LabelSelector(Record):
-    """Conditions on labels, all of which must hold.
-
-    `selectors.from_label_selector` evaluates it.
-    """
+    """Conditions on labels that must all hold; see `selectors.from_label_selector`."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[LabelSelectorRequirement] | None = None
@@ -170,14 +165,14 @@ class Condition(Record):
 
 
 class Preconditions(Record):
-    """What must be true of the object for a deletion to go ahead."""
+    """Conditions that the object must meet to be deleted."""
 
     uid: str | None = None
     resource_version: str | None = None
 
 
 class DeleteOptions(Record):
-    """How to delete: grace, propagation and preconditions."""
+    """Deletion options: grace period, propagation and preconditions."""
 
     kind: str = constant("DeleteOptions")
     api_version: str = constant("v1")

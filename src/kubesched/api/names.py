@@ -1,7 +1,7 @@
-"""Names of objects and labels: `namespace/name` keys, and what Kubernetes accepts as a name.
+"""Names of objects and labels: `namespace/name` keys, and Kubernetes' naming rules.
 
-The `*_problems` functions return what is wrong in upstream's words, or nothing. Lengths are counted
-in bytes, as Go counts them.
+The `*_problems` functions return the problems in upstream's words, or nothing. Lengths are counted
+in bytes, as in Go.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _dns_1035_label = re.compile(_DNS_1035_LABEL)
 LABEL_MAX_BYTES = 63
 SUBDOMAIN_MAX_BYTES = 253
 
-# The same keys and values come with every pod, so answers are kept.
+# The same keys and values come with every pod, so results are cached.
 _CACHE_SIZE = 32768
 
 
 def object_key(namespace: str, name: str) -> str:
-    """`namespace/name`, or just the name of an object without namespace."""
+    """`namespace/name`, or just the name of a cluster-scoped object."""
     return f"{namespace}/{name}" if namespace else name
 
 
@@ -84,15 +84,15 @@ _LABEL_VALUE_PROBLEM = _pattern_problem(
     "12345",
 )
 _DNS_1123_LABEL_PROBLEM = _pattern_problem(
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must "
-    "start and end with an alphanumeric character",
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
+    "must start and end with an alphanumeric character",
     _DNS_1123_LABEL,
     "my-name",
     "123-abc",
 )
 _DNS_1123_SUBDOMAIN_PROBLEM = _pattern_problem(
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
-    "and must start and end with an alphanumeric character",
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and end with an alphanumeric character",
     _DNS_1123_SUBDOMAIN,
     "example.com",
 )
@@ -107,12 +107,12 @@ _DNS_1035_LABEL_PROBLEM = _pattern_problem(
 
 @functools.lru_cache(maxsize=_CACHE_SIZE)
 def label_key_problems(key: str) -> tuple[str, ...]:
-    """What is wrong with a label key, also called a qualified name: `[prefix/]name`."""
+    """Problems of a label key, also called a qualified name: `[prefix/]name`."""
     *prefixes, name = key.split("/")
     if len(prefixes) > 1:
         return (
-            f"a valid label key {_LABEL_NAME_PROBLEM} with an optional DNS subdomain prefix and '/' "
-            "(e.g. 'example.com/MyName')",
+            f"a valid label key {_LABEL_NAME_PROBLEM} with an optional DNS subdomain prefix and "
+            "'/' (e.g. 'example.com/MyName')",
         )
     problems: list[str] = []
     for prefix in prefixes:
@@ -131,7 +131,7 @@ def label_key_problems(key: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=_CACHE_SIZE)
 def label_value_problems(value: str) -> tuple[str, ...]:
-    """What is wrong with a label value; the empty one is fine."""
+    """Problems of a label value; the empty one is valid."""
     problems = []
     if len(value.encode()) > LABEL_MAX_BYTES:
         problems.append(_too_long(LABEL_MAX_BYTES, "bytes"))
@@ -141,7 +141,7 @@ def label_value_problems(value: str) -> tuple[str, ...]:
 
 
 def dns_1123_label_problems(value: str) -> tuple[str, ...]:
-    """What is wrong with the name of a namespace, a container or a volume."""
+    """Problems of the name of a namespace, a container or a volume."""
     problems = []
     if len(value.encode()) > LABEL_MAX_BYTES:
         problems.append(_too_long(LABEL_MAX_BYTES))
@@ -152,13 +152,13 @@ def dns_1123_label_problems(value: str) -> tuple[str, ...]:
 
 
 def dns_1123_subdomain_problems(value: str) -> tuple[str, ...]:
-    """What is wrong with the name of most objects."""
+    """Problems of the name of most objects."""
     return _subdomain_problems(value, "characters")
 
 
 def is_dns_1123_subdomain(value: str) -> bool:
-    """Whether `dns_1123_subdomain_problems` has nothing to say."""
-    # What the pattern allows is ASCII, of as many bytes as characters.
+    """Whether `dns_1123_subdomain_problems` finds no problem."""
+    # The pattern only allows ASCII, so characters are bytes.
     return len(value) <= SUBDOMAIN_MAX_BYTES and _dns_1123_subdomain.fullmatch(value) is not None
 
 
@@ -172,7 +172,7 @@ def _subdomain_problems(value: str, unit: str) -> tuple[str, ...]:
 
 
 def dns_1035_label_problems(value: str) -> tuple[str, ...]:
-    """What is wrong with the name of a service."""
+    """Problems of the name of a service."""
     problems = []
     if len(value.encode()) > LABEL_MAX_BYTES:
         problems.append(_too_long(LABEL_MAX_BYTES))

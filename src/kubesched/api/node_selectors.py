@@ -1,8 +1,7 @@
 """Node selectors and node affinity: which nodes a pod requires and which it prefers.
 
-The API records say what was written; the classes here are the checked, comparable form of it. They
-match against a node's labels and name, and expose their parts so that a caller can evaluate them
-over many nodes at once.
+The classes here are the checked, comparable form of the API records. They match against a node's
+labels and name, and expose their parts so that a caller can evaluate them over many nodes at once.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _OPERATORS = {
 
 
 class ParsedTerm:
-    """A node selector term. With any `problems` it matches no node."""
+    """A node selector term. With `problems` it matches no node."""
 
     __slots__ = ("_identity", "fields", "labels", "problems")
 
@@ -79,7 +78,7 @@ class ParsedTerm:
 
 
 class ParsedNodeSelector:
-    """Terms of which one must match; empty terms are dropped, no terms match no node."""
+    """Terms, one of which must match; empty terms are dropped, and no terms match no node."""
 
     __slots__ = ("terms",)
 
@@ -99,7 +98,7 @@ class ParsedNodeSelector:
 
     @property
     def error(self) -> SelectorError | None:
-        """What is wrong with the terms; only of interest when none of them matched."""
+        """Problems of the terms; relevant only when none of them matched."""
         problems = [problem for term in self.terms for problem in term.problems]
         return SelectorError(*problems) if problems else None
 
@@ -111,7 +110,7 @@ class ParsedNodeSelector:
 
 
 class RequiredNodeAffinity:
-    """A pod's nodeSelector and required node affinity together. Equal ones admit equal nodes."""
+    """A pod's nodeSelector and required node affinity. Equal values admit the same nodes."""
 
     __slots__ = ("affinity", "selector")
 
@@ -152,13 +151,13 @@ class RequiredNodeAffinity:
 
 _KNOWN_LIMIT: Final = 1024
 _SPELLING_LIMIT: Final = 16 * 1024
-"""Bytes of requirements that are kept; longer ones are parsed at every attempt."""
+"""Size limit in bytes for cached requirements; longer ones are parsed at every attempt."""
 _encode = msgspec.msgpack.Encoder().encode
 _known: dict[bytes, RequiredNodeAffinity] = {}
 
 
 def required_node_affinity(pod: Pod) -> RequiredNodeAffinity:
-    """What a pod requires of nodes, read once per spelling: few spellings, many pods."""
+    """A pod's node requirements, cached by spelling, as many pods share few spellings."""
     spec = pod.spec
     key = _encode(
         (spec.node_selector, None if spec.affinity is None else spec.affinity.node_affinity)
@@ -174,7 +173,7 @@ def required_node_affinity(pod: Pod) -> RequiredNodeAffinity:
 
 
 class PreferredNodeTerms:
-    """Weighted node selector terms; terms of weight 0 and empty ones are dropped unread."""
+    """Weighted node selector terms; empty ones and those of weight 0 are dropped unchecked."""
 
     __slots__ = ("terms",)
 
@@ -189,7 +188,7 @@ class PreferredNodeTerms:
             raise SelectorError(*problems)
 
     def score(self, labels: Labels | None, node_name: str) -> int:
-        """The sum of the weights of the terms that match."""
+        """The sum of the weights of matching terms."""
         return sum(weight for weight, term in self.terms if term.matches(labels, node_name))
 
     def __eq__(self, other: object) -> bool:

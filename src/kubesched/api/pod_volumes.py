@@ -1,7 +1,7 @@
-"""Which of a pod's volumes placement depends on, as a set of flags.
+"""Which volumes of a pod affect its placement, as a set of flags.
 
-Most pods have none: a projected token, a ConfigMap, a scratch directory. Everything about volumes
-asks this first.
+Most pods have none, only projected tokens, ConfigMaps and scratch directories, so all volume code
+checks these flags first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubesched.api.core_v1 import Volume
 CLAIM: Final = 1
 """A persistentVolumeClaim."""
 EPHEMERAL: Final = 2
-"""A generic ephemeral volume: a claim made for the pod."""
+"""A generic ephemeral volume: a claim created for the pod."""
 DISK: Final = 4
 """An inline disk that two pods on one node may not share: GCE PD, AWS EBS, iSCSI, RBD."""
 MIGRATABLE: Final = 8
@@ -25,7 +25,7 @@ INLINE_CSI: Final = 16
 
 
 def volume_uses(volumes: Iterable[Volume] | None) -> int:
-    """The flags of everything found; 0 when no decision depends on the volumes."""
+    """The flags of all volumes; 0 if no decision depends on them."""
     uses = 0
     for volume in volumes or ():
         if volume.persistent_volume_claim is not None:

@@ -13,7 +13,7 @@ from kubesched.api.meta import (
 
 
 class PodDisruptionBudgetSpec(Record):
-    """Which pods, and how many of them must stay."""
+    """The selected pods, and how many of them must stay."""
 
     min_available: IntOrString | None = None
     selector: LabelSelector | None = None
@@ -22,7 +22,7 @@ class PodDisruptionBudgetSpec(Record):
 
 
 class PodDisruptionBudgetStatus(Record):
-    """How many disruptions are left, and those just granted (pod name to time)."""
+    """Allowed disruptions, and those just granted (pod name to time)."""
 
     observed_generation: int = 0
     disrupted_pods: dict[str, str | None] | None = None

@@ -1,7 +1,7 @@
 """Profiles in pprof's format: a protocol buffer (profile.proto), compressed.
 
-Written by our own `/debug/pprof/profile`, read from kube-scheduler's pages. Only what both need:
-stacks, and a value of each.
+Written by `/debug/pprof/profile`, and read from kube-scheduler's endpoints. Supports only what both
+need: stacks with one value each.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _TIME, _DURATION, _PERIOD_TYPE, _PERIOD = 9, 10, 11, 12
 _KIND, _UNIT = 1, 2
 _SAMPLE_LOCATIONS, _SAMPLE_VALUES = 1, 2
 _ID: Final = 1
-"""Of a location and of a function."""
+"""Id of a location and of a function."""
 _LOCATION_LINES, _LINE_FUNCTION, _LINE_NUMBER = 4, 1, 2
 _FUNCTION_NAME, _FUNCTION_SYSTEM_NAME, _FUNCTION_FILE = 2, 3, 4
 
 CPU: Final = ("cpu", "nanoseconds")
 ALLOCATED: Final = ("alloc_space", "bytes")
-"""Since the program was started."""
+"""Since program start."""
 
 
 def encode(samples: Mapping[Stack, int], began: float, seconds: float, samples_per_s: int) -> bytes:
-    """A profile with two values per sample: how often it was seen, and the nanoseconds this represents."""
+    """A profile with two values per sample: count, and the nanoseconds it represents."""
     strings: dict[str, int] = {"": 0}
     locations: dict[tuple[str, str, int], int] = {}
     functions: dict[tuple[str, str], int] = {}
@@ -84,12 +84,12 @@ def _packed(tag: int, values: Iterable[int]) -> bytes:
 
 
 def decode(data: bytes, kind: tuple[str, str] = CPU) -> dict[tuple[str, ...], int]:
-    """Values of a kind, nanoseconds of CPU if none is named, by stack.
+    """Values of one kind by stack; by default nanoseconds of CPU.
 
-    The functions of a stack come innermost first; those inlined into others are among them.
+    The functions of a stack come innermost first, inlined ones included.
 
     Raises:
-        ProtobufError: it is no profile of that kind.
+        ProtobufError: it is not a profile of that kind.
     """
     try:
         profile = Message(gzip.decompress(data))

@@ -1,11 +1,11 @@
-r"""The API's protobuf encoding, for the two objects that are written once per pod and for the answers to them.
+r"""The API's protobuf encoding, for the two objects written once per pod and the responses.
 
-An API server spends several times as long on reading these objects as JSON as it does on reading
-them as protobuf, which counts when it is the bottleneck. Everything else is small or rare and stays
-JSON, so this is no codec: two writers for the usual case, and a reader of `Status`.
+An API server takes several times as long to read these objects as JSON than as protobuf, which
+matters when it is the bottleneck. Everything else is small or rare and stays JSON, so this is not a
+full codec: two writers for the common case, and a reader of `Status`.
 
-The wire: `k8s\0`, then an envelope (`runtime.Unknown`) that names kind and version and holds the
-object. Field numbers are part of the API and never change.
+Wire format: `k8s\0`, then an envelope (`runtime.Unknown`) with kind, version and the object. Field
+numbers are part of the API and never change.
 """
 
 from __future__ import annotations
@@ -25,21 +25,20 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 class ProtobufError(KubeschedError):
-    """The bytes are no protobuf that we understand."""
+    """The bytes are not protobuf in a supported form."""
 
 
-# Writing. As long as every text is ASCII and shorter than 128 characters a message is ASCII too:
-# tags and lengths are single characters then, and a message is made by joining texts. What is not
-# so short is left to JSON.
+# Writing. If all texts are ASCII and shorter than 128 characters, the message is ASCII too: tags
+# and lengths are single characters, and a message is a join of texts. Longer texts use JSON.
 
 
 def varint(value: int) -> bytes:
-    """A number that is not negative."""
+    """Encodes a non-negative number."""
     if value < 0x80:
         return bytes((value,))
     if value < 0x4000:
         return bytes((value & 0x7F | 0x80, value >> 7))
-    if 0x10000000 <= value < 0x800000000:  # five bytes, as most nanoseconds of a time take
+    if 0x10000000 <= value < 0x800000000:  # five bytes, as for most nanoseconds of a time
         return bytes(
             (
                 value & 0x7F | 0x80,
@@ -61,9 +60,7 @@ def bytes_field(number: int, content: bytes) -> bytes:
 
 
 _LENGTHS = [chr(length) for length in range(0x80)]
-"""What stands before a short text. There are no others: an index beyond these means that a text is
-too long.
-"""
+"""Length prefixes of short texts. An IndexError means that a text is too long."""
 
 
 def _short(number: int, text: str) -> str:
@@ -81,9 +78,8 @@ _EVENT = _envelope("events.k8s.io/v1", "Event")
 
 
 def encode_binding(namespace: str, name: str, uid: str, node_name: str) -> bytes | None:
-    """A core/v1 Binding of a pod to a node; None if one of the names is too long for this."""
-    # Fields of the metadata are 1, 3 and 5, those of the target 1 and 3; the binding has the two as
-    # 1 and 2.
+    """A core/v1 Binding of a pod to a node; None if one of the names is too long."""
+    # The metadata has fields 1, 3 and 5, the target 1 and 3; the binding holds them as 1 and 2.
     lengths = _LENGTHS
     try:
         metadata = (
@@ -99,7 +95,7 @@ def encode_binding(namespace: str, name: str, uid: str, node_name: str) -> bytes
 
 
 def encode_event(event: Event) -> bytes | None:
-    """A new events.k8s.io/v1 Event about one object; None if there is more to it, or a name is too long for this."""
+    """A new events.k8s.io/v1 Event about one object; None if it has other fields or long names."""
     if event.series is not None or event.related is not None or event.event_time is None:
         return None
     about = event.regarding
@@ -127,9 +123,9 @@ def encode_event(event: Event) -> bytes | None:
 
 
 class EventTemplate:
-    """Events that differ only in what they are about, when they were, and in their note.
+    """Events that differ only in their object, time and note.
 
-    There is one event per pod, and all but the last few fields are the same in most of them.
+    There is one event per pod, and most differ only in the last few fields.
     """
 
     __slots__ = ("_field_path", "_is_short", "_kind", "_report", "_type", "_version")
@@ -169,10 +165,7 @@ class EventTemplate:
         time: bytes,
         note: bytes,
     ) -> bytes | None:
-        """The message; `time` is as `micro_time` encodes it.
-
-        None if a text is too long or not ASCII.
-        """
+        """The message, or None if a text is too long or not ASCII. `micro_time` encodes `time`."""
         if not self._is_short:
             return None
         lengths = _LENGTHS
@@ -206,14 +199,14 @@ def micro_time(seconds: int, micros: int) -> bytes:
 
 
 _seconds_varint = functools.lru_cache(maxsize=16)(varint)
-"""Events come by the thousand in a second."""
+"""Cached: there are thousands of events per second."""
 
 
 # Reading.
 
 
 def decode_status(data: bytes) -> Status:
-    """The `Status` in an answer. Raises `ProtobufError` for anything else."""
+    """The `Status` in a response. Raises `ProtobufError` for anything else."""
     if not data.startswith(_MAGIC):
         raise ProtobufError("not in the API's protobuf encoding")
     envelope = Message(data[len(_MAGIC) :])
@@ -247,7 +240,7 @@ def _details(details: Message) -> StatusDetails:
 
 
 class Message:
-    """The fields of one message, by number; of a field that occurs more than once the last counts."""
+    """The fields of one message, by number; the last occurrence of a repeated field counts."""
 
     def __init__(self, data: bytes) -> None:
         self._fields: dict[int, list[int | bytes]] = {}
@@ -271,7 +264,7 @@ class Message:
         return [value.decode(errors="replace") for value in self._bytes(number)]
 
     def integers(self, number: int) -> list[int]:
-        """Of a field that may be packed."""
+        """Values of a field that may be packed."""
         values: list[int] = []
         for value in self._fields.get(number, ()):
             if isinstance(value, int):

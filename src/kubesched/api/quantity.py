@@ -1,13 +1,13 @@
 """Resource quantities: `500m`, `1.5Gi`, `1e3`, as Kubernetes reads, adds, rounds and prints them.
 
 Values are exact decimals with at most nine fractional digits; rounding happens only when an integer
-is taken out (`value`, `milli_value`) and goes away from zero. Records keep quantities as sent;
-the functions here accept that form, remember recent answers, and cost a dictionary look-up for
-strings seen before.
+is extracted (`value`, `milli_value`) and goes away from zero. Records keep quantities as sent; the
+functions here accept that form and cache recent results, so a known string costs a dictionary
+look-up.
 
-Kubernetes holds a quantity either as a 64-bit integer with a decimal scale ("small") or as an
-arbitrary decimal ("big"). Both are exact; the difference shows only when an extracted integer does
-not fit 64 bits, which happens silently there and therefore here.
+Kubernetes stores a quantity either as a 64-bit integer with a decimal scale ("small") or as an
+arbitrary decimal ("big"). Both are exact; they differ only when an extracted integer overflows 64
+bits, which happens silently there and therefore here.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ MIN_INT64 = -(2**63)
 _NANO = -9
 _MILLI = -3
 
-# Longest mantissa and largest exponent we read. Upstream has no such limits and will spend
-# gigabytes on `1e2000000000`; nothing a cluster can hold comes near these.
+# Longest mantissa and largest exponent accepted. Upstream has no such limits and spends gigabytes
+# on `1e2000000000`; no real quantity comes near these.
 _MAX_DIGITS = 1000
 
 _CACHE_SIZE = 16384
@@ -45,7 +45,7 @@ SUFFIX_WRONG = "unable to parse quantity's suffix"
 
 
 class Format(Enum):
-    """Which family of suffixes a quantity was written with and is printed with."""
+    """The suffix family that a quantity was written with and is printed with."""
 
     DECIMAL_SI = "DecimalSI"
     BINARY_SI = "BinarySI"
@@ -94,8 +94,8 @@ class Quantity:
 
     @property
     def nanos(self) -> int:
-        """The amount in units of 10^-9, exactly: the common ground of every quantity."""
-        if self.scale < _NANO:  # a sum with a finely written zero; the extra digits are zeros
+        """The exact amount in units of 10^-9, the common unit of all quantities."""
+        if self.scale < _NANO:  # a sum with a zero of finer scale; the extra digits are zeros
             return self.unscaled // _power_of_ten(_NANO - self.scale)
         return self.unscaled * _power_of_ten(self.scale - _NANO)
 
@@ -131,7 +131,7 @@ class Quantity:
         return (self.unscaled > 0) - (self.unscaled < 0)
 
     def round_up(self, scale: int) -> Quantity:
-        """This amount with no digits below `10**scale`; what API defaulting does with milli."""
+        """This amount rounded up to multiples of `10**scale`; API defaulting uses milli."""
         if self.scale >= scale and not self.is_big:
             return self
         if self.scale >= scale:
@@ -190,31 +190,31 @@ ZERO = Quantity(0, text="0")
 
 @functools.lru_cache(maxsize=_CACHE_SIZE)
 def parse(raw: RawQuantity) -> Quantity:
-    """The quantity that a JSON string or number stands for; raises QuantityError."""
+    """Parses a JSON string or number; raises QuantityError."""
     text = raw.strip() if isinstance(raw, str) else repr(raw)
     return _parse_text(text)
 
 
 @functools.lru_cache(maxsize=_CACHE_SIZE)
 def value(raw: RawQuantity) -> int:
-    """`parse(raw).value()`, remembered."""
+    """`parse(raw).value()`, cached."""
     return parse(raw).value()
 
 
 @functools.lru_cache(maxsize=_CACHE_SIZE)
 def milli_value(raw: RawQuantity) -> int:
-    """`parse(raw).milli_value()`, remembered."""
+    """`parse(raw).milli_value()`, cached."""
     return parse(raw).milli_value()
 
 
 @functools.lru_cache(maxsize=_CACHE_SIZE)
 def nanos(raw: RawQuantity) -> int:
-    """`parse(raw).nanos`, remembered: add these where sums must be exact."""
+    """`parse(raw).nanos`, cached: add these where sums must be exact."""
     return parse(raw).nanos
 
 
 def canonical(raw: RawQuantity) -> str:
-    """How Kubernetes prints what was written as `raw`."""
+    """The canonical form of `raw`, as Kubernetes prints it."""
     return str(parse(raw))
 
 
@@ -262,7 +262,7 @@ def _written_exponent(suffix: str) -> int:
     if len(suffix) < 2 or suffix[0] not in "eE":
         raise QuantityError(SUFFIX_WRONG)
     digits = suffix[1:].lstrip("+-")
-    if not digits.isdigit() or len(digits.lstrip("0")) > 19:  # more than an int64 has
+    if not digits.isdigit() or len(digits.lstrip("0")) > 19:  # more than fits an int64
         raise QuantityError(SUFFIX_WRONG)
     exponent = (
         -int(digits.lstrip("0") or "0") if suffix[1] == "-" else int(digits.lstrip("0") or "0")
@@ -299,7 +299,7 @@ def _canonical(quantity: Quantity) -> str:
         return "0"
     if quantity.format is Format.BINARY_SI:
         whole, rest = divmod(quantity.nanos, _power_of_ten(-_NANO))
-        # Small or broken amounts would lose precision with a binary suffix.
+        # Small or fractional amounts would lose precision with a binary suffix.
         if rest == 0 and abs(whole) >= 1024:
             return _canonical_binary(whole)
     mantissa, exponent = quantity.unscaled, quantity.scale

@@ -1,4 +1,4 @@
-"""resource.k8s.io/v1: devices that drivers offer, and pods' claims to them."""
+"""resource.k8s.io/v1: devices offered by drivers, and claims of pods to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXTENDED_RESOURCE_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-c
 POD_CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 DEVICE_CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
 
-# Limits the API server enforces.
+# Limits enforced by the API server.
 MAX_ALLOCATION_RESULTS = 32
 MAX_RESERVED_FOR = 256
 MAX_FIRST_AVAILABLE = 8
@@ -22,7 +22,7 @@ MAX_SELECTORS = 32
 MAX_CONSTRAINTS = 32
 MAX_CONFIGS = 32
 
-# -- what drivers offer --------------------------------------------------------------------------
+# -- offers of drivers -----------------------------------------------------------------------------
 
 
 class DeviceAttribute(Record):
@@ -39,7 +39,7 @@ class DeviceAttribute(Record):
 
 
 class CapacityRequestPolicyRange(Record):
-    """Bounds and step of what may be asked for."""
+    """Bounds and step of a capacity request."""
 
     min: RawQuantity | None = None
     max: RawQuantity | None = None
@@ -55,7 +55,7 @@ class CapacityRequestPolicy(Record):
 
 
 class DeviceCapacity(Record):
-    """An amount of something a device has."""
+    """A capacity of a device."""
 
     value: RawQuantity = 0
     request_policy: CapacityRequestPolicy | None = None
@@ -75,25 +75,25 @@ class CounterSet(Record):
 
 
 class DeviceCounterConsumption(Record):
-    """What a device takes from a counter set when it is allocated."""
+    """Consumption from a counter set when a device is allocated."""
 
     counter_set: str = ""
     counters: dict[str, Counter] | None = None
 
 
 class DeviceTaint(Taint):
-    """A mark on a device that repels claims which do not tolerate it."""
+    """A mark on a device that repels claims without a matching toleration."""
 
 
 class NodeAllocatableResourceMapping(Record):
-    """How much of a node resource an allocated device stands for."""
+    """How much of a node resource an allocated device represents."""
 
     capacity_key: str | None = None
     allocation_multiplier: RawQuantity | None = None
 
 
 class Device(Record):
-    """One device, or one way to partition one."""
+    """One device, or one possible partition of a device."""
 
     name: str = ""
     attributes: dict[str, DeviceAttribute] | None = None
@@ -111,7 +111,7 @@ class Device(Record):
 
 
 class ResourcePool(Record):
-    """The pool a slice belongs to; it is complete when all slices of a generation are there."""
+    """The pool of a slice; it is complete when all slices of a generation are present."""
 
     name: str = ""
     generation: int = 0
@@ -140,7 +140,7 @@ class ResourceSlice(Record):
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
-# -- what pods ask for ---------------------------------------------------------------------------
+# -- requests of pods ------------------------------------------------------------------------------
 
 
 class CELDeviceSelector(Record):
@@ -156,17 +156,17 @@ class DeviceSelector(Record):
 
 
 class DeviceToleration(Toleration):
-    """Which device taints a request puts up with."""
+    """Which device taints a request tolerates."""
 
 
 class CapacityRequirements(Record):
-    """How much of a shared device's capacity is wanted."""
+    """How much of a shared device's capacity is requested."""
 
     requests: dict[str, RawQuantity] | None = None
 
 
 class ExactDeviceRequest(Record):
-    """Devices of one class, so many or all."""
+    """A number of devices of one class, or all of them."""
 
     device_class_name: str = ""
     selectors: list[DeviceSelector] | None = None
@@ -190,7 +190,7 @@ class DeviceSubRequest(Record):
 
 
 class DeviceRequest(Record):
-    """What is wanted: exactly this, or the first available of these."""
+    """The requested devices: exactly this, or the first available alternative."""
 
     name: str = ""
     exactly: ExactDeviceRequest | None = None
@@ -198,7 +198,7 @@ class DeviceRequest(Record):
 
 
 class DeviceConstraint(Record):
-    """An attribute that devices of several requests must share, or must not."""
+    """An attribute that devices of several requests must, or must not, share."""
 
     requests: list[str] | None = None
     match_attribute: str | None = None
@@ -206,7 +206,7 @@ class DeviceConstraint(Record):
 
 
 class OpaqueDeviceConfiguration(Record):
-    """Settings that only the driver understands."""
+    """Settings interpreted only by the driver."""
 
     driver: str = ""
     parameters: Any = None
@@ -228,12 +228,12 @@ class DeviceClaim(Record):
 
 
 class ResourceClaimSpec(Record):
-    """The devices wanted."""
+    """The requested devices."""
 
     devices: DeviceClaim = DeviceClaim()
 
 
-# -- what they got -------------------------------------------------------------------------------
+# -- allocations -----------------------------------------------------------------------------------
 
 
 class DeviceRequestAllocationResult(Record):
@@ -252,7 +252,7 @@ class DeviceRequestAllocationResult(Record):
 
 
 class DeviceAllocationConfiguration(Record):
-    """Settings that go with the allocation, from the class or from the claim."""
+    """Settings of the allocation, from the class or from the claim."""
 
     source: str = ""
     requests: list[str] | None = None
@@ -267,7 +267,7 @@ class DeviceAllocationResult(Record):
 
 
 class AllocationResult(Record):
-    """Which devices, usable from which nodes."""
+    """The allocated devices and the nodes that can use them."""
 
     devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
@@ -275,7 +275,7 @@ class AllocationResult(Record):
 
 
 class ResourceClaimConsumerReference(Record):
-    """Who may use the claim."""
+    """A consumer that may use the claim."""
 
     api_group: str = ""
     resource: str = ""
@@ -304,7 +304,7 @@ class AllocatedDeviceStatus(Record):
 
 
 class ResourceClaimStatus(Record):
-    """What the claim got and for whom it is reserved."""
+    """The allocation of the claim and its consumers."""
 
     allocation: AllocationResult | None = None
     reserved_for: list[ResourceClaimConsumerReference] | None = None
@@ -322,14 +322,14 @@ class ResourceClaim(Record):
 
 
 class ResourceClaimTemplateSpec(Record):
-    """The claim to make for each pod."""
+    """The claim to create for each pod."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
 class ResourceClaimTemplate(Record):
-    """From which claims for pods are made."""
+    """Template for claims of pods."""
 
     kind: str = constant("ResourceClaimTemplate")
     api_version: str = constant("resource.k8s.io/v1")
@@ -352,7 +352,7 @@ class DeviceClassSpec(Record):
 
 
 class DeviceClass(Record):
-    """A kind of device that claims ask for by name."""
+    """A kind of device that claims request by name."""
 
     kind: str = constant("DeviceClass")
     api_version: str = constant("resource.k8s.io/v1")

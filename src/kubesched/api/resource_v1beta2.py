@@ -1,4 +1,4 @@
-"""resource.k8s.io/v1beta2: taints that administrators put on devices (off by default upstream)."""
+"""resource.k8s.io/v1beta2: device taints set by administrators (off by default upstream)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kubesched.api.resource_v1 import DeviceTaint
 
 
 class DeviceTaintSelector(Record):
-    """Which devices; a field that is absent matches all."""
+    """Selects devices; an absent field matches all."""
 
     driver: str | None = None
     pool: str | None = None
@@ -15,14 +15,14 @@ class DeviceTaintSelector(Record):
 
 
 class DeviceTaintRuleSpec(Record):
-    """A taint and the devices that get it."""
+    """A taint and the devices it applies to."""
 
     device_selector: DeviceTaintSelector | None = None
     taint: DeviceTaint = DeviceTaint()
 
 
 class DeviceTaintRuleStatus(Record):
-    """How far the eviction has come."""
+    """Progress of the eviction."""
 
     conditions: list[Condition] | None = None
 

@@ -1,8 +1,8 @@
-"""How much of which resource a pod asks for and a node offers.
+"""Resource requests of pods and allocatable resources of nodes.
 
 Sums over containers are exact; rounding to int64 happens once per pod and resource. Across pods the
-rounded integers are added. Which parts of a pod count depends on who asks: see `RequestOptions` and
-its named instances, which follow this release's default feature gates.
+rounded integers are added. Which parts of a pod count depends on the purpose: see `RequestOptions`
+and its named instances, which follow this release's default feature gates.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ PODS = "pods"
 HUGE_PAGES_PREFIX = "hugepages-"
 
 DEFAULT_REQUESTS: Mapping[str, RawQuantity] = {CPU: "100m", MEMORY: "200Mi"}
-"""What a container that names no request is taken to need when nodes are compared."""
+"""Assumed requests of a container without requests, for comparing nodes."""
 
-# Sums are made of plain integers (units of 10^-9); of quantities only where a result overflows.
+# Sums use plain integers (units of 10^-9), and quantities only if a result overflows.
 _Amount = TypeVar("_Amount", int, Quantity)
 
 
@@ -46,7 +46,7 @@ class ResourceClass(Enum):
 
 @functools.lru_cache(maxsize=4096)
 def classify(name: str) -> ResourceClass:
-    """Which column of a resource vector a name belongs to."""
+    """The column of a resource vector for a name."""
     if name in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS):
         return ResourceClass(name)
     if (
@@ -59,7 +59,7 @@ def classify(name: str) -> ResourceClass:
 
 
 def is_native(name: str) -> bool:
-    """True for names of Kubernetes' own: without a domain, or under kubernetes.io."""
+    """True for Kubernetes' own names: without a domain, or under kubernetes.io."""
     return "/" not in name or "kubernetes.io/" in name
 
 
@@ -71,7 +71,7 @@ def is_extended(name: str) -> bool:
 
 
 class _Amounts(msgspec.Struct, frozen=True, gc=False):
-    """Rounded amounts by resource. `scalars` is shared: do not change it."""
+    """Rounded amounts by resource. `scalars` is shared: do not modify it."""
 
     milli_cpu: int = 0
     memory: int = 0
@@ -90,17 +90,17 @@ class _Amounts(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodRequests(_Amounts, frozen=True, gc=False):
-    """What a pod asks for."""
+    """The requests of a pod."""
 
 
 class NodeAllocatable(_Amounts, frozen=True, gc=False):
-    """What a node offers to pods."""
+    """The allocatable resources of a node."""
 
     allowed_pods: int = 0
 
 
 def node_allocatable(node: Node) -> NodeAllocatable:
-    """The node's `status.allocatable`; capacity is never consulted."""
+    """The node's `status.allocatable`; capacity is never used."""
     amounts: dict[str, int] = {}
     for name, raw in (node.status.allocatable or {}).items():
         try:
@@ -120,22 +120,22 @@ class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Which parts of a pod count as its requests."""
 
     use_status: bool = False
-    """Count what the kubelet reports for a container where that is more than its spec."""
+    """Use the kubelet's report for a container where it exceeds the spec."""
     pod_level_status: bool = False
     """Likewise for pod-level resources; needs `use_status`."""
     skip_pod_level: bool = False
     """Ignore `spec.resources`."""
     claim_resources: bool = False
-    """Add node resources that device claims use up (gate DRANodeAllocatableResources)."""
+    """Add node resources consumed by device claims (gate DRANodeAllocatableResources)."""
     defaults: Mapping[str, RawQuantity] = {}
-    """Requests of containers that do not name the resource at all; an explicit 0 is a name."""
+    """Requests of containers that do not set the resource; an explicit 0 counts as set."""
 
 
 FILTERED = RequestOptions()
-"""What a node must have free for a pod to be scheduled."""
+"""Resources that a node must have free for a pod to be scheduled."""
 
 ACCOUNTED = RequestOptions(use_status=True, pod_level_status=True)
-"""What a pod takes from the node it is on: a resize in progress counts in full."""
+"""Resources a pod uses on its node: a resize in progress counts in full."""
 
 _ACCOUNTED_WITH_DEFAULTS = RequestOptions(
     use_status=True, pod_level_status=True, defaults=DEFAULT_REQUESTS
@@ -143,18 +143,18 @@ _ACCOUNTED_WITH_DEFAULTS = RequestOptions(
 
 # Upstream: NodeResourcesFit scores without pod-level requests although it filters with them.
 SCORED = RequestOptions(skip_pod_level=True, defaults=DEFAULT_REQUESTS)
-"""What a pod to be scheduled weighs when NodeResourcesFit compares nodes."""
+"""Requests of a pod to be scheduled for NodeResourcesFit scoring."""
 
 
 def accounted_requests(pod: Pod, options: RequestOptions = ACCOUNTED) -> PodRequests:
-    """What a pod takes from the node it is on."""
+    """Resources that a pod uses on its node."""
     return pod_requests(pod, options)
 
 
 def nonzero_requests(pod: Pod, options: RequestOptions = ACCOUNTED) -> tuple[int, int]:
-    """(milli CPU, memory) of a pod on a node, with defaults where a container names no request.
+    """(milli CPU, memory) of a pod on a node, with defaults for containers without requests.
 
-    With pod-level requests a default applies only to what the whole pod leaves unnamed.
+    With pod-level requests, a default applies only to resources that the pod level leaves unset.
     """
     if options is ACCOUNTED and pod.spec.resources is None:
         requests = pod_requests(pod, _ACCOUNTED_WITH_DEFAULTS)
@@ -168,7 +168,7 @@ def nonzero_requests(pod: Pod, options: RequestOptions = ACCOUNTED) -> tuple[int
 
 
 def filter_requests(pod: Pod, options: RequestOptions = FILTERED) -> PodRequests:
-    """What a node must have free for a pod to be scheduled; never negative."""
+    """Resources that a node must have free for a pod to be scheduled; never negative."""
     requests = pod_requests(pod, options)
     smallest = min(requests.milli_cpu, requests.memory, requests.ephemeral_storage)
     scalars = requests.scalars
@@ -192,7 +192,8 @@ def pod_requests(pod: Pod, options: RequestOptions = FILTERED) -> PodRequests:
             for name, amount in _total(pod, quantity.nanos, options).items()
         }
         if any(not 0 <= amount <= MAX_INT64 for amount in rounded.values()):
-            # What overflow and negative amounts give depends on how the quantities were written.
+            # The result of overflow and negative amounts depends on how the quantities were
+            # written.
             rounded = {
                 name: total.milli_value() if name == CPU else total.value()
                 for name, total in _total(pod, quantity.parse, options).items()
@@ -224,7 +225,7 @@ def _is_simple(pod: Pod, options: RequestOptions) -> bool:
 
 
 def _single_container_requests(pod: Pod, defaults: Mapping[str, RawQuantity]) -> PodRequests:
-    """The common pod, without detours: this runs several times for every pod that arrives."""
+    """Fast path for the common pod: this runs several times for every pod that arrives."""
     assert pod.spec.containers is not None
     requests = pod.spec.containers[0].resources.requests
     return _amounts_as_written(
@@ -236,7 +237,7 @@ def _single_container_requests(pod: Pod, defaults: Mapping[str, RawQuantity]) ->
 def _amounts_as_written(
     requests: tuple[tuple[str, RawQuantity], ...], defaults: tuple[tuple[str, RawQuantity], ...]
 ) -> PodRequests:
-    """Requests by name as a vector. Few spellings, many pods."""
+    """Requests by name as a vector, cached: many pods share few spellings."""
     named = {name for name, _ in requests}
     missing = [(name, raw) for name, raw in defaults if name not in named]
     amounts = {
@@ -259,7 +260,7 @@ def _vector(rounded: Mapping[str, int]) -> tuple[int, int, int, dict[str, int]]:
 def limit_amounts(pod: Pod) -> dict[str, int]:
     """The pod's limits by resource name, in units of 10^-9.
 
-    Pod-level limits replace what containers add up to; overhead counts only where there is a limit.
+    Pod-level limits replace the containers' sum; overhead counts only where there is a limit.
     """
     total = _peak(pod, lambda container, _: _amounts(container.resources.limits, quantity.nanos))
     if pod.spec.resources is not None:
@@ -275,7 +276,7 @@ def limit_amounts(pod: Pod) -> dict[str, int]:
 def _total(
     pod: Pod, read: Callable[[RawQuantity], _Amount], options: RequestOptions
 ) -> dict[str, _Amount]:
-    """The request arithmetic, over whichever kind of number `read` makes of a raw quantity."""
+    """The request arithmetic, over the number type that `read` returns for a raw quantity."""
     spec = pod.spec
     total = _container_total(pod, read, options)
     if options.claim_resources:
@@ -324,10 +325,10 @@ def _container_total(
 
 
 def _peak(pod: Pod, needs: Callable[[Container, bool], dict[str, _Amount]]) -> dict[str, _Amount]:
-    """The most that containers need at any one time; `needs` is told whether the container keeps running.
+    """Peak need of the containers; `needs` takes a container and whether it keeps running.
 
-    Sidecars run beside everything that starts after them; an ordinary init container runs alone
-    with the sidecars before it.
+    Sidecars run concurrently with everything that starts after them; an ordinary init container
+    runs alone with the sidecars before it.
     """
     running: dict[str, _Amount] = {}
     for container in pod.spec.containers or ():
@@ -361,7 +362,7 @@ def _effective(
     actual: ResourceList | None,
     allocated: ResourceList | None,
 ) -> dict[str, _Amount]:
-    """What counts during a resize; a spec that the node cannot fulfil does not."""
+    """The requests that count during a resize; an infeasible spec does not."""
     result = {} if is_resize_infeasible(pod) else _amounts(spec, read)
     _raise_to(result, _amounts(actual, read))
     _raise_to(result, _amounts(allocated, read))
@@ -369,7 +370,7 @@ def _effective(
 
 
 def same_resource_status(old: Pod, new: Pod) -> bool:
-    """Whether two versions of a pod say the same where its requests on its node (`ACCOUNTED`) look at the status."""
+    """Whether two versions of a pod have the same status as far as `ACCOUNTED` requests read it."""
     before, after = old.status, new.status
     if before is after:
         return True
@@ -385,7 +386,7 @@ def same_resource_status(old: Pod, new: Pod) -> bool:
         or before.init_container_statuses
         or after.init_container_statuses
     ):
-        return True  # nothing was reported yet, as when a pod has just been bound
+        return True  # no report yet, as for a pod that was just bound
     return _reported(old.spec.containers, before.container_statuses) == _reported(
         new.spec.containers, after.container_statuses
     ) and _reported(old.spec.init_containers, before.init_container_statuses) == _reported(
@@ -396,10 +397,10 @@ def same_resource_status(old: Pod, new: Pod) -> bool:
 def _reported(
     containers: list[Container] | None, statuses: list[ContainerStatus] | None
 ) -> list[object]:
-    """What the kubelet says of resources, where that is not what the spec asks for: that counts like no report.
+    """The kubelet's resource report, if it differs from the spec; an equal one counts as none.
 
-    Every pod that starts gets such a report, and reading all its quantities again costs as much as
-    the rest of the update.
+    Every pod that starts gets such a report, and parsing its quantities again costs as much as the
+    rest of the update.
     """
     if not statuses:
         return []
@@ -426,7 +427,7 @@ def _pending_resizes(status: PodStatus) -> list[object]:
 
 
 def is_resize_infeasible(pod: Pod) -> bool:
-    """True if the kubelet has said that the pod's resize can never happen on its node."""
+    """True if the kubelet reported that the pod's resize is infeasible on its node."""
     for condition in pod.status.conditions or ():
         if condition.type == "PodResizePending":
             return condition.reason == "Infeasible"
@@ -460,7 +461,7 @@ def _raise_to(total: dict[str, _Amount], floor: Mapping[str, _Amount]) -> None:
 
 
 def _blame(pod: Pod, error: QuantityError) -> str:
-    """The error with the pod and the field it comes from."""
+    """The error with its pod and field."""
     spec = pod.spec
     lists: dict[str, ResourceList | None] = {"spec.overhead": spec.overhead}
     for field, containers in (

@@ -1,4 +1,4 @@
-"""scheduling.k8s.io/v1alpha2: groups of pods that are scheduled together (off by default upstream)."""
+"""scheduling.k8s.io/v1alpha2: pods that are scheduled as a group (off by default upstream)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from kubesched.api.meta import Condition, ObjectMeta, Record, constant
 
 
 class BasicSchedulingPolicy(Record):
-    """Each pod on its own."""
+    """Schedules each pod individually."""
 
 
 class GangSchedulingPolicy(Record):
-    """At least `min_count` pods or none."""
+    """Schedules at least `min_count` pods or none."""
 
     min_count: int = 0
 
@@ -44,20 +44,20 @@ class PodGroupResourceClaim(Record):
 
 
 class WorkloadPodGroupTemplateReference(Record):
-    """The template in a Workload that a group was made from."""
+    """The Workload template that a group was created from."""
 
     workload_name: str = ""
     pod_group_template_name: str = ""
 
 
 class PodGroupTemplateReference(Record):
-    """Where a group comes from."""
+    """Origin of a group."""
 
     workload: WorkloadPodGroupTemplateReference | None = None
 
 
 class PodGroupSpec(Record):
-    """How the group is to be scheduled; immutable."""
+    """Scheduling rules of the group; immutable."""
 
     pod_group_template_ref: PodGroupTemplateReference | None = None
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
@@ -69,7 +69,7 @@ class PodGroupSpec(Record):
 
 
 class PodGroupResourceClaimStatus(Record):
-    """The claim made for one of the group's claim templates."""
+    """The claim created for one of the group's claim templates."""
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -93,7 +93,7 @@ class PodGroup(Record):
 
 
 class PodGroupTemplate(Record):
-    """A group that a controller makes from a Workload."""
+    """Template of a group that a controller creates from a Workload."""
 
     name: str = ""
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
@@ -105,14 +105,14 @@ class PodGroupTemplate(Record):
 
 
 class WorkloadSpec(Record):
-    """Who controls the workload and which groups it consists of."""
+    """The workload's controller and its groups."""
 
     controller_ref: TypedLocalObjectReference | None = None
     pod_group_templates: list[PodGroupTemplate] | None = None
 
 
 class Workload(Record):
-    """The plan behind pod groups; the scheduler never reads it."""
+    """Template for pod groups; the scheduler never reads it."""
 
     kind: str = constant("Workload")
     api_version: str = constant("scheduling.k8s.io/v1alpha2")

@@ -1,10 +1,10 @@
-"""Label selectors: which labels an object must have to be meant.
+"""Label selectors: conditions on the labels of an object.
 
 A selector is built from an API `LabelSelector`, from a plain map, or from text such as `app in
-(a,b),!canary`. Selectors are immutable values: two that were written differently but ask for the
-same thing requirement by requirement are equal and hash alike, so they serve as keys.
+(a,b),!canary`. Selectors are immutable values: two with equivalent requirements are equal and hash
+alike even if written differently, so they serve as keys.
 
-Absent and empty differ: no selector at all selects nothing, an empty one selects everything.
+Absent and empty differ: an absent selector selects nothing, an empty one selects everything.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def parse_int64(text: str) -> int | None:
 
 
 class Requirement:
-    """One condition on one label. Build with `new_requirement` where input is not trusted."""
+    """One condition on one label. Use `new_requirement` for untrusted input."""
 
     __slots__ = ("_bound", "_identity", "key", "meaning", "operator", "values")
 
@@ -76,7 +76,7 @@ class Requirement:
         self.operator = operator
         """As written."""
         self.meaning = _MEANING.get(operator, operator)
-        """One of several spellings of the same test."""
+        """Canonical operator for spellings of the same test."""
         self.values = tuple(values)
         self._identity = (key, self.meaning.value, tuple(sorted(set(self.values))))
         self._bound: int | None = None
@@ -126,7 +126,7 @@ class Requirement:
 def new_requirement(
     key: str, operator: Operator, values: Sequence[str] | None, path: str = ""
 ) -> Requirement:
-    """A checked requirement; raises SelectorError naming every problem under `path`."""
+    """A checked requirement; raises SelectorError with every problem under `path`."""
     problems: list[FieldError] = []
     if wrong := label_key_problems(key):
         problems.append(
@@ -174,7 +174,7 @@ def _value_count_problems(
 
 
 class Selector:
-    """Requirements that must all hold, or the selector that selects nothing at all."""
+    """Requirements that must all hold, or the selector that selects nothing."""
 
     __slots__ = ("_equal", "_hash", "_identity", "_other", "requirements", "selects_nothing")
 
@@ -185,7 +185,7 @@ class Selector:
         self.selects_nothing = selects_nothing
         self._identity = (selects_nothing, frozenset(self.requirements))
         self._hash = hash(self._identity)
-        # Equalities are the common case and the cheapest test, so they go first.
+        # Equalities are the most common and cheapest test, so they go first.
         self._equal = tuple((r.key, r.values[0]) for r in self.requirements if _pins(r))
         self._other = tuple(r for r in self.requirements if not _pins(r))
 
@@ -203,18 +203,18 @@ class Selector:
         return True
 
     def is_empty(self) -> bool:
-        """True when nothing is required. False for the selector that selects nothing."""
+        """True if nothing is required. False for the selector that selects nothing."""
         return not self.requirements and not self.selects_nothing
 
     def add(self, *requirements: Requirement) -> Selector:
-        """This selector and more conditions; what selects nothing stays so."""
+        """This selector with more requirements; one that selects nothing stays so."""
         if self.selects_nothing:
             return self
         return Selector((*self.requirements, *requirements))
 
     @property
     def required_pair(self) -> tuple[str, str] | None:
-        """A label, with its value, that every selected object has; None if no single one is required."""
+        """A label and value that every selected object has; None if no single one is required."""
         return self._equal[0] if self._equal else None
 
     def __eq__(self, other: object) -> bool:
@@ -247,10 +247,10 @@ _API_OPERATORS = {
 
 
 def from_label_selector(selector: LabelSelector | None) -> Selector:
-    """The meaning of an API label selector: None selects nothing, an empty one everything.
+    """Converts an API label selector: None selects nothing, an empty one everything.
 
-    Pods of one workload carry the same selectors, so recent ones are kept: building is done once
-    and comparing two of them is mostly a comparison of identities.
+    Pods of one workload have the same selectors, so recent ones are cached: they are built once,
+    and comparing them is mostly an identity check.
     """
     if selector is None:
         return NOTHING
@@ -287,7 +287,7 @@ def from_map(labels: Mapping[str, str] | None) -> Selector:
 
 
 def parse(text: str) -> Selector:
-    """The selector written as text, as in `labelSelector=` of a list call."""
+    """Parses a selector, as in `labelSelector=` of a list call."""
     return Selector(_Parser(text).requirements())
 
 

@@ -1,8 +1,7 @@
 """API failures: `Status` objects, and their mapping to exceptions.
 
-`error_from_status` turns a server's answer into an exception; `status_of` turns an exception into
-the answer our own server gives. The functions below them word errors exactly as the API server
-does.
+`error_from_status` turns a server's response into an exception; `status_of` turns an exception into
+the response of our own server. The functions below them use the API server's exact wording.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class StatusCause(Record):
 
 
 class StatusDetails(Record):
-    """What a failure is about; `kind` is often the resource (`pods`)."""
+    """The subject of a failure; `kind` is often the resource (`pods`)."""
 
     name: str = ""
     group: str = ""
@@ -87,12 +86,14 @@ _BY_CODE: dict[int, type[ApiError]] = {
 
 _status_decoder: msgspec.json.Decoder[Status] = msgspec.json.Decoder(Status)
 
-# A proxy's error page may be long; enough of it to recognise.
+# Limit for proxy error pages; enough to recognise them.
 _BODY_EXCERPT = 512
 
 MAX_RETRY_AFTER_S = 60.0
-"""Longest pause that a server can impose with Retry-After or `retryAfterSeconds`. kube-apiserver
-asks for 1 to 10 seconds; anything longer would let one bad answer stop a watch or a retry for good.
+"""Longest pause accepted from Retry-After or `retryAfterSeconds`.
+
+kube-apiserver asks for 1 to 10 seconds; anything longer would let one bad response stop a watch or
+a retry for good.
 """
 
 
@@ -103,8 +104,8 @@ def error_from_status(
 
     Args:
         code: the HTTP status code.
-        body: the answer; anything but a `Status` (a proxy's page, say) becomes the message.
-        retry_after_s: the Retry-After header, if there was one; it wins over the body's advice.
+        body: the response; anything but a `Status` (such as a proxy's page) becomes the message.
+        retry_after_s: the Retry-After header, if any; takes precedence over the body.
     """
     try:
         status = _status_decoder.decode(body)
@@ -122,7 +123,7 @@ def error_from_status(
 def error_of(
     status: Status, *, code: int | None = None, retry_after_s: float | None = None
 ) -> ApiError:
-    """The exception that a `Status` stands for."""
+    """The exception for a `Status`."""
     code = code or status.code
     kind = _BY_REASON.get(status.reason) or _BY_CODE.get(code)
     if kind is None:
@@ -141,7 +142,7 @@ def error_of(
 
 
 def status_of(error: ApiError) -> Status:
-    """The `Status` with which a server reports an exception."""
+    """The `Status` that a server returns for an exception."""
     details = error.details if isinstance(error.details, StatusDetails) else None
     if error.retry_after_s is not None:
         details = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""storage.k8s.io/v1: classes of storage, CSI drivers, and what they can do on which node."""
+"""storage.k8s.io/v1: storage classes, CSI drivers, and their limits on nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kubesched.api.meta import LabelSelector, ObjectMeta, RawQuantity, Record, c
 
 
 class StorageClass(Record):
-    """How volumes of a class are made, and when they are bound."""
+    """How volumes of a class are provisioned and bound."""
 
     kind: str = constant("StorageClass")
     api_version: str = constant("storage.k8s.io/v1")
@@ -42,7 +42,7 @@ class CSINodeSpec(Record):
 
 
 class CSINode(Record):
-    """What CSI drivers a node has; named like the node."""
+    """The CSI drivers of a node; has the node's name."""
 
     kind: str = constant("CSINode")
     api_version: str = constant("storage.k8s.io/v1")
@@ -51,7 +51,7 @@ class CSINode(Record):
 
 
 class CSIDriverSpec(Record):
-    """What a driver needs and offers."""
+    """Requirements and capabilities of a driver."""
 
     storage_capacity: bool | None = None
     prevent_pod_scheduling_if_missing: bool | None = None
@@ -79,13 +79,13 @@ class CSIStorageCapacity(Record):
 
 
 class VolumeAttachmentSource(Record):
-    """What is to be attached."""
+    """The volume to attach."""
 
     persistent_volume_name: str | None = None
 
 
 class VolumeAttachmentSpec(Record):
-    """Which volume, which node, by whom."""
+    """Volume, node and attacher."""
 
     attacher: str = ""
     source: VolumeAttachmentSource = VolumeAttachmentSource()
@@ -99,7 +99,7 @@ class VolumeAttachmentStatus(Record):
 
 
 class VolumeAttachment(Record):
-    """The wish to attach a volume to a node."""
+    """A request to attach a volume to a node."""
 
     kind: str = constant("VolumeAttachment")
     api_version: str = constant("storage.k8s.io/v1")

@@ -1,7 +1,7 @@
 """Times and durations as text: RFC 3339 timestamps and Go's durations (`1m30s`).
 
-Inside the program a time is a float of seconds since the epoch and a duration a float of seconds.
-Records keep the text they were sent.
+Internally, a time is a float of seconds since the epoch and a duration a float of seconds. Records
+keep the text as sent.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ def parse_time(text: str) -> float:
 
 
 def format_time(seconds: float) -> str:
-    """An RFC 3339 timestamp with whole seconds, as most fields want it."""
+    """An RFC 3339 timestamp with whole seconds, the format of most fields."""
     return f"{_to_microseconds(seconds):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def format_micro_time(seconds: float) -> str:
-    """An RFC 3339 timestamp with six decimals, as leases and events want it."""
-    # Events come by the hundred in a second, so its text is kept.
+    """An RFC 3339 timestamp with six decimals, the format of leases and events."""
+    # There are hundreds of events per second, so the text of a second is cached.
     whole, micros = split_micros(seconds)
     return f"{_second_text(whole)}.{micros:06d}Z"
 
 
 def split_micros(seconds: float) -> tuple[int, int]:
-    """Whole seconds, and the microseconds beyond them."""
+    """Whole seconds and the remaining microseconds."""
     return divmod(round(seconds * 1e6), 1_000_000)
 
 
@@ -61,7 +61,7 @@ def _second_text(whole: int) -> str:
 
 
 def _to_microseconds(seconds: float) -> datetime:
-    # Via an integer: datetime's own rounding of floats may land one microsecond off.
+    # Through an integer: datetime's rounding of floats may be off by one microsecond.
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=round(seconds * 1e6))
 
 

@@ -1,4 +1,4 @@
-"""Whether a pod puts up with a node's taints."""
+"""Whether a pod tolerates a node's taints."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ NO_EXECUTE = "NoExecute"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
 
 DO_NOT_SCHEDULE: Collection[str] = (NO_SCHEDULE, NO_EXECUTE)
-"""The effects that keep a pod off a node; others are preferences or unknown."""
+"""The effects that exclude a node; others are preferences or unknown."""
 
-# Comparisons want the one canonical spelling of a number: no sign but "-", no leading zeros.
+# Comparisons accept only canonical numbers: no sign but "-", no leading zeros.
 _CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 
 
 def tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: bool = False) -> bool:
     """True if this toleration covers this taint.
 
-    `comparison_operators` is the feature gate TaintTolerationComparisonOperators: without it `Gt`
-    and `Lt` cover nothing.
+    Without `comparison_operators` (gate TaintTolerationComparisonOperators), `Gt` and `Lt` cover
+    nothing.
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -47,7 +47,7 @@ def tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: boo
 def is_tolerated(
     taint: Taint, tolerations: Sequence[Toleration] | None, *, comparison_operators: bool = False
 ) -> bool:
-    """True if any of the tolerations covers the taint."""
+    """True if any toleration covers the taint."""
     return any(
         tolerates(toleration, taint, comparison_operators=comparison_operators)
         for toleration in tolerations or ()
@@ -61,7 +61,7 @@ def first_untolerated_taint(
     *,
     comparison_operators: bool = False,
 ) -> Taint | None:
-    """The first taint with one of `effects` that nothing tolerates, in the node's order."""
+    """The first untolerated taint with one of `effects`, in the node's order."""
     for taint in taints or ():
         if taint.effect in effects and not is_tolerated(
             taint, tolerations, comparison_operators=comparison_operators

@@ -17,11 +17,11 @@ R = TypeVar("R", bound=Record)
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-"""Annotation of the bookmark that closes the initial events of a streamed list."""
+"""Annotation of the bookmark that ends the initial events of a streamed list."""
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """What happened to an object; of a bookmark's object only the resource version is set."""
+    """A change of an object; a bookmark's object has only the resource version."""
 
     type: EventType
     object: T
@@ -40,7 +40,7 @@ class MalformedContent(MalformedObject):
 
 
 class WatchDecoder(Generic[R]):
-    """Decodes the events of one kind. An ERROR event is raised as the exception it stands for."""
+    """Decodes the events of one kind. An ERROR event is raised as its exception."""
 
     def __init__(self, type_: type[R]) -> None:
         self._type = type_
@@ -48,7 +48,7 @@ class WatchDecoder(Generic[R]):
         self._decoder: msgspec.json.Decoder[WatchEvent[R]] = msgspec.json.Decoder(event)
 
     def decode(self, line: bytes) -> WatchEvent[R]:
-        """One event; raises ApiError for ERROR events and MalformedObject for nonsense."""
+        """One event; raises ApiError for ERROR events and MalformedObject for invalid input."""
         try:
             return self._decoder.decode(line)
         except DECODE_ERRORS:
@@ -69,7 +69,7 @@ class WatchDecoder(Generic[R]):
             return None
 
     def decode_preserved(self, line: bytes) -> WatchEvent[Preserved[R]]:
-        """One event whose object is kept whole."""
+        """One event whose object is preserved completely."""
         event_type, raw = self._open(line)
         return WatchEvent(event_type, codec.decode_preserved(raw, self._type))
 

@@ -1,12 +1,12 @@
-"""A safe YAML loader that nested input and aliases cannot bring down.
+"""A safe YAML loader that limits nesting and aliases.
 
-libyaml's binding for Python composes nodes by recursion in C, without a limit: some ten thousand
-opening brackets overflow the stack and end the process. The hooks it calls at every level are where
-the depth is counted.
+libyaml's Python binding composes nodes recursively in C, without a limit: some ten thousand opening
+brackets overflow the stack and end the process. The depth is counted in the hooks that it calls at
+every level.
 
-Aliases are shared nodes, cheap until something walks or encodes the value: nine levels of nine
-aliases each are a few hundred bytes of YAML and hundreds of millions of values. They are counted
-before anything is constructed.
+Aliases are shared nodes, cheap until the value is walked or encoded: nine levels of nine aliases
+each are a few hundred bytes of YAML and hundreds of millions of values. They are counted before
+anything is constructed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ MAX_DEPTH: Final = 500
 """Levels of nesting. API objects need a dozen; schemas inside them a few dozen."""
 
 MAX_ALIASED_NODES: Final = 400_000
-"""Nodes that aliases may add to those in the text, each alias counted with everything below it."""
+"""Nodes that aliases may add to the document, each alias counted with its whole subtree."""
 
 
 class BoundedLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # which of the two exists is known at run time
-    """`yaml.YAMLError` for what is nested too deeply or multiplied by aliases."""
+    """Raises `yaml.YAMLError` for input nested too deeply or multiplied by aliases."""
 
     _depth = 0
 
     def __init__(self, text: bytes | str) -> None:
         super().__init__(text)
-        # There is no alias without an asterisk, and walking a large document takes a while.
+        # Aliases need an asterisk, and walking a large document is slow.
         self._may_have_aliases = b"*" in text if isinstance(text, bytes) else "*" in text
 
     def get_single_node(self) -> yaml.Node | None:
@@ -52,8 +52,8 @@ class BoundedLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ign
 
 
 def check_aliases(root: yaml.Node) -> None:
-    """Raises `yaml.YAMLError` if aliases multiply the document, nest it too deeply, or refer to themselves."""
-    sizes: dict[int, int] = {}  # nodes below and including a node, aliases expanded
+    """Raises `yaml.YAMLError` if aliases are circular, or expand or nest the document too far."""
+    sizes: dict[int, int] = {}  # nodes of a subtree, aliases expanded
     depths: dict[int, int] = {}
     open_nodes: set[int] = set()
     stack = [root]

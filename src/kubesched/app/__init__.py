@@ -1,1 +1,1 @@
-"""The one place that wires everything together."""
+"""Wires all components into one process."""

@@ -1,6 +1,6 @@
-"""`rest_client_*`: requests to the API server, their results, and the time they wait for the client-side rate limit.
+"""`rest_client_*`: API requests, their results, and their wait for the client-side rate limit.
 
-Measured around the transport, so that every client of the process is counted.
+Measured around the transport, so every client of the process is counted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Series:
 
 
 class ClientMetrics:
-    """The instruments, shared by all clients."""
+    """The metrics, shared by all clients."""
 
     def __init__(self, registry: MetricsRegistry, clock: Clock) -> None:
         self.clock = clock
@@ -49,7 +49,8 @@ class ClientMetrics:
         )
         self._durations = registry.histogram(
             "rest_client_request_duration_seconds",
-            "[ALPHA] Seconds until a request was answered, by verb and host; for watches until the first byte.",
+            "[ALPHA] Seconds until a request was answered, by verb and host; for watches until the "
+            "first byte.",
             labels=("host", "verb"),
             buckets=REQUEST_SECONDS,
         )
@@ -76,7 +77,7 @@ class ClientMetrics:
     def answered(
         self, host: str, request: Request, status: int, seconds: float, body_bytes: int | None
     ) -> None:
-        """`status` is 0 if there was no answer, `body_bytes` None also if it has no end."""
+        """`status` is 0 without a response; `body_bytes` is None then and for endless bodies."""
         method = request.method
         series = self._series.get((status, method))
         if series is None:
@@ -93,12 +94,12 @@ class ClientMetrics:
             series.response_sizes.observe(body_bytes)
 
     def waits(self, host: str) -> Histogram:
-        # Our clients share a limit between verbs, so there is one series.
+        # Our clients share one limit across verbs, so there is one series.
         return self._waits.labels(host, "any")
 
 
 class MeasuredTransport:
-    """A transport that counts."""
+    """A transport that records metrics."""
 
     def __init__(self, transport: Transport, host: str, metrics: ClientMetrics) -> None:
         self._transport = transport
@@ -115,7 +116,7 @@ class MeasuredTransport:
             self._metrics.answered(self._host, request, 0, self._now() - started, None)
             raise
         seconds = self._now() - started
-        # Bodies that are no streams have arrived as a whole.
+        # A body that is not a stream has arrived completely.
         body_bytes = None if request.stream else len(await response.read(request.max_body_bytes))
         self._metrics.answered(self._host, request, response.status, seconds, body_bytes)
         return response
@@ -147,7 +148,7 @@ class MeasuredTransport:
 
 
 class MeasuredBucket(TokenBucket):
-    """A token bucket that observes how long requests waited."""
+    """A token bucket that observes the wait of each request."""
 
     def __init__(self, qps: float, burst: int, *, clock: Clock, waits: Histogram) -> None:
         super().__init__(qps, burst, clock=clock)
@@ -156,7 +157,7 @@ class MeasuredBucket(TokenBucket):
     def take(self) -> bool:
         is_taken = TokenBucket.take(self)
         if is_taken:
-            self._waits.counts[0] += 1  # as `observe(0.0)`: this is done for every request
+            self._waits.counts[0] += 1  # inlined `observe(0.0)`: runs for every request
         return is_taken
 
     async def acquire(self, max_wait_s: float) -> float:

@@ -1,4 +1,4 @@
-"""The clients of a scheduler process: shared connections, separate rate limits, and the events' lane."""
+"""The clients of a scheduler process: shared connections, separate rate limits, event lane."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from kubesched.client.transport import DEFAULT_DEADLINE_S, ConnectionConfig, Tra
 
 JSON = "application/json"
 LOCK_CONNECTIONS = 4
-"""Connections of the leader lock: one renewal at a time, and room for those that hang."""
+"""Connections of the leader lock: one renewal at a time, plus spares for hanging requests."""
 
 
 class Connections:
-    """Clients that share connections but not rate limits: events wait for bindings, never the reverse.
+    """Clients that share connections but not rate limits: events yield to bindings.
 
     The leader lock shares neither: its renewals must get through when everything else is stuck.
     """
@@ -40,13 +40,13 @@ class Connections:
         host_name: str,
         prefers_protobuf: bool = False,
     ) -> None:
-        """With `prefers_protobuf`, bindings and events are sent as protobuf, if the server accepts it."""
+        """`prefers_protobuf`: send bindings and events as protobuf if the server accepts it."""
         self._transport, self._lock_transport = transport, lock_transport
         self._make_limiter = make_limiter
         self._clock, self._random = clock, random
         self._prefers_protobuf = prefers_protobuf
         self.may_write: Callable[[], bool] = lambda: True
-        """Asked right before the main client sends a write."""
+        """Called right before the main client sends a write."""
         self.main = self._client(
             transport, "scheduler", DEFAULT_DEADLINE_S, may_write=lambda: self.may_write()
         )
@@ -59,7 +59,7 @@ class Connections:
         )
 
     def lock_client(self, deadline_s: float) -> RestClient:
-        """The client of the leader lock, on connections of its own; it may be used on another event loop."""
+        """The leader lock's client, on separate connections; usable on another event loop."""
         return self._client(self._lock_transport, "leader-election", deadline_s)
 
     async def close_lock(self) -> None:
@@ -85,7 +85,7 @@ class Connections:
         )
 
     def recorder(self, scheduler_name: str) -> EventRecorder:
-        """Events in a profile's name."""
+        """A recorder that reports as a profile's scheduler name."""
         return self.events.recorder(scheduler_name)
 
     async def __aenter__(self) -> Self:
@@ -107,9 +107,9 @@ def connections_to(
     lock_connection: ConnectionConfig | None = None,
     tracing: OpenTelemetryTracing | None = None,
 ) -> Connections:
-    """Connections over HTTP, opened when they are needed; `content_type` is as in the configuration.
+    """HTTP connections, opened on demand; `content_type` is as in the configuration.
 
-    `lock_connection` leads to the same server, with credentials that another event loop may use.
+    `lock_connection` is the same server, with credentials that another event loop may use.
     """
     clock = clock or SystemClock()
     host = f"{connection.host}:{connection.port}"

@@ -1,8 +1,8 @@
-"""The control thread: an event loop of its own for what must go on while a scheduling attempt takes long.
+"""The control thread: a separate event loop for work that must not wait for scheduling.
 
-Leader election, the serving port and the watchdog run here, each with connections of its own;
-informers, scheduling and binding run on the main thread's loop. A slow plugin blocks that loop
-only. Design: docs/design/0007-control-thread.md.
+Leader election, the serving port and the watchdog run here, each with its own connections;
+informers, scheduling and binding run on the main thread's loop. A slow plugin blocks only that
+loop. Design: docs/design/0007-control-thread.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EXIT_DEAD = 1
 
 
 class ControlThread:
-    """A thread with an event loop, from entering the block to leaving it."""
+    """A thread with an event loop; a context manager."""
 
     def __init__(self) -> None:
         self.loop = event_loop.new()
@@ -33,7 +33,7 @@ class ControlThread:
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
 
     def _run(self) -> None:
-        """Serve; a process whose control thread has died would neither serve nor keep its lease."""
+        """Run the loop; if it fails, end the process, which could not keep its lease or serve."""
         try:
             self._serve()
         finally:
@@ -71,7 +71,7 @@ class ControlThread:
 async def run_on(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine function on another thread's loop and return its result.
 
-    Cancelling this cancels the coroutine there and waits until it has ended.
+    Cancelling this call cancels the coroutine and waits until it has ended.
     """
     here = asyncio.get_running_loop()
     ended = here.create_future()

@@ -1,4 +1,4 @@
-"""A demonstration workload: a few Deployments whose placement shows what a scheduler does."""
+"""A demo workload: a few Deployments whose placement shows the scheduler's features."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _deployment(name: str, replicas: int, cpu: str, **pod_spec: object) -> dict[
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a pod of the demonstration is."""
+    """Node of a demo pod."""
 
     pod: str
     phase: str
@@ -71,7 +71,7 @@ class Placement:
 
 
 def create(api: LocalApi) -> int:
-    """Create the missing objects; returns the number of pods to expect."""
+    """Create the missing objects; returns the expected number of pods."""
     from kubesched.base.errors import AlreadyExists
 
     expected = 0
@@ -85,7 +85,7 @@ def create(api: LocalApi) -> int:
 
 
 async def wait_until_running(api: LocalApi, expected: int, timeout_s: float) -> list[Placement]:
-    """The placements once all pods run, or as they are when time is up."""
+    """The placements once all pods run, or the current ones after the timeout."""
     changed = asyncio.Event()
     unsubscribe = api.subscribe("pods", lambda *_change: changed.set())
     try:

@@ -1,8 +1,7 @@
 """On SIGUSR2 the scheduler checks its state and writes it to the log.
 
-Three questions, in this order: do queue and cache agree with the informers, do the informers agree
-with the API server, and what do cache and queue hold. The dump is written in slices; a cluster of
-thousands of nodes makes many lines.
+Three steps: compare queue and cache with the informers, compare the informers with the API server,
+dump cache and queue. The dump is written in slices, because thousands of nodes make many lines.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ PODS_PER_LINE: Final = 500
 CLAIMS_PER_LINE: Final = 100
 MAX_CHECKED_PODS: Final = 10_000
 SETTLING_S: Final = 2.0
-"""A difference to the API server that is gone after this was only a watch event under way."""
+"""A difference to the API server that disappears within this time was a watch event in transit."""
 MAX_NAMED: Final = 100
-"""Differences that are named; the rest is counted."""
+"""Differences listed by name; the rest are only counted."""
 
 
 @contextlib.asynccontextmanager
@@ -74,10 +73,7 @@ async def _diagnose(app: SchedulerApp, client: RestClient) -> None:
 
 
 def check(app: SchedulerApp) -> None:
-    """Sums that must balance, indexes that must agree.
-
-    Left out where it would hold up scheduling for too long.
-    """
+    """Check sums and indexes; skipped for sizes that would block scheduling too long."""
     if app.assembly.scheduler.cache.pod_count > MAX_CHECKED_PODS:
         log.info("Too many pods to check sums and indexes", limit=MAX_CHECKED_PODS)
         return
@@ -91,7 +87,7 @@ def check(app: SchedulerApp) -> None:
 
 
 def compare_with_informers(app: SchedulerApp) -> bool:
-    """Whether cache and queue hold exactly what the informers know; differences are logged."""
+    """Whether cache and queue match the informers; logs differences."""
     log.info("Cache comparer started", v=3)
     scheduler = app.assembly.scheduler
     nodes = {node.metadata.name for node in app.informers.of(Node).list()}
@@ -103,8 +99,7 @@ def compare_with_informers(app: SchedulerApp) -> bool:
     }
     pending, _ = scheduler.queue.pending_pods()
     held = {pod.metadata.uid for pod in pending} | {pod.uid for pod in scheduler.cache.pods()}
-    # A pod that is being tried is neither waiting nor on a node, and a deleted one may still be in
-    # flight.
+    # A pod being scheduled is neither queued nor on a node; a deleted one may still be in flight.
     in_flight = set(scheduler.queue.in_flight_uids())
     missed_nodes, redundant_nodes = nodes - cached_nodes, cached_nodes - nodes
     if missed_nodes or redundant_nodes:
@@ -121,10 +116,7 @@ def compare_with_informers(app: SchedulerApp) -> bool:
 
 
 async def compare_with_server(app: SchedulerApp, client: RestClient) -> bool:
-    """Whether the informers match the API server.
-
-    Compares twice, because events are always under way.
-    """
+    """Whether the informers match the API server; compared twice, as events may be in transit."""
     first = await _differences(app, client)
     if first is None or not any(first.values()):
         return first is not None
@@ -144,7 +136,7 @@ async def compare_with_server(app: SchedulerApp, client: RestClient) -> bool:
 
 
 async def _differences(app: SchedulerApp, client: RestClient) -> dict[str, set[str]] | None:
-    """Objects (with their revision) that only one side has; None if the server could not be asked."""
+    """Objects (with revision) that only one side has; None if the API server cannot be reached."""
     try:
         nodes = await client.list(Node)
         pods = await client.list(Pod, field_selector=NOT_FINISHED.field_selector)
@@ -170,7 +162,7 @@ def _some(names: set[str]) -> list[str]:
 
 
 async def dump_nodes(app: SchedulerApp) -> None:
-    """Every node with its sums and pods."""
+    """Log every node with its sums and pods."""
     table = app.assembly.table
     names = sorted(table.row_of)
     for start in range(0, len(names), NODES_PER_LINE):
@@ -207,7 +199,7 @@ def _amounts(resource: Resource) -> str:
 
 
 async def dump_queue(app: SchedulerApp) -> None:
-    """How many pods wait where, and which."""
+    """Log pod counts per queue, and the pods."""
     pods, summary = app.assembly.scheduler.queue.pending_pods()
     for start in range(0, max(len(pods), 1), PODS_PER_LINE):
         lines = "".join(f"{_pod_line(pod)}\n" for pod in pods[start : start + PODS_PER_LINE])
@@ -216,12 +208,12 @@ async def dump_queue(app: SchedulerApp) -> None:
 
 
 async def dump_claims(app: SchedulerApp) -> None:
-    """Every resource claim with its devices and the pods it is reserved for; nothing without DynamicResources."""
+    """Log every resource claim with devices and reservations; nothing without DynamicResources."""
     try:
         listed = sorted(app.informers.of(ResourceClaim).list(), key=lambda it: key_of(it.metadata))
     except UndeclaredKind:
         return
-    # All profiles share one.
+    # All profiles share one tracker.
     tracker = next(iter(app.assembly.frameworks.values())).handle.dra_manager.claims
     for start in range(0, len(listed), CLAIMS_PER_LINE):
         some = listed[start : start + CLAIMS_PER_LINE]
@@ -231,7 +223,7 @@ async def dump_claims(app: SchedulerApp) -> None:
 
 
 def _claim_line(tracker: ClaimTracker, listed: ResourceClaim) -> str:
-    """As the scheduler sees the claim, which may be ahead of the watch."""
+    """The claim as the scheduler sees it, which may be ahead of the watch."""
     meta = listed.metadata
     claim = tracker.get(meta.namespace, meta.name) or listed
     allocation = claim.status.allocation

@@ -1,9 +1,8 @@
-"""Deciding without writing: what would have been sent to the cluster goes to the log instead.
+"""Dry run: scheduling decisions are logged instead of written to the cluster.
 
-A pod that would have been bound counts on its node from then on (it stays assumed, since the
-binding is never confirmed), so that later decisions are those that would really have followed.
-Victims of a preemption are not deleted; the pod that would take their place waits, as it would for
-a slow deletion.
+A pod that would have been bound stays assumed on its node, since its binding is never confirmed, so
+later decisions take it into account. Preemption victims are not deleted; the preemptor waits, as it
+would for a slow deletion.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class DryRunCalls:
 
 
 class DryRunRecorder:
-    """Events as log lines."""
+    """Writes events as log lines."""
 
     def event(
         self,

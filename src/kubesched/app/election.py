@@ -1,4 +1,4 @@
-"""Leader election from the configuration: which lease, in whose name, with which events."""
+"""Leader election from the configuration: lease, identity and events."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def make_elector(
     random: Random,
     metrics: LeaderMetrics | None,
 ) -> LeaderElector:
-    """A candidate that runs `lead` for as long as it is the leader; `record_event` is as in `EventRecorder`."""
+    """A candidate that runs `lead` while leading; `record_event` is as in `EventRecorder`."""
 
     def record(lease: ObjectReference, message: str) -> None:
         record_event(lease, None, "Normal", "LeaderElection", "", message)

@@ -1,4 +1,4 @@
-"""Event loops: uvloop's where it is installed, asyncio's own otherwise."""
+"""Event loops: uvloop's if installed, otherwise asyncio's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A recorded attempt, explained: the recording is played up to it, and the scheduler that is there then is asked.
+"""Explains a recorded attempt by replaying the recording up to it.
 
-Everything is as it was: queue, nominations, pods assumed on nodes whose bindings had not been
-confirmed.
+The replayed scheduler has the state of that moment: queue, nominations, and assumed pods whose
+bindings were not yet confirmed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kubesched.scheduler.factory import Assembly
 
 @dataclass(frozen=True, slots=True)
 class LoggedAttempt:
-    """An attempt of a recording, and the node that was chosen, if any was."""
+    """An attempt of a recording, and the node it chose, if any."""
 
     run: Run
     number: int
@@ -33,9 +33,9 @@ class LoggedAttempt:
 def find_attempt(
     reader: RecordingReader, pod: str, *, number: int | None = None, wall_time: float | None = None
 ) -> LoggedAttempt | None:
-    """The pod's last attempt, or its last one up to a time; with a number, that attempt of the last run.
+    """The pod's last attempt (up to a time), or attempt `number` of the last run.
 
-    None if there is no such attempt in a run that can be played.
+    None if no replayable run has such an attempt.
 
     Raises:
         RecordingError: the attempt with that number is about another pod.
@@ -69,10 +69,10 @@ def _last_in(
 
 
 def explain_attempt(attempt: LoggedAttempt, select: Selection, *, fix: bool = False) -> Explanation:
-    """Play the run up to the attempt, and explain the pod as the scheduler saw it.
+    """Replay the run up to the attempt, and explain the pod as the scheduler saw it.
 
     Raises:
-        RecordingError: the attempt is not reached when the run is played, and why.
+        RecordingError: the replay does not reach the attempt; the message says why.
     """
     explanations: list[Explanation] = []
     when = format_time(attempt.wall_time)

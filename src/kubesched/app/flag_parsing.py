@@ -1,8 +1,8 @@
-"""A command line in Go's form: `--flag=value`, `--flag value`, `--switch`, `--switch=false`, `-v=4`, `-v 4`, `-v4`.
+"""Go-style flags: `--flag=value`, `--flag value`, `--switch`, `--switch=false`, `-v=4`, `-v4`.
 
-Underscores may stand for hyphens, a flag may be repeated (the last one counts, lists grow), `--`
-ends the flags. Nothing but flags is expected. The difference to argparse that matters: a switch
-never swallows the next word.
+Underscores may replace hyphens. A flag may be repeated: the last value wins, lists grow. `--` ends
+the flags; positional arguments are rejected. Unlike in argparse, a switch never consumes the next
+word.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from kubesched.base.errors import KubeschedError
 
 
 class FlagError(KubeschedError):
-    """The command line cannot be read."""
+    """The command line cannot be parsed."""
 
 
 class UnexpectedWords(FlagError):
-    """There is something besides flags."""
+    """The command line has positional arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """Options, and which of them were given; a flag given with its default value still counts as given."""
+    """Options, and which were given; a flag given with its default value counts as given."""
 
     options: RunOptions
     given: frozenset[str]
 
 
 def parse(words: Sequence[str]) -> CommandLine:
-    """Read the words after the command.
+    """Parse the words after the command.
 
     Raises:
         FlagError: with Go's wording.
@@ -84,7 +84,7 @@ class _Reader:
             raise FlagError(f"flag needs an argument: --{given}")
 
     def _short(self, word: str) -> None:
-        """Letters may be bundled; the first one that takes a value takes what follows it."""
+        """Letters may be bundled; the first that takes a value consumes the rest of the word."""
         letters = word[1:]
         while letters:
             flag = self._by_letter.get(letters[0])

@@ -1,7 +1,6 @@
-"""What a flag's value may look like: read and shown as Go's flag library reads and shows it.
+"""Types of flag values, parsed and formatted like Go's flag library.
 
-kube-scheduler's users have scripts that were written against those rules, so messages keep Go's
-wording.
+Existing scripts for kube-scheduler rely on those rules, so messages keep Go's wording.
 """
 
 from __future__ import annotations
@@ -21,18 +20,17 @@ _FALSE = ("0", "f", "F", "false", "FALSE", "False")
 
 @dataclass(frozen=True, slots=True)
 class FlagType:
-    """A kind of value.
+    """A type of flag value.
 
-    `parse` gets the text and the value so far (None before the first use of the flag on this
-    command line), because some kinds collect what several uses say. It raises `ValueError` with
-    Go's words.
+    `parse` gets the text and the value so far (None on the flag's first use), because some types
+    accumulate over repeated uses. It raises `ValueError` with Go's wording.
     """
 
     name: str
     parse: Callable[[str, Any], Any]
     show: Callable[[Any], str] = str
     bare: str | None = None
-    """What `--flag` without a value means; None if a value is needed."""
+    """Value of `--flag` without a value; None if a value is required."""
 
 
 def _integer(bits: int, *, signed: bool = True) -> Callable[[str, Any], int]:
@@ -77,10 +75,7 @@ def _duration(text: str, _before: object) -> float:
 
 
 def _list(text: str, before: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Comma-separated, with quotes as in CSV.
-
-    The first use replaces the default, later ones add.
-    """
+    """Comma-separated, quoted as in CSV; the first use replaces the default, later uses append."""
     row = next(csv.reader([text], strict=True), []) if text else []
     return (*(before or ()), *row)
 
@@ -91,12 +86,12 @@ def _integers(text: str, before: tuple[int, ...] | None) -> tuple[int, ...]:
 
 
 def _gates(text: str, before: str | None) -> str:
-    """Repeated uses add up; `config.features` parses them."""
+    """Repeated uses are concatenated; `config.features` parses them."""
     return f"{before},{text}" if before else text
 
 
 def _map(text: str, before: tuple[tuple[str, str], ...] | None) -> tuple[tuple[str, str], ...]:
-    """`key=value,key=value`; a value that holds commas is the only one of its use."""
+    """`key=value,key=value`; a value that contains commas must be the only pair of its use."""
     parts = [text] if text.count("=") == 1 else next(csv.reader([text], strict=True), [])
     pairs = []
     for part in parts:
@@ -109,7 +104,7 @@ def _map(text: str, before: tuple[tuple[str, str], ...] | None) -> tuple[tuple[s
 
 @dataclass(frozen=True, slots=True)
 class NamedCertKey:
-    """One `--tls-sni-cert-key`: files, and the names they are for (none: those in the certificate)."""
+    """One `--tls-sni-cert-key`: files and host names (if empty, those in the certificate)."""
 
     cert_file: str
     key_file: str
@@ -132,7 +127,7 @@ def _named_cert_key(text: str, before: tuple[NamedCertKey, ...] | None) -> tuple
 
 
 def _quantity(text: str, _before: object) -> int:
-    from kubesched.api.quantity import value  # rarely needed, and it brings msgspec along
+    from kubesched.api.quantity import value  # rarely needed, and imports msgspec
 
     return value(text)
 

@@ -1,11 +1,10 @@
 """The flags of `kubesched run`: kube-scheduler's, and a few of our own.
 
-`RunOptions` is the table and the result at once: a field is a flag, its name with hyphens. How a
-command line is read is in `flag_parsing`; what the values mean for the configuration is in
-`settings`.
+`RunOptions` is both the flag table and the parse result: each field is a flag, named with hyphens.
+`flag_parsing` parses command lines; `settings` applies the values to the configuration.
 
-A flag that this program cannot honour is still here, so that it is refused with a reason
-(`problems`) and not as unknown.
+Unsupported upstream flags are listed too, so that they are rejected with a reason (`problems`) and
+not as unknown.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _IGNORED_WITH_FILE = "DEPRECATED, ignored when --config is given: "
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag as help and parser see it."""
+    """A flag as seen by help and parser."""
 
     name: str
     type: FlagType
@@ -51,7 +50,7 @@ _USUAL_TYPES: Final = {
 def _flag(
     default: object, group: str, text: str, type_: FlagType | None = None, *, shorthand: str = ""
 ) -> Any:  # noqa: ANN401 - stands in for a field's default
-    """A flag of the type that is usual for such a default, or of the one that is given."""
+    """A flag of the given type, or of the default's usual type."""
     type_ = type_ or _USUAL_TYPES[type(default)]
     return field(default=default, metadata={"flag": (type_, group, text, shorthand)})
 
@@ -64,7 +63,7 @@ _METRICS, _LOGS, _OWN, _GLOBAL = "Metrics", "Logs", "kubesched", "Global"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What a command line says; the defaults are kube-scheduler's."""
+    """The parsed command line; the defaults are kube-scheduler's."""
 
     config: str = _flag("", _MISC, "configuration file (KubeSchedulerConfiguration)")
     master: str = _flag("", _MISC, "address of the API server; wins over the kubeconfig's")
@@ -82,7 +81,8 @@ class RunOptions:
     cert_dir: str = _flag(
         "",
         _SERVING,
-        "where to keep the self-signed certificate (kube-scheduler.crt and .key); in memory if empty",
+        "where to keep the self-signed certificate (kube-scheduler.crt and .key); in memory if "
+        "empty",
     )
     tls_cert_file: str = _flag(
         "", _SERVING, "serving certificate, intermediates after it; reloaded on change"
@@ -111,7 +111,8 @@ class RunOptions:
     authentication_kubeconfig: str = _flag(
         "",
         _AUTHN,
-        "credentials for asking the API server who sends a token (TokenReview); empty: tokens are not understood",
+        "credentials for asking the API server who sends a token (TokenReview); empty: tokens are "
+        "not understood",
     )
     authentication_skip_lookup: bool = _flag(
         False, _AUTHN, "do not look up client CAs in the cluster"
@@ -147,7 +148,8 @@ class RunOptions:
     authorization_kubeconfig: str = _flag(
         "",
         _AUTHZ,
-        "credentials for asking the API server who may read what (SubjectAccessReview); empty: requests are refused",
+        "credentials for asking the API server who may read what (SubjectAccessReview); empty: "
+        "requests are refused",
     )
     authorization_always_allow_paths: tuple[str, ...] = _flag(
         ("/healthz", "/readyz", "/livez"), _AUTHZ, "paths open to everybody"
@@ -263,7 +265,8 @@ class RunOptions:
     page: bool = _flag(
         False,
         _OWN,
-        "serve the page below /debug/page/ on the secure port, to clients that may list pods in all namespaces",
+        "serve the page below /debug/page/ on the secure port, to clients that may list pods in "
+        "all namespaces",
     )
     tracing_config_file: str = _flag(
         "", _OWN, "file with a TracingConfiguration, as kube-apiserver has it"
@@ -273,7 +276,7 @@ class RunOptions:
     help: bool = _flag(False, _GLOBAL, "show this help", shorthand="h")
 
     def shown(self) -> dict[str, str]:
-        """Every flag and its value, in alphabetical order: what is logged at the start and served on /flagz."""
+        """Every flag with its value, sorted by name; logged at startup and served on /flagz."""
         table = all_flags()
         return {
             name: table[name].type.show(getattr(self, attribute(name))) for name in sorted(table)
@@ -281,7 +284,7 @@ class RunOptions:
 
 
 def attribute(name: str) -> str:
-    """The field of a flag."""
+    """The field name of a flag."""
     return name.replace("-", "_")
 
 
@@ -297,7 +300,7 @@ def all_flags() -> dict[str, Flag]:
 
 
 def problems(options: RunOptions) -> Iterator[FieldProblem]:
-    """What is wrong with the values, apart from what only the configuration or the cluster can tell."""
+    """Invalid values, except those only the configuration or the cluster can reveal."""
     yield from _version_problems(options)
     if options.secure_port < 0:
         yield FieldProblem(
@@ -331,7 +334,8 @@ def problems(options: RunOptions) -> Iterator[FieldProblem]:
     if options.show_hidden_metrics_for_version not in ("", previous):
         yield FieldProblem(
             "metrics.showHiddenMetricsForVersion",
-            f'Invalid value: "{options.show_hidden_metrics_for_version}": must be omitted or have the value '
+            f'Invalid value: "{options.show_hidden_metrics_for_version}": must be omitted or have '
+            "the value "
             f"'{previous}'; only the previous minor version is allowed",
         )
 
@@ -354,7 +358,8 @@ def _version_problems(options: RunOptions) -> Iterator[FieldProblem]:
         elif int(match[1]) != own:
             yield FieldProblem(
                 "",
-                f"--emulated-version: older versions are not emulated; this program behaves as {MINOR_VERSION}",
+                "--emulated-version: older versions are not emulated; this program behaves as "
+                f"{MINOR_VERSION}",
             )
     for text in options.min_compatibility_version:
         match = _MINOR.fullmatch(text)

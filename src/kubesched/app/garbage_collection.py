@@ -1,19 +1,17 @@
-"""When the garbage collector runs in a process with many objects that live long.
+"""Tunes Python's garbage collector for a process with many long-lived objects.
 
-Nearly everything here is freed by reference counting: pods that come, are bound and go leave no
-cycles. And what the collector traverses it traverses in one turn of the loop, at about a second for
-100,000 nodes and as many pods. So objects that survive are frozen instead of growing old. A cycle
-among frozen objects is found by a full collection only; there is one when memory has doubled since
-the last, and objects of the API do not explain it.
+Nearly everything here is freed by reference counting: pods leave no cycles. A full collection runs
+in one turn of the loop and takes about a second for 100,000 nodes and as many pods. So surviving
+objects are frozen instead of promoted. A full collection, which also finds cycles among frozen
+objects, runs only when memory has doubled since the last one and API objects do not explain it.
 
 The collector's own trigger does not bound the young generations: it counts allocations minus
-deallocations, those of old objects included. Where a list is taken in and trimmed, more is freed
-than made, the count stays at zero, and the first collection after it had millions of objects to
-traverse, 0.2 s for 100,000 nodes or pods. So the youngest generation is also collected every 30 ms.
-Traversing its survivors once more takes five to ten times as long, as they have left the
-processor's caches by then. Where there are many, as with lists, they are frozen at once; where
-there are few, the middle generation is collected and frozen after a while, so that a cycle that was
-alive for a moment is still found.
+deallocations, those of old objects included. While a list is decoded and trimmed, more is freed
+than allocated, the count stays at zero, and the next collection traverses millions of objects (0.2
+s for 100,000 nodes or pods). So the youngest generation is also collected every 30 ms. Traversing
+its survivors again takes five to ten times as long, because they have left the CPU caches. With
+many survivors, as with lists, they are frozen at once; with few, the middle generation is collected
+and frozen after a while, so that short-lived cycles are still found.
 """
 
 from __future__ import annotations
@@ -30,32 +28,29 @@ from kubesched.base.logs import get_logger
 log = get_logger(__name__)
 
 YOUNG: Final = 6_000
-"""Allocations before the youngest generation is collected: some milliseconds if all survive. Pods
-that come and are bound in bursts allocate thousands of objects that live for a moment; with 2,000
-here, the collector takes 11 µs per pod instead of 5.
+"""Allocations before the youngest generation is collected: some milliseconds if all survive. Bursts
+of pods allocate thousands of short-lived objects; with 2,000 here, the collector takes 11 µs per
+pod instead of 5.
 """
 YOUNG_S: Final = 0.03
-"""Pause between collections of the youngest generation. While lists are decoded, some 10,000
-objects come into being.
-"""
+"""Pause between collections of the youngest generation; lists add some 10,000 objects in it."""
 MANY_S: Final = 0.0002
-"""A collection of the youngest generation that takes longer has many survivors: some thousands."""
+"""A slower collection of the youngest generation has many survivors: some thousands."""
 MIDDLE_S: Final = 0.001
-"""How long collections with few survivors take, together, before one of the middle generation."""
+"""Total time of collections with few survivors before the middle generation is collected."""
 NEVER: Final = 2**30
 MIN_GROWTH: Final = 4_000_000
-"""Blocks of memory. A process that has grown by less, some 300 MB, is not worth a full collection.
-"""
+"""Memory blocks: growth below this (about 300 MB) does not justify a full collection."""
 BLOCKS_PER_OBJECT: Final = 80
-"""What an object of the API takes, with all that is made from it: 73 with as many pods as nodes, a
-list included (benchmarks/loop_turns.py).
+"""Memory blocks per API object, derived data included: 73 measured with as many pods as nodes, and
+a list (benchmarks/loop_turns.py).
 """
 PAUSES_PER_CHECK: Final = round(60.0 / YOUNG_S)
-"""How often the size of the process is looked at: every minute."""
+"""The process size is checked every minute."""
 
 
 class GarbageCollection:
-    """Sets the collector up for a block, and puts it back."""
+    """Configures the collector within a block, and restores it afterwards."""
 
     def __init__(
         self,
@@ -63,13 +58,13 @@ class GarbageCollection:
         blocks: Callable[[], int] = sys.getallocatedblocks,
         timer: Callable[[], float] = time.thread_time,
     ) -> None:
-        """`known` counts the objects of the API that the process keeps, `blocks` its blocks of memory."""
+        """`known` counts the API objects in memory, `blocks` the process's memory blocks."""
         self._known = known
         self._blocks = blocks
         self._timer = timer
         self._began = 0.0
         self._young_s = 0.0
-        """What collections of the youngest generation have taken since the middle one was empty."""
+        """Time spent on the youngest generation since the middle one was last emptied."""
 
     def __enter__(self) -> Self:
         gc.freeze()
@@ -100,7 +95,7 @@ class GarbageCollection:
         self._settled = self._blocks()
 
     async def run(self, synced: asyncio.Event) -> None:
-        """Keep the young generations small, and collect all objects when that is due."""
+        """Keep the young generations small, and run full collections when due."""
         is_settled, pauses = False, 0
         while True:
             await asyncio.sleep(YOUNG_S)
@@ -113,7 +108,7 @@ class GarbageCollection:
                 self.collect_if_due()
 
     def collect_young(self) -> None:
-        """Collect what was made since the last time; what has survived for longer is frozen."""
+        """Collect the youngest generation; freeze older survivors."""
         gc.collect(1 if self._young_s > MIDDLE_S else 0)
 
     def collect_if_due(self) -> None:

@@ -1,9 +1,8 @@
 """The page on a scheduler's secure port, below /debug/page/.
 
 Served on the control thread; the scheduler's state is read on the scheduling loop, a few
-milliseconds at a time and only while there are readers. Who may see it is decided as for the other
-debug pages, and besides: a client must be allowed to list pods in all namespaces, since the page
-shows all of them.
+milliseconds at a time and only while clients are connected. Access requires what the other debug
+pages require, plus permission to list pods in all namespaces, since the page shows all of them.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ def read_on(loop: asyncio.AbstractEventLoop) -> Read:
 
 
 class PageOnPort:
-    """Answers requests below `PATH`."""
+    """Handles requests below `PATH`."""
 
     def __init__(self, source: Callable[[], Source | None], authorizer: Authorizer) -> None:
-        """`source` gives None while there is no scheduler yet."""
+        """`source` returns None until the scheduler exists."""
         self._source = source
         self._authorizer = authorizer
         self._pages: Pages | None = None

@@ -1,4 +1,4 @@
-"""What the page can be served over: the playground, a watched cluster, a dump, a recording."""
+"""Data sources of the page: the playground, a watched cluster, a dump, a recording."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WATCH_QPS = -1.0
 
 
 def playground_source(running: Playground, settings: PlaygroundSettings) -> Source:
-    """The playground with its scheduler, its recording in memory, and everything that can be done to it."""
+    """The playground with its scheduler, its in-memory recording, and all actions."""
     app = running.scheduler
     assert app is not None, "the page needs the scheduler"
     title = f"playground {settings.name}"
@@ -86,7 +86,7 @@ def scheduler_source(
 
 
 def add_recording(source: Source, recording: Recording) -> None:
-    """Let the page go back in a recording that is still being made."""
+    """Let the page go back in time in a live recording."""
     source.reader = lambda: RecordingReader(recording.storage, "the recording")
     source.play = play_attempt
 
@@ -94,7 +94,7 @@ def add_recording(source: Source, recording: Recording) -> None:
 def play_attempt(
     reader: RecordingReader, pod: str, number: int, select: Selection, fix: bool
 ) -> Explanation | None:
-    """The pod at an attempt of the last run; None if the run's beginning is gone."""
+    """The pod at an attempt of the last run; None if the start of the run was deleted."""
     attempt = find_attempt(reader, pod, number=number)
     return None if attempt is None else explain_attempt(attempt, select, fix=fix)
 
@@ -102,7 +102,7 @@ def play_attempt(
 def state_source(
     state: ClusterState, config: KubeSchedulerConfiguration | None, gates: FeatureGates
 ) -> Source:
-    """Objects that do not change: of a dump, or listed once."""
+    """Static objects: from a dump, or listed once."""
     config = config or default_config(gates)
     return Source(
         kind="dump",
@@ -116,10 +116,10 @@ def state_source(
 def recording_source(
     folder: str, config: KubeSchedulerConfiguration | None, gates: FeatureGates | None
 ) -> Source:
-    """A recording on disk, at its end to begin with, under the configuration it was made with unless another is given.
+    """A recording on disk, initially at its end; by default under its own configuration.
 
     Raises:
-        RecordingError, ConfigError: it cannot be used, and why.
+        RecordingError, ConfigError: it cannot be used; the message says why.
     """
     reader = RecordingReader.of_folder(folder)
     header = reader.segments[-1].header

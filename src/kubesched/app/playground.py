@@ -1,7 +1,7 @@
-"""The playground: an embedded cluster with nodes and controllers, and the scheduler beside it, in one process.
+"""The playground: an embedded cluster with nodes, controllers and the scheduler in one process.
 
-The scheduler is the one of `kubesched run` and speaks to the API server in the same requests, but
-without a socket: encryption and HTTP would be a third of what a pod costs the process.
+The scheduler is that of `kubesched run` and sends the same requests, but without a socket: TLS and
+HTTP would be a third of the CPU cost per pod.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class PlaygroundSettings:
     port: int = 0
     data_dir: Path | None = None
     storage: tuple[StorageDriver, ...] = (StorageDriver(),)
-    """By default claims without a class get a volume in the zone of the pod that uses them."""
+    """By default, claims without a class get a volume in the zone of their pod."""
     with_scheduler: bool = True
     config: KubeSchedulerConfiguration | None = None
     gates: FeatureGates = DEFAULT_GATES
     record: str | None = None
-    """Folder to record decisions in; None: in memory."""
+    """Folder to record decisions in; None records in memory."""
     record_limit: int = RING_BYTES
 
 
@@ -69,7 +69,7 @@ class Playground:
 
 @contextlib.asynccontextmanager
 async def playground(settings: PlaygroundSettings) -> AsyncIterator[Playground]:
-    """Start everything; by the time the body runs, kubectl works and pods are being scheduled."""
+    """Start everything; when the body runs, kubectl works and pods are being scheduled."""
     kubelet = KubeletOptions(nodes=settings.nodes, pools=settings.pools, stages=settings.stages)
     cluster_settings = ClusterSettings(
         name=settings.name,

@@ -1,4 +1,4 @@
-"""Metrics about the process as a whole: build, feature gates, leadership, lost events, recording."""
+"""Process-wide metrics: build, feature gates, leadership, lost events, recording."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _LOSSES = (events.QUEUE_FULL, events.REJECTED, events.GAVE_UP, events.SHUT_DOWN,
 
 
 def make_registry(options: RunOptions) -> MetricsRegistry:
-    """An empty registry that follows the metrics flags.
+    """An empty registry configured by the metrics flags.
 
     Raises:
-        ConfigError: an allow list cannot be understood.
+        ConfigError: an allow list is invalid.
     """
     allowed = _manifest(options.allow_metric_labels_manifest) | dict(options.allow_metric_labels)
     return MetricsRegistry(
@@ -152,7 +152,7 @@ def _reader(dropped: Callable[[], Mapping[str, int]], reason: str) -> Callable[[
 
 
 def register_informers(registry: MetricsRegistry, informers: InformerFactory) -> None:
-    """How stale each informer may be: seconds since a list, a watch event or a comparison of revisions."""
+    """Staleness per informer: seconds since a list, a watch event or a revision check."""
     family = registry.gauge(
         "kubesched_informer_unconfirmed_seconds",
         "Seconds since an informer was last known to be current.",
@@ -163,7 +163,7 @@ def register_informers(registry: MetricsRegistry, informers: InformerFactory) ->
 
 
 def register_tasks(registry: MetricsRegistry, loop: asyncio.AbstractEventLoop) -> None:
-    """How many tasks the scheduling loop has: a number that only ever grows is a leak."""
+    """Number of tasks on the scheduling loop; steady growth indicates a leak."""
     tasks = registry.gauge("kubesched_tasks", "Unfinished asyncio tasks of the scheduling loop.")
     tasks.labels().read_from(lambda: float(len(asyncio.all_tasks(loop))))
 

@@ -1,7 +1,7 @@
-"""Simulations whose schedulers are recorded, and the recordings played: `kubesched simulate --replay`.
+"""Records simulated schedulers and replays the recordings: `kubesched simulate --replay`.
 
-The simulation brings faults, crashes and leader changes; every decision made among them must come
-out the same when the recording of its process is played.
+The simulation injects faults, crashes and leader changes; every decision must come out the same
+when the recording of its process is replayed.
 """
 
 from __future__ import annotations
@@ -26,26 +26,24 @@ from kubesched.lab.traces.log_player import play
 
 SEGMENT_BYTES = 4_000
 FLUSH_AT = 64
-"""Simulations are small. With small segments, too, their recordings are played from the middle as
-well.
-"""
+"""Small segments, so that these short recordings are also replayed from the middle."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedSimulation:
-    """What recording and playing one seed came to."""
+    """Result of recording and replaying one seed."""
 
     outcome: SimulationResult
     processes: int
     decisions: int
     difference: str
-    """Of the first process whose recording was played differently; empty if none was."""
+    """Difference in the first process whose replay diverged; empty if none did."""
 
 
 def play_simulation(
     seed: int, options: Options | None = None, *, safe_point: Callable[[], None] = lambda: None
 ) -> PlayedSimulation:
-    """Simulate a seed with every scheduler process recorded, and play each recording."""
+    """Simulate a seed with every scheduler process recorded, and replay each recording."""
     outcome, runs = record_simulation(seed, options, safe_point=safe_point)
     decisions, difference = 0, ""
     for run in runs:
@@ -63,7 +61,7 @@ def play_simulation(
 
 
 def _from_the_middle(run: Run) -> Run | None:
-    """What is left of a run when its first half was deleted to stay within a limit."""
+    """What remains of a run after its first half was deleted to stay within a limit."""
     return Run(run.segments[(len(run.segments) + 1) // 2 :]).playable()
 
 
@@ -74,9 +72,9 @@ def record_simulation(
     limits: Limits | None = None,
     safe_point: Callable[[], None] = lambda: None,
 ) -> tuple[SimulationResult, list[Run]]:
-    """A simulation, and one recorded run for every scheduler process in it.
+    """A simulation with one recorded run per scheduler process.
 
-    Without the plugin that misbehaves at random: what it draws is not in the log.
+    The randomly failing plugin is left out: its random draws are not in the log.
     """
     recordings: list[Recording] = []
 

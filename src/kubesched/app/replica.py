@@ -1,6 +1,6 @@
-"""One scheduler replica: the scheduler, its leader election and its right to write, over given connections.
+"""One scheduler replica: the scheduler, its leader election and its write permission.
 
-`run` starts it in a process of its own, the simulation several in one, under virtual time.
+`run` starts one per process; the simulation starts several in one process, under virtual time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kubesched.insight.recording.recorded_dependencies import Recording
 
 
 class Replica:
-    """Must be built inside a running event loop; `run` once."""
+    """Must be built inside a running event loop; call `run` once."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Replica:
         extender_transport: Transport | None = None,
         recording: Recording | None = None,
     ) -> None:
-        """Without `election` the replica schedules at once, whether or not there are others."""
+        """Without `election` the replica schedules at once, even next to other replicas."""
         self._config = config
         self._connections = connections
         self._election = election
@@ -74,7 +74,7 @@ class Replica:
         )
 
     def may_write(self) -> bool:
-        """Whether this replica leads, or runs without election. Any thread may ask."""
+        """Whether this replica leads, or runs without election. Thread-safe."""
         return self._election is None or (self._elector is not None and self._elector.is_leader())
 
     async def run(

@@ -1,16 +1,16 @@
 """One scheduler process, from its command line to its exit code.
 
-Order of starting: flags, feature gates, logging; configuration, plugins imported; then, in the
-event loop, clients; the scheduler; serving; informers; leader election or scheduling at once. Order
-of stopping: readiness goes, no more pods are taken, what is under way is finished within a bound,
-the lease is released, events are written out, connections are closed.
+Startup order: flags, feature gates, logging; configuration, plugin imports; then, in the event
+loop, clients; scheduler; serving; informers; leader election or immediate scheduling. Shutdown
+order: readiness fails, no more pods are popped, work in progress is finished within a time limit,
+the lease is released, events are flushed, connections are closed.
 
 | Ended by | Exit code |
 |---|---|
 | a signal, with leader election | 0 |
 | a signal, without leader election | 1, as kube-scheduler does |
 | the lease was lost | 1 |
-| anything that went wrong | 1 |
+| any error | 1 |
 """
 
 from __future__ import annotations
@@ -93,8 +93,7 @@ def run(line: CommandLine) -> int:
         return FAILURE
     _log_flags(options)
     try:
-        # Before the loop runs: reading the configuration and importing plugins would be one long
-        # turn of it.
+        # Before the loop starts: reading the configuration and importing plugins would block it.
         settings = complete(line, gates)
         registry = load_plugins(settings.config)
     except Exception as error:
@@ -108,7 +107,7 @@ def run(line: CommandLine) -> int:
 
 
 def load_plugins(config: KubeSchedulerConfiguration) -> Registry:
-    """The plugins in-tree and installed, those that a profile enables imported."""
+    """In-tree and installed plugins; imports those that a profile enables."""
     registry = in_tree_registry()
     registry.add_installed()
     enabled_plugins(config, registry)
@@ -136,7 +135,7 @@ def _text(error: Exception) -> str:
 
 
 def _ended_by(error: Exception) -> int:
-    """Log why the process ends; to be called while the error is handled."""
+    """Log why the process ends; call it while handling the error."""
     alone = without_groups(error)
     if isinstance(alone, KubeschedError | OSError):
         return _failed(alone)
@@ -167,7 +166,7 @@ class SchedulerProcess:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """`registry` names the plugins, if not those in-tree and installed."""
+        """`registry` replaces the in-tree and installed plugins."""
         self._settings = settings
         self._plugins = registry
         self._stop = stop
@@ -227,7 +226,7 @@ class SchedulerProcess:
     ) -> int:
         options = self._settings.options
         async with connections:
-            await asyncio.sleep(0)  # assembling is a turn of its own
+            await asyncio.sleep(0)  # assemble in a separate turn of the loop
             replica = self._make_replica(connections, elected, recording)
             await asyncio.sleep(0)
             self._loop, self._recording = asyncio.get_running_loop(), recording
@@ -279,7 +278,7 @@ class SchedulerProcess:
         return Serving(self._settings, exposed, clock=self._clock, random=self._random)
 
     def _page_source(self) -> Source | None:
-        """What the page shows; asked on the control thread."""
+        """What the page shows; called on the control thread."""
         if self._app is None or self._loop is None:
             return None
         from kubesched.app.page_serving import read_on
@@ -315,7 +314,7 @@ class SchedulerProcess:
 
     @contextlib.contextmanager
     def _recorded(self) -> Iterator[Recording | None]:
-        """Record while the body runs, if asked to."""
+        """Record while the body runs, if enabled."""
         settings = self._settings
         options = settings.options
         if not options.record or options.write_config_to:
@@ -371,7 +370,7 @@ class SchedulerProcess:
         if log.enabled(2):
             log.info("Using component config", v=2, config=to_yaml(to_plain(self._settings.config)))
 
-    # The two ways of running.
+    # With and without leader election.
 
     async def _run_alone(self, replica: Replica) -> int:
         await self._until_stopped(replica.app, replica.run())
@@ -393,9 +392,9 @@ class SchedulerProcess:
         return FAILURE
 
     async def _until_stopped(self, app: SchedulerApp, work: Coroutine[Any, Any, None]) -> bool:
-        """Run the work until it ends or we are told to stop. True if told."""
+        """Run the work until it ends or a stop is requested; True if requested."""
         task = asyncio.ensure_future(work)
-        # Draining begins some turns of the loop later, in which a pod could still be taken.
+        # Draining begins some loop turns later; until then a pod could still be popped.
         self._stop.on_asked = app.take_no_more_pods
         asked = asyncio.ensure_future(self._stop.wait())
         try:
@@ -411,7 +410,7 @@ class SchedulerProcess:
 
 
 async def _cancelled(task: asyncio.Future[Any]) -> None:
-    """Cancel a task and wait for its end; its error, if any, is raised."""
+    """Cancel a task and wait for its end; re-raises its error."""
     if task.done():
         return
     task.cancel()

@@ -31,15 +31,11 @@ from kubesched.scheduler.http_extender import make_extenders
 log = get_logger(__name__)
 
 SYNC_REPORT_S = 30.0
-"""How often a hanging start logs what it waits for. It keeps waiting: the API server may come back.
-"""
+"""Interval at which a hanging start logs what it waits for. It keeps waiting for the API server."""
 
 
 class SchedulerApp:
-    """Everything between a REST client and the scheduling loop.
-
-    Must be built inside a running event loop.
-    """
+    """Everything between a REST client and the scheduling loop; needs a running event loop."""
 
     def __init__(
         self,
@@ -128,7 +124,7 @@ class SchedulerApp:
         self.synced.set()
 
     async def schedule(self) -> None:
-        """The scheduling loop; to be called once the informers have synced."""
+        """The scheduling loop; call it once the informers have synced."""
         self.is_scheduling = True
         try:
             await self.assembly.scheduler.run()
@@ -145,7 +141,7 @@ class SchedulerApp:
         self.assembly.scheduler.take_no_more_pods()
 
     async def drain(self, timeout_s: float) -> None:
-        """Stop taking pods; finish bindings, evictions and status patches under way, within a bound."""
+        """Stop popping pods; finish bindings, evictions and status patches within a limit."""
         if not self.is_scheduling:
             return
         scheduler = self.assembly.scheduler
@@ -158,7 +154,7 @@ class SchedulerApp:
 
 
 def metric_gates(gates: FeatureGates) -> MetricGates:
-    """Which features bring metrics of their own."""
+    """Feature gates that add metrics."""
     return MetricGates(
         queueing_hints=gates.SchedulerQueueingHints,
         async_preemption=gates.SchedulerAsyncPreemption,

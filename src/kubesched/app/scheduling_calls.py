@@ -1,4 +1,4 @@
-"""The scheduler's writes: resolves bindings with an unknown outcome, and refuses to write while not leading."""
+"""The scheduler's API writes: resolves unknown outcomes, refuses writes while not leading."""
 
 from __future__ import annotations
 
@@ -35,19 +35,17 @@ log = get_logger(__name__)
 R = TypeVar("R", bound=Record)
 
 _COMPLETE = (ResourceClaim,)
-"""Records that hold every field of their kind: these can be written without reading the object
-first.
-"""
+"""Kinds whose records hold every field, so they can be written without reading the object first."""
 
 STATUS_TRIES = 8
-"""Writes of a status with an unknown outcome; about half a minute altogether."""
+"""Attempts to write a status with an unknown outcome; about half a minute altogether."""
 
 
 class CarefulCalls:
-    """The API writes a scheduler makes, each as kube-scheduler sends it; a binding with an unknown outcome is resolved.
+    """The scheduler's API writes, sent as kube-scheduler does; resolves unknown binding outcomes.
 
-    `may_write` is checked before every write: a process that was suspended (SIGSTOP, a frozen
-    machine) resumes with bindings ready to be sent, while another scheduler may lead by now.
+    `may_write` is checked before every write: a suspended process (SIGSTOP, a frozen machine) may
+    resume with bindings ready to send while another scheduler already leads.
     """
 
     def __init__(
@@ -70,7 +68,7 @@ class CarefulCalls:
         await self._settle(pod, node_name, lambda: self._bind(pod, node_name))
 
     async def _bind(self, pod: Pod, node_name: str) -> None:
-        """Assign; the UID makes sure that it is this pod and not a later one of the same name."""
+        """Bind; the UID guards against a newer pod of the same name."""
         meta = pod.metadata
         await self._client.bind(meta.namespace, meta.name, meta.uid, node_name)
 
@@ -88,7 +86,7 @@ class CarefulCalls:
         raise WriteRefused(NOT_LEADING)
 
     async def _settle(self, pod: Pod, node_name: str, binding: Rest) -> None:
-        """Await a binding, and find out how it ended if the answer does not tell."""
+        """Await a binding, and find out its outcome if the response leaves it open."""
         unclear = await _unclear_outcome(binding)
         if unclear is not None:
             await resolve_unknown_binding(
@@ -129,7 +127,7 @@ class CarefulCalls:
         return await self._client.update_merged(obj)
 
     async def update_status(self, obj: R) -> R:
-        """Write a status until the outcome is known: the revision it carries lets it take effect only once."""
+        """Write a status until the outcome is known; its revision prevents a second effect."""
         self._require_permission()
         unclear: KubeschedError | None = None
         for attempt in range(STATUS_TRIES):
@@ -143,7 +141,7 @@ class CarefulCalls:
                 meta = _metadata(obj)
                 current = await self.get(type(obj), meta.namespace, meta.name)
                 if _has_status_of(current, obj):
-                    return current  # the first one did arrive
+                    return current  # the first write did arrive
                 raise
             except (DeadlineExceeded, StreamEnded) as error:
                 if not error.sent and unclear is None:
@@ -191,10 +189,10 @@ async def _unclear_outcome(binding: Rest) -> KubeschedError | None:
 
 
 class MeasuredCalls:
-    """A `SchedulerClient` that measures what upstream's API dispatcher would (gate SchedulerAsyncAPICalls).
+    """A `SchedulerClient` with the metrics of upstream's API dispatcher (SchedulerAsyncAPICalls).
 
-    Here bindings and status patches never hold up scheduling, gate or no gate; with the gate on
-    they are measured under the dispatcher's names.
+    Bindings and status patches never block scheduling here, with or without the gate; with the gate
+    on they are measured under the dispatcher's names.
     """
 
     def __init__(self, calls: SchedulerClient, metrics: SchedulerMetrics, clock: Clock) -> None:
@@ -206,7 +204,7 @@ class MeasuredCalls:
         await self._measured("pod_binding", self._calls.bind_pod(pod, node_name))
 
     def start_binding(self, pod: Pod, node_name: str, done: BindingDone) -> GiveUp:
-        # Measured one by one: with the gate on, the task that this takes does not count.
+        # Measured one by one: with the gate on, the cost of the extra task does not matter.
         binding = partial(self.bind_pod, pod, node_name)
         return asyncio.get_running_loop().call_soon(done, binding).cancel
 

@@ -1,11 +1,11 @@
-"""The HTTPS server of a scheduler process, put together from its flags.
+"""Builds the HTTPS server of a scheduler process from its flags.
 
-Clients are authenticated and authorized with the API server's help, through separate credentials
-(`--authentication-kubeconfig`, `--authorization-kubeconfig`), else through those of the pod we run
-in. Without either, only the pages that need no authorization can be seen.
+The API server authenticates and authorizes clients, through separate credentials
+(`--authentication-kubeconfig`, `--authorization-kubeconfig`) or else the pod's own. Without either,
+only pages that need no authorization are served.
 
-The port is opened at once, and flags and files are checked at once. A self-signed certificate is
-made beside the scheduler's own start; clients that connect meanwhile wait in the kernel's backlog.
+The port is opened, and flags and files are checked, immediately. A self-signed certificate is made
+while the scheduler starts; clients that connect meanwhile wait in the kernel's backlog.
 """
 
 from __future__ import annotations
@@ -73,17 +73,16 @@ class Exposed:
     pods: Callable[[], Iterable[Pod]]
     is_active: Callable[[], bool]
     decisions: Callable[[], DecisionRing | None]
-    """The last attempts; None before there is a scheduler."""
+    """The last attempts; None before the scheduler exists."""
     page: Callable[[], Source | None] | None = None
-    """What the page shows; None if none is to be served."""
+    """Source of the page; None if it is not served."""
 
 
 class Serving:
-    """The server and what keeps it current.
+    """The server and its background updates.
 
-    Enter it to load and listen, `run` it, leave it to close.
-
-    Made on the scheduling loop; entered, run and left on the control thread's.
+    Enter it to load and listen, `run` it, leave it to close. Created on the scheduling loop;
+    entered, run and left on the control thread's.
     """
 
     def __init__(
@@ -107,12 +106,13 @@ class Serving:
         self._settings, self._exposed = settings, exposed
         if authorization is None:
             log.warningf(
-                "No authorization-kubeconfig provided, so SubjectAccessReview of authorization tokens won't work."
+                "No authorization-kubeconfig provided, so SubjectAccessReview of authorization "
+                "tokens won't work."
             )
         self._reviewers = authentication, authorization
         self._pair: self_signed.Pair | None = None
         if options.cert_dir and not options.tls_cert_file:
-            # Kept in a folder, so the folder must be fit for it before anything starts.
+            # The certificate is stored in a folder, so check the folder before anything starts.
             self._pair = self_signed.load_or_make(options.cert_dir, clock.now())
         self._socket = open_socket(
             options.bind_address, options.secure_port, share_port=options.permit_port_sharing
@@ -171,8 +171,7 @@ class Serving:
         pages[decisions_page.PATH] = decisions
         prefixes = {f"{decisions_page.PATH}/": decisions, **prefixes}
         if exposed.page is not None:
-            # Imported only if asked for: the page brings the planner and the embedded control plane
-            # along.
+            # Imported only if enabled: the page imports the planner and the embedded control plane.
             from kubesched.app.page_serving import PATH, PageOnPort
 
             self._page = PageOnPort(exposed.page, authorizer)
@@ -238,7 +237,7 @@ class Serving:
             )
 
     def _prepare(self) -> None:
-        """Make a certificate, which takes long, unless there is one."""
+        """Make a self-signed certificate, which is slow, unless one is configured."""
         options = self._settings.options
         if not options.tls_cert_file and self._pair is None:
             self._pair = self_signed.make(self._clock.now())

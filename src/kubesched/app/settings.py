@@ -1,8 +1,8 @@
-"""From a command line to a complete configuration: which flag wins over which part of the file.
+"""Merges the command line and the configuration file into a complete configuration.
 
-Upstream's rules, exactly: with `--config` the deprecated flags are ignored and the leader-election
-flags that were given win over the file; without it both kinds apply to the defaults. `--master` and
-`--pod-max-in-unschedulable-pods-duration` count in either case.
+Upstream's rules, exactly: with `--config` the deprecated flags are ignored and given
+leader-election flags override the file; without it both kinds apply to the defaults. `--master` and
+`--pod-max-in-unschedulable-pods-duration` always apply.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def complete(line: CommandLine, gates: FeatureGates) -> RunSettings:
         config = _with_leader_election(_with_deprecated(default_config(gates), line), line)
         ignored = ()
     if options.dry_run:
-        # A dry run takes no lease: it must not keep the real scheduler from working.
+        # A dry run takes no lease: it must not keep the real scheduler from leading.
         config = replace(
             config, leader_election=replace(config.leader_election, leader_elect=False)
         )

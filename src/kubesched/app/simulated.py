@@ -54,7 +54,7 @@ def _recorded_to(
 
 
 class SilentAuditor(ReservePlugin):
-    """Stands where the simulation's auditor stood, which decides nothing."""
+    """Replaces the simulation's auditor, which makes no decisions, in replays."""
 
     name = AUDITOR
 
@@ -62,7 +62,7 @@ class SilentAuditor(ReservePlugin):
         return None
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Nothing was booked."""
+        """Does nothing: nothing was reserved."""
 
 
 def playing_registry() -> Registry:
@@ -72,7 +72,7 @@ def playing_registry() -> Registry:
 
 
 class SimulatedProcess(Replica):
-    """A replica as the simulation looks at it (`simulation.processes.SimulatedScheduler`)."""
+    """A replica as seen by the simulation (`simulation.processes.SimulatedScheduler`)."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class SimulatedProcess(Replica):
 
     @property
     def is_scheduling(self) -> bool:
-        """False as soon as it is to end: claims that are being written may take a while longer."""
+        """False as soon as it must stop; claim writes in progress may take a while longer."""
         return self.app.is_scheduling and not self.assembly.scheduler.queue.is_closed
 
     async def run(
@@ -143,7 +143,7 @@ class SimulatedProcess(Replica):
         control: ControlThread | None = None,
         on_stopped_leading: Callable[[], None] = lambda: None,
     ) -> None:
-        """Until cancelled, or until the lease is lost."""
+        """Run until cancelled, or until the lease is lost."""
         async with asyncio.TaskGroup() as group:
             events = group.create_task(self._connections.events.run())
             try:

@@ -1,4 +1,4 @@
-"""Simulated runs as cells of a sweep: one seed each, on this process or another."""
+"""Simulated runs as cells of a sweep: one seed each, in this process or another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kubesched.lab.sweeps.sweep import Keyed
 
 @dataclass(frozen=True, slots=True)
 class SimulationSettings:
-    """What all seeds of a sweep have in common."""
+    """Settings shared by all seeds of a sweep."""
 
     faults: bool
     extras: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ def simulate_cell(settings: SimulationSettings, seed: int) -> bytes:
 
 
 def keyed(settings: SimulationSettings, seeds: Sequence[int]) -> list[Keyed]:
-    """The seeds under the hash of (settings, seed, version)."""
+    """The seeds, keyed by the hash of (settings, seed, version)."""
     return [Keyed(key_of_cell(simulation=asdict(settings), seed=seed), seed) for seed in seeds]
 
 

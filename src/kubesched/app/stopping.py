@@ -1,7 +1,7 @@
 """Stop requests: the first SIGINT or SIGTERM asks the process to stop, the second ends it at once.
 
 The handler is Python's own (`signal.signal`), not the event loop's: it runs between two
-instructions of the main thread, also while a plugin blocks the loop. It must not log or lock, since
+instructions of the main thread, even while a plugin blocks the loop. It must not log or lock, since
 it may interrupt code that does.
 """
 
@@ -22,8 +22,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 EXIT_AT_ONCE = 1
 LOOK_S = 0.2
 EXIT_S = 15.0
-"""What the process gets, beside the time for draining, to close connections and write out events.
-"""
+"""Time beyond draining for closing connections and flushing events."""
 
 
 def release_signals() -> None:
@@ -34,14 +33,13 @@ def release_signals() -> None:
 class StopRequest:
     """Set by a stop signal, or by `ask`.
 
-    Any thread may look at it; `wait` belongs to the loop that made it.
+    Readable from any thread; `wait` belongs to the loop that made it.
     """
 
     def __init__(self) -> None:
         self.is_set = False
         self.on_asked: Callable[[], None] = lambda: None
-        """Called in the loop before anything else happens there, and before the request is logged.
-        """
+        """Called first in the loop, before the request is logged."""
         self._asked = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._before: dict[signal.Signals, Any] = {}
@@ -60,7 +58,7 @@ class StopRequest:
 
     def _on_signal(self, signum: int, _frame: FrameType | None) -> None:
         if self.is_set:
-            os._exit(EXIT_AT_ONCE)  # nothing may hold this up, not even an exit handler
+            os._exit(EXIT_AT_ONCE)  # skips exit handlers, which could block
         self.is_set = True
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._note, signum)
@@ -70,7 +68,7 @@ class StopRequest:
         log.info("Asked to stop", v=1, signal=signal.Signals(signum).name)
 
     def ask(self) -> None:
-        """Stop as if a signal had come."""
+        """Stop as if a signal had arrived."""
         self.is_set = True
         self._asked.set()
         self.on_asked()
@@ -80,10 +78,10 @@ class StopRequest:
 
 
 class ExitLimit:
-    """Ends the process where it stands if it does not end by itself, because a plugin blocks the main thread.
+    """Kills the process if it does not end by itself because a plugin blocks the main thread.
 
-    Nothing is written meanwhile: without the lease every write is refused, and a lease that is not
-    released expires.
+    Nothing is written meanwhile: without the lease every write is refused, and an unreleased lease
+    expires.
     """
 
     def __init__(self, stop: StopRequest, drain_s: float) -> None:
@@ -95,7 +93,7 @@ class ExitLimit:
         self._is_lost = True
 
     async def enforce(self) -> None:
-        """Run this on another thread than the main one, until cancelled."""
+        """Run this on a thread other than the main one, until cancelled."""
         while not (self._stop.is_set or self._is_lost):  # noqa: ASYNC110  # signal handlers only set flags
             await asyncio.sleep(LOOK_S)
         await asyncio.sleep(EXIT_S + (0.0 if self._is_lost else self._drain_s))

@@ -1,9 +1,8 @@
-"""Tracing with OpenTelemetry: a span per scheduling attempt, and in it one per extension point and API call.
+"""OpenTelemetry tracing: a span per scheduling attempt, with one per extension point and API call.
 
 The file is kube-apiserver's `TracingConfiguration`. OpenTelemetry is an extra
-(`kubesched[tracing]`) and is imported only when attempts are sampled. Spans are exported by a
-thread of the SDK through a bounded queue: a collector that is slow or away costs spans, not
-scheduling.
+(`kubesched[tracing]`), imported only when attempts are sampled. A thread of the SDK exports spans
+through a bounded queue: a slow or absent collector loses spans but does not slow scheduling.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 DEFAULT_ENDPOINT = "localhost:4317"
-"""OTLP over gRPC, without TLS, as kube-apiserver has it."""
+"""OTLP over gRPC, without TLS, as in kube-apiserver."""
 MAX_RATE = 1_000_000
 FLUSH_S = 5.0
 SERVICE_NAME = "kubesched"
@@ -43,7 +42,7 @@ _SCHEMES = ("dns", "unix", "unix-abstract")
 
 @dataclass(frozen=True, slots=True)
 class TracingConfiguration:
-    """Where spans go, and how many attempts in a million have some."""
+    """Endpoint, and sampled attempts per million."""
 
     endpoint: str = DEFAULT_ENDPOINT
     sampling_rate_per_million: int = 0
@@ -53,7 +52,7 @@ def load_tracing(path: str) -> TracingConfiguration:
     """Read and check a `TracingConfiguration`.
 
     Raises:
-        ConfigError: the file cannot be read, or says something that makes no sense.
+        ConfigError: the file cannot be read, or is invalid.
     """
     try:
         document: Any = yaml.safe_load(Path(path).read_bytes())
@@ -90,7 +89,10 @@ def _problems(document: object) -> Iterator[FieldProblem]:
         told = f"Invalid value: {rate}: sampling rate must be positive"
         yield FieldProblem("samplingRatePerMillion", told)
     elif rate is not None and rate > MAX_RATE:
-        told = f"Invalid value: {rate}: sampling rate per million must be less than or equal to one million"
+        told = (
+            f"Invalid value: {rate}: sampling rate per million must be less than or equal to one "
+            "million"
+        )
         yield FieldProblem("samplingRatePerMillion", told)
     yield from _endpoint_problems(document.get("endpoint"))
 
@@ -127,10 +129,7 @@ class OpenTelemetryTracing:
         self._clock = clock
 
     def begin(self, pod: Pod, profile: str, attempt: int) -> Context | None:
-        """As the protocol says.
-
-        The sample is drawn here: an attempt outside it costs one random number.
-        """
+        """See the protocol. Sampling happens here: an unsampled attempt costs one random number."""
         if self._random.random() * MAX_RATE >= self._rate:
             return None
         meta = pod.metadata
@@ -166,7 +165,7 @@ class OpenTelemetryTracing:
             span.end()
 
     def call_done(self, request: Request, started: float, status: int) -> None:
-        """An API call was answered, or was not (`status` 0)."""
+        """Records an API call; `status` is 0 without a response."""
         if not self._trace.get_current_span().is_recording():
             return
         attributes: dict[str, Any] = {
@@ -188,7 +187,7 @@ class OpenTelemetryTracing:
 
 
 class TracedTransport:
-    """A transport whose calls are spans of the attempt they are made for."""
+    """A transport whose calls become spans of the current attempt."""
 
     def __init__(self, transport: Transport, tracing: OpenTelemetryTracing, clock: Clock) -> None:
         self._transport = transport
@@ -227,10 +226,10 @@ class TracedTransport:
 
 @contextlib.contextmanager
 def traced(path: str, clock: Clock, instance: str) -> Iterator[OpenTelemetryTracing | None]:
-    """Tracing as the file at `path` says, until the body ends; None without a file or a sample.
+    """Tracing as configured by the file at `path`; None without a file or sampling.
 
     Raises:
-        ConfigError: the file is wrong, or OpenTelemetry is not installed.
+        ConfigError: the file is invalid, or OpenTelemetry is not installed.
     """
     settings = load_tracing(path) if path else TracingConfiguration()
     if not settings.sampling_rate_per_million:

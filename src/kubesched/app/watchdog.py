@@ -1,9 +1,8 @@
-"""The watchdog of the scheduling loop: says which plugin blocks it, and ends a process whose loop never comes back.
+"""Watchdog of the scheduling loop: names the plugin that blocks it, and ends a stuck process.
 
-It runs on the control thread and asks the main loop to call it back. While the answer is missing,
-it looks at the main thread's stack: the innermost call of an extension point on a plugin is what
-holds the loop. The main loop pays one callback in half a second; nothing is noted on the scheduling
-path.
+It runs on the control thread and schedules a callback on the main loop. While the callback is
+overdue, it inspects the main thread's stack: the innermost plugin call at an extension point blocks
+the loop. The main loop pays one callback per half second; the scheduling path has no bookkeeping.
 """
 
 from __future__ import annotations
@@ -26,10 +25,9 @@ log = get_logger(__name__)
 
 PERIOD_S = 0.5
 STALL_S = 1.0
-"""A loop that does not answer for this long is stalled."""
+"""A loop that does not respond for this long is stalled."""
 STUCK_S = 300.0
-"""A loop that does not answer for this long never will: the process ends, and a standby takes over.
-"""
+"""A loop that does not respond for this long is stuck: the process ends, a standby takes over."""
 EXIT_STUCK = 1
 STACK_LINES = 40
 
@@ -60,19 +58,19 @@ EXTENSION_POINTS = {
     "post_bind": "PostBind",
     "sign_pod": "Sign",
 }
-"""Methods of plugins, by the name under which metrics know their extension point."""
+"""Plugin methods, with their extension point's name in metrics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """What holds the loop; empty texts if it is not a plugin."""
+    """What blocks the loop; empty strings if it is not a plugin."""
 
     plugin: str = ""
     extension_point: str = ""
 
 
 def find_culprit(frame: FrameType | None) -> Culprit:
-    """The innermost call on a plugin in a stack, by preference one of an extension point."""
+    """The innermost plugin call in a stack, preferably one of an extension point."""
     on_plugin = Culprit()
     while frame is not None:
         names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
@@ -92,7 +90,7 @@ def _exit() -> None:
 
 
 class LoopWatchdog:
-    """Watches the loop of the main thread. `run` it on another one."""
+    """Watches the main thread's loop; `run` it on another thread."""
 
     def __init__(
         self,
@@ -112,7 +110,8 @@ class LoopWatchdog:
         self._thread_id = thread_id
         self._stalled = registry.counter(
             "kubesched_scheduling_loop_stalled_seconds_total",
-            "Seconds for which the scheduling loop was blocked, in stalls of a second or more, by what blocked it.",
+            "Seconds for which the scheduling loop was blocked, in stalls of a second or more, by "
+            "what blocked it.",
             labels=("plugin", "extension_point"),
         )
         self._stalled.labels("", "")
@@ -138,14 +137,13 @@ class LoopWatchdog:
                 return
             except TimeoutError:
                 now = self._clock.monotonic()
-                # If this thread was late as well, the whole process was: no plugin is to blame for
-                # that.
+                # If this thread was late too, the whole process was: no plugin is to blame.
                 if now - looked_at < 2 * STALL_S:
                     report_at = self._report(now - asked_at, now - looked_at, report_at)
                 looked_at = now
 
     def _report(self, stalled_s: float, since_s: float, report_at: float) -> float:
-        """Count the stall, log it at growing intervals, end a process that is stuck; returns when to log again."""
+        """Count and log the stall, end a stuck process; returns when to log again."""
         frame = sys._current_frames().get(self._thread_id)
         culprit = find_culprit(frame)
         self._stalled.labels(culprit.plugin, culprit.extension_point).inc(since_s)

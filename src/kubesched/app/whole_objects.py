@@ -1,7 +1,7 @@
-"""Pods and nodes exactly as the API server has them, for extenders.
+"""Complete pods and nodes, as the API server has them, for extenders.
 
-The scheduler's own copies hold only what it reads. An extender may read any field, so pods are
-fetched for each call; nodes and victims, of which there are many in a call, are cached by revision.
+The scheduler's own copies hold only the fields it reads. An extender may read any field, so pods
+are fetched for each call; nodes and victims, which are many per call, are cached by revision.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from kubesched.base.errors import NotFound
 from kubesched.client.rest import RestClient
 
 FETCH_ONE_BY_ONE = 16
-"""Up to this many changed nodes are fetched singly; beyond, the whole list is cheaper."""
+"""Up to this many changed nodes are fetched singly; above it, listing all nodes is cheaper."""
 
 MAX_VICTIMS = 4096
-"""Victims kept."""
+"""Maximum number of cached victims."""
 
 JsonObject = dict[str, Any]
 
@@ -32,10 +32,10 @@ class WholeObjectsByRest:
         self._client = client
         self._nodes: dict[str, JsonObject] = {}
         self._victims: dict[str, JsonObject] = {}
-        """By UID, the latest use last."""
+        """By UID, most recently used last."""
 
     async def pod(self, pod: Pod) -> JsonObject:
-        """Raises `NotFound` also if another pod has the name by now."""
+        """Raises `NotFound` also if another pod has the name now."""
         meta = pod.metadata
         obj = await self._get(kind_of(Pod).object_path(meta.name, meta.namespace))
         if _metadata(obj).get("uid") != meta.uid:
@@ -43,7 +43,7 @@ class WholeObjectsByRest:
         return obj
 
     async def victim(self, pod: Pod) -> JsonObject:
-        """The same, as of the revision that is known."""
+        """The same, at the known revision."""
         uid = pod.metadata.uid
         obj = self._victims.pop(uid, None)
         if obj is None or _metadata(obj).get("resourceVersion") != pod.metadata.resource_version:

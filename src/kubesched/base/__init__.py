@@ -1,1 +1,1 @@
-"""What every other package stands on: errors, clock, logs, metrics, charts, the HTTP server."""
+"""Foundation of all other packages: errors, clock, logs, metrics, charts, the HTTP server."""

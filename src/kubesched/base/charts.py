@@ -1,7 +1,6 @@
-"""Reports as one HTML page: the style, drawings in SVG, tables.
+"""Reports as one self-contained HTML page: styles, SVG charts, tables.
 
-A page needs nothing else: styles and drawings are in it, it follows the reader's light or dark
-setting, and every drawing has a table beside it that says the same.
+The page follows the reader's light or dark setting, and each chart has a table with the same data.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from importlib.resources import files
 WIDTH = 980
 COURSE_HEIGHT = 240
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 34, 44
-"""Room around a course for its axes."""
+"""Margins around a line chart, for its axes."""
 COLOURS = ("var(--accent)", "var(--warn)", "var(--good)", "var(--other)")
 
 _STYLE = """\
@@ -25,26 +24,29 @@ p.note, dl { color: var(--dim); font-size: 13px; margin: .3rem 0; } div.wide { o
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 .8rem; margin-top: .8rem; }
 dd { margin: 0; }
 th, td { padding: .25rem 0 .25rem .9rem; text-align: right; white-space: nowrap; }
-th { white-space: normal; vertical-align: bottom; font-weight: 600; color: var(--dim); font-size: 12px; }
+th { white-space: normal; vertical-align: bottom; font-weight: 600; color: var(--dim); \
+font-size: 12px; }
 tbody tr:hover td { background: var(--raised); }
 th:first-child, td:first-child, th.text, td.text { text-align: left; }
 th:first-child, td:first-child { padding-left: 0; }
-svg { width: 100%; min-width: 42rem; height: auto; } svg text { fill: var(--text); font-size: 13px; }
+svg { width: 100%; min-width: 42rem; height: auto; } \
+svg text { fill: var(--text); font-size: 13px; }
 svg .dim { fill: var(--dim); font-size: 12px; } svg line { stroke: var(--line); }
 svg .range { stroke: var(--text); stroke-width: 1.2; }
 .key { margin: .2rem 0 .4rem; } .key span { margin-right: 1.4em; }
-.key i { display: inline-block; width: .9em; height: .9em; margin-right: .45em; vertical-align: -1px; }
+.key i { display: inline-block; width: .9em; height: .9em; margin-right: .45em; \
+vertical-align: -1px; }
 """
 
 
 @cache
 def style() -> str:
-    """The colours and figures that all pages share, and what reports add."""
+    """CSS shared by all pages, plus the additions for reports."""
     return files("kubesched").joinpath("theme.css").read_text(encoding="utf-8") + _STYLE
 
 
 def document(title: str, parts: Sequence[str]) -> str:
-    """The whole page around its parts."""
+    """Returns the complete HTML page."""
     head = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
@@ -55,12 +57,12 @@ def document(title: str, parts: Sequence[str]) -> str:
 
 
 def colours_of(names: Sequence[str]) -> dict[str, str]:
-    """A colour for each name, in order."""
+    """Assigns a colour to each name, in order."""
     return {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
 
 
 def key(colours: Mapping[str, str]) -> str:
-    """Who has which colour; nothing where there is only one."""
+    """Colour legend; empty for a single series."""
     if len(colours) < 2:
         return ""
     items = "".join(
@@ -71,7 +73,7 @@ def key(colours: Mapping[str, str]) -> str:
 
 
 class Axes:
-    """A drawing over two axes that begin at zero."""
+    """A chart over two axes that start at zero."""
 
     def __init__(
         self, x_most: float, y_most: float, *, x_title: str, y_title: str, y_form: str = ",g"
@@ -107,7 +109,7 @@ class Axes:
 
 
 def ticks(highest: float, wanted: int) -> list[float]:
-    """Round values from 0 to at least the highest, about as many as wanted, in steps of 1, 2 or 5 times a power of ten."""
+    """About `wanted` ticks, from 0 to at least `highest`, in steps of 1, 2 or 5 times 10**n."""
     if highest <= 0:
         return [0.0, 1.0]
     rough = highest / wanted
@@ -135,7 +137,7 @@ def svg(height: int, lines: Sequence[str], title: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: Sequence[str] = ()) -> str:
-    """Columns named in `texts`, and the first, are aligned to the left."""
+    """An HTML table; the first column and those in `texts` are left-aligned."""
     text = ' class="text"'
 
     def cells(kind: str, values: Sequence[str]) -> str:

@@ -7,28 +7,27 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """Source of time."""
 
     def now(self) -> float:
-        """Wall-clock time in seconds since the epoch: for timestamps other programs read."""
+        """Wall-clock time in seconds since the epoch, for timestamps that other programs read."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go backwards: for durations, backoff and deadlines."""
+        """Monotonic time in seconds, for durations, backoff and deadlines."""
         ...
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The system's clocks."""
 
-    # The functions themselves, without a method around them: scheduling one pod asks some fifty
-    # times.
+    # Direct references without a wrapper method: scheduling one pod reads the clock about 50 times.
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
 
 
 class BootClock(SystemClock):
-    """A monotonic clock that also counts while the machine is suspended, as the clocks of other machines do."""
+    """A monotonic clock that also counts during suspend, as clocks of other machines do."""
 
     @staticmethod
     def monotonic() -> float:
@@ -36,10 +35,10 @@ class BootClock(SystemClock):
 
 
 class ManualClock:
-    """A clock that stands still until told otherwise; both readings advance together."""
+    """A clock that advances only on request; both readings advance together."""
 
     def __init__(self, start: float = 1_767_225_600.0, monotonic: float | None = None) -> None:
-        """By default both readings begin at 2026-01-01T00:00:00Z."""
+        """By default both readings start at 2026-01-01T00:00:00Z."""
         self._now = start
         self._monotonic = start if monotonic is None else monotonic
 

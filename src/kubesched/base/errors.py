@@ -1,7 +1,6 @@
 """The exception tree.
 
-Verdicts about pods are values (`framework.status.Status`), never exceptions. What is raised is one
-of:
+Verdicts about pods are values (`framework.status.Status`), never exceptions. The exceptions are:
 
     KubeschedError
     ├─ ConfigError          every problem of a file at once, each with its field path
@@ -10,12 +9,13 @@ of:
     │  ├─ BadRequest · Unauthorized · Forbidden · NotFound · MethodNotAllowed · NotAcceptable
     │  ├─ AlreadyExists · Conflict · Gone · RequestEntityTooLarge · UnsupportedMediaType · Invalid
     │  └─ TooManyRequests · ServerError
-    ├─ TransportError       no answer: ConnectFailed (WriteRefused) · Interrupted (DeadlineExceeded · StreamEnded)
+    ├─ TransportError       no answer
+    │  └─ ConnectFailed (WriteRefused) · Interrupted (DeadlineExceeded · StreamEnded)
     ├─ CelError             an expression does not compile or cannot be evaluated
-    └─ Unrecoverable        in-memory state is wrong in a way that only a restart repairs; ends the process
+    └─ Unrecoverable        in-memory state is wrong and only a restart repairs it; ends the process
 
-Messages begin in lower case, name the object as `namespace/name`, say what was expected and what
-was found.
+Messages start in lower case, name the object as `namespace/name`, and state what was expected and
+what was found.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dataclasses import dataclass
 
 
 class KubeschedError(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base class of all exceptions that this package raises deliberately."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
-    """One thing wrong with a configuration, where it is, and where the file says it."""
+    """One configuration problem: field path, message, and position in the file."""
 
     path: str
     message: str
@@ -52,18 +52,15 @@ class ConfigError(KubeschedError):
 
 
 class Unrecoverable(KubeschedError):
-    """In-memory state contradicts the cluster and only a restart repairs it.
-
-    Must end the process: never handle it.
-    """
+    """In-memory state is wrong and only a restart repairs it. Never handle it: end the process."""
 
 
 class CredentialsError(KubeschedError):
-    """Credentials are missing, broken or unsupported; the text names file, context and field, never a secret."""
+    """Credentials cannot be used. The text names file, context and field, never a secret."""
 
 
 class ApiError(KubeschedError):
-    """The API server refused. Carries the parts of its `Status` that callers decide on."""
+    """The API server rejected a request. Carries the parts of its `Status` that callers act on."""
 
     code = 0
     reason = ""
@@ -88,7 +85,7 @@ class ApiError(KubeschedError):
 
 
 class BadRequest(ApiError):
-    """The request could not be understood; repeating it is pointless."""
+    """The request could not be understood; do not retry it."""
 
     code, reason = 400, "BadRequest"
 
@@ -106,7 +103,7 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """The object does not exist (any more)."""
+    """The object does not exist, or was deleted."""
 
     code, reason = 404, "NotFound"
 
@@ -118,25 +115,25 @@ class MethodNotAllowed(ApiError):
 
 
 class NotAcceptable(ApiError):
-    """The server cannot produce the representation asked for."""
+    """The server cannot produce the requested representation."""
 
     code, reason = 406, "NotAcceptable"
 
 
 class AlreadyExists(ApiError):
-    """An object of that name is there already."""
+    """An object of that name already exists."""
 
     code, reason = 409, "AlreadyExists"
 
 
 class Conflict(ApiError):
-    """The object changed meanwhile, or a precondition failed; read again before trying again."""
+    """The object has changed, or a precondition failed; read it again before retrying."""
 
     code, reason = 409, "Conflict"
 
 
 class Gone(ApiError):
-    """The resource version is too old to continue from; list again."""
+    """The resource version is too old; list again."""
 
     code, reason = 410, "Expired"
 
@@ -148,13 +145,13 @@ class RequestEntityTooLarge(ApiError):
 
 
 class UnsupportedMediaType(ApiError):
-    """The body's content type is not understood for this verb."""
+    """The server does not accept the body's content type for this verb."""
 
     code, reason = 415, "UnsupportedMediaType"
 
 
 class Invalid(ApiError):
-    """The object violates validation; `details` lists the causes."""
+    """The object failed validation; `details` lists the causes."""
 
     code, reason = 422, "Invalid"
 
@@ -180,11 +177,11 @@ class ConnectFailed(TransportError):
 
 
 class WriteRefused(ConnectFailed):
-    """Not sent, because this process does not hold the leader lease any more. Do not repeat it."""
+    """Not sent because this process no longer holds the leader lease. Do not retry it."""
 
 
 class Interrupted(TransportError):
-    """An exchange broke off. Unless `sent` is False the request may have taken effect."""
+    """The exchange was interrupted. Unless `sent` is False, the request may have taken effect."""
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
         super().__init__(message)
@@ -192,22 +189,22 @@ class Interrupted(TransportError):
 
 
 class DeadlineExceeded(Interrupted):
-    """Time ran out."""
+    """The deadline expired."""
 
 
 class StreamEnded(Interrupted):
-    """The peer closed the connection in mid-answer."""
+    """The peer closed the connection in the middle of a response."""
 
 
 def without_groups(error: Exception) -> Exception:
-    """What task groups have wrapped, if it is one thing."""
+    """Unwraps exception groups that contain a single exception."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def describe(error: BaseException) -> str:
-    """The text of an error, with its type unless it is one of ours, whose texts stand alone."""
+    """The error's text, prefixed with its type unless it is a KubeschedError."""
     kind, text = type(error).__name__, str(error)
     if isinstance(error, KubeschedError):
         return text or kind

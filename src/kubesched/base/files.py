@@ -1,4 +1,4 @@
-"""Files that are read whole, within a bound: a path may lead to a device that never ends."""
+"""Reading whole files up to a size limit, since a path may lead to an endless device."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ MAX_BYTES: Final = 1 << 30
 
 
 def read_file(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
-    """The bytes of a file.
+    """Reads a file.
 
     Raises:
-        OSError: it cannot be read, or has more bytes than that (EFBIG).
+        OSError: it cannot be read, or is larger than `max_bytes` (EFBIG).
     """
     pieces, size = [], 0
     with open(path, "rb") as file:

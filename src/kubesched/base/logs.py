@@ -1,19 +1,16 @@
-"""Log lines in klog's two forms, behind the standard library's `logging`.
+"""Log lines in klog's two formats, on top of the standard library's `logging`.
 
     log = logs.get_logger(__name__)
     log.info("Successfully bound pod to node", v=2, pod=pod, node="n1")
 
-    I0102 15:04:05.000000   12345 binding_cycle.py:165] "Successfully bound pod to node" pod="default/a" node="n1"
-    {"ts":1767366245000.123,"caller":"scheduler/binding_cycle.py:165","msg":"Successfully bound pod
-    to node","v":2,...}
+    I0102 15:04:05.000000   12345 binding_cycle.py:165] "Successfully bound pod to node" pod="d/a"
+    {"ts":1767366245000.123,"caller":"scheduler/binding_cycle.py:165","msg":"Successfully…","v":2,…}
 
-Responsible for the helper that takes keys and values, for verbosity (`-v`, `--vmodule`), and for
-writing. Lines of libraries and of modules that use `logging` directly come out in the same form,
-without keys. Values are turned into text only when a line is really written, so a line that is
-switched off costs one comparison.
+Provides the key-value logger, verbosity (`-v`, `--vmodule`), and the writer. Lines of libraries and
+of modules that use `logging` directly have the same format, without keys. Values are formatted only
+when a line is written, so a disabled line costs one comparison.
 
-Verbosity `v=N` is level `INFO - N`: `-v=4` is a threshold like any other, and `logging.DEBUG` is
-`v=10`.
+Verbosity `v=N` is level `INFO - N`: `-v=4` is an ordinary threshold, and `logging.DEBUG` is `v=10`.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ from kubesched.base.visible import visible, visible_lines
 
 MAX_VERBOSITY = 2**31 - 1
 _INFO = logging.INFO
-_LOWEST_LEVEL = 1  # 0 would mean "ask the parent"
+_LOWEST_LEVEL = 1  # 0 would mean "inherit from the parent"
 
 
 class Format(StrEnum):
@@ -46,7 +43,7 @@ class Format(StrEnum):
 
 
 class ObjectRef(NamedTuple):
-    """An object of the cluster, as logs name it."""
+    """Reference to a cluster object, as logs name it."""
 
     name: str
     namespace: str = ""
@@ -56,13 +53,13 @@ class ObjectRef(NamedTuple):
 
 
 class PatternLevel(NamedTuple):
-    """One entry of `--vmodule`: modules that match log up to this verbosity."""
+    """One entry of `--vmodule`: matching modules log up to this verbosity."""
 
     pattern: str
     verbosity: int
 
     def matches(self, logger_name: str) -> bool:
-        """A pattern without a separator speaks of the file name, one with a separator of the whole path."""
+        """Matches the file name, or the whole path if the pattern contains a separator."""
         path = logger_name.replace(".", "/")
         pattern = self.pattern.removesuffix(".py").replace(".", "/")
         whole = "/" in pattern
@@ -70,10 +67,7 @@ class PatternLevel(NamedTuple):
 
 
 class Logger:
-    """Lines with keys and values.
-
-    One per module; holds on to the standard logger of the same name.
-    """
+    """Logger for lines with keys and values; one per module, wrapping the standard logger."""
 
     __slots__ = ("_is_enabled_for", "_known_levels", "_logger")
 
@@ -81,10 +75,10 @@ class Logger:
         self._logger = logger
         self._is_enabled_for = logger.isEnabledFor
         self._known_levels: dict[int, bool] = logger._cache  # type: ignore[attr-defined]  # not in typeshed
-        """What `isEnabledFor` looks up first; `logging` empties it when a level changes."""
+        """The cache behind `isEnabledFor`; `logging` clears it when a level changes."""
 
     def enabled(self, v: int) -> bool:
-        """Whether lines of this verbosity are written; check before computing values for one."""
+        """Whether lines of this verbosity are written; check before computing expensive values."""
         is_enabled = self._known_levels.get(_INFO - v)
         return self._is_enabled_for(_INFO - v) if is_enabled is None else is_enabled
 
@@ -94,11 +88,11 @@ class Logger:
             self._logger.log(level, message, extra={"values": values}, stacklevel=2)
 
     def infof(self, message: str, /, *arguments: object, v: int = 0) -> None:
-        """A line without keys, for those that upstream writes with klog.Infof."""
+        """A line without keys, where upstream uses klog.Infof."""
         self._logger.log(max(logging.INFO - v, _LOWEST_LEVEL), message, *arguments, stacklevel=2)
 
     def warningf(self, message: str, /, *arguments: object) -> None:
-        """A line without keys, for those that upstream writes with klog.Warningf."""
+        """A line without keys, where upstream uses klog.Warningf."""
         self._logger.warning(message, *arguments, stacklevel=2)
 
     def warning(self, message: str, /, **values: object) -> None:
@@ -107,18 +101,18 @@ class Logger:
     def error(
         self, message: str, /, error: BaseException | str | None = None, **values: object
     ) -> None:
-        """Something that should not happen. The error's text comes first, under `err`."""
+        """Logs an error. The error's text comes first, under `err`."""
         told = values if error is None else {"err": error, **values}
         self._logger.error(message, extra={"values": told}, stacklevel=2)
 
     def exception(self, message: str, /, **values: object) -> None:
-        """Like `error` with the exception being handled, and where it came from."""
+        """Like `error` with the current exception, plus its origin."""
         told = {"err": sys.exc_info()[1], **values}
         self._logger.error(message, exc_info=True, extra={"values": told}, stacklevel=2)
 
 
 def get_logger(name: str) -> Logger:
-    """The logger of a module; call it with `__name__`."""
+    """Returns a module's logger; call it with `__name__`."""
     return Logger(logging.getLogger(name))
 
 
@@ -127,17 +121,17 @@ def get_logger(name: str) -> Logger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """What the flags say about logging."""
+    """Logging flags."""
 
     format: Format = Format.TEXT
     verbosity: int = 0
     vmodule: tuple[PatternLevel, ...] = ()
     split_stream: bool = False
-    """Errors to stderr and everything else to stdout, instead of everything to stderr."""
+    """Write errors to stderr and everything else to stdout, instead of everything to stderr."""
 
 
 def parse_vmodule(text: str) -> tuple[PatternLevel, ...]:
-    """`pattern=N,...` in klog's reading.
+    """Parses `pattern=N,...` as klog does.
 
     Raises:
         ValueError: with klog's wording.
@@ -162,10 +156,7 @@ def parse_vmodule(text: str) -> tuple[PatternLevel, ...]:
 def configure(
     settings: LogSettings, *, out: TextIO | None = None, errors: TextIO | None = None
 ) -> None:
-    """Send every line of the process through one writer.
-
-    `out` and `errors` default to stdout and stderr.
-    """
+    """Routes all log lines of the process to one writer; defaults are stdout and stderr."""
     writer = LineWriter(
         settings.format,
         errors=errors or sys.stderr,
@@ -181,13 +172,13 @@ def configure(
 
 
 def silence() -> None:
-    """Write no lines unless `configure` is called: for commands that print what a scheduler in memory would log."""
+    """Disables logging until `configure`, for commands that run a scheduler in memory."""
     logging.getLogger("kubesched").addHandler(logging.NullHandler())
 
 
 @contextmanager
 def quiet_logs() -> Iterator[None]:
-    """Write no lines at all: under faults every other line is an expected warning."""
+    """Disables logging in the block: under fault injection, most warnings are expected."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -197,7 +188,7 @@ def quiet_logs() -> Iterator[None]:
 
 
 def leave_out(is_noise: Callable[[BaseException], bool]) -> None:
-    """Write no lines about errors of which `is_noise` is true. Call it after `configure`."""
+    """Suppresses lines about errors for which `is_noise` is true. Call it after `configure`."""
 
     def keeps(record: logging.LogRecord) -> bool:
         error = (_values(record) or {}).get("err")
@@ -208,7 +199,7 @@ def leave_out(is_noise: Callable[[BaseException], bool]) -> None:
 
 
 def set_verbosity(verbosity: int) -> None:
-    """The threshold for every module that `--vmodule` does not name."""
+    """Sets the threshold of every module that `--vmodule` does not name."""
     logging.getLogger().setLevel(max(logging.INFO - verbosity, _LOWEST_LEVEL))
 
 
@@ -217,11 +208,11 @@ def verbosity() -> int:
 
 
 _pinned: set[str] = set()
-"""Loggers whose level `--vmodule` decides. Global, as everything about `logging` is."""
+"""Loggers whose level `--vmodule` sets. Global, like `logging` itself."""
 
 
 def _set_vmodule(patterns: tuple[PatternLevel, ...]) -> None:
-    """Give the loggers that match a level of their own: those that exist, and those still to be made."""
+    """Sets the level of matching loggers, both existing and future ones."""
     manager = logging.Logger.manager
     for name in _pinned:
         logging.getLogger(name).setLevel(logging.NOTSET)
@@ -253,7 +244,7 @@ def _apply(logger: logging.Logger, patterns: Iterable[PatternLevel]) -> None:
 
 
 class LineWriter(logging.Handler):
-    """Writes each line in one call and unbuffered, so that a crash loses nothing and lines never interleave."""
+    """Writes each line unbuffered in one call: a crash loses nothing, lines never interleave."""
 
     def __init__(self, form: Format, *, errors: TextIO, out: TextIO | None = None) -> None:
         super().__init__()
@@ -268,13 +259,12 @@ class LineWriter(logging.Handler):
             stream.write(self._render(record))
             stream.flush()
         except (OSError, ValueError):
-            # The reader of our output is gone. There is no other place to report it, and scheduling
-            # goes on.
+            # The reader of our output is gone, and there is nowhere else to report it.
             return
 
 
 def _values(record: logging.LogRecord) -> Mapping[str, object] | None:
-    """Keys and values of a line made by `Logger`; None for a line of plain `logging`."""
+    """Keys and values of a line from `Logger`; None for a line from plain `logging`."""
     values: Mapping[str, object] | None = getattr(record, "values", None)
     return values
 
@@ -284,7 +274,8 @@ def _text_line(record: logging.LogRecord) -> str:
     micros = int(record.created % 1 * 1e6)
     letter = "E" if record.levelno >= logging.ERROR else "W" if record.levelno >= 30 else "I"
     header = (
-        f"{letter}{when.tm_mon:02d}{when.tm_mday:02d} {when.tm_hour:02d}:{when.tm_min:02d}:{when.tm_sec:02d}"
+        f"{letter}{when.tm_mon:02d}{when.tm_mday:02d} "
+        f"{when.tm_hour:02d}:{when.tm_min:02d}:{when.tm_sec:02d}"
         f".{micros:06d} {os.getpid():7d} {record.filename}:{record.lineno}]"
     )
     values = _values(record)
@@ -304,7 +295,7 @@ def _trace(record: logging.LogRecord) -> str:
 
 
 def _text_value(value: object) -> str:
-    """`=value` in klog's form: text is quoted or, over several lines, indented; numbers are bare; the rest is JSON."""
+    """`=value` in klog's form: quoted text (multi-line: indented), bare numbers, otherwise JSON."""
     plain = _plain(value)
     if isinstance(plain, ObjectRef):
         return f'="{visible(str(plain))}"'
@@ -342,7 +333,7 @@ def _as_mapping(ref: ObjectRef) -> dict[str, str]:
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401 - anything json can write
-    """What is written of a value: objects of the cluster by name, errors by their text, collections as such."""
+    """Loggable form of a value: cluster objects by name, errors by text, collections unchanged."""
     if value is None or isinstance(value, str | bool | int | float | ObjectRef):
         return value
     if isinstance(value, BaseException):

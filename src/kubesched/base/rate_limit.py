@@ -1,8 +1,7 @@
 """Client-side rate limiting: the token bucket behind `clientConnection.qps` and `burst`.
 
-Responsible for saying how long a request has to wait. Waiting requests are served in order, because
-each takes its token when it arrives, on credit. Not responsible for the server's own limits (429 is
-handled in `rest`).
+Computes how long a request has to wait. Requests are served in order, because each reserves its
+token when it arrives. The server's own limits (429) are handled in `rest`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class TokenBucket:
     """`qps` tokens per second, at most `burst` saved up.
 
     Upstream: as in client-go's `rest.Config`, zero means the default (5 and 10) and a negative
-    `qps` no limit at all.
+    `qps` means no limit.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class TokenBucket:
         return self._qps < 0
 
     def reserve(self, max_wait_s: float) -> float:
-        """Take a token and return the seconds to wait before using it; -1 if that exceeds `max_wait_s`."""
+        """Reserves a token; returns the seconds to wait, or -1 if more than `max_wait_s`."""
         if self._qps < 0:
             return 0.0
         now = self._monotonic()
@@ -54,11 +53,11 @@ class TokenBucket:
         return wait_s
 
     def take(self) -> bool:
-        """Take a token that is there already; False if one has to be waited for."""
+        """Takes a token if one is available now."""
         return self.reserve(0.0) == 0.0
 
     async def acquire(self, max_wait_s: float) -> float:
-        """Wait for a token and return how long that took; `DeadlineExceeded` at once if it would come too late."""
+        """Waits for a token and returns the wait; `DeadlineExceeded` at once if too long."""
         wait_s = self.reserve(max_wait_s)
         if wait_s < 0:
             raise DeadlineExceeded(
@@ -70,6 +69,6 @@ class TokenBucket:
             try:
                 await self._sleep(wait_s)
             except asyncio.CancelledError:
-                self._tokens += 1.0  # not used after all
+                self._tokens += 1.0  # returned unused
                 raise
         return wait_s

@@ -1,8 +1,8 @@
-"""Control characters made visible: what objects hold must not steer the terminal that shows it.
+"""Escapes control characters, so that object contents cannot control the terminal.
 
-An API server accepts a scheduler's name or a message with escape sequences in it, and a dump may
-hold anything. `visible` is for text that goes into a line or a cell; `VisibleStream` stands in
-front of everything that a command prints.
+An API server accepts escape sequences in scheduler names and messages, and a dump may contain
+anything. `visible` is for text in a line or table cell; `VisibleStream` wraps everything that a
+command prints.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from typing import Any, Final, TextIO
 
 _CONTROLS: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-"""C0 but tab and newline, DEL and C1; and what changes the direction of text, or begins a line."""
+"""C0 except tab and newline, DEL, C1, and characters that change text direction or start a line."""
 _IN_TEXT: Final = re.compile(f"[{_CONTROLS}]")
 _IN_LINE: Final = re.compile(f"[{_CONTROLS}\t\n]")
 _SHORT: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -20,26 +20,26 @@ _ERASURE: Final = re.compile(r"\r\x1b\[2?K")
 
 
 def visible(text: str) -> str:
-    """The text as one line, its control characters written as escapes."""
+    """The text as one line, with control characters escaped."""
     return text if text.isprintable() else _IN_LINE.sub(_escape, text)
 
 
 def visible_lines(text: str) -> str:
-    """The same for text of several lines: tabs and newlines stay."""
+    """Like `visible` for multi-line text: keeps tabs and newlines."""
     return text if text.isprintable() else _IN_TEXT.sub(_escape, text)
 
 
 def _escape(match: re.Match[str]) -> str:
     character = match[0]
     code = ord(character)
-    # Those from DEL on may stand in JSON as they are, so they are written as JSON would write them.
+    # JSON allows characters from DEL on unescaped, so they use JSON's escape form.
     return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x7F else f"\\u{code:04x}")
 
 
 class VisibleStream:
-    """A text stream that lets no control characters pass but those of the commands themselves.
+    """A text stream that escapes control characters except the commands' own.
 
-    These are styles and, on a terminal, the erasure of a progress line at the beginning of a write.
+    These are styles and, on a terminal, erasing a progress line at the beginning of a write.
     """
 
     def __init__(self, stream: TextIO) -> None:

@@ -1,7 +1,4 @@
-"""Growing, jittered pauses between attempts.
-
-Shared by retries (`rest`) and reconnects (`informers.reflector`).
-"""
+"""Growing, jittered pauses between attempts: for retries (`rest`) and reconnects (`reflector`)."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Backoff:
-    """Pauses that grow by `factor` from `initial_s` to `max_s`, each stretched by up to `jitter` times itself."""
+    """Pauses that grow by `factor` from `initial_s` to `max_s`, plus up to `jitter` times each."""
 
     initial_s: float
     max_s: float
@@ -27,5 +24,5 @@ class Backoff:
         return min(base, self.max_s) * (1.0 + self.random.random() * self.jitter)
 
     def reset(self) -> None:
-        """Things went well: the next pause is the first one again."""
+        """Restart at the first pause, after a success."""
         self._next_s = 0.0

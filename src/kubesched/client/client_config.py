@@ -1,10 +1,10 @@
-"""From flags, environment and files to one connection: which API server, as whom, trusting whom.
+"""From flags, environment and files to one connection: API server, identity and trust.
 
 Two sets of rules, both client-go's: `load_config` is kube-scheduler's (the flags name a file or an
-address, else we are in a pod), `load_default_config` is kubectl's (a named file, else `KUBECONFIG`,
-else `~/.kube/config`, else we are in a pod). Responsible for choosing the context, checking
-everything it refers to, and putting the credentials together. Not responsible for reading files
-(`kubeconfig`) nor for what credentials do later (`credentials`, `exec_plugin`, `oidc`).
+address, else in-cluster), `load_default_config` is kubectl's (a named file, else `KUBECONFIG`, else
+`~/.kube/config`, else in-cluster). Chooses the context, checks everything it refers to, and
+assembles the credentials. Reading files is in `kubeconfig`; using credentials is in `credentials`,
+`exec_plugin` and `oidc`.
 
 All problems of a context are reported at once; every message names file, context and field.
 """
@@ -67,7 +67,7 @@ def load_config(
     clock: Clock | None = None,
     service_account: str = in_cluster.SERVICE_ACCOUNT_DIRECTORY,
 ) -> ClientConfig:
-    """As kube-scheduler: `--kubeconfig` and `--master` if one of them is given, else in-cluster."""
+    """As kube-scheduler: `--kubeconfig` and `--master` if either is given, else in-cluster."""
     clock = clock or SystemClock()
     if kubeconfig_path or master:
         config = _load_explicit(kubeconfig_path) if kubeconfig_path else Kubeconfig()
@@ -76,7 +76,8 @@ def load_config(
         return _in_cluster(environment, clock, service_account)
     except CredentialsError as error:
         raise CredentialsError(
-            "invalid configuration: no configuration has been provided: neither --kubeconfig nor --master was "
+            "invalid configuration: no configuration has been provided: neither --kubeconfig nor "
+            "--master was "
             f"given, and this is not a pod with a service account ({error})"
         ) from error
 
@@ -90,7 +91,7 @@ def load_default_config(
     clock: Clock | None = None,
     service_account: str = in_cluster.SERVICE_ACCOUNT_DIRECTORY,
 ) -> ClientConfig:
-    """As kubectl: the named file, else those in `KUBECONFIG`, else `~/.kube/config`, else in-cluster."""
+    """As kubectl: the named file, else `KUBECONFIG`, else `~/.kube/config`, else in-cluster."""
     clock = clock or SystemClock()
     if kubeconfig_path:
         config = _load_explicit(kubeconfig_path)
@@ -104,7 +105,8 @@ def load_default_config(
         server = environment.get("KUBERNETES_MASTER", "")
         if not server:
             raise CredentialsError(
-                "invalid configuration: no configuration has been provided: no cluster is described in "
+                "invalid configuration: no configuration has been provided: no cluster is "
+                "described in "
                 f"{', '.join(tried)}, and this is not a pod with a service account"
             )
     return _from_kubeconfig(config, environment, clock, server=server, context=context)
@@ -152,7 +154,7 @@ def _from_kubeconfig(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chosen:
-    """A context with what it refers to, overrides applied."""
+    """A context with its cluster and user, overrides applied."""
 
     cluster: Cluster
     user: User
@@ -198,7 +200,7 @@ def _choose(config: Kubeconfig, *, context: str, server: str) -> _Chosen:
 
 
 def _origin(config: Kubeconfig, context: str) -> str:
-    """How messages name the place: file first, then context."""
+    """Origin for messages: file first, then context."""
     if not config.files:
         return "client configuration"
     where = f"kubeconfig {os.pathsep.join(config.files)}"
@@ -212,11 +214,16 @@ def _cluster_problems(chosen: _Chosen) -> Iterator[str]:
     if cluster.proxy_url and _scheme(cluster.proxy_url) not in PROXY_SCHEMES:
         yield f"{name}: proxy-url must begin with http://, https:// or socks5://"
     if cluster.certificate_authority and cluster.certificate_authority_data:
-        yield f"{name}: certificate-authority and certificate-authority-data are both set; remove one"
+        yield (
+            f"{name}: certificate-authority and certificate-authority-data are both set; remove one"
+        )
     if cluster.insecure_skip_tls_verify and (
         cluster.certificate_authority or cluster.certificate_authority_data
     ):
-        yield f"{name}: insecure-skip-tls-verify and a certificate authority contradict each other; remove one"
+        yield (
+            f"{name}: insecure-skip-tls-verify and a certificate authority contradict each other; "
+            "remove one"
+        )
 
 
 def _user_problems(chosen: _Chosen) -> Iterator[str]:
@@ -262,7 +269,7 @@ def _interactive_mode(plugin: ExecConfig) -> str:
 
 
 class _Assembly:
-    """Makes the connection of a context that was found free of contradictions."""
+    """Builds the connection of a validated context."""
 
     def __init__(self, chosen: _Chosen, environment: Mapping[str, str], clock: Clock) -> None:
         self._cluster = chosen.cluster
@@ -355,7 +362,8 @@ class _Assembly:
     def _auth_provider(self, provider: AuthProviderConfig) -> Identity:
         if provider.name in _REMOVED_PROVIDERS:
             raise CredentialsError(
-                f"{self._user_origin}: the {provider.name} auth-provider has been removed from Kubernetes; "
+                f"{self._user_origin}: the {provider.name} auth-provider has been removed from "
+                "Kubernetes; "
                 f"use the exec plugin {_REMOVED_PROVIDERS[provider.name]} instead"
             )
         if provider.name != "oidc":

@@ -1,9 +1,8 @@
 r"""One HTTP/1.1 connection: at most one request at a time, parsed by llhttp, nothing trusted.
 
-Responsible for writing a request's bytes, reading its answer within the limits, deadlines, flow
-control of streamed answers, and saying truthfully whether a request that failed may have taken
-effect. Not responsible for making connections (`pool`, `proxy`) nor for the meaning of an answer
-(`rest`).
+Writes a request's bytes, reads its response within the limits, enforces deadlines and the flow
+control of streamed responses, and reports reliably whether a failed request may have taken effect.
+`pool` and `proxy` make connections; `rest` interprets responses.
 
 Life cycle:
 
@@ -40,14 +39,12 @@ SWITCHING_PROTOCOLS = 101
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What a peer may make us hold or wait for."""
+    """Limits on what a peer may make us buffer or wait for."""
 
     header_bytes: int = 64 * 1024
     header_count: int = 128
     write_s: float = 15.0
-    """Seconds in which a peer must accept enough of a request for the rest to fit into the socket's
-    buffer.
-    """
+    """Seconds for a peer to accept a request, except what fits into the socket's buffer."""
 
 
 class HttpConnection(asyncio.Protocol):
@@ -61,7 +58,7 @@ class HttpConnection(asyncio.Protocol):
         on_idle: Callable[[HttpConnection], None],
         on_lost: Callable[[HttpConnection], None],
     ) -> None:
-        """`on_idle` gets the connection back after each complete exchange that left it usable, `on_lost` once at its end."""
+        """`on_idle` is called after exchanges that leave it usable, `on_lost` once at the end."""
         self.peer = peer
         self.generation = 0
         self.idle_since = 0.0
@@ -96,17 +93,14 @@ class HttpConnection(asyncio.Protocol):
         head_due_at: float,
         done: Callable[[Outcome], None],
     ) -> Exchange:
-        """Write a request; `done` is called with the answer, later and never from in here.
-
-        Times are the loop's.
-        """
+        """Write a request; `done` gets the response, always later. Times are the loop's."""
         assert self._exchange is None, "connection is busy"
         assert self._transport is not None, "connection is closed"
         exchange = Exchange(done, request, deadline_at, head_due_at)
         self._exchange = exchange
         self._head_complete = False
-        # A timer that is already running and fires earlier re-arms itself; so under load there is
-        # no timer to create and cancel per request.
+        # A running timer that fires earlier re-arms itself, so under load no timer is created and
+        # cancelled per request.
         due_at = deadline_at if deadline_at < head_due_at else head_due_at
         if self._timer is None or self._timer_due_at > due_at:
             self._arm(due_at)
@@ -114,13 +108,13 @@ class HttpConnection(asyncio.Protocol):
         return exchange
 
     def abandon(self, exchange: Exchange) -> None:
-        """The caller no longer waits for this answer; a half-read connection cannot be reused."""
+        """Stop waiting for this response; a half-read connection cannot be reused."""
         if self._exchange is exchange:
             self._exchange = None
             self.abort()
 
     def close(self) -> None:
-        """Close after what was written has been sent."""
+        """Close after pending writes have been sent."""
         self.is_open = False
         if self._transport is not None:
             self._transport.close()
@@ -132,7 +126,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def fail(self, error: TransportError) -> None:
-        """End the exchange under way with an error and drop the connection."""
+        """Fail the current exchange and drop the connection."""
         exchange, self._exchange = self._exchange, None
         self.abort()
         if exchange is None:
@@ -143,7 +137,7 @@ class HttpConnection(asyncio.Protocol):
             exchange.done(error)
 
     def shut_down(self, error: TransportError) -> None:
-        """Fail the exchange under way, if any; an idle connection is closed cleanly."""
+        """Fail the current exchange, if any; an idle connection is closed cleanly."""
         if self._exchange is None:
             self.close()
         else:
@@ -159,7 +153,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_request_sent(self) -> bool:
-        """False only if part of the request certainly never left, so that the server cannot have acted on it."""
+        """False only if the request was certainly not sent completely, so the server cannot act."""
         return not self._is_write_stuck
 
     # Deadlines.
@@ -210,7 +204,7 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
         if exchange is None:
-            # An answer without a request: the peer does not speak HTTP as we do.
+            # A response without a request: the peer violates HTTP.
             self.abort()
             return
         if not self._head_complete:
@@ -221,7 +215,7 @@ class HttpConnection(asyncio.Protocol):
             self.fail(TransportError(f"{self.peer} switched protocols without being asked"))
             return
         except httptools.HttpParserCallbackError as error:
-            # Raised by our own callbacks below; the interesting error is the cause.
+            # Raised by our own callbacks below; the relevant error is the cause.
             cause = error.__context__
             reason = cause if isinstance(cause, TransportError) else TransportError(str(cause))
             self._fail_parsing(exchange, reason)
@@ -237,7 +231,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _fail_parsing(self, exchange: Exchange, error: TransportError) -> None:
         if self._message_complete:
-            # The answer was complete; the bytes after it are not ours.
+            # The response was complete; the bytes after it are not ours.
             self._has_stray_bytes = True
             self._finish()
         elif self._exchange is exchange:
@@ -287,8 +281,8 @@ class HttpConnection(asyncio.Protocol):
                 raise TransportError(f"{self.peer} answered with unexpected status {status}")
             self._is_interim = True
             return
-        # Headers are read when they are asked for, which most answers never are. Lines of the body
-        # may count as well.
+        # Headers are decoded on access, which most responses never need. The first count
+        # may include lines of the body.
         if exchange.head.count(b"\r\n") > self._limits.header_count:
             head = exchange.head.partition(b"\r\n\r\n")[0]
             if head.count(b"\r\n") > self._limits.header_count:
@@ -319,13 +313,13 @@ class HttpConnection(asyncio.Protocol):
             self._is_interim = False
         else:
             self._message_complete = True
-            # The parser knows only now: by the time `feed_data` returns it has moved on.
+            # Read now: by the time `feed_data` returns, the parser has moved on.
             self._is_kept_alive = self._parser.should_keep_alive()
 
     # Endings.
 
     def _finish(self) -> None:
-        """The answer is complete: finish the exchange, then keep or drop the connection."""
+        """The response is complete: finish the exchange, then keep or drop the connection."""
         self._message_complete = False
         exchange, self._exchange = self._exchange, None
         if exchange is None:
@@ -335,7 +329,7 @@ class HttpConnection(asyncio.Protocol):
             self._on_idle(self)
         else:
             self.close()
-        # Last: whoever waits for the answer may send the next request over this connection at once.
+        # Last: the waiter may immediately send the next request over this connection.
         if exchange.stream is not None:
             exchange.stream.finish()
         else:
@@ -344,7 +338,7 @@ class HttpConnection(asyncio.Protocol):
             exchange.done(BufferedResponse(exchange.status, exchange.head, whole))
 
     def _is_delimited_by_close(self, exchange: Exchange) -> bool:
-        """Whether the end of the connection is the end of the body (HTTP/1.0 style)."""
+        """Whether closing the connection ends the body (HTTP/1.0 style)."""
         if not self._head_complete:
             return False
         return headers_of(exchange.head).keys().isdisjoint({"content-length", "transfer-encoding"})
@@ -362,5 +356,6 @@ class HttpConnection(asyncio.Protocol):
     def _headers_too_large(self) -> TransportError:
         limits = self._limits
         return TransportError(
-            f"{self.peer} sent more than {limits.header_count} headers or {limits.header_bytes} bytes of them"
+            f"{self.peer} sent more than {limits.header_count} headers or {limits.header_bytes} "
+            "bytes of them"
         )

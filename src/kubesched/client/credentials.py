@@ -1,19 +1,18 @@
-"""Who we are to the API server: authorization headers, client certificates, impersonation, and their renewal.
+"""Authentication to the API server: headers, client certificates, impersonation, and renewal.
 
-Responsible for the one object that a transport asks before each request (`ClientCredentials`) and
-for the simple identities behind it: a fixed token or password, and a token file that is rotated.
-Identities that must run something to learn who they are live in `exec_plugin` and `oidc` and build
-on `RenewedIdentity`. Not responsible for finding any of this: `client_config` puts the pieces
-together.
+Provides the object that a transport asks before each request (`ClientCredentials`) and the simple
+identities behind it: a fixed token or password, and a rotated token file. Identities that run
+something to obtain credentials are in `exec_plugin` and `oidc`, based on `RenewedIdentity`.
+`client_config` assembles the pieces.
 
 Invariants:
 
-* A request with nothing due costs two comparisons: files are checked no more often than every ten
-  seconds, in a thread, by one request at a time, while the others go on with what is there.
+* A request with nothing due costs two comparisons: files are checked at most every ten seconds, in
+  a thread, by one request at a time, while the others use the present credentials.
 * `headers()` returns the same mapping until something changed, and `generation` grows exactly when
   the TLS context was replaced.
-* Working credentials are kept until newer ones are valid: an unreadable file or a failing plugin
-  never discards credentials that may still be good, it is reported and tried again.
+* Working credentials are kept until newer ones are valid: an unreadable file or a failing plugin is
+  reported and retried, and never discards credentials that may still be good.
 * A `Proof` shows no secret in its `repr`; errors name files and fields, never contents.
 """
 
@@ -38,30 +37,28 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 LOOK_INTERVAL_S = 10.0
-"""Least time between two checks of the files: a rotation is noticed soon, at no measurable cost."""
+"""Minimum interval between file checks: notices a rotation soon, at no measurable cost."""
 
 REREAD_INTERVAL_S = 60.0
-"""Token files are read this often even if `stat` shows no change; client-go relies on reading
-alone.
-"""
+"""Token files are reread this often even if `stat` shows no change, as in client-go."""
 
 FILE_DEADLINE_S = 5.0
-"""Longest wait for a check of the files; a hanging network mount must not block requests."""
+"""Longest wait for a file check; a hanging network mount must not block requests."""
 
 FAILURE_PAUSE_S = 2.0
-"""After a failure to obtain credentials the same error answers this long, so that a burst of
-requests does not become a burst of processes.
+"""How long a failure to obtain credentials is cached, so that a burst of requests does not start
+a burst of processes.
 """
 
 RENEWAL_PAUSE_S = 10.0
-"""Least time between two renewals asked for by 401 answers: a server that refuses everything must
-not make us start a plugin per request.
+"""Minimum interval between renewals caused by 401 responses: a server that refuses everything
+must not make us start a plugin per request.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What proves an identity at one moment: an Authorization header, a client certificate, or both."""
+    """Proof of an identity: an Authorization header, a client certificate, or both."""
 
     authorization: str = field(default="", repr=False)
     certificate: bytes = field(default=b"", repr=False)
@@ -77,17 +74,14 @@ class Proof:
 
 
 class Identity(Protocol):
-    """Where proofs come from."""
+    """A source of proofs."""
 
     async def current(self) -> Proof:
-        """The proof to use now; the same object while nothing changed.
-
-        Raises `CredentialsError`.
-        """
+        """The current proof; the same object while unchanged. Raises `CredentialsError`."""
         ...
 
     async def renew(self) -> bool:
-        """Look for a better proof because the server refused; True if there is a newer one to try."""
+        """Look for a newer proof after the server refused; True if there is one to try."""
         ...
 
 
@@ -105,7 +99,7 @@ class FixedIdentity:
 
 
 class TokenFile:
-    """A bearer token in a file that is rewritten from outside, as kubelet does for service accounts."""
+    """A bearer token in a file that others rewrite, as kubelet does for service accounts."""
 
     def __init__(self, path: str, *, origin: str, clock: Clock, fallback: str = "") -> None:
         """Reads the file at once; `fallback` is used while it cannot be read."""
@@ -126,7 +120,7 @@ class TokenFile:
     async def current(self) -> Proof:
         now = self._clock.monotonic()
         if now >= self._look_at:
-            self._look_at = now + LOOK_INTERVAL_S  # before the first await: the others go on
+            self._look_at = now + LOOK_INTERVAL_S  # before the first await: only this task checks
             try:
                 await self._look(anyway=now >= self._reread_at)
             except CredentialsError as error:
@@ -183,9 +177,9 @@ class TokenFile:
 
 
 class RenewedIdentity:
-    """An identity that is slow to obtain, cached until it expires, and renewed by one caller at a time.
+    """An identity that is slow to obtain: cached until it expires, renewed by one caller at a time.
 
-    Subclasses say how in `_obtain`.
+    Subclasses implement `_obtain`.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -214,12 +208,10 @@ class RenewedIdentity:
         return self._proof is not before
 
     async def _obtain(self, *, refused: bool) -> tuple[Proof, float | None]:
-        """A proof and when it expires in wall-clock seconds, or None for never.
+        """A proof and its expiry in wall-clock seconds, or None for never.
 
-        Raises `CredentialsError`.
-
-        `refused` tells that the server did not accept the present proof although it has not
-        expired.
+        `refused`: the server rejected the present proof although it has not expired. Raises
+        `CredentialsError`.
         """
         raise NotImplementedError
 
@@ -241,7 +233,7 @@ class RenewedIdentity:
 
 
 class ClientCredentials:
-    """What `transport.Credentials` asks for: an identity, a TLS context and impersonation in one place."""
+    """Implements `transport.Credentials`: identity, TLS context and impersonation."""
 
     def __init__(
         self,
@@ -264,7 +256,7 @@ class ClientCredentials:
     async def headers(self) -> HeaderValues:
         now = self._clock.monotonic()
         if self._tls is not None and now >= self._look_at:
-            self._look_at = now + LOOK_INTERVAL_S  # before the first await: the others go on
+            self._look_at = now + LOOK_INTERVAL_S  # before the first await: only this task checks
             await self._look_at_files(self._tls)
         proof = await self._identity.current()
         if proof is not self._proof:
@@ -286,7 +278,7 @@ class ClientCredentials:
         except CredentialsError as error:
             log.warning("Unable to rotate certificates, the last ones stay in use", err=error)
             return
-        # Another task may have replaced the context while we waited; its context is as new.
+        # Another task may have replaced the context during the wait; its context is as new.
         if successor is not None and self._tls is tls:
             self._tls = successor
             self.generation += 1
@@ -297,7 +289,7 @@ class ClientCredentials:
         while (tls := self._tls) is not None and certificate != self._presented:
             build = functools.partial(tls.with_client_certificate, *certificate)
             changed = await in_thread(build, str(tls.settings))
-            if self._tls is tls:  # otherwise files changed meanwhile: build on what is there now
+            if self._tls is tls:  # otherwise files changed meanwhile: use the newer context
                 self._tls, self._presented = changed, certificate
                 self.generation += 1
         headers = dict(self._impersonation)
@@ -342,12 +334,12 @@ class SingleFlight(Generic[T]):
 
 
 def is_sendable(secret: str) -> bool:
-    """Whether a token can stand in a header line; checked early so that the error can name its source."""
+    """Whether a token fits a header line; checked early so that the error can name its source."""
     return secret.isascii() and secret.isprintable()
 
 
 async def in_thread(call: Callable[[], T], what: str) -> T:
-    """Run something that blocks on files, for a bounded time. `what` names them in the error."""
+    """Run a blocking file operation with a timeout; `what` names the files in the error."""
     try:
         async with asyncio.timeout(FILE_DEADLINE_S):
             return await asyncio.to_thread(call)
@@ -378,7 +370,7 @@ _HEADER_NAME_BYTES = frozenset(
 
 
 def _escape_header_name(name: str) -> str:
-    """Percent-encode what a header name cannot hold; the server decodes it again."""
+    """Percent-encode characters that a header name cannot hold; the server decodes them."""
     return "".join(
         chr(byte) if byte in _HEADER_NAME_BYTES else f"%{byte:02X}" for byte in name.encode()
     )

@@ -1,7 +1,7 @@
-"""Making a connection to the API server: TCP, an optional proxy, TLS.
+"""Connects to the API server: TCP, an optional proxy, TLS.
 
-Responsible for the handshakes within their time limit and for saying in one sentence why they
-failed. Not responsible for counting or keeping connections (`pool`).
+Enforces the time limit of the handshakes and reports failures in one sentence. `pool` counts and
+keeps connections.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kubesched.client.transport import ConnectionConfig
 
 
 class Dialer:
-    """Knows the way to one server."""
+    """Connects to one server."""
 
     def __init__(
         self,
@@ -52,25 +52,25 @@ class Dialer:
         )
 
     def target_prefix(self) -> str:
-        """What goes before every request's target."""
+        """Prefix of every request's target."""
         prefix = self._config.path_prefix
         return f"http://{self.authority}{prefix}" if self._forwards() else prefix
 
     def proxy_headers(self) -> dict[str, str]:
-        """What the proxy wants to see in every request."""
+        """Headers that the proxy requires in every request."""
         if self._forwards() and self._proxy is not None:
             authorization = self._proxy.authorization()
             return {"Proxy-Authorization": authorization} if authorization else {}
         return {}
 
     def _forwards(self) -> bool:
-        """Plain HTTP through an HTTP proxy needs no tunnel: the request line carries the whole URL."""
+        """Plain HTTP through an HTTP proxy needs no tunnel: the request line has the whole URL."""
         return (
             self._config.scheme == "http" and self._proxy is not None and not self._proxy.is_socks
         )
 
     async def connect(self, connection: HttpConnection, deadline_at: float) -> None:
-        """Connect, or raise `ConnectFailed`, or `DeadlineExceeded` if the request's own deadline was the nearer one."""
+        """Connect; raises `ConnectFailed`, or `DeadlineExceeded` past the request's deadline."""
         loop = asyncio.get_running_loop()
         connect_by = min(deadline_at, loop.time() + self._connect_s)
         try:
@@ -137,7 +137,7 @@ class Dialer:
         return self._config.credentials.ssl_context() or build_context(TlsSettings())
 
     def _in_our_words(self, error: BaseException, *, is_deadline: bool) -> Exception | None:
-        """The failure as one of ours; None for cancellation and what already is."""
+        """The failure as one of our errors; None for cancellation and errors that already are."""
         if isinstance(error, TimeoutError):
             if is_deadline:
                 return DeadlineExceeded(f"no connection to {self.authority} in time", sent=False)
@@ -153,7 +153,7 @@ class Dialer:
 
 
 def _keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Have the kernel notice a peer that vanished without a word, within about 75 s even on a silent watch."""
+    """Have the kernel detect a vanished peer within about 75 s, even on a silent watch."""
     sock = transport.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 3)):

@@ -1,4 +1,4 @@
-"""Events over REST, as `events.EventBroadcaster` wants them."""
+"""Events over REST, for `events.EventBroadcaster`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from kubesched.client.transport import StartedRequest
 
 
 class RestEventClient:
-    """An `events.EventClient`.
-
-    Give it a client of its own: events must not use up the bindings' rate limit.
-    """
+    """An `events.EventClient`; needs a separate client, to spare the bindings' rate limit."""
 
     def __init__(self, client: RestClient) -> None:
         self._client = client

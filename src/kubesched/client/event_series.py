@@ -1,7 +1,7 @@
-"""One event with its recurrences: what identifies it, how much of it the server knows, and its two wire forms.
+"""One event with its recurrences: its key, how much the server knows, and both wire forms.
 
-Responsible for turning an occurrence into an events.k8s.io/v1 or core/v1 record. Queueing, writing
-and forgetting is `events`' part.
+Turns an occurrence into an events.k8s.io/v1 or core/v1 record. `events` queues, writes and expires
+entries.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Reporter:
     def template(
         self, type_: str, reason: str, action: str, kind: str, api_version: str, field_path: str
     ) -> EventTemplate:
-        """The template of these events, kept: they come by the thousand."""
+        """The template of these events, cached because there are thousands."""
         templates = self._templates
         key = (type_, reason, action, kind, api_version, field_path)
         template = templates.get(key)
         if template is None:
             if len(templates) >= MAX_TEMPLATES:
-                templates.clear()  # reasons of a plugin may be without number
+                templates.clear()  # a plugin may use unlimited reasons
             template = templates[key] = EventTemplate(
                 controller=self.controller,
                 instance=self.instance,
@@ -68,7 +68,7 @@ EventKey = tuple[Reporter, str, str, str, Identity, Identity | None, str]
 
 
 class EventEntry:
-    """An event, how often it occurred, and how much of that the server knows."""
+    """An event, its number of occurrences, and how many of them the server knows."""
 
     __slots__ = (
         "count",
@@ -91,14 +91,14 @@ class EventEntry:
         self.name = ""
         self.count = 1
         self.written_count = 0
-        """0: nothing. 1: it was created. More: the series was patched when it stood there."""
+        """0: nothing. 1: created. More: the count at the last series patch."""
         self.is_taken = False
-        """A writer has it, or it is in the queue."""
+        """Queued, or being written."""
         self.is_final = False
-        """No longer in the cache, so the last count has to be written now or never."""
+        """No longer in the cache, so the last count must be written now."""
 
     def is_due(self) -> bool:
-        """Whether something is to be written: the event itself, the second occurrence, or the last word."""
+        """Whether a write is due: the event itself, the second occurrence, or the final count."""
         return self.written_count == 0 or (
             self.count > self.written_count and (self.written_count == 1 or self.is_final)
         )
@@ -108,7 +108,7 @@ class EventEntry:
         return f'"{self.key[2]}" about {kind} {namespace}/{name}'
 
     def series_change(self) -> Mapping[str, object]:
-        """What a recurrence changes, as a strategic merge patch."""
+        """The change of a recurrence, as a strategic merge patch."""
         if self.key[0].is_legacy:
             return {"count": self.count, "lastTimestamp": format_time(self.last_observed)}
         last_observed = format_micro_time(self.last_observed)
@@ -116,7 +116,7 @@ class EventEntry:
 
     @property
     def namespace(self) -> str:
-        """Where the event is written: to the namespace of what it is about."""
+        """The event's namespace: that of the object it is about."""
         return self.key[4][1] or "default"
 
     def give_name(self, rng: random.Random) -> None:
@@ -124,7 +124,7 @@ class EventEntry:
             self.name = event_name(self.key[4][2], self.nanos, rng)
 
     def to_protobuf(self) -> bytes | None:
-        """`protobuf.encode_event` of the record that it is created as, without making that record."""
+        """`protobuf.encode_event` of the record to create, without building that record."""
         reporter, type_, reason, action, regarding, related, _ = self.key
         if reporter.is_legacy or related is not None:
             return None
@@ -181,7 +181,7 @@ class EventEntry:
 
 
 def event_name(subject: str, nanos: int, rng: random.Random) -> str:
-    """`<name of the object>.<time in hexadecimal>`, or something unique if that is no valid name."""
+    """`<name of the object>.<time in hexadecimal>`, or something unique if that is invalid."""
     name = f"{subject}.{nanos:x}"
     if is_dns_1123_subdomain(name):
         return name
@@ -206,10 +206,10 @@ class _ApiObject(Protocol):
 
 
 def identity_of(obj: object) -> Identity | None:
-    """What an event says about an object, or None if it is not an API object."""
+    """The object's identity for events, or None if it is not an API object."""
     metadata = getattr(obj, "metadata", None)
     if type(metadata) is ObjectMeta:
-        record: _ApiObject = obj  # type: ignore[assignment]  # every record with metadata has kind and apiVersion
+        record: _ApiObject = obj  # type: ignore[assignment]  # has kind and apiVersion
         return (
             record.kind,
             metadata.namespace,

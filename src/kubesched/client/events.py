@@ -1,30 +1,29 @@
-"""Telling people what happened: events about objects, written in the background, recurring ones folded into series.
+"""Events about objects, written in the background, with recurrences folded into series.
 
-Responsible for what client-go's event recorder and broadcaster do: naming, the series rules,
-retries, and dropping rather than growing. Callers of `EventRecorder.event` decide which events are
-recorded; how they reach the server is `EventClient`. Losing an event never matters to scheduling,
-so nothing here blocks or raises into it.
+Does what client-go's event recorder and broadcaster do: naming, the series rules, retries, and
+dropping events instead of growing. Callers of `EventRecorder.event` decide which events are
+recorded; `EventClient` sends them. Losing an event never matters to scheduling, so nothing here
+blocks or raises into it.
 
-The life of an event, and what holds it:
+Life cycle of an event (all the while it is also in the cache, by key):
 
     event() --new--> queue (bounded) ------one of the writers---> created on the server --+
-       |                                                                                  | all the while also
-       +--seen before--> count + 1; the second time: queue --> series patched ------------+ in the
-       cache, by key
+       |                                                                                  |
+       +--seen before--> count + 1; the second time: queue --> series patched ------------+
                                                                                           |
-    every 30 min: all series are patched again, so that the server does not forget them <-+
-    every 6 min: what did not recur for 6 min is dropped; a series gets its last count <--+
+    every 30 min: all series are patched again, so that the server keeps them <-----------+
+    every 6 min: events idle for 6 min are dropped; a series gets its last count <--------+
 
 The key of a series is reporter, reason, action and object revision; the note is not part of it.
-Writes of one event happen one after another; different events are written concurrently and in no
-particular order.
+Writes of one event are sequential; different events are written concurrently and in no particular
+order.
 
-An event costs the API server nearly as much as a binding. So while more urgent writes are under way
-few events are written at a time or none, and the queue takes what comes: the fuller it gets, and
-the longer its oldest event has waited, the more are written all the same. A new event is sent
-without a task, its answer sends the next one; series, and everything that does not succeed at once,
-are written by a task each. Upstream formats notes once more without arguments, which mangles a
-literal percent sign; that is not copied.
+An event costs the API server nearly as much as a binding. So while more urgent writes are under
+way, few events or none are written and the queue grows: the fuller it gets, and the longer its
+oldest event has waited, the more are written anyway. A new event is sent without a task, and its
+response sends the next one; series, and everything that does not succeed at once, are written by a
+task each. Upstream formats notes once more without arguments, which mangles a literal percent sign;
+that is not copied.
 """
 
 from __future__ import annotations
@@ -53,22 +52,18 @@ from kubesched.client.transport import StartedRequest
 log = get_logger(__name__)
 
 MAX_QUEUED = 25_000
-"""Events waiting to be written; further ones are dropped. Upstream has room for 1000 and loses what
-a burst of pods causes; these are in the cache anyway.
+"""Queued events; further ones are dropped. Upstream queues 1000 and loses events in bursts of pods;
+these are in the cache anyway.
 """
 WRITERS = 32
-"""Events under way at a time when nothing more urgent is: many at once cost API server and etcd
-less than one by one.
-"""
+"""Concurrent event writes when nothing is more urgent: concurrent writes cost the server less."""
 PATIENCE_S = 5.0
-"""For each time that the oldest event has waited this long, one more is written whatever else is
-urgent.
-"""
+"""Per this time that the oldest event has waited, one more is written despite urgent writes."""
 LOOK_S = 0.05
-"""How often the number of events under way is adjusted."""
+"""How often the number of concurrent writes is adjusted."""
 MAX_CACHED = 50_000
-"""Events remembered for recognising recurrences; beyond that the oldest are forgotten early.
-Upstream has no bound, which at thousands of pods per second would be gigabytes.
+"""Events remembered to recognise recurrences; beyond that the oldest are forgotten early. Upstream
+has no bound, which at thousands of pods per second would be gigabytes.
 """
 FORGET_BATCH = 1000
 MAX_TRIES = 12
@@ -89,28 +84,28 @@ BAD_EVENT = "not a valid event"
 class EventClient(Protocol):
     """Writes events.
 
-    Raises `kubesched.base.errors`; every call ends within a deadline of the client's own.
+    Raises `kubesched.base.errors`; the client ends every call within a deadline.
     """
 
     async def create(self, event: EventRecord) -> None: ...
 
     async def patch(self, event: EventRecord, change: Mapping[str, object]) -> None:
-        """Strategic merge patch; `NotFound` if the server has forgotten the event."""
+        """Strategic merge patch; `NotFound` if the server has expired the event."""
         ...
 
 
 @runtime_checkable
 class DirectEventClient(Protocol):
-    """A client that can create an event without a task to wait for the answer."""
+    """A client that can create an event without a task that awaits the response."""
 
     def start_create(self, event: EventEntry, done: Done) -> StartedRequest:
-        """`create` of an event that has its name, as a callback: `done` as `retry.Caller.start` says."""
+        """Callback form of `create`, for a named event; `done` is as in `retry.Caller.start`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventStatistics:
-    """What became of the events so far."""
+    """Counters of the events so far."""
 
     recorded: int
     """Calls of `event`."""
@@ -121,11 +116,11 @@ class EventStatistics:
     queued: int
     cached: int
     dropped: Mapping[str, int]
-    """Reason -> number of events, or of patches, that were lost."""
+    """Lost events or patches by reason."""
 
 
 class EventRecorder:
-    """Says things in one component's name. `event` is cheap, never blocks and never raises."""
+    """Reports events of one component. `event` is cheap, never blocks and never raises."""
 
     def __init__(self, broadcaster: EventBroadcaster, reporter: Reporter) -> None:
         self._broadcaster = broadcaster
@@ -140,7 +135,7 @@ class EventRecorder:
         action: str,
         note: str,
     ) -> None:
-        """Tell that something happened to `regarding`, an API object or a reference to one."""
+        """Report an event about `regarding`, an API object or a reference to one."""
         self._broadcaster.record(self._reporter, regarding, related, type_, reason, action, note)
 
 
@@ -183,12 +178,12 @@ class EventBroadcaster:
         self._dropped: Counter[str] = Counter()
 
     def recorder(self, controller: str) -> EventRecorder:
-        """A recorder reporting as `controller`, which is a profile's scheduler name as a rule."""
+        """A recorder reporting as `controller`, usually a profile's scheduler name."""
         instance = "" if self._core_only else f"{controller}-{self._host_name}"
         return EventRecorder(self, Reporter(controller, instance, is_legacy=self._core_only))
 
     def legacy_recorder(self, component: str) -> EventRecorder:
-        """A recorder of core/v1 events, which is how leader election reports."""
+        """A recorder of core/v1 events, for leader election."""
         return EventRecorder(self, Reporter(component, "", is_legacy=True))
 
     def statistics(self) -> EventStatistics:
@@ -202,7 +197,7 @@ class EventBroadcaster:
         )
 
     async def run(self) -> None:
-        """Write events until cancelled, then write what is left within the flush time."""
+        """Write events until cancelled, then flush for at most the flush time."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._write_queued(group))
@@ -215,7 +210,7 @@ class EventBroadcaster:
                     give_up()
             await self._flush()
 
-    # Taking events in. On the scheduler's hot path: no formatting, no records.
+    # Recording events. On the scheduler's hot path: no formatting, no records.
 
     def record(
         self,
@@ -259,8 +254,8 @@ class EventBroadcaster:
             self._enqueue(entry)
 
     def _enqueue(self, entry: EventEntry) -> None:
-        """Hand over to a writer, unless one has it already and will see what is due."""
-        # A patch that finds no room is made up for when the series ends.
+        """Queue the entry, unless it is queued or being written already."""
+        # A patch dropped for lack of room is made up for when the series ends.
         if not entry.is_taken and len(self._queue) < MAX_QUEUED:
             entry.is_taken = True
             self._queue.append(entry)
@@ -268,8 +263,7 @@ class EventBroadcaster:
                 self._has_work.set()
 
     def _forget_oldest(self) -> None:
-        # In batches: popping the first item of a dictionary gets slower with every item popped
-        # before.
+        # In batches: popping the first item of a dictionary gets slower with each popped item.
         for key in list(itertools.islice(self._cache, FORGET_BATCH)):
             entry = self._cache.pop(key)
             entry.is_final = True
@@ -277,7 +271,7 @@ class EventBroadcaster:
                 self._enqueue(entry)
 
     def _drop(self, why: str, what: str) -> None:
-        """Count it, and say so the first time: there may be thousands per second."""
+        """Count a loss, and log only the first: there may be thousands per second."""
         self._dropped[why] += 1
         if self._dropped[why] == 1:
             log.warning("Event dropped; further ones are only counted", why=why, event=what)
@@ -285,10 +279,7 @@ class EventBroadcaster:
     # Writing.
 
     async def _write_queued(self, group: asyncio.TaskGroup) -> None:
-        """Have as many events under way as are wanted.
-
-        Written together they cost the server less than one by one.
-        """
+        """Keep the wanted number of writes under way; concurrent writes cost the server less."""
         while True:
             if not self._queue:
                 self._has_work.clear()
@@ -297,7 +288,7 @@ class EventBroadcaster:
             await asyncio.sleep(LOOK_S)
 
     def _write_more_soon(self, group: asyncio.TaskGroup) -> None:
-        """Once for all events that were written in this turn of the loop."""
+        """Called once for all events written in this turn of the loop."""
         if not self._is_more_due:
             self._is_more_due = True
             asyncio.get_running_loop().call_soon(self._write_more, group)
@@ -306,7 +297,7 @@ class EventBroadcaster:
         self._is_more_due = False
         if self._is_stopping:
             return
-        is_urgent = self._is_urgent()  # what is written here is not
+        is_urgent = self._is_urgent()  # events themselves are not urgent
         while self._queue and len(self._under_way) < self._writers_wanted(is_urgent):
             entry = self._queue.popleft()
             self._under_way[entry] = None
@@ -333,7 +324,7 @@ class EventBroadcaster:
         try:
             entry.give_name(self._random)
             self._under_way[entry] = client.start_create(entry, done)
-        except Exception:  # called from other requests' answers: nothing may escape into them
+        except Exception:  # runs in other requests' callbacks: must not raise
             self._failed(entry)
             entry.written_count, entry.is_taken = 1, False
             del self._under_way[entry]
@@ -342,25 +333,22 @@ class EventBroadcaster:
         work = self._write_on(group, entry, rest)
         try:
             group.create_task(work)
-        except (
-            RuntimeError
-        ):  # the group is being cancelled: what is under way is written at the end
+        except RuntimeError:  # the group is being cancelled: `_flush` writes these
             work.close()
 
     async def _write_on(
         self, group: asyncio.TaskGroup, entry: EventEntry, rest: Rest | None
     ) -> None:
-        """Write what is due of an event; `rest` is what is left to do of a creation that was started."""
+        """Write what is due of an event; `rest` finishes a creation that was started."""
         await self._write_due(entry, rest)
-        del self._under_way[entry]  # not if cancelled: then it is written at the end
+        del self._under_way[entry]  # not if cancelled: `_flush` writes it
         self._write_more_soon(group)
 
     def _writers_wanted(self, is_urgent: bool) -> int:
         """How many events may be under way now. Call it only while the queue is not empty."""
         if not is_urgent:
             return self._writer_count
-        # Few as long as there is plenty of room, all of them before any event would have to be
-        # dropped.
+        # Few while there is plenty of room, all of them before any event would be dropped.
         by_room = self._writer_count * len(self._queue) ** 2 // MAX_QUEUED**2
         by_age = int((self._clock.now() - self._queue[0].last_observed) / PATIENCE_S)
         return min(max(by_room, by_age), self._writer_count)
@@ -373,8 +361,7 @@ class EventBroadcaster:
                 await self._write_patiently(entry, is_series=is_series, rest=rest)
             except Exception:
                 self._failed(entry)
-            # Also if it was given up: should the event recur, the patch finds nothing and creates
-            # it then.
+            # Also after giving up: if the event recurs, the patch finds nothing and creates it.
             entry.written_count = count
             rest = None
         entry.is_taken = False
@@ -402,8 +389,8 @@ class EventBroadcaster:
         try:
             await (self._write(entry, is_series=is_series) if rest is None else rest())
         except AlreadyExists:
-            # A patch found nothing, yet creating found something: it has appeared in between, patch
-            # again. A mere creation that was tried before has simply worked then.
+            # The patch found nothing, yet creating found an event that appeared in between: patch
+            # again. A plain creation that was tried before has simply succeeded.
             return not is_series
         except ApiError as error:
             log.info(
@@ -435,11 +422,11 @@ class EventBroadcaster:
     # Expiry of series.
 
     async def _finish_series(self) -> None:
-        """Drop what did not recur lately, and tell the server how often a series has occurred in the end."""
+        """Drop events that did not recur lately, and write the final counts of series."""
         limit = self._clock.now() - FINISH_INTERVAL_S
         for number, (key, entry) in enumerate(list(self._cache.items()), 1):
             if number % FORGET_BATCH == 0:
-                await asyncio.sleep(0)  # there may be many, and others want to go on
+                await asyncio.sleep(0)  # there may be many: let other tasks run
             if entry.is_taken or entry.last_observed >= limit:
                 continue
             if entry.count > 1 and not await self._rewrite_series(entry):
@@ -448,7 +435,7 @@ class EventBroadcaster:
                 del self._cache[key]
 
     async def _refresh_series(self) -> None:
-        """Patch every series once more: the server expires events that are not updated."""
+        """Patch every series again: the server expires events that are not updated."""
         for entry in list(self._cache.values()):
             if entry.count > 1 and not entry.is_taken:
                 await self._rewrite_series(entry)
@@ -466,7 +453,7 @@ class EventBroadcaster:
     # The end.
 
     async def _flush(self) -> None:
-        """Write what is queued, and the last counts of all series, for a bounded time."""
+        """Write queued events and the final counts of all series, for a bounded time."""
         series = [entry for entry in self._cache.values() if entry.count > 1]
         entries = list(dict.fromkeys([*self._under_way, *self._queue, *series]))
         self._queue.clear()
@@ -496,5 +483,5 @@ async def _every(interval_s: float, action: Callable[[], Awaitable[None]]) -> No
         await asyncio.sleep(interval_s)
         try:
             await action()
-        except Exception:  # the next round may go better
+        except Exception:  # the next round may succeed
             log.exception("Looking after event series failed unexpectedly")

@@ -1,8 +1,7 @@
-"""One request under way and its answer, buffered or streamed.
+"""One request under way and its response, buffered or streamed.
 
-Responsible for buffering what has arrived and for waking the waiter; a stream also tells its
-connection to stop reading while its consumer lags. Not responsible for parsing or deadlines
-(`connection`).
+Buffers what has arrived and wakes the waiter; a stream also tells its connection to stop reading
+while its consumer lags. `connection` parses and enforces deadlines.
 """
 
 from __future__ import annotations
@@ -17,12 +16,10 @@ from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request
 STREAM_HIGH_WATER_BYTES = 1024 * 1024
 """A stream whose consumer lags by this much stops reading; TCP then slows the server down."""
 STREAM_TAKE_BYTES = 128 * 1024
-"""About as much is handed out at a time: decoding it takes a few milliseconds, in which nothing
-else runs.
-"""
+"""Approximate chunk size for consumers; decoding one blocks the loop for a few milliseconds."""
 
 _INFORMATIONAL = b"1"
-"""First digit of the status of heads that come before the real one."""
+"""First digit of an interim (1xx) status."""
 
 
 RawHeaders = list[tuple[bytes, bytes]]
@@ -39,7 +36,7 @@ def headers_from_raw(raw: RawHeaders) -> dict[str, str]:
 
 
 def headers_of(received: bytes) -> dict[str, str]:
-    """The headers of an answer that the parser accepted, from everything received until its head was complete."""
+    """The headers of an accepted response, from all bytes received until its head was complete."""
     block, _, received = received.partition(b"\r\n\r\n")
     while block.lstrip(b"\r\n").partition(b" ")[2].startswith(_INFORMATIONAL):
         block, _, received = received.partition(b"\r\n\r\n")
@@ -48,12 +45,12 @@ def headers_of(received: bytes) -> dict[str, str]:
 
 
 class BufferedResponse:
-    """An answer that has arrived completely. Headers are decoded on first access."""
+    """A completely received response. Headers are decoded on first access."""
 
     __slots__ = ("_head", "_headers", "body", "status")
 
     def __init__(self, status: int, head: bytes | RawHeaders, body: bytes) -> None:
-        """`head`: the headers, or what was received of them as `headers_of` takes it."""
+        """`head`: the headers, or the received bytes as `headers_of` takes them."""
         self.status = status
         self.body = body
         self._head = head
@@ -78,7 +75,7 @@ class BufferedResponse:
             yield self.body
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Does nothing: no resource is open."""
 
 
 class StreamSource(Protocol):
@@ -92,7 +89,7 @@ class StreamSource(Protocol):
 
 
 class StreamingResponse:
-    """An answer whose body is handed out while it arrives. It is its own iterator of chunks."""
+    """A response whose body is consumed while it arrives. It is its own iterator of chunks."""
 
     def __init__(self, status: int, head: bytes, source: StreamSource, exchange: Exchange) -> None:
         self.status = status
@@ -180,7 +177,7 @@ class StreamingResponse:
         if not self._ended:
             self._ended = True
             self._error = error
-            self._resume()  # the connection may go on to serve others
+            self._resume()  # the connection may be reused
             self._wake()
 
     def _wake(self) -> None:
@@ -193,7 +190,7 @@ Outcome = BufferedResponse | StreamingResponse | TransportError
 
 
 class Exchange:
-    """One request under way and as much of its answer as has arrived.
+    """One request under way and the received part of its response.
 
     It ends once, with a call of `done` from the event loop, or never if the connection was told to
     abandon it.
@@ -226,7 +223,7 @@ class Exchange:
         self.wants_stream = request.stream
         self.max_body_bytes = request.max_body_bytes
         self.head = b""
-        """What has arrived until the head was complete; the beginning of the body may be in it."""
+        """Bytes received until the head was complete; may include the beginning of the body."""
         self.body: list[bytes] = []
         self.body_bytes = 0
         self.status = 0

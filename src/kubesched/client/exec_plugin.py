@@ -1,12 +1,11 @@
-"""Credentials from a program: client-go's exec plugins (`client.authentication.k8s.io` v1 and v1beta1).
+"""Credentials from exec plugins (`client.authentication.k8s.io` v1 and v1beta1), as in client-go.
 
-Responsible for running the command, telling it about the cluster, and reading the `ExecCredential`
-it prints. When to run it, and that only one runs at a time, is `credentials.RenewedIdentity`'s
-part. The plugin never gets a terminal: a scheduler cannot prompt.
+Runs the command, passes it the cluster information, and reads the `ExecCredential` it prints.
+`credentials.RenewedIdentity` decides when to run it, one at a time. The plugin never gets a
+terminal: a scheduler cannot prompt.
 
-What a plugin prints is a secret. Its standard output never reaches a message; of its standard error
-the last lines do, with everything cut out that looks like a token or a key or that we passed in as
-a setting.
+A plugin's output is secret. Its standard output never appears in a message; of its standard error
+the last lines do, without anything that looks like a token or a key or was passed in as a setting.
 """
 
 from __future__ import annotations
@@ -36,16 +35,13 @@ log = get_logger(__name__)
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 RUN_DEADLINE_S = 60.0
-"""Longest a plugin may run. client-go waits for ever; requests of ours have deadlines, and so has
-this.
-"""
+"""Longest run of a plugin. client-go has no limit; our requests have deadlines."""
 
 END_DEADLINE_S = 5.0
 """Longest wait for a killed plugin to exit; only one stuck in the kernel takes longer."""
 
 MAX_OUTPUT_BYTES = 1024 * 1024
-"""Most that is read of what the plugin prints; a certificate chain with its key is a few kilobytes.
-"""
+"""Most bytes read from a plugin; a certificate chain with its key is a few kilobytes."""
 
 SHOWN_ERROR_BYTES = 2048
 """How much of the end of standard error an error message shows."""
@@ -53,7 +49,7 @@ SHOWN_ERROR_BYTES = 2048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecCluster:
-    """What a plugin that asks for `provideClusterInfo` is told about the cluster."""
+    """The cluster information for plugins with `provideClusterInfo`."""
 
     server: str
     tls_server_name: str = ""
@@ -91,7 +87,7 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
 
 
 class ExecPlugin(RenewedIdentity):
-    """An identity that a program tells."""
+    """An identity provided by a program."""
 
     def __init__(
         self,
@@ -103,14 +99,15 @@ class ExecPlugin(RenewedIdentity):
         environment: Mapping[str, str],
         deadline_s: float = RUN_DEADLINE_S,
     ) -> None:
-        """Checks the settings that can be checked without running it; `origin` begins every error."""
+        """Checks the settings without running the plugin; `origin` begins every error."""
         super().__init__(clock)
         self._config = config
         self._origin = origin
         self._deadline_s = deadline_s
         if config.api_version not in API_VERSIONS:
             raise self._error(
-                f'invalid apiVersion "{config.api_version}"; supported are {" and ".join(API_VERSIONS)}'
+                f'invalid apiVersion "{config.api_version}"; supported are '
+                f"{' and '.join(API_VERSIONS)}"
             )
         if config.interactive_mode == "Always":
             raise self._error(
@@ -175,14 +172,15 @@ class ExecPlugin(RenewedIdentity):
             return msgspec.json.encode(info).decode()
         except (TypeError, ValueError, RecursionError) as error:
             raise self._error(
-                "the cluster's extension client.authentication.k8s.io/exec cannot be written as JSON"
+                "the cluster's extension client.authentication.k8s.io/exec cannot be written as "
+                "JSON"
             ) from error
 
     def _parse(self, output: bytes) -> tuple[Proof, float | None]:
         try:
             credential = msgspec.json.decode(output, type=_ExecCredential)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            # The decoder's own words may quote the output.
+            # The decoder's message may quote the output.
             where = re.search(r"at `[^`]*`$", str(error))
             raise self._error(
                 "the plugin's standard output is not an ExecCredential in JSON"
@@ -192,7 +190,8 @@ class ExecPlugin(RenewedIdentity):
         if credential.kind != "ExecCredential" or credential.api_version != expected:
             raise self._error(
                 f"configured to use API version {expected}, but the plugin returned "
-                f'kind "{printable(credential.kind)}" of version "{printable(credential.api_version)}"'
+                f'kind "{printable(credential.kind)}" of version '
+                f'"{printable(credential.api_version)}"'
             )
         status = credential.status
         if status is None:
@@ -261,8 +260,7 @@ async def _start(
     try:
         await asyncio.wait([starting])
     except asyncio.CancelledError:
-        # Cancelling a start half-way leaks the process and its pipes; so let it finish, then kill
-        # it.
+        # Cancelling a start half-way leaks the process and its pipes: let it start, then kill it.
         await asyncio.wait([starting])
         if starting.exception() is None:
             await _end(starting.result()[0], capture)
@@ -271,7 +269,7 @@ async def _start(
 
 
 async def _end(process: asyncio.SubprocessTransport, capture: _Capture) -> None:
-    """Make sure that nothing of the plugin stays behind."""
+    """Kill the plugin with all its children."""
     if process.get_returncode() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.get_pid(), signal.SIGKILL)
@@ -290,14 +288,14 @@ _SECRET = re.compile(
 
 
 def redact(text: str, secrets: list[str]) -> str:
-    """`text` without the given secrets and without what looks like one."""
+    """`text` without the given secrets and without anything that looks like one."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "[redacted]")
     return _SECRET.sub("[redacted]", text)
 
 
 def printable(text: str) -> str:
-    """`text` safe for a terminal: control characters, colour codes among them, become code points."""
+    """`text` safe for a terminal: control characters and colour codes become code points."""
     return "".join(
         character if character.isprintable() or character in "\n\t" else f"U+{ord(character):04X}"
         for character in text

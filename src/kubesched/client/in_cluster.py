@@ -1,7 +1,6 @@
-"""Finding the API server from inside a pod: the environment names it, the service account's files vouch for us.
+"""Finds the API server from inside a pod, by environment variables and service account files.
 
-Responsible for reading what kubelet provides; rotation of the token and of the authority is
-`credentials`' part.
+Reads what kubelet provides; `credentials` handles rotation of the token and the authority.
 """
 
 from __future__ import annotations
@@ -38,10 +37,7 @@ def is_possible(
 def load_connection(
     environment: Mapping[str, str], *, clock: Clock, directory: str = SERVICE_ACCOUNT_DIRECTORY
 ) -> ConnectionConfig:
-    """How to reach the API server of the cluster we run in.
-
-    Raises `CredentialsError` outside of one.
-    """
+    """Connection to the API server of the cluster we run in; else raises `CredentialsError`."""
     host, port = environment.get(HOST_VARIABLE, ""), environment.get(PORT_VARIABLE, "")
     if not host or not port:
         raise CredentialsError(f"{ORIGIN}: {HOST_VARIABLE} and {PORT_VARIABLE} must be defined")

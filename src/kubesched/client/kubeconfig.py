@@ -1,12 +1,11 @@
 """Kubeconfig files: parsing and merging.
 
-Responsible for reading the YAML into records with errors that name file and field, for merging
-(`KUBECONFIG` may list several files; the first value wins), for resolving relative paths against
-the file that wrote them, and for storing tokens that were rotated. Which context is meant and
-whether it can be used is `client_config`'s part.
+Reads the YAML into records with errors that name file and field, merges files (`KUBECONFIG` may
+list several; the first value wins), resolves relative paths against their file, and stores rotated
+tokens. `client_config` chooses the context and checks it.
 
-Unknown fields are passed over, as kubectl does. Records show no contents in their `repr`, and
-errors never quote a value: any of them may be a secret in the wrong place.
+Unknown fields are ignored, as in kubectl. Records show no contents in their `repr`, and errors
+never quote a value: any of them may be a misplaced secret.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from kubesched.api.yaml_loading import BoundedLoader
 from kubesched.base.errors import CredentialsError
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
-"""Largest file that is read; a kubeconfig with a thousand clusters has five megabytes."""
+"""Maximum file size; a kubeconfig with a thousand clusters has five megabytes."""
 
 EXEC_EXTENSION = "client.authentication.k8s.io/exec"
-"""The cluster extension that is handed to exec plugins as their configuration."""
+"""The cluster extension passed to exec plugins as their configuration."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -38,14 +37,14 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 class NamedExtension(_Section):
-    """Data of other programs that travels in the file."""
+    """Data of other programs, stored in the file."""
 
     name: str
     extension: object = None
 
 
 class Cluster(_Section):
-    """How to reach one API server. `*_data` is base64 as written."""
+    """Connection to one API server. `*_data` is base64 as written."""
 
     server: str = ""
     tls_server_name: str = ""
@@ -65,7 +64,7 @@ class ExecEnvVar(_Section):
 
 
 class ExecConfig(_Section, rename="camel"):
-    """A program that tells who we are."""
+    """A program that provides credentials."""
 
     command: str = ""
     args: list[str] = []
@@ -77,14 +76,14 @@ class ExecConfig(_Section, rename="camel"):
 
 
 class AuthProviderConfig(_Section):
-    """A built-in way to stay logged in, with its settings."""
+    """A built-in authentication provider, with its settings."""
 
     name: str = ""
     config: dict[str, str] = {}
 
 
 class User(_Section):
-    """Who to be. `*_data` is base64 as written."""
+    """A user's credentials. `*_data` is base64 as written."""
 
     client_certificate: str = ""
     client_certificate_data: str = ""
@@ -121,7 +120,7 @@ class Kubeconfig(_Section):
     current_context: str = ""
     files: tuple[str, ...] = ()
     user_files: dict[str, str] = {}
-    """Which file a user came from, for storing rotated tokens."""
+    """The file of each user, for storing rotated tokens."""
 
     def is_empty(self) -> bool:
         return not (self.clusters or self.users or self.contexts or self.current_context)
@@ -152,13 +151,13 @@ class _File(_Section):
 
 
 def load_files(paths: Iterable[str]) -> Kubeconfig:
-    """Read and merge those that exist; a broken one is an error.
+    """Read and merge the files that exist; a broken one is an error.
 
-    The first file to name a cluster, user or context decides all of it, and the first non-empty
-    `current-context` counts.
+    The first file to name a cluster, user or context defines all of it, and the first non-empty
+    `current-context` wins.
     """
     merged = Kubeconfig()
-    for path in dict.fromkeys(paths):  # the same file twice is one file
+    for path in dict.fromkeys(paths):  # ignores duplicates
         if not path:
             continue
         try:
@@ -177,7 +176,7 @@ def load_files(paths: Iterable[str]) -> Kubeconfig:
 
 
 def load_file(path: str) -> Kubeconfig:
-    """One file with its paths made absolute. Raises `FileNotFoundError` or `CredentialsError`."""
+    """One file with absolute paths. Raises `FileNotFoundError` or `CredentialsError`."""
     try:
         with open(path, "rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)
@@ -231,7 +230,7 @@ def store_auth_provider(path: str, user: str, config: Mapping[str, str]) -> None
 
 
 class _Loader(BoundedLoader):
-    """Plain YAML as Kubernetes reads it: what looks like a date is a string."""
+    """YAML as Kubernetes reads it: dates stay strings."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -262,7 +261,7 @@ def _parse(path: str, text: bytes) -> object:
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
-        # The full text of the error shows a piece of the file; even its summary can quote one.
+        # The full error text shows a piece of the file; even its summary can quote one.
         problem = re.sub(r"'[^']*'|\"[^\"]*\"", "...", str(getattr(error, "problem", "") or ""))
         raise CredentialsError(
             f"kubeconfig {path}: not valid YAML: {problem or 'unreadable characters'}{where}"
@@ -270,9 +269,9 @@ def _parse(path: str, text: bytes) -> object:
 
 
 def _without_nulls(value: object, known: dict[int, object] | None = None) -> object:
-    """A field that is null is a field left out, except inside other programs' extensions.
+    """Drops null fields, except inside other programs' extensions.
 
-    `known` has what was done before: aliases of aliases of aliases would take for ever otherwise.
+    `known` caches results: nested aliases would otherwise take exponential time.
     """
     if not isinstance(value, dict | list):
         return value
@@ -300,7 +299,7 @@ _NAMES = {
 
 
 def _explain(complaint: str) -> str:
-    """A decoder's complaint in the file's terms: field first, then what was expected there."""
+    """A decoder's error in the file's terms: field first, then what was expected there."""
     complaint, _, path = complaint.partition(" - at `$")
     complaint = re.sub(r"`(\w+)`", lambda match: _NAMES.get(match[1], match[0]), complaint)
     complaint = complaint[:1].lower() + complaint[1:]

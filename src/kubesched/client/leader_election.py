@@ -1,23 +1,23 @@
-"""Leader election by Lease: of several schedulers one acts, and another follows when it falls silent.
+"""Leader election by Lease: one of several schedulers acts, and another takes over if it fails.
 
-Responsible for taking, renewing and giving up one Lease, wire-compatible with client-go's leader
-election, so that kube-scheduler and kubesched can stand by for each other. What the leader does
-meanwhile is a callback; how Leases are read and written is `LeaseClient`.
+Takes, renews and releases one Lease, wire-compatible with client-go's leader election, so that
+kube-scheduler and kubesched can stand by for each other. The leader's work is a callback;
+`LeaseClient` reads and writes Leases.
 
-Life of an elector, once through:
+Life cycle of an elector, run once:
 
     waiting --lease absent, empty or unchanged for its whole duration--> leading --+--> stopped
                                                                                    |
-                   renewal failed too long, another holds it, or cancelled -------+
+                   renewal failed too long, another holds it, or cancelled --------+
 
 Why two never lead at once. Writes to the Lease carry its resourceVersion, so of two candidates one
 wins. A candidate counts the lease's duration from when *it* saw the last change, on its own clock;
-timestamps in the Lease are for people, clocks of different machines are never compared. That moment
-lies after the holder *sent* its last successful renewal, so a holder that counts the same duration
-from that sending stops first. `is_leader` checks this whenever it is asked, with half of the slack
-as a margin for what is on its way, and the work is cancelled and has ended before the lease is
-released. The proof needs clocks that run at about the same speed, and the slack between renewal
-deadline and lease duration (5 of 15 seconds by default) covers any difference that machines have.
+timestamps in the Lease are informational, clocks of different machines are never compared. That
+moment is after the holder *sent* its last successful renewal, so a holder that counts the same
+duration from that sending stops first. `is_leader` checks this on every call, with half of the
+slack as a margin for requests in transit, and the work is cancelled and has ended before the lease
+is released. The proof needs clocks that run at about the same speed; the slack between renewal
+deadline and lease duration (5 of 15 seconds by default) covers any realistic drift.
 """
 
 from __future__ import annotations
@@ -43,25 +43,20 @@ log = get_logger(__name__)
 
 JITTER_FACTOR = 1.2
 CLOCK_STEP_S = 0.001
-"""A candidate waits between one and 2.2 retry periods, so that candidates do not march in step."""
+"""A candidate waits between one and 2.2 retry periods, so that candidates do not synchronize."""
 
 LEAST_PATIENCE_S = 0.1
 """Grace period for cancelled work even if it is already late, so that the log is accurate."""
 
 RELEASE_TRIES = 5
-"""How often a release that conflicts is tried. Only a renewal of our own that was under way can
-conflict with it.
-"""
+"""Attempts of a conflicting release. Only our own renewal in flight can conflict with it."""
 
 RELEASED_DURATION_S = 1
 """Duration written on release; the holder is empty anyway, but zero is not allowed."""
 
 
 class LeaseClient(Protocol):
-    """One Lease on the server.
-
-    Raises `kubesched.base.errors`; `update` conflicts if the Lease changed since.
-    """
+    """One Lease; raises `kubesched.base.errors`; `update` conflicts if the Lease changed since."""
 
     async def get(self) -> Preserved[Lease]: ...
 
@@ -85,24 +80,22 @@ class LeaderElectionSettings:
     """The lease, the identity and the timings. Defaults are kube-scheduler's."""
 
     identity: str
-    """Unique among all candidates; `<host name>_<uuid>` as a rule."""
+    """Unique among all candidates; usually `<host name>_<uuid>`."""
     namespace: str = "kube-system"
     name: str = "kube-scheduler"
 
     lease_duration_s: float = 15.0
-    """How long others wait after the last renewal they saw. Whole seconds; the Lease cannot say
-    more.
-    """
+    """How long others wait after the last renewal they saw. Whole seconds, as in the Lease."""
     renew_deadline_s: float = 10.0
-    """How long a leader keeps trying to renew before it gives up."""
+    """How long a leader retries a renewal before it gives up."""
     retry_period_s: float = 2.0
-    """Pause between tries."""
+    """Pause between attempts."""
     release_on_cancel: bool = True
-    """Whether to empty the lease when we stop, so that the next one need not wait."""
+    """Whether to empty the lease on stop, so that the next leader need not wait."""
 
     @property
     def call_deadline_s(self) -> float:
-        """How long one request may take: two of them fit into the renewal deadline."""
+        """Limit of one request: two of them fit into the renewal deadline."""
         return max(1.0, self.renew_deadline_s / 2)
 
     def check(self) -> None:
@@ -120,7 +113,7 @@ class LeaderElectionSettings:
             (self.renew_deadline_s > 0, "renewDeadline must be greater than zero"),
             (self.retry_period_s > 0, "retryPeriod must be greater than zero"),
             (self.identity != "", "Lock identity is empty"),
-            # Not client-go's: it would write a duration of zero, which the server refuses.
+            # Not in client-go: it would write a duration of zero, which the server rejects.
             (int(self.lease_duration_s) > 0, "leaseDuration must be at least one second"),
         )
         for holds, complaint in rules:
@@ -130,20 +123,16 @@ class LeaderElectionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderCallbacks:
-    """What happens on the way."""
+    """Callbacks during an election."""
 
     on_started_leading: Callable[[], Awaitable[None]]
-    """The leader's work, cancelled when leadership ends. Returning early does not end leadership,
-    raising does.
-    """
+    """The leader's work, cancelled with leadership; raising ends leadership, returning does not."""
     on_stopped_leading: Callable[[], None]
-    """Called once at the end, before the lease is released, also if we never led."""
+    """Called once at the end, before the lease is released, even if we never led."""
     on_new_leader: Callable[[str], None] = lambda identity: None
-    """Called when the holder seen in the lease changed, also for ourselves; empty when it was
-    released.
-    """
+    """Called when the holder in the lease changed, even to ourselves; empty after a release."""
     record_event: Callable[[ObjectReference, str], None] = lambda lease, message: None
-    """Told `<identity> became leader` and `<identity> stopped leading` about the lease."""
+    """Records `<identity> became leader` and `<identity> stopped leading` about the lease."""
 
 
 class LeaderElector:
@@ -173,16 +162,12 @@ class LeaderElector:
         self._is_leading = False
         self._lead_until = 0.0
         self._may_hold = False
-        """Whether some write of ours may have reached the server; it need not have been answered.
-        """
+        """Whether a write of ours may have reached the server, even without a response."""
         if metrics is not None:
             metrics.leader_off(settings.name)
 
     async def run(self) -> None:
-        """Wait to become leader, lead, and return when leadership is lost.
-
-        Cancel it to stop cleanly.
-        """
+        """Wait for leadership, lead, and return when it is lost; cancel to stop cleanly."""
         try:
             await self._acquire()
             await self._lead()
@@ -194,21 +179,21 @@ class LeaderElector:
                     await self._release()
 
     def is_leader(self) -> bool:
-        """Whether we lead and may write, right now. Any thread may ask.
+        """Whether we lead and may write, right now. Thread-safe.
 
-        False half of the slack before another candidate could take over: what is sent until then
-        has that time to arrive. Leadership is given up at the same moment.
+        False half of the slack before another candidate could take over, which leaves that time for
+        requests in transit. Leadership is given up at the same moment.
         """
         return self._is_leading and self._clock.monotonic() < self._lead_until - self._reserve_s
 
     def leader(self) -> str:
-        """The holder as last seen; for people."""
+        """The holder as last seen; informational."""
         return self._observed.holder_identity or ""
 
     def check(self, max_tolerable_expired_s: float) -> str | None:
-        """What is wrong if we hold the lease but failed to renew it for too long, else None.
+        """The problem if we hold the lease but failed to renew it for too long, else None.
 
-        A health check: such a leader should have stopped, and if it is stuck instead, it should be
+        A health check: such a leader should have stopped; if it is stuck instead, it should be
         restarted.
         """
         limit = self._settings.lease_duration_s + max_tolerable_expired_s
@@ -255,7 +240,7 @@ class LeaderElector:
         try:
             await asyncio.wait([work, renewing], return_when=asyncio.FIRST_COMPLETED)
             if work.done():
-                work.result()  # an error of the work ends leadership
+                work.result()  # raises the work's error, which ends leadership
             await renewing
         finally:
             self._is_leading = False
@@ -265,7 +250,7 @@ class LeaderElector:
                 self._metrics.leader_off(self._settings.name)
 
     async def _end(self, work: asyncio.Future[None], renewing: asyncio.Future[None]) -> None:
-        """Cancel both and wait for their end, but not past the moment at which others may begin their work."""
+        """Cancel both and wait for their end, but not past the moment another leader may start."""
         unfinished = [task for task in (work, renewing) if not task.done()]
         for task in unfinished:
             task.cancel()
@@ -276,7 +261,7 @@ class LeaderElector:
             log.error(
                 "The leader's work goes on although the lease is lost", lock=self._described()
             )
-            self._may_hold = False  # the lease must not be empty while it does
+            self._may_hold = False  # do not release the lease while it runs
         elif work in unfinished and not work.cancelled() and (error := work.exception()):
             log.error("The leader's work failed while being stopped", error, lock=self._described())
 
@@ -287,7 +272,7 @@ class LeaderElector:
         log.info("Failed to renew lease", lock=self._described())
 
     async def _renew(self) -> bool:
-        """Try until it works or must be given up."""
+        """Retry until it succeeds or the deadline passes."""
         settings, now = self._settings, self._clock.monotonic()
         # Upstream counts from here only; with slow answers that is too late. What is left is for
         # ending the work.
@@ -297,7 +282,7 @@ class LeaderElector:
                 while not await self._try_acquire_or_renew():
                     self._report_transition()
                     if self.leader() and not self._holds_lease():
-                        return False  # another candidate has it: retrying cannot help
+                        return False  # another candidate holds it: retrying is useless
                     await asyncio.sleep(self._settings.retry_period_s)
         except TimeoutError:
             return False
@@ -307,7 +292,7 @@ class LeaderElector:
     # One try.
 
     async def _try_acquire_or_renew(self) -> bool:
-        """Write ourselves into the lease if we may; False if another candidate holds it or the call failed."""
+        """Take or renew the lease if allowed; False if another holds it or the call failed."""
         try:
             if self._lease is not None and self._holds_lease() and self._is_valid():
                 # The leader's fast path: most likely the lease is unchanged since our last renewal.
@@ -380,8 +365,8 @@ class LeaderElector:
         self._lease = lease
         self._observed = lease.record.spec
         self._observed_at = self._clock.monotonic()
-        # From sending, not from the answer: others may have seen the renewal long before we hear of
-        # it. And the duration that counts is the one that stands in the lease.
+        # From sending, not from the response: others may have seen the renewal long before it
+        # arrives. And the duration in the lease is the one that counts.
         self._lead_until = sent_at + int(self._settings.lease_duration_s)
 
     def _observe(self, lease: Preserved[Lease]) -> None:
@@ -393,7 +378,7 @@ class LeaderElector:
     # Stopping.
 
     async def _release(self) -> None:
-        """Empty the lease. It may fail; then the others wait for it to expire."""
+        """Empty the lease. If this fails, the others wait for it to expire."""
         try:
             async with asyncio.timeout(self._settings.renew_deadline_s):
                 for _ in range(RELEASE_TRIES):
@@ -424,7 +409,7 @@ class LeaderElector:
         log.info("Released lease", lock=self._described())
         return True
 
-    # Small things.
+    # Helpers.
 
     async def _bounded(self, call: Awaitable[Preserved[Lease]]) -> Preserved[Lease]:
         async with asyncio.timeout(self._settings.call_deadline_s):

@@ -1,4 +1,4 @@
-"""One Lease over REST, as leader election wants it."""
+"""One Lease over REST, for leader election."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from kubesched.client.rest import RestClient
 
 
 class RestLeaseClient:
-    """A `leader_election.LeaseClient`.
-
-    Give it a client of its own: the lock must not queue behind other requests.
-    """
+    """A `leader_election.LeaseClient`; needs a separate client, or it queues behind requests."""
 
     def __init__(self, client: RestClient, *, namespace: str, name: str) -> None:
         self._client = client

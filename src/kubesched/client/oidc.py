@@ -1,13 +1,12 @@
 """Credentials from an OpenID Connect issuer: the `oidc` auth-provider of a kubeconfig.
 
-Responsible for using the ID token while it is valid and for trading the refresh token for a new one
-at the issuer's token endpoint, found by discovery. Logging in is a matter between a person and a
-browser and happens elsewhere. Storing rotated tokens is the caller's part: `keep` is called with
-the changed settings.
+Uses the ID token while it is valid, then exchanges the refresh token for a new one at the issuer's
+token endpoint, found by discovery. Interactive login happens elsewhere. The caller stores rotated
+tokens: `keep` is called with the changed settings.
 
 Tokens travel only over verified TLS: with the authority from the settings if one is given, else
-with the system's roots. There is no setting that turns verification off, neither issuer nor
-endpoint may be plain HTTP, and a redirection to plain HTTP is refused.
+with the system's roots. No setting disables verification, neither issuer nor endpoint may be plain
+HTTP, and a redirect to plain HTTP is rejected.
 """
 
 from __future__ import annotations
@@ -45,9 +44,7 @@ ID_TOKEN = "id-token"
 REFRESH_TOKEN = "refresh-token"
 
 EXPIRY_LEEWAY_S = 10.0
-"""A token counts as expired this long before it is: clocks differ, and a request takes time to
-arrive.
-"""
+"""A token counts as expired this long before its expiry, for clock skew and request latency."""
 
 REQUEST_DEADLINE_S = 10.0
 """Longest silence of the issuer during one request."""
@@ -56,7 +53,7 @@ RENEWAL_DEADLINE_S = 30.0
 """Longest wait for new tokens: discovery and one or two requests to the token endpoint."""
 
 MAX_ANSWER_BYTES = 1024 * 1024
-"""Most that is read of an answer; discovery documents and tokens are a few kilobytes."""
+"""Maximum response size; discovery documents and tokens are a few kilobytes."""
 
 
 class _Claims(msgspec.Struct):
@@ -77,7 +74,7 @@ class _Refusal(msgspec.Struct):
 
 
 class OidcProvider(RenewedIdentity):
-    """An identity that an OpenID Connect issuer vouches for."""
+    """An identity confirmed by an OpenID Connect issuer."""
 
     def __init__(
         self,
@@ -87,7 +84,7 @@ class OidcProvider(RenewedIdentity):
         clock: Clock,
         keep: Callable[[Mapping[str, str]], None] | None = None,
     ) -> None:
-        """Checks the settings and reads the authority; `keep` (blocking) stores tokens that changed."""
+        """Checks the settings and reads the authority; `keep` (blocking) stores changed tokens."""
         super().__init__(clock)
         self._config = dict(config)
         self._origin = f"{origin}: auth-provider oidc"
@@ -126,7 +123,8 @@ class OidcProvider(RenewedIdentity):
         tokens = self._trade(discovery.token_endpoint)
         if not tokens.id_token:
             raise self._error(
-                "the issuer's answer to the refresh token holds no id_token; either the scope openid was not "
+                "the issuer's answer to the refresh token holds no id_token; either the scope "
+                "openid was not "
                 "asked for at login, or the issuer does not return ID tokens on refresh"
             )
         self._expiry(tokens.id_token)
@@ -151,9 +149,9 @@ class OidcProvider(RenewedIdentity):
         return discovery
 
     def _trade(self, endpoint: str) -> _Tokens:
-        """Ask with HTTP basic authentication first, then with the client's name in the body.
+        """Try HTTP basic authentication first, then the client's name in the body.
 
-        The standard asks servers to support the former, some know only the latter;
+        The standard asks servers to support the former, some support only the latter;
         golang.org/x/oauth2 probes in this order too.
         """
         client, secret = self._config[CLIENT_ID], self._config.get(CLIENT_SECRET, "")
@@ -210,7 +208,7 @@ class OidcProvider(RenewedIdentity):
     def _decode(self, body: bytes, kind: type[T], url: str) -> T:
         try:
             return msgspec.json.decode(body, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError):  # whose words may quote a token
+        except (msgspec.DecodeError, UnicodeDecodeError):  # the message may quote a token
             raise self._error(f"the answer of {url} is not the JSON it should be") from None
 
     def _build_context(self) -> ssl.SSLContext:
@@ -249,7 +247,7 @@ class _RefusedError(Exception):
 
 
 class _HttpsRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirections of discovery, never away from TLS and never with a token in the body."""
+    """Follows redirects of discovery, never away from TLS and never with a token in the body."""
 
     def redirect_request(
         self,
@@ -261,7 +259,7 @@ class _HttpsRedirects(urllib.request.HTTPRedirectHandler):
         newurl: str,
     ) -> urllib.request.Request | None:
         if req.data is not None or urllib.parse.urlsplit(newurl).scheme != "https":
-            return None  # the redirection itself is then the answer, and an error
+            return None  # the redirect itself is returned, as an error
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 

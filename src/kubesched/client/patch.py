@@ -1,6 +1,6 @@
-"""Changes of part of an object, in the two forms that are sent; the API server tells them apart by content type.
+"""Patches in the two supported forms, which the API server distinguishes by content type.
 
-Responsible for pairing a body with its content type. The caller builds the body.
+Pairs a body with its content type. The caller builds the body.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CONTENT_TYPES = (MERGE_PATCH, STRATEGIC_MERGE_PATCH)
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A change, ready to be sent."""
+    """A change, ready to send."""
 
     content_type: str
     body: bytes

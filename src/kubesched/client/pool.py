@@ -1,12 +1,11 @@
 """The HTTP transport: a bounded pool of kept-alive connections to one API server.
 
-Responsible for handing each request an idle connection or a new one (`dialer` makes it), for
-sending credentials along, and for the two repetitions that only the transport can judge: a
-kept-alive connection that had died unnoticed, and a 401 that fresh credentials may cure. Not
-responsible for any other retry (`rest`).
+Gives each request an idle connection or a new one (made by `dialer`), adds credentials, and makes
+the two retries that only the transport can judge: after a kept-alive connection that had died
+unnoticed, and after a 401 that fresh credentials may fix. All other retries are in `rest`.
 
-`start` is the cheap way for the requests that are made for every pod: it sends at once over an idle
-connection and calls back, without a task. Whatever needs waiting or a second try is left to
+`start` is the cheap path for the requests made for every pod: it sends at once over an idle
+connection and calls back, without a task. Anything that needs waiting or a second try is left to
 `request`.
 
 Invariants: at most `max_connections` connections serve ordinary requests and at most `max_streams`
@@ -56,14 +55,14 @@ UNAUTHORIZED = 401
 _ACCEPT_GZIP = b"Accept-Encoding: gzip\r\n"
 _CLOSE_GRACE_S = 1.0
 _ASK_CREDENTIALS_S = 1.0
-"""How long `start` goes on with the headers that credentials gave last. They notice new files and
-tokens that expire within a minute or so, and a 401 is answered with fresh ones in any case.
+"""How long `start` reuses the last headers from the credentials. Credentials notice new files and
+expiring tokens within about a minute, and a 401 fetches fresh ones in any case.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSettings:
-    """Bounds of the pool; the defaults suit one scheduler."""
+    """Limits of the pool; the defaults suit one scheduler."""
 
     max_connections: int = 64
     max_streams: int = 256
@@ -98,7 +97,7 @@ class HttpTransport:
         self._credential_headers: HeaderValues | None = None
         self._credential_block = b""
         self._heads: dict[bytes, bytes] = {}
-        """The lines that are the same in all requests with these headers, by those headers."""
+        """Encoded header lines shared by all requests with the same headers, by those headers."""
         self._ask_credentials_at = -inf
         self._idle: list[HttpConnection] = []
         self._open: set[HttpConnection] = set()
@@ -107,7 +106,7 @@ class HttpTransport:
         self._stream_count = 0
         self._answers: list[tuple[_Started, Outcome]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        """Set by the first request: asking for the running loop is a system call (`getpid`)."""
+        """Set by the first request: getting the running loop is a system call (`getpid`)."""
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -121,7 +120,7 @@ class HttpTransport:
         headers = await self._current_headers()
         generation = self._credentials.generation
         response = await self._exchange(loop, request, deadline_at)
-        # A server that answers 401 did nothing, so any request may be repeated.
+        # A server that responds 401 did nothing, so any request may be repeated.
         if response.status == UNAUTHORIZED and await self._has_newer(
             headers, generation, deadline_at
         ):
@@ -129,9 +128,9 @@ class HttpTransport:
         return response
 
     async def _has_newer(self, headers: HeaderValues, generation: int, deadline_at: float) -> bool:
-        """Whether there are other credentials to try than those that were refused.
+        """Whether there are newer credentials than the refused ones.
 
-        Another request's 401 may have refreshed them since; then there is nothing to do.
+        Another request's 401 may have refreshed them already.
         """
         credentials = self._credentials
         try:
@@ -200,16 +199,13 @@ class HttpTransport:
     def start(
         self, request: Request, done: Callable[[Response | TransportError | None], None]
     ) -> StartedRequest | None:
-        """Send at once and return; None if that is not possible.
-
-        As `transport.DirectTransport` says.
-        """
+        """Send at once and return; None if not possible. See `transport.DirectTransport`."""
         loop = self._loop
         if loop is None or request.stream or request.method == "GET":
             return None
         now = loop.time()
         if self._credential_headers is None or now >= self._ask_credentials_at:
-            self._ask_credentials_at = now + _ASK_CREDENTIALS_S  # by this one; the others go on
+            self._ask_credentials_at = now + _ASK_CREDENTIALS_S  # only this request asks
             return None
         connection = self._take_idle(now)
         if connection is None:
@@ -229,7 +225,7 @@ class HttpTransport:
         for started, outcome in answers:
             try:
                 started.end(outcome)
-            except Exception:  # the outermost edge; the others want their answers all the same
+            except Exception:  # outermost edge; other callbacks must still run
                 log.exception("Handling the answer to a request failed")
 
     def _encode(self, request: Request) -> bytes:
@@ -254,7 +250,7 @@ class HttpTransport:
         return self._static_block + self._credential_block + block
 
     def _wants_gzip(self, request: Request) -> bool:
-        # Only large answers are ever compressed, and those are lists.
+        # Only large responses are compressed, and those are lists.
         return (
             not self._config.disable_compression and request.method == "GET" and not request.stream
         )
@@ -268,7 +264,8 @@ class HttpTransport:
             return response
         if encoding != "gzip":
             raise TransportError(
-                f'{self._authority} answered with content encoding "{encoding}" that was not asked for'
+                f'{self._authority} answered with content encoding "{encoding}" that was not asked '
+                "for"
             )
         response.body = _gunzip(response.body, request.max_body_bytes, self._authority)
         return response
@@ -276,7 +273,7 @@ class HttpTransport:
     # Finding a connection.
 
     def _take_idle(self, now: float) -> HttpConnection | None:
-        """The most recently used idle connection that is still fit for use; the others thereby age out."""
+        """The most recently used idle connection that is still usable; the others age out."""
         idle = self._idle
         while idle:
             connection = idle.pop()
@@ -293,10 +290,10 @@ class HttpTransport:
     async def _acquire(
         self, loop: asyncio.AbstractEventLoop, request: Request, deadline_at: float
     ) -> HttpConnection:
-        """A new connection, or the next one to become free when the pool is full.
+        """A new connection, or the next free one when the pool is full.
 
-        Streams always get a connection of their own, closed at their end: a handshake every few
-        minutes is cheaper than watches that occupy the pool.
+        Streams always get a separate connection, closed at their end: a handshake every few minutes
+        is cheaper than watches that occupy the pool.
         """
         if request.stream:
             if self._stream_count >= self._settings.max_streams:
@@ -336,7 +333,7 @@ class HttpTransport:
     async def _wait_for_connection(
         self, loop: asyncio.AbstractEventLoop, deadline_at: float
     ) -> HttpConnection | None:
-        """An open connection, or None for the right to make one (a slot that is already counted)."""
+        """An open connection, or None for the right to make one (a slot already counted)."""
         while True:
             waiter: asyncio.Future[HttpConnection | None] = loop.create_future()
             self._waiters.append(waiter)
@@ -351,12 +348,12 @@ class HttpTransport:
                 raise DeadlineExceeded(
                     f"no connection to {self._authority} became free in time", sent=False
                 ) from None
-            # A connection can be lost between being handed over and our waking up.
+            # A connection can be lost between the handover and our wakeup.
             if connection is None or connection.is_open:
                 return connection
 
     def _return_unused(self, waiter: asyncio.Future[HttpConnection | None]) -> None:
-        """Hand a connection on if its request was cancelled in the same instant."""
+        """Pass on a connection whose request was cancelled in the same instant."""
         if waiter.cancelled() or not waiter.done() or waiter.exception() is not None:
             return
         connection = waiter.result()
@@ -416,7 +413,7 @@ class HttpTransport:
             await asyncio.wait(pending, timeout=_CLOSE_GRACE_S)
 
     def check_invariants(self) -> None:
-        """The books match reality. Only while nothing is being connected."""
+        """The counts match the connections. Call it only while nothing is being connected."""
         streams = sum(connection.is_for_stream for connection in self._open)
         assert self._stream_count == streams, "streams are miscounted"
         assert self._slot_count == len(self._open) - streams, "connections are miscounted"
@@ -451,11 +448,10 @@ class _Started:
             self._connection.abandon(self.exchange)
 
     def answered(self, outcome: Outcome) -> None:
-        """Have `done` called with this answer together with all others of this turn of the loop.
+        """Call `done` with this response together with all others of this turn of the loop.
 
-        What comes of an answer, the next request above all, is thus sent together: sent one by one
-        between reading other answers, requests and their answers wake both sides for each of them,
-        which costs a third more.
+        Follow-up requests are thus sent together: sent one by one between reading other responses,
+        they wake both sides for each of them, which costs a third more.
         """
         answers = self._transport._answers
         if not answers:
@@ -463,13 +459,13 @@ class _Started:
         answers.append((self, outcome))
 
     def end(self, outcome: Outcome) -> None:
-        # `exchange` leads back here: a cycle would wait for the garbage collector.
+        # `exchange` refers back here: a cycle would wait for the garbage collector.
         done, self._done = self._done, None
         del self.exchange
         if done is None:
-            return  # given up since
+            return  # cancelled meanwhile
         if isinstance(outcome, BufferedResponse):
-            # A server that answers 401 did nothing.
+            # A server that responds 401 did nothing.
             done(None if outcome.status == UNAUTHORIZED else outcome)
         else:
             assert not isinstance(outcome, StreamingResponse), "no stream was asked for"
@@ -479,7 +475,7 @@ class _Started:
 
 
 def _is_safe_target(target: str) -> bool:
-    """Whether a target begins with a slash and consists of visible ASCII, so that it cannot leave its line."""
+    """Whether a target starts with a slash and is visible ASCII, so it cannot inject a line."""
     return (
         target.startswith("/")
         and target.isascii()

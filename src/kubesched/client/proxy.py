@@ -1,9 +1,8 @@
-"""Reaching the API server through a proxy: which one, and the handshake with it.
+"""Reaching the API server through a proxy: choosing one, and the handshake with it.
 
-Responsible for reading a proxy's URL, for choosing one from the environment as Go's `net/http` does
-(so as kubectl and kube-scheduler do), and for opening a tunnel: HTTP CONNECT or SOCKS5 (RFC 1928,
-password per RFC 1929). Not responsible for TLS to the API server, which the pool starts inside the
-tunnel. Passwords never appear in errors.
+Parses a proxy's URL, chooses one from the environment like Go's `net/http` (and so kubectl and
+kube-scheduler), and opens a tunnel: HTTP CONNECT or SOCKS5 (RFC 1928, password per RFC 1929). The
+pool starts TLS to the API server inside the tunnel. Passwords never appear in errors.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _SOCKS_ERRORS = {
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy to go through.
+    """A proxy.
 
     `scheme` is http, https, socks5 or socks5h (Go treats the two alike: names go to the proxy).
     """
@@ -54,7 +53,7 @@ class Proxy:
         return self.scheme.startswith("socks5")
 
     def authorization(self) -> str:
-        """The value of `Proxy-Authorization`, or "" if the proxy wants none."""
+        """The value of `Proxy-Authorization`, or "" if the proxy needs none."""
         if not self.username and not self.password:
             return ""
         pair = f"{self.username}:{self.password}".encode()
@@ -62,9 +61,9 @@ class Proxy:
 
 
 def parse_proxy_url(url: str, field_path: str = "proxy-url") -> Proxy:
-    """The proxy an URL names.
+    """The proxy of a URL.
 
-    Raises `ConfigError` at `field_path`, without the URL since it may hold a password.
+    Raises `ConfigError` at `field_path`, without the URL since it may contain a password.
     """
 
     def problem(message: str) -> ConfigError:
@@ -91,7 +90,7 @@ def parse_proxy_url(url: str, field_path: str = "proxy-url") -> Proxy:
 def proxy_from_environment(
     scheme: str, host: str, port: int, environ: Mapping[str, str]
 ) -> Proxy | None:
-    """The proxy `HTTPS_PROXY` or `HTTP_PROXY` names for this server, unless `NO_PROXY` exempts it."""
+    """The proxy in `HTTPS_PROXY` or `HTTP_PROXY` for this server, unless `NO_PROXY` exempts it."""
     name = "HTTPS_PROXY" if scheme == "https" else "HTTP_PROXY"
     url = environ.get(name) or environ.get(name.lower()) or ""
     if not url or _is_exempt(host, port, environ.get("NO_PROXY") or environ.get("no_proxy") or ""):
@@ -100,7 +99,10 @@ def proxy_from_environment(
 
 
 def _is_exempt(host: str, port: int, no_proxy: str) -> bool:
-    """Go's rules (`golang.org/x/net/http/httpproxy`): loopback is always exempt; entries are names, networks, addresses."""
+    """Go's rules (`golang.org/x/net/http/httpproxy`): loopback is always exempt.
+
+    Entries are names, networks or addresses.
+    """
     host = host.lower().rstrip(".")
     address = _parse_address(host)
     if host == "localhost" or (address is not None and address.is_loopback):
@@ -129,8 +131,8 @@ def _matches_exemption(entry: str, host: str, port: int, address: _Address | Non
     entry_address = _parse_address(name)
     if entry_address is not None:
         return address == entry_address
-    # "example.com" means the name and everything below it, ".example.com" and "*.example.com" only
-    # what is below.
+    # "example.com" matches the name and its subdomains, ".example.com" and "*.example.com" only the
+    # subdomains.
     name = name.removeprefix("*")
     if name.startswith("."):
         return host.endswith(name)
@@ -142,7 +144,7 @@ def _split_port(entry: str) -> tuple[str, int | None]:
         name, _, rest = entry[1:].partition("]")
         return name, int(rest[1:]) if rest[1:].isdigit() else None
     if _parse_address(entry) is not None:
-        return entry, None  # a bare IPv6 address is full of colons
+        return entry, None  # a bare IPv6 address contains colons
     name, _, port = entry.rpartition(":")
     return (name, int(port)) if name and port.isdigit() else (entry, None)
 
@@ -155,7 +157,7 @@ def _parse_address(host: str) -> _Address | None:
 
 
 class TunnelProtocol(asyncio.Protocol):
-    """Speaks with the proxy until the tunnel stands; then the transport gets the real protocol."""
+    """Talks to the proxy until the tunnel is open; then the transport gets the real protocol."""
 
     def __init__(self, proxy: Proxy) -> None:
         self.transport: asyncio.Transport | None = None
@@ -165,10 +167,7 @@ class TunnelProtocol(asyncio.Protocol):
         self._is_lost = False
 
     async def open(self, host: str, port: int) -> None:
-        """Ask for a tunnel to the API server.
-
-        The caller bounds the time. Raises `ConnectFailed`.
-        """
+        """Open a tunnel to the API server; the caller sets the timeout. Raises `ConnectFailed`."""
         if self._proxy.is_socks:
             await self._open_socks(host, port)
         else:
@@ -218,7 +217,7 @@ class TunnelProtocol(asyncio.Protocol):
         if version != 5 or reply != 0:
             why = _SOCKS_ERRORS.get(reply, f"code {reply}")
             raise ConnectFailed(f"{self._proxy} could not reach {host}:{port}: {why}")
-        # The address it bound locally is of no use to us but has to be read.
+        # The proxy's bound address is not used but must be read.
         if kind == 3:
             (length,) = await self._read_exactly(1)
         else:

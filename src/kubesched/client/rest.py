@@ -1,12 +1,12 @@
 """Typed verbs of the Kubernetes API.
 
-Responsible for paths, queries, bodies and their decoding into records, for every kind in
-`kubesched.api.kinds` and any other `Kind` a caller brings. Retries and rate limits are `retry`'s,
-bytes are the transport's, staying up to date is the informers'.
+Builds paths, queries and bodies, and decodes responses into records, for every kind in
+`kubesched.api.kinds` and any other `Kind`. `retry` retries and limits the rate, the transport moves
+bytes, and the informers keep objects current.
 
-Verbs take a record type or a `Kind`. They raise `kubesched.base.errors.ApiError` for what the
-server refuses and `TransportError` if there is no usable answer. Records know only some fields of a
-kind; `get_preserved` and `update_merged` are for writing objects back without losing the rest.
+Verbs take a record type or a `Kind`. They raise `kubesched.base.errors.ApiError` if the server
+rejects a request and `TransportError` without a usable response. Records know only some fields of a
+kind; use `get_preserved` and `update_merged` to write objects back without losing the rest.
 """
 
 from __future__ import annotations
@@ -51,18 +51,16 @@ _EVENTS = kind_of(events_v1.Event)
 DEFAULT_PAGE_SIZE = 500
 
 WATCH_FIRST_BYTE_S = 30.0
-"""A watch's headers come at once, except that a streamed list waits until the server's cache is
-fresh.
-"""
+"""A watch's headers come at once, except that a streamed list waits for a fresh server cache."""
 
 WATCH_GRACE_S = 30.0
-"""How much longer than asked for a watch may live before we cut it."""
+"""How much longer than requested a watch may live before we cut it."""
 
 _SAFE_PATH = re.compile(r"[A-Za-z0-9._-]+/pods/[A-Za-z0-9._-]+")
 
 
 def user_agent(component: str = "") -> str:
-    """`kubesched/<version> (<os>/<architecture>)`, with the part of the program that asks, as client-go has it."""
+    """`kubesched/<version> (<os>/<architecture>)` with the component, as in client-go."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     name = f"kubesched/{__version__} ({platform.system().lower()}/{machine})"
     return f"{name}/{component}" if component else name
@@ -88,11 +86,11 @@ class RestClient:
         prefers_protobuf: bool = False,
         may_write: Callable[[], bool] | None = None,
     ) -> None:
-        """`deadline_s` bounds every call, all its attempts included; watches have deadlines of their own.
+        """`deadline_s` bounds every call, all its attempts included; watches have their own.
 
-        With `prefers_protobuf` bindings and events, of which there is one per pod, are written in
-        the encoding that is cheapest for the server, unless it turns out not to know it.
-        `may_write` is asked right before each write is sent; `WriteRefused` if it says no.
+        With `prefers_protobuf` bindings and events, which are written per pod, are sent in the
+        encoding that is cheapest for the server, unless it does not support it. `may_write` is
+        called right before each write is sent; `WriteRefused` if it returns False.
         """
         self._caller = Caller(
             transport,
@@ -122,7 +120,7 @@ class RestClient:
 
     @property
     def under_way(self) -> int:
-        """Requests that were sent and not answered, or wait for a connection; watches until they are open."""
+        """Requests sent or waiting for a connection; watches count until they are open."""
         return self._caller.under_way
 
     # Reading.
@@ -152,9 +150,9 @@ class RestClient:
         resource_version: str = "",
         resource_version_match: str = "",
     ) -> ListOf[R]:
-        """One page of a list, all of it with `limit` 0; `metadata.continue_` is the token for the next.
+        """One page of a list, all of it with `limit` 0; `metadata.continue_` is the next token.
 
-        Objects that make no sense are logged and left out: one of them must not hide all others.
+        Invalid objects are logged and left out: one of them must not hide all others.
         """
         kind = _kind(kind)
         body = await self._read(
@@ -197,8 +195,7 @@ class RestClient:
             try:
                 current = await page(page_size, current.metadata.continue_)
             except Gone:
-                # It took longer than the server remembers; without pages there is nothing to
-                # expire.
+                # It took longer than the server keeps revisions; without pages nothing can expire.
                 return await page(0, "")
             items += current.items
         return msgspec.structs.replace(current, items=items)
@@ -214,7 +211,7 @@ class RestClient:
         timeout_s: float = 300.0,
         send_initial_events: bool = False,
     ) -> Watch[R]:
-        """Changes from a revision on; with `send_initial_events` the present state first, then a marked bookmark.
+        """Changes from a revision on; `send_initial_events`: first the state, then a bookmark.
 
         Entering the watch sends the request, once and without retries: callers have to handle
         broken watches anyway.
@@ -245,21 +242,21 @@ class RestClient:
     # Writing.
 
     async def create(self, obj: R) -> R:
-        """The object as the server made it."""
+        """Create; returns the object as stored by the server."""
         kind = kind_of(type(obj))
         target = kind.collection_path(_metadata(obj).namespace)
         body = await self._write("POST", target, codec.encode(obj))
         return _decoded(body, kind.record, codec.decode)
 
     async def create_event(self, event: EventRecord) -> None:
-        """Create without decoding the answer."""
+        """Create without decoding the response."""
         request = self._event(event)
         await self._or_in_json(
             request, self._caller.send(request), lambda: self._caller.send(self._event(event))
         )
 
     def start_event(self, event: EventEntry, done: Done) -> StartedRequest:
-        """`create_event` without a task: `done` as `retry.Caller.start` says; the rest includes retries."""
+        """`create_event` without a task: `done` is as in `retry.Caller.start`; `rest` retries."""
         message = event.to_protobuf() if self._speaks_protobuf else None
         if message is None:
             request = self._event(event.to_record(is_series=False))
@@ -288,9 +285,9 @@ class RestClient:
         return _decoded(body, kind.record, codec.decode_preserved)
 
     async def update(self, obj: R, *, subresource: str = "") -> R:
-        """Replace the object by exactly what the record says; `Conflict` if it changed meanwhile.
+        """Replace the object by exactly this record; `Conflict` if it changed meanwhile.
 
-        For kinds whose records leave fields out this would remove them: use `update_merged` there.
+        This removes fields that the record type lacks: use `update_merged` for such kinds.
         """
         kind, metadata = kind_of(type(obj)), _metadata(obj)
         path = kind.object_path(metadata.name, metadata.namespace, subresource)
@@ -310,15 +307,16 @@ class RestClient:
     async def update_merged(self, changed: R, *, subresource: str = "") -> R:
         """Write a changed record back without losing the fields it does not know.
 
-        Reads the object first; `Conflict` if it is not at the record's revision any more.
+        Reads the object first; `Conflict` if it is no longer at the record's revision.
         """
         kind, metadata = kind_of(type(changed)), _metadata(changed)
         current = await self.get_preserved(kind, metadata.name, metadata.namespace)
         if _metadata(current.record).resource_version != metadata.resource_version:
             raise conflict(
                 kind.plural,
-                metadata.name,  # without the namespace, as the server would say it
-                "the object has been modified; please apply your changes to the latest version and try again",
+                metadata.name,  # without the namespace, as in the server's message
+                "the object has been modified; please apply your changes to the latest version and "
+                "try again",
                 kind.group,
             )
         written = await self.update_preserved(current.with_record(changed), subresource=subresource)
@@ -348,7 +346,7 @@ class RestClient:
         namespace: str = "",
         options: DeleteOptions | None = None,
     ) -> None:
-        """Ask for an object's deletion; it may live on until its grace period and finalizers are done."""
+        """Request an object's deletion; grace period and finalizers may delay it."""
         path = _kind(kind).object_path(name, namespace)
         await self._write("DELETE", path, b"" if options is None else codec.encode(options))
 
@@ -366,15 +364,13 @@ class RestClient:
         await self._write("DELETE", target, b"" if options is None else codec.encode(options))
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
-        """Assign a pod to a node.
-
-        `Conflict` if the pod is another one by now, bound, or being deleted.
+        """Assign a pod to a node; `Conflict` if the pod was replaced, bound, or is being deleted.
 
         Sent once: the scheduler itself decides what a failed binding means.
         """
         make = partial(self._binding, namespace, name, uid, node_name)
         request = make()
-        # The answer is a Status, whatever the published schema says; only success matters.
+        # The response is a Status, despite the published schema; only success matters.
         await self._or_in_json(
             request, self._caller.send_once(request), lambda: self._caller.send_once(make())
         )
@@ -382,7 +378,7 @@ class RestClient:
     def start_binding(
         self, namespace: str, name: str, uid: str, node_name: str, done: Done
     ) -> StartedRequest:
-        """`bind` without a task: `done` as `retry.Caller.start` says."""
+        """`bind` without a task: `done` is as in `retry.Caller.start`."""
         request = self._binding(namespace, name, uid, node_name)
         finish = partial(self._finish_binding, request, namespace, name, uid, node_name)
         return self._caller.start(request, done, finish)
@@ -394,7 +390,7 @@ class RestClient:
         await self._or_in_json(request, rest(), again)
 
     def _binding(self, namespace: str, name: str, uid: str, node_name: str) -> Request:
-        """The body is written out here because this request limits how many pods per second can be scheduled."""
+        """The body is built by hand because this request limits pods scheduled per second."""
         path = f"{namespace}/pods/{name}"
         if _SAFE_PATH.fullmatch(path):
             target = f"/api/v1/namespaces/{path}/binding"
@@ -424,7 +420,7 @@ class RestClient:
     async def _or_in_json(
         self, request: Request, sent: Awaitable[Any], again: Callable[[], Awaitable[Any]]
     ) -> None:
-        """Await a request; if the server does not understand protobuf, JSON is used from then on."""
+        """Await a request; if the server does not support protobuf, switch to JSON."""
         try:
             await sent
         except UnsupportedMediaType:
@@ -433,18 +429,18 @@ class RestClient:
             self._speaks_protobuf = False
             await again()
 
-    # Anything else.
+    # Raw requests.
 
     async def get_raw(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
-        """The answer to a GET of any path (`/version`, discovery)."""
+        """GET any path (`/version`, discovery); returns the response body."""
         return await self._read(path, query)
 
     async def post_raw(self, path: str, body: bytes) -> bytes:
-        """The answer to a POST of JSON to any path (reviews and other things that are not stored)."""
+        """POST JSON to any path (reviews and other kinds that are not stored)."""
         return await self._write("POST", path, body)
 
     async def put_raw(self, path: str, body: bytes) -> bytes:
-        """The answer to a PUT of JSON to any path (objects that are replaced whatever their revision)."""
+        """PUT JSON to any path (objects that are replaced regardless of revision)."""
         return await self._write("PUT", path, body)
 
     async def _read(self, path: str, query: Mapping[str, str] | None = None) -> bytes:

@@ -1,11 +1,10 @@
-"""Sending a request until it succeeds, is refused for good, or time runs out.
+"""Sends a request until it succeeds, is rejected for good, or time runs out.
 
-Responsible for the client-side rate limit, for telling which failures may be repeated, and for
-pausing in between. Not responsible for what a request means (`rest`) nor for reconnecting watches
-(`informers.reflector`).
+Applies the client-side rate limit, decides which failures may be repeated, and pauses in between.
+`rest` knows the meaning of a request; `informers.reflector` reconnects watches.
 
-The rule, never bent: a request is repeated only if the server cannot have acted on it (it was not
-sent, or was answered with 429), or if acting on it twice is the same as once (reads).
+The strict rule: a request is repeated only if the server cannot have acted on it (it was not sent,
+or got a 429), or if repeating it is harmless (reads).
 """
 
 from __future__ import annotations
@@ -44,13 +43,11 @@ from kubesched.client.transport import (
 )
 
 Rest = Callable[[], Awaitable[Any]]
-"""What is left to do of a request that was started: returns when it has succeeded, or raises why it
-did not.
-"""
+"""The rest of a started request: returns on success, or raises the failure."""
 Done = Callable[[Rest | None], None]
-"""Called when a request that was started has succeeded (None), or needs more than an answer."""
+"""Called when a started request has succeeded (None), or has a rest to await."""
 Finish = Callable[[Rest], Awaitable[Any]]
-"""Awaits what is left to do of a request, and does more if that fails."""
+"""Awaits the rest of a request, and handles its failure."""
 
 MAX_RETRY_AFTER_DIGITS = 9
 MAX_DATE_CHARACTERS = 64
@@ -58,19 +55,17 @@ MAX_DATE_CHARACTERS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how patiently. The request's deadline bounds all attempts together."""
+    """Attempts and pauses. The request's deadline bounds all attempts together."""
 
     max_attempts: int = 5
     initial_s: float = 0.1
     max_s: float = 5.0
     retry_after_jitter: float = 0.1
-    """A pause the server asked for is stretched by up to this part, so that clients do not come
-    back in step.
-    """
+    """Relative jitter of pauses requested by the server, so that clients do not return together."""
 
 
 class Caller:
-    """Sends requests over a transport, patiently."""
+    """Sends requests over a transport, with retries."""
 
     def __init__(
         self,
@@ -83,7 +78,7 @@ class Caller:
         sleep: Sleep = asyncio.sleep,
         may_write: Callable[[], bool] | None = None,
     ) -> None:
-        """`may_write` is asked right before anything but a read is sent."""
+        """`may_write` is called right before anything but a read is sent."""
         self.transport = transport
         self._direct = transport if isinstance(transport, DirectTransport) else None
         self._may_write = may_write
@@ -116,10 +111,10 @@ class Caller:
         raise await _error_of(response, self._clock.now())
 
     def start(self, request: Request, done: Done, finish: Finish | None = None) -> StartedRequest:
-        """One attempt without a task: `done(None)` when it succeeded, otherwise `done(rest)`, later in any case.
+        """One attempt without a task: later calls `done(None)` on success, otherwise `done(rest)`.
 
         Awaiting `rest()` finishes the request: it sends it if that was not possible at once, or
-        raises why it failed. If `finish` is given, it is what has to be awaited, with that rest.
+        raises the failure. If `finish` is given, await that instead, with the rest as its argument.
         """
         transport = self._direct
         if (
@@ -158,7 +153,7 @@ class Caller:
         raise await _error_of(response, self._clock.now())
 
     async def send(self, request: Request, *, first: Rest | None = None) -> Response:
-        """As many attempts as are safe and allowed; `first` is the rest of one that was started."""
+        """As many attempts as are safe and allowed; `first` is the rest of a started one."""
         give_up_at = self._clock.monotonic() + request.deadline_s
         backoff: Backoff | None = None
         attempt = 1
@@ -202,14 +197,13 @@ def _soon(done: Done, rest: Rest) -> StartedRequest:
 
 
 def parse_retry_after(value: str, now: float) -> float | None:
-    """Seconds that a Retry-After header asks for; None if it is neither ASCII digits nor an HTTP date.
+    """Seconds of a Retry-After header; None if it is neither ASCII digits nor an HTTP date.
 
-    `now` is the wall-clock time that a date is compared with. The result lies between 0 and
-    `MAX_RETRY_AFTER_S`.
+    Dates are relative to `now` (wall clock). The result is between 0 and `MAX_RETRY_AFTER_S`.
     """
     value = value.strip()
     if value.isascii() and value.isdigit():
-        # Compared by length first: converting thousands of digits is slow, and float() makes them
+        # Check the length first: converting thousands of digits is slow, and float() makes them
         # infinite.
         seconds = MAX_RETRY_AFTER_S if len(value) > MAX_RETRY_AFTER_DIGITS else float(value)
     else:

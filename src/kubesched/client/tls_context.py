@@ -1,17 +1,15 @@
-"""TLS contexts for connections to the API server, rebuilt when the files behind them change.
+"""TLS contexts for connections to the API server, rebuilt when their files change.
 
-Responsible for turning a certificate authority, a client certificate and its key (each a file or
-inline PEM) into an `ssl.SSLContext`, and for noticing that one of the files was replaced. Not
-responsible for deciding when to look (`credentials`) nor for where the settings come from
-(`kubeconfig`, `in_cluster`, `exec_plugin`).
+Turns a certificate authority, a client certificate and its key (each a file or inline PEM) into an
+`ssl.SSLContext`, and notices replaced files. `credentials` decides when to look; the settings come
+from `kubeconfig`, `in_cluster` or `exec_plugin`.
 
 Invariants:
 
-* Verification is switched off only by `insecure`, which the caller had to ask for by name.
-* A private key given inline touches the disk only as a file with mode 0600 and that is gone again
-  when loading returns. OpenSSL's API in Python takes paths only.
-* A reload that fails changes nothing: half-written or mismatched files are tried again at the next
-  look.
+* Only `insecure`, which the caller sets explicitly, disables verification.
+* An inline private key touches the disk only as a file with mode 0600 that is removed before
+  loading returns. OpenSSL's API in Python takes paths only.
+* A failed reload changes nothing: half-written or mismatched files are retried at the next look.
 """
 
 from __future__ import annotations
@@ -26,14 +24,12 @@ from dataclasses import dataclass, field
 from kubesched.base.errors import CredentialsError
 
 FileSignature = tuple[int, int, int]
-"""Inode, size and modification time in nanoseconds: differs whenever a file was replaced or
-rewritten.
-"""
+"""Inode, size and mtime in nanoseconds: differs whenever a file was replaced or rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pem:
-    """PEM text that lives in a file or was given inline; `name` says in messages where it was found."""
+    """PEM text from a file or given inline; `name` is its origin in messages."""
 
     name: str
     file: str = ""
@@ -54,7 +50,7 @@ class Pem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """What makes a context. An absent `ca` means the roots that the system trusts."""
+    """Inputs of a context. Without `ca`, the system's roots are trusted."""
 
     ca: Pem = Pem("certificate-authority")
     certificate: Pem = Pem("client-certificate")
@@ -69,10 +65,7 @@ class TlsSettings:
 
 
 def build_context(settings: TlsSettings) -> ssl.SSLContext:
-    """A client context for these settings.
-
-    Blocks on files; raises `CredentialsError` naming the field at fault.
-    """
+    """A client context; blocks on files. Raises `CredentialsError` naming the field at fault."""
     if settings.ca and settings.insecure:
         raise CredentialsError(
             f"{settings.ca} and insecure-skip-tls-verify contradict each other; remove one"
@@ -80,9 +73,8 @@ def build_context(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    # Go, and with it every other Kubernetes client, trusts any certificate listed as authority even
-    # if it is not self-signed, and never reads the host from the common name. Clusters are set up
-    # to please Go.
+    # Go, and so every other Kubernetes client, trusts any certificate listed as authority even if
+    # it is not self-signed, and never reads the host from the common name. Clusters rely on that.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.hostname_checks_common_name = False
@@ -99,10 +91,7 @@ def build_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 class RotatingTls:
-    """A context and the state of the files it was made from.
-
-    Methods block: call them off the loop.
-    """
+    """A context and the state of its files. Methods block: call them off the loop."""
 
     def __init__(self, settings: TlsSettings) -> None:
         self.settings = settings
@@ -110,10 +99,7 @@ class RotatingTls:
         self.context = build_context(settings)
 
     def look(self) -> RotatingTls | None:
-        """The successor of this object if its files changed.
-
-        Raises `CredentialsError` if they are unusable.
-        """
+        """The successor of this object if its files changed; `CredentialsError` if unusable."""
         signatures = _signatures(self.settings.files())
         return None if signatures == self._signatures else RotatingTls(self.settings)
 
@@ -129,7 +115,7 @@ class RotatingTls:
 
 
 def signature(path: str) -> FileSignature:
-    """What `stat` says of the file behind `path`, following links as kubelet's projected volumes need."""
+    """`stat` of the file behind `path`, following links as kubelet's projected volumes require."""
     status = os.stat(path)
     return status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -139,7 +125,7 @@ def _signatures(paths: tuple[str, ...]) -> tuple[FileSignature | None, ...]:
     for path in paths:
         try:
             signatures.append(signature(path))
-        except OSError:  # reading it will say why
+        except OSError:  # reading it will report why
             signatures.append(None)
     return tuple(signatures)
 
@@ -149,7 +135,7 @@ def _load_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:
         pem = settings.ca.read()
         if not pem.strip():
             raise CredentialsError(f"{settings.ca} is empty")
-        # Bundles may carry comments in any encoding; only the base64 between the markers matters.
+        # Bundles may contain comments in any encoding; only the base64 between the markers matters.
         context.load_verify_locations(cadata=pem.decode("ascii", "ignore"))
     except OSError as error:  # ssl.SSLError is one
         raise CredentialsError(
@@ -184,7 +170,7 @@ def _paths(settings: TlsSettings) -> Iterator[tuple[str, str | None]]:
 
 
 def _refuse_password(settings: TlsSettings) -> str:
-    # Without this OpenSSL would stop and ask on the terminal.
+    # Without this OpenSSL would prompt on the terminal.
     raise CredentialsError(f"{settings.key} is encrypted; only unencrypted keys can be used")
 
 

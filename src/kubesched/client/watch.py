@@ -1,12 +1,10 @@
 """A watch: newline-delimited JSON, decoded into typed events as it arrives.
 
-Responsible for cutting the byte stream into lines, decoding them, and turning an ERROR event into
-the exception it stands for. An event whose object cannot be decoded is logged and skipped. Not
-responsible for restarting a watch that ended (`reflector`).
+Splits the byte stream into lines, decodes them, and raises an ERROR event as its exception. An
+event whose object cannot be decoded is logged and skipped. `reflector` restarts watches that ended.
 
-Invariants: events come out in the order in which they arrived, and all of them before the error
-that followed them; how the stream was cut into chunks makes no difference; a stream that ends in
-the middle of a line is an error.
+Invariants: events are returned in order of arrival, and all of them before the error that followed
+them; chunk boundaries make no difference; a stream that ends in the middle of a line is an error.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ T = TypeVar("T")
 log = get_logger(__name__)
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
-"""etcd takes objects of 1.5 MB; nothing an API server sends comes close to this."""
+"""Far above anything an API server sends; etcd limits objects to 1.5 MB."""
 
 
 def log_malformed(error: MalformedObject) -> None:
@@ -35,10 +33,7 @@ def log_malformed(error: MalformedObject) -> None:
 
 
 class EventStream(Generic[T]):
-    """Bytes in, events out.
-
-    `error` is set when the stream cannot go on; what came before it is still returned.
-    """
+    """Decodes bytes into events; `error` ends the stream, after all events before it."""
 
     def __init__(self, record: type[T]) -> None:
         self._decode_lines = codec.decoder(WatchEvent[record]).decode_lines  # type: ignore[valid-type]  # a run-time value
@@ -72,7 +67,7 @@ class EventStream(Generic[T]):
             return self._decode_one_by_one(lines)
 
     def finish(self) -> None:
-        """The stream has ended; `error` tells if it did so in the middle of a line."""
+        """The stream has ended; sets `error` if that was in the middle of a line."""
         if self.error is None and self._partial_bytes and b"".join(self._partial).strip():
             self.error = StreamEnded("watch ended in the middle of an event")
 
@@ -83,7 +78,7 @@ class EventStream(Generic[T]):
             self.error = TransportError(f"watch event exceeds the limit of {MAX_LINE_BYTES} bytes")
 
     def _decode_one_by_one(self, lines: bytes) -> list[WatchEvent[T]]:
-        """Find out which event is not an ordinary one: usually it is the server's own ERROR."""
+        """Find the event that is not an ordinary one: usually the server's own ERROR."""
         events: list[WatchEvent[T]] = []
         for line in lines.split(b"\n"):
             if not line.strip():
@@ -102,13 +97,10 @@ class EventStream(Generic[T]):
 
 
 class Watch(Generic[T]):
-    """An open watch.
-
-    Use as `async with client.watch(...) as watch: async for event in watch: ...`.
-    """
+    """An open watch: `async with client.watch(...) as watch: async for event in watch: ...`."""
 
     def __init__(self, record: type[T], start: Callable[[], Awaitable[Response]]) -> None:
-        """`start` sends the request; it raises what the server or the transport has against it."""
+        """`start` sends the request; it raises the server's or the transport's error."""
         self._stream: EventStream[T] = EventStream(record)
         self._start = start
         self._response: Response | None = None
@@ -127,9 +119,9 @@ class Watch(Generic[T]):
             self._response.close()
 
     async def next_batch(self) -> list[WatchEvent[T]]:
-        """The events that have arrived by now, waiting for at least one; empty when the server ended the watch.
+        """The events that have arrived, waiting for at least one; empty if the server ended it.
 
-        Raises `ApiError` for an ERROR event (`Gone` above all) and `TransportError` for a broken
+        Raises `ApiError` for an ERROR event (often `Gone`) and `TransportError` for a broken
         stream.
         """
         assert self._chunks is not None, "a watch must be entered before it is read"

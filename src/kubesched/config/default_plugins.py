@@ -1,7 +1,7 @@
-"""The in-tree plugins: which exist, what they implement, and which are on by default.
+"""The in-tree plugins: their extension points, and which are enabled by default.
 
-The table of capabilities lets the configuration be expanded and shown without importing a single
-plugin. It repeats what the classes say, so a test holds the two together.
+With this table a configuration can be expanded and shown without importing any plugin. It
+duplicates the plugin classes, so a test checks that the two agree.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ IN_TREE_PLUGINS: dict[str, frozenset[ExtensionPoint]] = {
     name: frozenset(ExtensionPoint(point) for point in points.split())
     for name, points in _POINTS_BY_PLUGIN.items()
 }
-"""Every registered in-tree plugin, whatever the gates, and the points it implements."""
+"""Every registered in-tree plugin, regardless of gates, and its extension points."""
 
 _ALWAYS_ON = (
     Plugin("SchedulingGates"),
@@ -64,18 +64,18 @@ _ALWAYS_ON = (
 
 
 def implements(name: str, point: ExtensionPoint) -> bool | None:
-    """Whether the in-tree plugin of that name implements the point; None if there is none."""
+    """Whether the in-tree plugin implements the point; None if there is no such plugin."""
     points = IN_TREE_PLUGINS.get(name)
     return None if points is None else point in points
 
 
 def default_plugins(gates: FeatureGates) -> Plugins:
-    """What a profile starts from: a MultiPoint list and nothing else."""
+    """The default plugins of a profile: a MultiPoint list only."""
     enabled = list(_ALWAYS_ON)
     if gates.NodeDeclaredFeatures:
         enabled.append(Plugin("NodeDeclaredFeatures"))
     if gates.DynamicResourceAllocation:
-        # Giving back an idle claim is tried before evicting a pod that may be working.
+        # Deallocating an idle claim is tried before evicting a running pod.
         preemption = enabled.index(Plugin("DefaultPreemption"))
         enabled.insert(preemption, Plugin("DynamicResources", 2))
     if gates.GangScheduling:

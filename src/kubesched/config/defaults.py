@@ -1,4 +1,4 @@
-"""From what the user wrote to what it means: missing fields filled in, plugin lists merged."""
+"""Defaulting: fills in missing fields and merges plugin lists."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from kubesched.config.types import (
 )
 
 ReadArgs = Callable[[str, str, Args], Args]
-"""Gives arguments their type: takes the path of a pluginConfig entry, the plugin, the raw data."""
+"""Converts arguments to their type: (path of the pluginConfig entry, plugin, raw data) -> Args."""
 
 ALL = "*"
 """In a disabled list: every default plugin of that point."""
 
 
 def default_configuration(gates: FeatureGates) -> KubeSchedulerConfiguration:
-    """What runs when there is no file."""
+    """The configuration used without a file."""
     profile = KubeSchedulerProfile(scheduler_name=DEFAULT_SCHEDULER_NAME)
     return KubeSchedulerConfiguration(profiles=(default_profile(profile, gates),))
 
@@ -47,13 +47,13 @@ def default_configuration(gates: FeatureGates) -> KubeSchedulerConfiguration:
 def complete(
     file: KubeSchedulerConfiguration, given: Collection[str], read_args: ReadArgs
 ) -> KubeSchedulerConfiguration:
-    """What a file says, with the defaults that depend on what it leaves out; `given` has the paths of its fields.
+    """Fills in the defaults of a file; `given` holds the paths of the fields it sets.
 
-    Plugin lists stay as the user wrote them until `default_profile` merges them.
+    Plugin lists stay as written until `default_profile` merges them.
     """
     profiles = file.profiles or (KubeSchedulerProfile(),)
     if len(profiles) == 1 and "profiles[0].schedulerName" not in given:
-        # With several profiles each must say its name; validation sees to it.
+        # With several profiles each must have a name, which validation checks.
         profiles = (replace(profiles[0], scheduler_name=DEFAULT_SCHEDULER_NAME),)
     contention = file.enable_contention_profiling
     if not file.enable_profiling and "enableContentionProfiling" not in given:
@@ -89,7 +89,7 @@ def _typed(
 
 
 def default_profile(profile: KubeSchedulerProfile, gates: FeatureGates) -> KubeSchedulerProfile:
-    """The profile with default plugins merged in and arguments for every plugin that takes some."""
+    """The profile with default plugins merged in and arguments for every plugin that takes any."""
     plugins = merge_plugins(default_plugins(gates), profile.plugins)
     given = tuple(_with_default_args(config, gates) for config in profile.plugin_config)
     configured = {config.name for config in given}
@@ -110,7 +110,7 @@ def _with_default_args(config: PluginConfig, gates: FeatureGates) -> PluginConfi
 
 
 def ignored_by_extenders(extenders: tuple[Extender, ...]) -> tuple[str, ...]:
-    """The resources that extenders look after and filtering must not count."""
+    """Resources managed by extenders that filtering must ignore."""
     return tuple(
         resource.name
         for extender in extenders
@@ -120,7 +120,7 @@ def ignored_by_extenders(extenders: tuple[Extender, ...]) -> tuple[str, ...]:
 
 
 def with_extender_resources(config: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
-    """The configuration as plugins see it: what extenders ignore, NodeResourcesFit ignores.
+    """The configuration as plugins see it: NodeResourcesFit ignores what extenders ignore.
 
     Upstream: these names replace `ignoredResources`, they are not added to it.
     """
@@ -142,7 +142,7 @@ def with_extender_resources(config: KubeSchedulerConfiguration) -> KubeScheduler
 
 
 def merge_plugins(default: Plugins, custom: Plugins | None) -> Plugins:
-    """The user's lists laid over the default ones, point by point."""
+    """Merges the user's lists into the default ones, point by point."""
     if custom is None:
         return default
     merged = {
@@ -153,12 +153,12 @@ def merge_plugins(default: Plugins, custom: Plugins | None) -> Plugins:
 
 
 def merge_plugin_set(default: PluginSet, custom: PluginSet) -> PluginSet:
-    """One point: replaced in place, removed, appended.
+    """Merges one point: replaces in place, removes, appends.
 
-    A default plugin that the user enables too takes the user's weight, or loses its own, and keeps
-    its position; disabling it as well moves it to where the user wrote it. Of a name written twice
-    the last replaces and the others are appended, to be refused as duplicates later. Disabled names
-    are kept: MultiPoint expansion needs them.
+    A default plugin that the user also enables takes the user's weight, or loses its own, and keeps
+    its position; disabling it as well moves it to where the user wrote it. If a name occurs twice,
+    the last one replaces and the others are appended, to be rejected as duplicates later. Disabled
+    names are kept: MultiPoint expansion needs them.
     """
     disabled = (*custom.disabled, *default.disabled)
     disabled_names = {plugin.name for plugin in disabled}
@@ -184,10 +184,10 @@ def merge_plugin_set(default: PluginSet, custom: PluginSet) -> PluginSet:
 def without_extenders(
     config: KubeSchedulerConfiguration,
 ) -> tuple[KubeSchedulerConfiguration, list[str]]:
-    """The configuration with extenders off, and the note that says so."""
+    """The configuration with extenders disabled, and a note about it."""
     if not config.extenders:
         return config, []
     asked = ", ".join(extender.url_prefix for extender in config.extenders)
     note = f"extenders were not asked: {asked}; they may reject or prefer nodes"
-    # What extenders manage, NodeResourcesFit ignores, whether they are asked or not.
+    # NodeResourcesFit ignores resources managed by extenders, even when these are not called.
     return replace(with_extender_resources(config), extenders=()), [note]

@@ -1,8 +1,8 @@
-"""A configuration with nothing left implicit.
+"""The effective configuration, with nothing left implicit.
 
-The result is itself a valid configuration with the same meaning: MultiPoint is switched off and
-every extension point lists its plugins in order, so that neither defaults nor expansion change
-anything when it is read again, by this program or by kube-scheduler.
+The result is itself a valid configuration with the same meaning: MultiPoint is disabled and every
+extension point lists its plugins in order, so that neither defaults nor expansion change anything
+when it is read again, by this program or by kube-scheduler.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _effective_profile(
 
 
 def effective_plain(config: KubeSchedulerConfiguration, implements: Implements) -> Plain:
-    """The effective configuration as plain data, without the clutter of empty lists and weights."""
+    """The effective configuration as plain data, without empty lists and weights."""
     plain = to_plain(effective(config, implements))
     profiles = plain["profiles"]
     assert isinstance(profiles, list)

@@ -4,10 +4,10 @@ A pure function of a profile's plugin lists and of what each plugin implements. 
 it with the real classes, `config view` with the table of `default_plugins`.
 
     explicit list of the point, checked
-      + MultiPoint plugins that implement the point, unless disabled there = overrides (named in
-      both, in explicit order), then MultiPoint's, then the other explicit ones
+      + MultiPoint plugins that implement the point, unless disabled there
+      = overrides (in both, in explicit order), then MultiPoint's, then the other explicit ones
 
-Errors carry upstream's texts. Unlike upstream, which stops at the first, all are reported.
+Errors have upstream's texts. Upstream stops at the first; here all are reported.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ MAX_TOTAL_SCORE = 2**63 - 1
 Implements = Callable[[str, ExtensionPoint], bool | None]
 """Whether the named plugin implements a point; None if there is no such plugin.
 
-May raise `ConfigError` if there is one that cannot be loaded.
+May raise `ConfigError` if the plugin cannot be loaded.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ExpandedPlugins:
-    """What runs where: plugin names in order by point, and the weights of those that score."""
+    """Expanded plugins: names in order by point, and the weights of score plugins."""
 
     by_point: Mapping[ExtensionPoint, tuple[str, ...]]
     score_weights: Mapping[str, int]
@@ -42,7 +42,7 @@ class ExpandedPlugins:
         return self.by_point[point]
 
     def weighted(self, point: ExtensionPoint) -> tuple[Plugin, ...]:
-        """The plugins of a point with their weights; 0 where weights mean nothing."""
+        """The plugins of a point with their weights; 0 where weights do not apply."""
         weights: Mapping[str, int] = {}
         if point is ExtensionPoint.SCORE:
             weights = self.score_weights
@@ -54,19 +54,17 @@ class ExpandedPlugins:
 def expand(
     profile: KubeSchedulerProfile, implements: Implements, path: str = ""
 ) -> ExpandedPlugins:
-    """The profile's plugins, point by point.
-
-    `path` is where the profile stands in the file, for the errors.
+    """Expands the profile's plugins; `path` locates the profile in error messages.
 
     Raises:
-        ConfigError: with everything that is wrong.
+        ConfigError: with every problem.
     """
     plugins = profile.plugins or Plugins()
     expansion = _Expansion(plugins, implements, f"{path}.plugins" if path else "plugins")
     expanded = expansion.run()
     problems = [*_repeated_config(profile, path), *expansion.problems]
     if not expansion.problems:
-        # Counting is only fair once every named plugin is accepted.
+        # Counts are meaningful only once every named plugin is accepted.
         problems += _counts(expanded, profile.scheduler_name, expansion.path)
     if problems:
         raise ConfigError(problems)
@@ -76,7 +74,7 @@ def expand(
 def expand_profiles(
     profiles: Sequence[KubeSchedulerProfile], implements: Implements
 ) -> tuple[tuple[ExpandedPlugins, ...], list[FieldProblem]]:
-    """The plugins of every profile, and everything that keeps the profiles from being built.
+    """Expands every profile; returns the plugins and the problems.
 
     With problems, the first part is incomplete.
     """
@@ -95,7 +93,7 @@ def expand_profiles(
 def profile_problems(
     profiles: Sequence[KubeSchedulerProfile], expanded: Sequence[ExpandedPlugins]
 ) -> Iterator[FieldProblem]:
-    """What is wrong with several profiles together, and with what a profile must have.
+    """Problems across profiles, and missing requirements of a profile.
 
     `expanded` holds the expansion of each profile, in the same order.
     """
@@ -167,7 +165,7 @@ class _Expansion:
         )
 
     def _explicit(self, point: ExtensionPoint) -> tuple[str, ...]:
-        """The point's own list; what is wrong in it is reported and left out."""
+        """The point's own list; invalid entries are reported and left out."""
         names: list[str] = []
         for index, plugin in enumerate(self._plugins.at(point).enabled):
             where = f"{self.path}.{point.value}.enabled[{index}]"
@@ -184,7 +182,7 @@ class _Expansion:
         return tuple(names)
 
     def _multi_point(self) -> tuple[tuple[int, str], ...]:
-        """MultiPoint's list, with the index of each, without names that do not exist."""
+        """MultiPoint's list with indexes, without unknown names."""
         # Upstream: the complaint names the first point that is expanded.
         point = next(
             (candidate for candidate in ExtensionPoint if not self._closed(candidate)), None
@@ -225,7 +223,7 @@ class _Expansion:
         )
 
     def _weights(self, point: ExtensionPoint, what: str) -> Mapping[str, int]:
-        """The point's own weight, else MultiPoint's, else 1; zero counts as none.
+        """The point's own weight, else MultiPoint's, else 1; zero counts as unset.
 
         Upstream: plugins disabled at the point are counted too, and negative weights pass.
         """
@@ -260,7 +258,7 @@ class _Expansion:
         return isinstance(capabilities, frozenset) and point in capabilities
 
     def _report(self, path: str, message: str) -> None:
-        # A name repeated in MultiPoint is repeated at every point it implements: one is enough.
+        # A duplicate in MultiPoint recurs at every point it implements: report it once.
         if not any(known.path == path for known in self.problems):
             self.problems.append(FieldProblem(path, message))
 

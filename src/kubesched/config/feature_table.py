@@ -1,8 +1,8 @@
 """Feature gates of Kubernetes 1.36 that do not concern a scheduler.
 
-kube-scheduler shares one gate registry with every other component, and operators hand all of them
-the same `--feature-gates` value. These names are therefore accepted, checked and reported like
-upstream does, and have no effect. The gates that matter are fields of `features.FeatureGates`.
+kube-scheduler shares one gate registry with all other components, and operators pass the same
+`--feature-gates` value to each. These names are therefore accepted, checked and reported as
+upstream does, and have no effect. The relevant gates are fields of `features.FeatureGates`.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ GROUPS: tuple[tuple[str, bool, bool, str], ...] = (
     ),
 )
 
-# Dependencies among the gates above; a gate may only be on while these are.
+# Dependencies among the gates above; a gate may only be on if these are on.
 REQUIRES: dict[str, tuple[str, ...]] = {
     "AuthorizeNodeWithSelectors": ("AuthorizeWithSelectors",),
     "ClusterTrustBundleProjection": ("ClusterTrustBundle",),

@@ -1,10 +1,10 @@
-"""Feature gates: which of Kubernetes 1.36's optional behaviours are on.
+"""Feature gates: which optional behaviours of Kubernetes 1.36 are on.
 
-`FeatureGates` is one frozen record; a gate that changes scheduling is a field spelled as upstream
-spells it (`gates.OpportunisticBatching`), so reading one costs an attribute access and a misspelt
-one fails type checking. `parse` understands the `--feature-gates` flag with upstream's rules and
-texts: locks, stages, dependencies, `AllAlpha` and `AllBeta`. Gates of other components are accepted
-and remembered for reporting (`feature_table`).
+`FeatureGates` is one frozen record; a gate that affects scheduling is a field with upstream's
+spelling (`gates.OpportunisticBatching`), so reading one costs an attribute access and a misspelt
+one fails type checking. `parse` reads the `--feature-gates` flag with upstream's rules and texts:
+locks, stages, dependencies, `AllAlpha` and `AllBeta`. Gates of other components are accepted and
+kept for reporting (`feature_table`).
 
 Emulating older versions is not supported: defaults, stages and locks are those of 1.36.
 """
@@ -22,7 +22,7 @@ from kubesched.config import feature_table
 
 
 class Stage(StrEnum):
-    """Maturity of a gate; the value is the label that the feature metric carries."""
+    """Maturity of a gate; the value is the label in the feature metric."""
 
     ALPHA = "ALPHA"
     BETA = "BETA"
@@ -63,7 +63,7 @@ def _stable(*requires: str, locked: bool = True) -> Any:  # noqa: ANN401 - stand
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureGates:
-    """The gates a scheduler reads, each on or off; the defaults are those of Kubernetes 1.36."""
+    """The gates that a scheduler reads; the defaults are those of Kubernetes 1.36."""
 
     # Queue, cycles and API calls
     OpportunisticBatching: bool = _beta()
@@ -128,13 +128,13 @@ class FeatureGates:
     ComponentStatusz: bool = _beta()
 
     flipped_elsewhere: frozenset[str] = frozenset()
-    """Gates of other components whose state is not their default."""
+    """Gates of other components that differ from their default."""
 
     def enabled(self, name: str) -> bool:
-        """Whether the gate of that name is on.
+        """Whether the named gate is on.
 
         Raises:
-            KeyError: there is no gate of that name in Kubernetes 1.36.
+            KeyError: Kubernetes 1.36 has no gate of that name.
         """
         if name in known_elsewhere():
             return known_elsewhere()[name].default != (name in self.flipped_elsewhere)
@@ -179,9 +179,9 @@ _BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.
 
 
 def parse(text: str) -> FeatureGates:
-    """The gates that a `--feature-gates` value such as `A=true,B=false` asks for.
+    """Parses a `--feature-gates` value such as `A=true,B=false`.
 
-    A name may carry the component prefix `kube:`.
+    A name may have the component prefix `kube:`.
 
     Raises:
         ConfigError: with every problem found.
@@ -219,7 +219,7 @@ def parse(text: str) -> FeatureGates:
 
 
 def from_map(wanted: Mapping[str, bool]) -> FeatureGates:
-    """The gates with these ones set; `AllAlpha` and `AllBeta` fill in what is not named.
+    """The gates with these set; `AllAlpha` and `AllBeta` apply to gates not named.
 
     Raises:
         ConfigError: unknown or locked gates, else gates whose dependencies are off.
@@ -264,11 +264,11 @@ _NOT_IMPLEMENTED = {
     "DRAListTypeAttributes": "device attributes with several values",
     "DRANodeAllocatableResources": "devices that stand for node resources",
 }
-"""Gate -> what it would need."""
+"""Gate -> missing prerequisite."""
 
 
 def check_implemented(gates: FeatureGates) -> None:
-    """Refuse gates that a scheduler would accept and then have nothing for.
+    """Rejects gates that are known but not implemented.
 
     Raises:
         ConfigError: naming every such gate that is on.

@@ -1,6 +1,6 @@
-"""What is wrong with a field, in Kubernetes' words, as a `FieldProblem`.
+"""Field problems in Kubernetes' wording, as `FieldProblem`.
 
-The path stays apart from the message, so that a position can be added and `str(problem)` reads like
+The path is separate from the message, so that a position can be added and `str(problem)` reads like
 upstream's error followed by line and column.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from kubesched.api import field_errors
 from kubesched.base.errors import FieldProblem
 
-_LONGEST_VALUE = 400  # an error is to be read, not to repeat the file
+_LONGEST_VALUE = 400  # keeps errors readable
 
 
 def required(path: str, detail: str = "") -> FieldProblem:
@@ -36,7 +36,7 @@ def not_supported(path: str, value: str, supported: Iterable[str]) -> FieldProbl
 
 
 def shown(value: object) -> str:
-    """A value as it is quoted in messages: compact JSON, long texts cut."""
+    """A value as quoted in messages: compact JSON, long texts cut."""
     return json.dumps(_shortened(value), ensure_ascii=False, separators=(",", ":"))
 
 

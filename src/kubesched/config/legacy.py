@@ -1,7 +1,7 @@
-"""Replacements for removed features: old API versions, Policy files, algorithm providers, former plugins.
+"""Replacements for removed features: old API versions, Policy files, algorithm providers, plugins.
 
-None of it is supported. All of it still sits in repositories, so the refusal names, item by item
-and with its position, what to write today.
+None of these are supported, but all still exist in repositories, so the error names the replacement
+of each item, with its position.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ _PROVIDERS = {
 
 
 def plugin_hint(name: str) -> str:
-    """What to use instead of a plugin that once existed, or the name that may be meant; empty if there is none."""
+    """The replacement of a removed plugin, or the closest existing name; empty if there is none."""
     if name in IN_TREE_PLUGINS:
         return ""
     if name not in _RENAMED_PLUGINS:
@@ -130,13 +130,13 @@ def plugin_hint(name: str) -> str:
 
 
 def unsupported_kind(root: Mapping, api_version: str, kind: str) -> list[FieldProblem]:
-    """Why a document of another version or kind is refused, and what to write instead."""
+    """Why a document of another version or kind is rejected, and its replacement."""
     api_node, kind_node = _value(root, "apiVersion"), _value(root, "kind")
     if kind == "Policy":
         return [_policy(api_version, kind_node), *_policy_details(root)]
     message = f'no kind "{kind}" is registered for version "{api_version}"'
     if api_version == API_VERSION:
-        # The arguments of plugins are kinds of this version too, though no configurations.
+        # Plugin arguments are kinds of this version too, but not configurations.
         if kind in {f"{plugin}Args" for plugin in ARGS_BY_PLUGIN}:
             message = f"couldn't decode as {KIND}, got {api_version}, Kind={kind}"
         return [_at(kind_node, "kind", f'{message}; the supported kind is "{KIND}"')]

@@ -19,7 +19,7 @@ _WEIGHTED = (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)
 def warnings(
     profile: KubeSchedulerProfile, expanded: ExpandedPlugins, path: str, gates: FeatureGates
 ) -> Iterator[FieldProblem]:
-    """What the author of the profile probably did not mean."""
+    """Settings of the profile that are probably unintended."""
     plugins = profile.plugins or Plugins()
     defaults = {plugin.name for plugin in default_plugins(gates).multi_point.enabled}
     candidates = defaults | set(plugins.enabled_names())

@@ -1,4 +1,4 @@
-"""Reading a configuration file: all steps in a row, all problems in one error."""
+"""Reads a configuration file: runs all steps and reports all problems in one error."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from kubesched.config.yaml_nodes import Mapping, Node, Scalar, is_json, parse
 Adjust = Callable[[KubeSchedulerConfiguration], KubeSchedulerConfiguration]
 
 _MAX_BYTES = 64 << 20
-_LONGEST_QUOTE = 1000  # of the file's text in "Object 'Kind' is missing in '…'"
+_LONGEST_QUOTE = 1000  # limit for the file's text in "Object 'Kind' is missing in '…'"
 
 
 def load_file(
     path: str | Path, gates: FeatureGates = DEFAULT_GATES, *, adjust: Adjust | None = None
 ) -> KubeSchedulerConfiguration:
-    """The configuration in a file; see `load`.
+    """Loads the configuration in a file; see `load`.
 
     Raises:
         ConfigError: also when the file cannot be read.
@@ -47,7 +47,7 @@ def load_file(
 
 
 def read_file(path: str | Path) -> bytes:
-    """The bytes of a configuration file.
+    """Reads a configuration file.
 
     Raises:
         ConfigError: it cannot be read.
@@ -68,12 +68,12 @@ def load(
     adjust: Adjust | None = None,
     imports: bool = False,
 ) -> KubeSchedulerConfiguration:
-    """The configuration in `data`: decoded, defaulted, validated.
+    """Decodes, defaults and validates the configuration in `data`.
 
-    `adjust` is applied before validation; that is where flags that win over the file go.
-    Only what the user of this process names as its configuration may have modules imported
-    (`imports`). One that came over the network or out of a recording names plugins of modules
-    that are loaded.
+    `adjust` is applied before validation, for flags that override the file. `imports` allows
+    importing plugin modules; set it only for the configuration that the user of this process
+    specified. A configuration from the network or a recording may only name plugins of loaded
+    modules.
 
     Raises:
         ConfigError: with every problem, each with field path, line and column.
@@ -88,7 +88,7 @@ def load(
 
 
 def _not_loaded(config: KubeSchedulerConfiguration) -> Iterator[FieldProblem]:
-    """Plugins named `module:Class` of modules that would have to be imported."""
+    """Plugins named `module:Class` whose modules are not loaded."""
     for index, profile in enumerate(config.profiles):
         plugins = profile.plugins or Plugins()
         lists = {point.value: plugins.at(point) for point in ExtensionPoint}
@@ -105,15 +105,15 @@ def _not_loaded(config: KubeSchedulerConfiguration) -> Iterator[FieldProblem]:
 
 
 def default_config(gates: FeatureGates = DEFAULT_GATES) -> KubeSchedulerConfiguration:
-    """What runs without a file."""
+    """The configuration used without a file."""
     return default_configuration(gates)
 
 
 ArgsType = Callable[[str], type | None]
-"""The type of a third-party plugin's arguments; None if it declares none."""
+"""The argument type of a third-party plugin; None if it declares none."""
 
 Construct = Callable[[KubeSchedulerConfiguration, FeatureGates], Iterable[FieldProblem]]
-"""What goes wrong when the plugins of a configuration are constructed."""
+"""Problems when constructing the plugins of a configuration."""
 
 
 def _untyped(plugin: str) -> None:
@@ -130,7 +130,7 @@ class Checked:
 
 
 def check_values(data: bytes, source: str = "", gates: FeatureGates = DEFAULT_GATES) -> None:
-    """What `check` finds without knowing any plugin.
+    """Like `check`, without access to plugins.
 
     Raises:
         ConfigError: with every problem.
@@ -150,12 +150,12 @@ def check(
     args_type: ArgsType = _untyped,
     construct: Construct = lambda _config, _gates: (),
 ) -> Checked:
-    """Like `load`, and finds what would only fail when the scheduler is built.
+    """Like `load`, and also finds what would only fail when the scheduler is built.
 
     That is: plugins that do not exist or do not fit their point, points with too many or too few
-    plugins, the arguments of NodeResourcesFit and of third-party plugins, timings no leader
-    elector accepts. `construct` tries constructors once everything else is fine, and returns what
-    is wrong with them.
+    plugins, the arguments of NodeResourcesFit and of third-party plugins, timings that the leader
+    elector rejects. `construct` tries the constructors if there are no other problems, and returns
+    theirs.
 
     Raises:
         ConfigError: with every problem.
@@ -215,9 +215,9 @@ class Document:
     source: str
 
     def problems_with(self, problems: list[FieldProblem]) -> list[FieldProblem]:
-        """Decoding problems and `problems`, with positions, in the order of the file.
+        """Decoding problems and `problems`, with positions, in file order.
 
-        A field that could not be decoded has its default, about which there is nothing to say.
+        A field that could not be decoded has its default, so its other problems are dropped.
         """
         undecoded = {problem.path for problem in self.decoder.problems}
         rest = [
@@ -228,7 +228,7 @@ class Document:
         return sorted([*self.decoder.problems, *rest], key=_position)
 
     def as_written(self, problem: FieldProblem) -> FieldProblem:
-        """A complaint about MultiPoint's merged list, turned to the entry the user wrote."""
+        """Maps a problem in MultiPoint's merged list to the entry the user wrote."""
         match = _MULTI_POINT_ENTRY.fullmatch(problem.path)
         if match is None:
             return problem
@@ -253,11 +253,11 @@ class Document:
 
 
 def decode(data: bytes, source: str = "", gates: FeatureGates = DEFAULT_GATES) -> Document:
-    """The file as internal types with defaults, and the problems met on the way.
+    """Decodes the file to internal types with defaults, collecting problems.
 
     Raises:
-        ConfigError: it is not YAML, or not a `KubeSchedulerConfiguration` of version v1; then
-            its fields cannot be checked.
+        ConfigError: it is not YAML, or not a v1 `KubeSchedulerConfiguration`, so its fields
+            cannot be checked.
     """
     root = parse(data, source)
     _require_kind(root, data, source)
@@ -298,7 +298,7 @@ def _require_kind(root: Node, data: bytes, source: str) -> None:
 
 
 class _ArgsReader:
-    """Gives the arguments of in-tree plugins their type and leaves others raw."""
+    """Converts the arguments of in-tree plugins to their type and leaves others raw."""
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder

@@ -17,7 +17,7 @@ from kubesched.config.yaml_nodes import Plain, resolve_plain
 
 class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: object) -> bool:
-        return True  # a value that occurs twice is written twice
+        return True  # no aliases: repeated values are written in full
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
@@ -30,12 +30,12 @@ _Dumper.add_representer(str, _text)
 
 
 def to_plain(config: KubeSchedulerConfiguration) -> dict[str, Plain]:
-    """The configuration, spelled out as kube-scheduler writes it for `--write-config-to` and `/configz`."""
+    """The full configuration, as kube-scheduler's `--write-config-to` and `/configz` write it."""
     return encode(config)
 
 
 def to_yaml(data: Plain) -> str:
-    """Block style, keys sorted, lists not indented: what `kubectl get -o yaml` looks like."""
+    """Block style, keys sorted, lists not indented, like `kubectl get -o yaml`."""
     text: str = yaml.dump(
         data,
         Dumper=_Dumper,

@@ -1,7 +1,7 @@
 """The arguments of the in-tree plugins, one record per `<Plugin>Args` kind of the v1 API.
 
-A record built without arguments has upstream's defaults. What depends on feature gates, and what
-upstream fills in for an explicit zero, is added by `with_defaults`. Validation is in
+A record built without arguments has upstream's defaults. `with_defaults` adds those that depend on
+feature gates, and those that upstream fills in for an explicit zero. Validation is in
 `plugin_args_validation`; arguments of other plugins stay raw (`schema.RawArgs`).
 """
 
@@ -26,7 +26,7 @@ SYSTEM_DEFAULTING = "System"
 LIST_DEFAULTING = "List"
 
 MAX_CUSTOM_PRIORITY_SCORE = 10
-"""Scores of a shape run from 0 to here; plugins scale them to 100."""
+"""Scores of a shape range from 0 to this; plugins scale them to 100."""
 
 
 class PluginArgs(Record):
@@ -34,7 +34,7 @@ class PluginArgs(Record):
 
 
 class ResourceSpec(Record):
-    """A resource and how much it counts."""
+    """A resource and its weight."""
 
     name: str = ""
     weight: Annotated[Int64, OMIT_EMPTY] = 0
@@ -54,13 +54,13 @@ class UtilizationShapePoint(Record):
 
 
 class RequestedToCapacityRatioParam(Record):
-    """What `RequestedToCapacityRatio` needs to know."""
+    """Parameters of `RequestedToCapacityRatio`."""
 
     shape: tuple[UtilizationShapePoint, ...] = ()
 
 
 class ScoringStrategy(Record):
-    """How NodeResourcesFit scores; a strategy that is given must name its type."""
+    """How NodeResourcesFit scores; an explicit strategy must have a type."""
 
     type: Annotated[str, OMIT_EMPTY] = ""
     resources: tuple[ResourceSpec, ...] = ()
@@ -89,13 +89,13 @@ class InterPodAffinityArgs(PluginArgs):
 
 
 class NodeAffinityArgs(PluginArgs):
-    """A node affinity that every pod of the profile has in addition to its own."""
+    """A node affinity added to that of every pod of the profile."""
 
     added_affinity: NodeAffinity | None = None
 
 
 class NodeResourcesBalancedAllocationArgs(PluginArgs):
-    """The resources whose utilization is to be balanced."""
+    """The resources whose utilization is balanced."""
 
     resources: tuple[ResourceSpec, ...] = DEFAULT_RESOURCES
 
@@ -111,14 +111,14 @@ class NodeResourcesFitArgs(PluginArgs):
 
 
 class PodTopologySpreadArgs(PluginArgs):
-    """Spreading for pods that do not ask for any themselves."""
+    """Spread constraints for pods that have none."""
 
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()
     defaulting_type: Annotated[str, OMIT_EMPTY] = SYSTEM_DEFAULTING
 
 
 class VolumeBindingArgs(PluginArgs):
-    """How long binding volumes may take, and (gated) how capacity is scored."""
+    """Timeout of volume binding, and (gated) the scoring of capacity."""
 
     bind_timeout_seconds: Int64 = 600
     shape: tuple[UtilizationShapePoint, ...] | None = None
@@ -150,7 +150,7 @@ def with_defaults(args: PluginArgs, gates: FeatureGates) -> PluginArgs:
         case PodTopologySpreadArgs(defaulting_type=""):
             return replace(args, defaulting_type=SYSTEM_DEFAULTING)
         case VolumeBindingArgs(shape=shape) if not shape and gates.StorageCapacityScoring:
-            # Unused storage capacity is worth the most.
+            # Unused storage capacity scores highest.
             empty = UtilizationShapePoint(utilization=0, score=MAX_CUSTOM_PRIORITY_SCORE)
             full = UtilizationShapePoint(utilization=100, score=0)
             return replace(args, shape=(empty, full))

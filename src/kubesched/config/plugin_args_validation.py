@@ -1,6 +1,6 @@
 """Validation of the in-tree plugins' arguments, with upstream's wording.
 
-`validate_args` serves the static check of a configuration and the plugins' factories alike.
+`validate_args` serves both the static check of a configuration and the plugin factories.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Problems = Iterator[FieldProblem]
 
 
 def validate_args(path: str, args: PluginArgs, gates: FeatureGates) -> Problems:
-    """Everything wrong with the arguments found at `path`."""
+    """Every problem of the arguments at `path`."""
     match args:
         case DefaultPreemptionArgs():
             yield from _default_preemption(path, args)

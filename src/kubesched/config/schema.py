@@ -50,7 +50,7 @@ from kubesched.config.yaml_nodes import (
 
 
 class _Mark:
-    """A named note inside an annotation."""
+    """A named marker inside an annotation."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -82,7 +82,7 @@ Seconds = Annotated[float, _DURATION]
 
 @dataclass(frozen=True, slots=True)
 class RawArgs:
-    """Arguments of a plugin this package does not know: plain data, for its author to interpret.
+    """Arguments of an unknown plugin: plain data, interpreted by the plugin.
 
     `node` keeps its position in the file, for error messages.
     """
@@ -107,7 +107,7 @@ class Decoder:
         self._positions: dict[str, tuple[int, int]] = {}
 
     def read(self, node: Node, record: type[R], path: str) -> R:
-        """The record (struct or dataclass) at `node`; what could not be read keeps its default."""
+        """Reads a record (struct or dataclass) at `node`; unreadable fields keep their default."""
         if _is_null(node):
             return record()
         annotation: object = record
@@ -121,7 +121,7 @@ class Decoder:
             self.problems.append(problem)
 
     def located(self, problem: FieldProblem) -> FieldProblem:
-        """The problem with the position of its field, or of the nearest one around it."""
+        """The problem with the position of its field, or of the closest enclosing one."""
         path = problem.path
         while path:
             if path in self._positions:
@@ -140,14 +140,17 @@ class Decoder:
         self._positions[path] = (node.line, node.column)
 
     def wrong_type(self, path: str, node: Node, expected: str) -> object:
-        """Reports the mismatch and stands for the missing value."""
+        """Reports the mismatch and returns a placeholder for the value."""
         if isinstance(node, Scalar):
             hint = (
                 f"; quote it to make it text: {shown(node.text)}"
                 if _wants_quotes(node, expected)
                 else ""
             )
-            message = f"Invalid value: {_shown_scalar(node)}: expected {expected}, found {_kind(node)}{hint}"
+            message = (
+                f"Invalid value: {_shown_scalar(node)}: expected {expected}, "
+                f"found {_kind(node)}{hint}"
+            )
         else:
             message = f"Invalid value: expected {expected}, found {_kind(node)}"
         self.report(path, message, node)
@@ -160,7 +163,7 @@ def decode_file(
     record: type[R],
     check: Callable[[R], Iterable[FieldProblem]],
 ) -> R:
-    """A whole YAML or JSON file as a record, validated by `check` as far as it could be decoded.
+    """Decodes a YAML or JSON file to a record, validated by `check` as far as it could be decoded.
 
     Raises:
         ConfigError: with every problem, each with field path, line and column.
@@ -177,10 +180,10 @@ def decode_file(
 
 
 def decode_args(raw: RawArgs | None, record: type[R], path: str = "args") -> R:
-    """A plugin's own arguments as its record, read as strictly as everything else.
+    """Decodes a plugin's own arguments to its record, as strictly as the configuration itself.
 
-    The record is a msgspec struct or a dataclass. Fields without default are required; a
-    `__post_init__` that raises ValueError has its say too.
+    The record is a msgspec struct or a dataclass. Fields without default are required; a ValueError
+    from `__post_init__` is reported as a problem.
 
     Raises:
         ConfigError: with every problem; positions are those of the configuration file.
@@ -191,7 +194,7 @@ def decode_args(raw: RawArgs | None, record: type[R], path: str = "args") -> R:
     args = _reader(annotation)(decoder, raw.node or from_plain(raw.value), path)
     if decoder.problems:
         raise ConfigError(decoder.problems)
-    assert isinstance(args, record)  # else there would be a problem
+    assert isinstance(args, record)  # otherwise there is a problem
     return args
 
 
@@ -218,7 +221,7 @@ _NOTHING = _Mark("NOTHING")
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """A note inside an annotation: how values of this field are read and written."""
+    """A marker inside an annotation: how values of this field are read and written."""
 
     read: Reader
     write: Writer
@@ -251,7 +254,7 @@ def _field_specs(record: type[Any]) -> dict[str, _FieldSpec]:
 
 
 def _declared_fields(record: type[Any]) -> Iterator[tuple[str, str, bool]]:
-    """Attribute, JSON name, and whether it must be given."""
+    """Attribute, JSON name, and whether it is required."""
     if issubclass(record, msgspec.Struct):
         for field in msgspec.structs.fields(record):
             yield field.name, field.encode_name, field.required
@@ -327,14 +330,14 @@ def _record_reader(record: type) -> Reader:
 def _built(
     record: type, values: dict[str, object], decoder: Decoder, node: Node, path: str
 ) -> object:
-    """The record, unless a field without default is missing or its own check refuses."""
+    """The record, unless a required field is missing or its own check fails."""
     missing = [
         spec
         for spec in _field_specs(record).values()
         if spec.required and values.get(spec.attribute, _NOTHING) is _NOTHING
     ]
     for spec in missing:
-        if spec.attribute not in values:  # else there is a problem about it already
+        if spec.attribute not in values:  # otherwise a problem was already reported
             decoder.report(child(path, spec.name), "Required value", node)
     if missing:
         return _NOTHING
@@ -371,7 +374,7 @@ def _list_reader(build: Callable[[list[object]], object], item: object) -> Reade
             if value is not _NOTHING:
                 values.append(value)
             elif empty_record is not None and not _has_required(empty_record):
-                values.append(empty_record())  # the items behind it keep their indexes
+                values.append(empty_record())  # keeps the indexes of later items
         return build(values)
 
     return read
@@ -393,12 +396,12 @@ def _map_reader(value_type: object) -> Reader:
 
 
 def _other_reader(annotation: object) -> Reader:
-    """For what only third parties use (enums, literals, unions): msgspec decides."""
+    """Reader for annotations only third parties use (enums, literals, unions), through msgspec."""
 
     def read(decoder: Decoder, node: Node, path: str) -> object:
         plain = to_plain(node, path, decoder.report, json=decoder.json)
         try:
-            # Not typed for arbitrary annotations, but it takes them.
+            # Its signature does not cover arbitrary annotations, but it accepts them.
             return msgspec.convert(plain, typing.cast("Any", annotation), strict=True)
         except msgspec.ValidationError as error:
             decoder.report(path, f"Invalid value: {shown(plain)}: {error}", node)
@@ -462,7 +465,7 @@ def _read_bytes(decoder: Decoder, node: Node, path: str) -> object:
     try:
         return base64.b64decode(node.value.replace("\n", "").replace("\r", ""), validate=True)
     except (binascii.Error, ValueError) as error:
-        # The value may be a key: it is not repeated.
+        # Not quoted: the value may be a key.
         decoder.report(path, f"Invalid value: not base64: {error}", node)
         return _NOTHING
 

@@ -1,8 +1,8 @@
-"""`kubescheduler.config.k8s.io/v1`: the records that files are read into and that the program works with, frozen.
+"""`kubescheduler.config.k8s.io/v1` as frozen records, both for decoding and for internal use.
 
-A field that a file leaves out has its default here, which `defaults` completes. Field names are
-those of `KubeSchedulerConfiguration` in Python spelling; durations are seconds and say so in their
-names. Fields that Go leaves out when they are empty carry `OMIT_EMPTY`.
+A field missing from a file has its default here, which `defaults` completes. Field names are those
+of `KubeSchedulerConfiguration` in Python spelling; durations are seconds and have a suffix that
+says so. Fields that Go omits when empty are marked `OMIT_EMPTY`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ DEFAULT_SCHEDULER_NAME = "default-scheduler"
 
 
 class ExtensionPoint(Enum):
-    """Where plugins can be enabled; the value is the key under `plugins` in the file.
+    """Extension points; the value is the key under `plugins` in the file.
 
-    Members stand in the order in which upstream builds its framework, which decides whose error is
-    reported first.
+    Members are in the order in which upstream builds its framework, which decides the first error.
     """
 
     PRE_FILTER = "preFilter"
@@ -65,7 +64,7 @@ class ExtensionPoint(Enum):
 
     @property
     def plugin_type(self) -> str:
-        """Upstream's interface name, as error messages quote it: `PreFilterPlugin`."""
+        """Upstream's interface name, as used in error messages: `PreFilterPlugin`."""
         return f"{self.value[0].upper()}{self.value[1:]}Plugin"
 
 
@@ -85,12 +84,12 @@ POINTS_IN_ORDER_OF_USE = (
     ExtensionPoint.PLACEMENT_GENERATE,
     ExtensionPoint.PLACEMENT_SCORE,
 )
-"""How a pod meets them; for people."""
+"""The order in which a pod passes them, for display."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A plugin in an enabled or disabled list; weight 0 means none was given."""
+    """A plugin in an enabled or disabled list; weight 0 means unset."""
 
     name: str = ""
     weight: Int32 = 0
@@ -98,7 +97,7 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True)
 class PluginSet:
-    """What is enabled and disabled at one point, in order."""
+    """Plugins enabled and disabled at one point, in order."""
 
     enabled: tuple[Plugin, ...] = ()
     disabled: tuple[Plugin, ...] = ()
@@ -129,7 +128,7 @@ class Plugins:
         return plugin_set
 
     def enabled_names(self) -> Iterator[str]:
-        """Every name enabled anywhere, MultiPoint first; a name may come several times."""
+        """Every name enabled anywhere, MultiPoint first; may contain duplicates."""
         for plugin_set in (self.multi_point, *(self.at(point) for point in ExtensionPoint)):
             for plugin in plugin_set.enabled:
                 yield plugin.name
@@ -147,10 +146,7 @@ def _write_args(args: PluginArgs | RawArgs) -> Plain:
 
 @dataclass(frozen=True, slots=True)
 class PluginConfig:
-    """Arguments for one plugin.
-
-    They are read as raw data; `load` gives those of in-tree plugins their type.
-    """
+    """Arguments of one plugin, read as raw data; `load` converts those of in-tree plugins."""
 
     name: str = ""
     args: Annotated[Args, Codec(read_raw, _write_args)] = None
@@ -162,14 +158,14 @@ class KubeSchedulerProfile:
 
     scheduler_name: str = ""
     percentage_of_nodes_to_score: Int32 | None = None
-    """None: the global value applies. 0: adaptive, whatever the global value."""
+    """None: the global value applies. 0: adaptive, regardless of the global value."""
     plugins: Plugins | None = None
     plugin_config: tuple[PluginConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderElectionConfiguration:
-    """Who of several replicas works, decided through a Lease."""
+    """Leader election among replicas, through a Lease."""
 
     leader_elect: bool = True
     lease_duration_s: Seconds = field(default=15.0, metadata={"name": "leaseDuration"})
@@ -182,19 +178,19 @@ class LeaderElectionConfiguration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConnectionConfiguration:
-    """How the API server is talked to."""
+    """Connection to the API server."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
     content_type: str = "application/vnd.kubernetes.protobuf"
     qps: float = 50.0
-    """Requests per second; negative switches the limit off."""
+    """Requests per second; negative disables the limit."""
     burst: Int32 = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ExtenderManagedResource:
-    """An extended resource that an extender looks after."""
+    """An extended resource managed by an extender."""
 
     name: str = ""
     ignored_by_scheduler: _Flag = False
@@ -202,7 +198,7 @@ class ExtenderManagedResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderTLSConfig:
-    """TLS towards an extender; the `_data` fields win over the files."""
+    """TLS settings for an extender; the `_data` fields take precedence over the files."""
 
     insecure: _Flag = False
     server_name: _Text = ""
@@ -214,13 +210,13 @@ class ExtenderTLSConfig:
     ca_data: bytes = b""
 
     def __repr__(self) -> str:
-        # Key material stays out of logs.
+        # Keeps key material out of logs.
         return f"ExtenderTLSConfig(server_name={self.server_name!r}, insecure={self.insecure})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extender:
-    """An HTTP extender; an empty verb means that it does not take part in that step."""
+    """An HTTP extender; it does not take part in steps whose verb is empty."""
 
     url_prefix: str = ""
     filter_verb: _Text = ""
@@ -249,7 +245,7 @@ class KubeSchedulerConfiguration:
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
     percentage_of_nodes_to_score: Int32 = 100
-    """0: upstream's adaptive sampling, which it also fills in when nothing is set.
+    """0: upstream's adaptive sampling, which is also upstream's default.
 
     This scheduler does not need to sample, so by default every node is evaluated.
     """

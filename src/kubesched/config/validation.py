@@ -1,12 +1,12 @@
-"""Static checks of a complete configuration: every problem, none hidden behind another.
+"""Static checks of a complete configuration; reports every problem.
 
-Paths and texts are upstream's. What only the framework can know (that a named plugin exists, that
-exactly one sorts the queue) is checked by `expansion`.
+Paths and texts are upstream's. `expansion` checks what depends on the framework (a named plugin
+exists, exactly one sorts the queue).
 
-Upstream: the validator of NodeResourcesFit is registered under a name no plugin has, so its
-arguments are first looked at when the plugin is built, and the same message then starts with
-`initializing plugin "NodeResourcesFit"`. `validate` leaves them out as well; they are among what
-`validate_start` finds, which `config validate` reports too.
+Upstream: the validator of NodeResourcesFit is registered under a name that no plugin has, so its
+arguments are first checked when the plugin is built, and the message then starts with `initializing
+plugin "NodeResourcesFit"`. `validate` skips them as well; `validate_start`, which `config validate`
+also runs, reports them.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from kubesched.config.types import (
 )
 
 REMOVED_PLUGINS = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
-"""Plugins that version v1 of the API once had."""
+"""Plugins that the v1 API once had."""
 
 ELECTION_JITTER = 1.2
-"""Renewing may take this many retry periods at least, or a leader could not keep its lease."""
+"""The renew deadline must exceed this many retry periods, or a leader could not keep its lease."""
 
 _FIT = "NodeResourcesFit"
 Problems = Iterator[FieldProblem]
 
 
 def validate(config: KubeSchedulerConfiguration, gates: FeatureGates) -> list[FieldProblem]:
-    """Everything wrong with the configuration, without positions."""
+    """Every problem of the configuration, without positions."""
     return list(_problems(config, gates))
 
 
 def validate_start(config: KubeSchedulerConfiguration, gates: FeatureGates) -> Problems:
-    """What passes as a configuration but would keep the scheduler from starting."""
+    """Problems of a valid configuration that would prevent the scheduler from starting."""
     election = config.leader_election
     if (
         election.leader_elect
@@ -222,7 +222,7 @@ def _plugin_config(path: str, entries: tuple[PluginConfig, ...], gates: FeatureG
 
 
 def _common_queue_sort(path: str, profiles: tuple[KubeSchedulerProfile, ...]) -> Problems:
-    """All profiles share one queue, so they must say the same about its order."""
+    """All profiles share one queue, so their queue sort plugins must agree."""
     first = _queue_sort(profiles[0])
     if len(first.enabled) > 1:
         yield invalid(
@@ -300,7 +300,7 @@ def _is_http_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, or too large
+    except ValueError:  # a port that is not a number, or too large
         return False
 
 

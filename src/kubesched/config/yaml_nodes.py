@@ -1,20 +1,20 @@
-"""YAML (and JSON) text as a tree of values that know their line and column.
+"""YAML (and JSON) text as a tree of values with line and column.
 
-Built from PyYAML's event stream rather than its loaders, because the loaders drop positions, let a
-duplicate key win silently and resolve scalars differently from the decoder kube-scheduler uses
-(sigs.k8s.io/yaml on go-yaml v2, then JSON). Here plain scalars mean what they mean there:
+Built from PyYAML's event stream rather than its loaders, because the loaders drop positions,
+silently accept duplicate keys and resolve scalars differently from kube-scheduler's decoder
+(sigs.k8s.io/yaml on go-yaml v2, then JSON). Here plain scalars have the same meaning as there:
 
-    y yes on true / n no off false      booleans, also with a capital or in capitals
+    y yes on true / n no off false      booleans, also capitalized or in capitals
     ~ null and nothing                  null
     1e3  0x1F  0b11  0o17  017  1_000   numbers (017 is octal: 15)
     12:30  2001-12-14                   text
     anything in quotes                  text
 
-So `schedulerName: yes` is a boolean and later refused as such, exactly as kube-scheduler does.
+So `schedulerName: yes` is a boolean and is rejected later, exactly as kube-scheduler does.
 
-Not done here: duplicate keys and merges (`fields` resolves them where the path is known), and any
-notion of what the values should be (`schema`). Everything is bounded: bytes, nesting depth, and the
-number of nodes after aliases are expanded. Nothing recurses over unchecked input.
+Not done here: duplicate keys and merges (`fields` resolves them where the path is known), and type
+checks (`schema`). Everything is bounded: bytes, nesting depth, and the number of nodes after alias
+expansion. Nothing recurses over unchecked input.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ MAX_DEPTH = 100
 """Deeper than any real configuration, far below the interpreter's recursion limit."""
 
 MAX_NODES = 200_000
-"""Values in the document, aliases counted as often as they are used."""
+"""Values in the document, with aliases expanded."""
 
 ScalarValue = None | bool | int | float | str
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
-"""What a JSON document can hold."""
+"""Any JSON value."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Node:
     column: int
     size: int = field(default=1, repr=False)  # nodes in this subtree, aliases expanded
     height: int = field(default=1, repr=False)
-    closed: bool = field(default=False, repr=False)  # False while its children are still read
+    closed: bool = field(default=False, repr=False)  # False while its children are being read
 
 
 @dataclass(slots=True)
@@ -71,13 +71,13 @@ class Sequence(Node):
 
 @dataclass(slots=True)
 class Mapping(Node):
-    """A map as written: repeated keys and `<<` entries are still there."""
+    """A map as written, including repeated keys and `<<` entries."""
 
     entries: list[tuple[Scalar, Node]] = field(default_factory=list)
 
 
 Report = Callable[[str, str, Node], None]
-"""Takes a problem: field path, message, and the node it is about."""
+"""Receives a problem: field path, message, and its node."""
 
 
 def parse(data: bytes, source: str = "") -> Node:
@@ -89,8 +89,8 @@ def parse(data: bytes, source: str = "") -> Node:
     try:
         text = _decode(data)
         if is_json(data):
-            # JSON may be indented with tabs, which PyYAML's own scanner refuses. Inside JSON text
-            # a tab is always escaped, so none that means something is lost, and columns stay.
+            # JSON may be indented with tabs, which PyYAML's scanner rejects. Tabs inside JSON
+            # strings are always escaped, so the replacement loses nothing and keeps the columns.
             text = text.replace("\t", " ")
         return _Builder(text).build()
     except _Refused as refusal:
@@ -100,10 +100,10 @@ def parse(data: bytes, source: str = "") -> Node:
 def fields(
     mapping: Mapping, path: str, report: Report, *, json: bool
 ) -> dict[str, tuple[Scalar, Node]]:
-    """The entries of a map by name (key and value), `<<` merges resolved, repeated keys reported.
+    """The entries of a map by name (key and value), `<<` merges resolved, duplicate keys reported.
 
-    Upstream: strict decoding knows no overriding; a key that is both merged in and written, or
-    merged in twice, counts as a duplicate like any other.
+    Upstream: strict decoding does not allow overriding; a key that is both merged in and written,
+    or merged in twice, counts as a duplicate.
     """
     by_name: dict[str, tuple[Scalar, Node]] = {}
 
@@ -133,7 +133,7 @@ def fields(
 
 
 def to_plain(node: Node, path: str, report: Report, *, json: bool) -> Plain:
-    """The value as plain Python data, the way it would arrive as JSON."""
+    """The value as plain Python data, as decoded from JSON."""
     if isinstance(node, Mapping):
         entries = fields(node, path, report, json=json)
         return {
@@ -153,7 +153,7 @@ def to_plain(node: Node, path: str, report: Report, *, json: bool) -> Plain:
 
 
 def from_plain(value: Plain) -> Node:
-    """Nodes for data that comes from no file; their positions are 0."""
+    """Nodes for data that is not from a file; their positions are 0."""
     if isinstance(value, dict):
         entries = [
             (Scalar(0, 0, value=name, text=name, plain=False), from_plain(item))
@@ -171,7 +171,7 @@ def child(path: str, name: str) -> str:
 
 
 def is_json(data: bytes) -> bool:
-    """Whether the text is meant as JSON: it starts with a brace, as upstream decides it."""
+    """Whether the text is JSON: it starts with a brace, which is upstream's rule."""
     return data.lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"{")
 
 
@@ -324,8 +324,8 @@ def _syntax_error(error: yaml.MarkedYAMLError) -> _Refused:
 
 
 def _character_error(text: str, error: yaml.reader.ReaderError) -> _Refused:
-    # The position counts bytes in the C reader and characters in the Python one. Control
-    # characters are looked for by hand instead, so that the line is right with both.
+    # The position counts bytes in the C reader and characters in the Python one, so control
+    # characters are searched for here to get the right line with both.
     match = _UNPRINTABLE.search(text)
     offset = match.start() if match else 0
     line = text.count("\n", 0, offset) + 1
@@ -356,7 +356,7 @@ def _merged_mappings(value: Node, path: str, report: Report) -> list[Mapping]:
 
 
 def _key_name(key: Scalar) -> str | None:
-    """A key as JSON would spell it: numbers and booleans become text, null is impossible."""
+    """A key as JSON spells it: numbers and booleans become text; null is not allowed."""
     value = key.value
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -416,7 +416,7 @@ def _resolve_tagged(text: str, tag: str, line: int, column: int) -> ScalarValue:
         f"{_TAG}null": type(None),
     }
     if tag not in kinds:
-        # !!str, !!timestamp and private tags leave the text alone.
+        # !!str, !!timestamp and private tags keep the text.
         return text
     value = resolve_plain(text)
     wanted = kinds[tag]
@@ -455,5 +455,5 @@ def _float(text: str) -> float | str:
     if not _FLOAT.fullmatch(text):
         return text
     value = float(text)
-    # Out of range is no number for Go's parser, so the scalar stays text.
+    # Go's parser rejects numbers out of range, so the scalar stays text.
     return text if value in (float("inf"), float("-inf")) else value

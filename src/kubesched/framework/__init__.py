@@ -1,9 +1,9 @@
 """The scheduling framework: the contract between the scheduler and its plugins.
 
-A plugin author imports from here, and API records from `kubesched.framework.api`. The names of
-these two are the stable surface: they change only with a major version, and deprecated ones stay
-for two minor versions. All other modules are private, above all `kubesched.framework.engine`, which
-holds what plugins of this repository offer beside the contract.
+Plugin authors import from this module, and API records from `kubesched.framework.api`. The names in
+these two modules are the stable API: they change only with a major version, and deprecated names
+stay for two minor versions. All other modules are private, including `kubesched.framework.engine`,
+which holds optional fast paths of in-tree plugins.
 """
 
 from kubesched.framework.cycle_state import CycleState, StateNotFound

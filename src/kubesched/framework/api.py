@@ -1,7 +1,7 @@
-"""The API records that plugins meet: objects of the API server as frozen records.
+"""API records for plugins: Kubernetes objects as frozen records.
 
-Part of the stable surface, beside `kubesched.framework`. Fields have the names of the API in snake
-case; an absent list or map is None.
+Part of the stable API, like `kubesched.framework`. Field names are the API's in snake case; an
+absent list or map is None.
 """
 
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet

@@ -1,16 +1,15 @@
-"""What a kept answer rests on.
+"""Validity of cached answers.
 
-Placements, failures and what-ifs of preemption are kept for the next pods of a class in the same
-way:
+Placements, failures and preemption dry runs are cached for later pods of a class in the same way:
 
     answer      any columns over rows
-    basis       premises of the rules behind it, the layout of the table, and how far the logs were read
+    basis       premises of the rules behind it, the table layout, and log cursors
 
-    basis.holds()            may the answer be used at all? If not, it is made anew
-    basis.dirty_rows()       the rows to judge again before it is used; None: all of them
-    basis.settle()           the answer is up to date
+    basis.holds()            False if the answer must be recomputed
+    basis.dirty_rows()       rows to re-evaluate before use; None for all rows
+    basis.settle()           marks the answer as up to date
 
-A basis can also follow nominations, and replaced pod objects where the answer holds pods.
+A basis can also track nominations, and replaced pod objects if the answer holds pods.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ ScoreRules = dict[str, Rule[int] | None]
 
 
 def filter_rules(framework: Framework, state: CycleState, pod: Pod) -> FilterRules:
-    """The rule of every PreFilter and Filter plugin, by name. A plugin may raise anything."""
+    """The rule of every PreFilter and Filter plugin, by name. Propagates plugin exceptions."""
     plugins = {p.name: p for p in (*framework.pre_filter, *framework.filter)}
     return {name: plugin.filter_rule(state, pod) for name, plugin in plugins.items()}
 
 
 def score_rules(framework: Framework, state: CycleState, pod: Pod) -> ScoreRules:
-    """The rule of every PreScore and Score plugin, by name. A plugin may raise anything."""
+    """The rule of every PreScore and Score plugin, by name. Propagates plugin exceptions."""
     plugins = {p.name: p for p in (*framework.pre_score, *framework.score)}
     return {name: plugin.score_rule(state, pod) for name, plugin in plugins.items()}
 
@@ -47,7 +46,7 @@ def is_lasting(rule: Rule[Any] | None) -> bool:
 
 
 class Basis:
-    """The premises of some rules with the values they had, and cursors of the table's logs."""
+    """Premises of some rules with their recorded values, and cursors into the table's logs."""
 
     __slots__ = (
         "_epoch",
@@ -79,17 +78,17 @@ class Basis:
         self.settle()
 
     def holds(self) -> bool:
-        """Are all premises what they were?"""
+        """True if no premise has changed its value."""
         if self._epoch != self._table.epoch:
             return False
-        for premise, value in self._premises:  # noqa: SIM110  # for every pod: a generator costs more
+        for premise, value in self._premises:  # noqa: SIM110  # hot path: a generator is slower
             if premise() != value:
                 return False
         return True
 
     @property
     def is_settled(self) -> bool:
-        """Has nothing been logged since the answer was brought up to date?"""
+        """True if nothing was logged since the last `settle`."""
         table, nominator = self._table, self._nominator
         return (
             self._pods == table.pod_log.end
@@ -98,7 +97,7 @@ class Basis:
         )
 
     def dirty_rows(self) -> list[int] | None:
-        """Rows that changed or were nominated since, repeats included; None if the logs are cut."""
+        """Rows changed or nominated since `settle`, with duplicates; None if a log was cut."""
         table, nominator = self._table, self._nominator
         rows = table.pod_log.since(self._pods)
         if rows is None:
@@ -117,14 +116,14 @@ class Basis:
 
     @property
     def lag(self) -> int:
-        """Entries of the pod log since."""
+        """Number of pod log entries since `settle`."""
         return self._table.pod_log.end - self._pods
 
     def dirty_index(self) -> Indices | None:
-        """`dirty_rows` as an index array, for answers that follow the pod log alone."""
+        """`dirty_rows` as an index array, for answers that depend on the pod log only."""
         return self._table.pod_log.index_since(self._pods)
 
     def settle(self) -> None:
-        """The answer is up to date."""
+        """Mark the answer as up to date."""
         self._pods, self._swaps = self._table.pod_log.end, self._table.swap_log.end
         self._nominations = 0 if self._nominator is None else self._nominator.version

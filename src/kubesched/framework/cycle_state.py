@@ -1,4 +1,4 @@
-"""CycleState: the state of plugins during one attempt to place one pod."""
+"""CycleState: plugin state during one scheduling attempt of one pod."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ T = TypeVar("T")
 class CallTimer(Protocol):
     """Times the plugin calls of one attempt."""
 
-    def call(self, plugin: Any, point: str, function: Callable[..., T], *arguments: object) -> T:  # noqa: ANN401  # any plugin
-        """Call and measure; returns or raises what the function does."""
+    def call(
+        self,
+        plugin: Any,  # noqa: ANN401  # any plugin
+        point: str,
+        function: Callable[..., T],
+        *arguments: object,
+    ) -> T:
+        """Call and time the function; returns its result or raises its exception."""
         ...
 
     async def call_async(
@@ -25,22 +31,22 @@ class CallTimer(Protocol):
         function: Callable[..., object],
         *arguments: object,
     ) -> object:
-        """The same for a function that may return an awaitable."""
+        """Like `call`, for a function that may return an awaitable."""
         ...
 
     def observe(self, plugin: str, point: str, code: Code, started: float) -> None:
-        """Note a call that began at `started` and ends now."""
+        """Record a call that started at `started` and ends now."""
         ...
 
 
 PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
-"""Key of the `PodsToActivate` every attempt starts with."""
+"""Key of the `PodsToActivate` in every CycleState."""
 
 
 class PodsToActivate:
-    """Pods that a plugin wants moved to the active queue once this attempt has succeeded, by `namespace/name`.
+    """Pods (`namespace/name`) that a plugin moves to the active queue if this attempt succeeds.
 
-    Clones share it: what a plugin adds during a what-if counts as well.
+    Clones share it, so additions during what-if evaluation count too.
     """
 
     __slots__ = ("pods",)
@@ -55,35 +61,33 @@ class PodsToActivate:
 class CycleState:
     """Keyed storage of one attempt, plus the sets of plugins to skip.
 
-    Values that a what-if may change implement `clone`; all others are shared by clones.
+    Values that a what-if evaluation may change implement `clone`; clones share all other values.
     """
 
-    # The runtime's own. Defaults are the class's, since most attempts change few of them.
+    # Runtime internals. Class-level defaults, because most attempts change few of them.
     # Bits of `framework.runtime.timing`: the counted extension points that this attempt reached.
     points_reached = 0
-    # Set in the sample of attempts whose plugin calls are timed.
+    # Set only for the sampled attempts whose plugin calls are timed.
     timer: CallTimer | None = None
     skip_filter_plugins: Set[str] = frozenset()
     skip_score_plugins: Set[str] = frozenset()
     skip_pre_bind_plugins: Set[str] = frozenset()
     parallel_pre_bind_plugins: Set[str] = frozenset()
     skip_all_post_filter_plugins = False
-    # Values that plugins keep for all pods of this pod's equivalence class; None for a pod without
-    # one.
+    # Values that plugins cache per equivalence class; None for a pod without a class.
     class_memo: dict[Hashable, Any] | None = None
-    # The pod fits nowhere, and at this moment neither would any other pod of its class, for the
-    # same reasons.
+    # True if the pod fits nowhere and other pods of its class would now fail the same way.
     fails_as_class = False
-    # How many pods had been taken from the queue when this attempt began.
+    # Number of pods popped from the queue when this attempt began.
     cycle = 0
-    # Equal for pods that batching may treat as one; None for a pod that has none.
+    # Equal for pods that batching may treat as identical; None for an unsigned pod.
     signature: bytes | None = None
 
     def __init__(self) -> None:
         self._data: dict[str, Any] = {}
 
-    def read(self, key: str) -> Any:  # noqa: ANN401  # each plugin knows the type behind its own key
-        """The stored value; KeyError with upstream's text when there is none."""
+    def read(self, key: str) -> Any:  # noqa: ANN401  # the type depends on the key
+        """The stored value; raises KeyError with upstream's message if there is none."""
         try:
             return self._data[key]
         except KeyError:
@@ -100,7 +104,7 @@ class CycleState:
         self._data.pop(key, None)
 
     def entries(self) -> dict[str, Any]:
-        """A copy of everything stored."""
+        """A copy of all stored entries."""
         return dict(self._data)
 
     def adopt(self, entries: dict[str, Any]) -> None:
@@ -108,7 +112,7 @@ class CycleState:
         self._data.update(entries)
 
     def remember(self, key: Hashable, make: Callable[[], T]) -> T:
-        """A value that depends on the pod's equivalence class only: made once per class, or once for a pod without one."""
+        """A value computed once per equivalence class, or per attempt for a pod without one."""
         memo = self.class_memo
         if memo is None:
             return make()
@@ -126,7 +130,7 @@ class CycleState:
         return existing
 
     def clone(self) -> CycleState:
-        """A copy for a what-if: values with a `clone` of their own are cloned, the rest and flag sets are shared."""
+        """A copy for what-if evaluation. Clones values that have `clone`; shares all else."""
         copy = CycleState()
         vars(copy).update(vars(self))
         copy._data = {
@@ -137,7 +141,7 @@ class CycleState:
 
 
 class StateNotFound(LookupError):
-    """A plugin read state that was not written in this attempt."""
+    """A plugin read a key that was not written in this attempt."""
 
     def __init__(self, key: str) -> None:
         super().__init__("not found")

@@ -1,4 +1,4 @@
-"""Diagnosis: why a pod fits nowhere, and the message that reports it."""
+"""Diagnosis: why a pod fits on no node, and the message that reports it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubesched.framework.rules import Premise
 from kubesched.framework.status import NodeToStatus, Status
 
 PremiseValue = tuple[Premise, Hashable]
-"""A premise and the value it had."""
+"""A premise and its recorded value."""
 
 NO_NODES_AVAILABLE = "no nodes available to schedule pods"
 
@@ -25,7 +25,7 @@ class NoNodesAvailable(Exception):
 
 @dataclass(slots=True)
 class Diagnosis:
-    """What the filters found out about a pod that fits nowhere."""
+    """The filters' findings about a pod that fits on no node."""
 
     node_to_status: NodeToStatus = field(default_factory=NodeToStatus)
     unschedulable_plugins: set[str] = field(default_factory=set)
@@ -33,16 +33,14 @@ class Diagnosis:
     pre_filter_msg: str = ""
     post_filter_msg: str = ""
     is_post_filter_unfinished: bool = False
-    """Whether the API server refused or did not answer a request of PostFilter: it may succeed next
-    time.
-    """
+    """True if an API request of PostFilter was rejected or timed out, so a retry may succeed."""
     kept: Diagnosis | None = None
-    """The diagnosis of its class, of which this is a copy."""
+    """The diagnosis of the pod's class that this one was copied from."""
     end: KeptEnd | None = None
-    """Of the diagnosis of a class: how the last attempt with it ended."""
+    """On a class's diagnosis: how the last attempt with it ended."""
 
     def copy(self) -> Diagnosis:
-        """A copy for another pod: verdicts are shared, the rest may be changed."""
+        """A copy for another pod. Shares the verdicts; all other fields may be changed."""
         return Diagnosis(
             self.node_to_status,
             set(self.unschedulable_plugins),
@@ -68,16 +66,16 @@ class Failed:
     status: Status
     nomination: NominatingInfo
     report: FailureReport | None = None
-    """What is reported of it, once that is known."""
+    """The report of the failure, once computed."""
 
 
 class FailureReport(NamedTuple):
-    """What the condition, the event and the queue are told of a failed attempt."""
+    """Input of the pod condition, the event and the queue for a failed attempt."""
 
     error: Exception | None
     message: str
     note: str
-    """The message, as far as an event can hold it."""
+    """The message, truncated to the limit of an event."""
     reasons: Sequence[str]
     """`<count> <reason>` per distinct reason, over the nodes."""
     unschedulable_plugins: frozenset[str]
@@ -87,24 +85,24 @@ class FailureReport(NamedTuple):
 class KeptEnd(NamedTuple):
     """How an attempt ended, PostFilter included.
 
-    The next pod of its class with this diagnosis fails alike while the premises hold.
+    While the premises hold, the next pod of the class with this diagnosis fails the same way.
     """
 
     failed: Failed
     said: Status | None
-    """The answer of PostFilter."""
+    """PostFilter's answer."""
     premises: Sequence[PremiseValue]
-    """What that depends on."""
+    """The premises of that answer."""
 
     def holds(self) -> bool:
-        for premise, value in self.premises:  # noqa: SIM110  # called for every pod: a generator costs more
+        for premise, value in self.premises:  # noqa: SIM110  # hot path: a generator is slower
             if premise() != value:
                 return False
         return True
 
 
 class FitError(Exception):
-    """No node fits. Carried by a status; its text is the message of the condition and the event."""
+    """No node fits. A status carries it; its text is the message of the condition and the event."""
 
     def __init__(self, pod_key: str, node_count: int, diagnosis: Diagnosis) -> None:
         super().__init__()

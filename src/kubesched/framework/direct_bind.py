@@ -1,7 +1,4 @@
-"""Binding by callback: what a Bind plugin of this package may offer beside `bind`.
-
-Not part of the plugin contract.
-"""
+"""Binding by callback: an optional in-tree addition to `bind`, not part of the plugin contract."""
 
 from __future__ import annotations
 
@@ -13,16 +10,16 @@ from kubesched.framework.interfaces import BindPlugin
 from kubesched.framework.status import Status
 
 BindOutcome = Callable[[], Awaitable[Status | None]]
-"""The rest of a started binding: returns what `bind` would have returned."""
+"""The remaining work of a started binding; returns what `bind` would have returned."""
 
 
 class DirectBindPlugin(BindPlugin):
-    """A Bind plugin that needs no task to wait for the answer."""
+    """A Bind plugin that can bind without a task waiting for the response."""
 
     @property
     @abstractmethod
     def binds_directly(self) -> bool:
-        """Whether `start_bind` may be called: it may depend on the client."""
+        """True if `start_bind` may be called; may depend on the client."""
 
     @abstractmethod
     def start_bind(
@@ -30,6 +27,5 @@ class DirectBindPlugin(BindPlugin):
     ) -> Callable[[], None]:
         """Start binding; returns a function that cancels it.
 
-        `done` is called once, later: with None when the pod is bound, otherwise with what is left
-        to do.
+        `done` is called once, later: with None if the pod is bound, else with the remaining work.
         """

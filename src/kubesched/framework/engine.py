@@ -1,7 +1,7 @@
-"""The engine's floor: faster forms that plugins of this repository give beside the contract.
+"""Optional fast paths that in-tree plugins implement beside the plugin contract.
 
-Each member is optional and changes no decision: a test takes all of them away and compares. They
-are private and may change with any version, so other plugins leave them alone.
+None of them changes a decision: a test disables all of them and compares the results. They are
+private and may change in any version, so third-party plugins must not use them.
 """
 
 from __future__ import annotations
@@ -23,67 +23,64 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RowRule(Rule[T]):
-    """A rule with the same answer for one row of the node table: a verdict, or a raw score.
+    """A rule that can also evaluate one row of the node table: a verdict, or a raw score.
 
-    Used for a few dirty rows, where array operations cost more than they save: 35 against 90 µs per
-    decision of one template (benchmarks/decisions.py). It may hold on to the table's columns: rules
-    are made anew when these are reallocated.
+    Used for a few dirty rows, where array operations are slower: 35 instead of 90 µs per decision
+    for one template (benchmarks/decisions.py). It may keep references to the table's columns: rules
+    are rebuilt when the columns are reallocated.
     """
 
     at: Callable[[int], T] | None = None
 
 
 class InTreePlugin(Plugin):
-    """What the engine, preemption, the queue and recordings ask of plugins that know them."""
+    """Additional members for the engine, preemption, the queue and recordings."""
 
     answers_by_spec: ClassVar[bool] = False
-    """Answers that its rules let others share depend on neither labels, owner nor names of claims.
+    """True if the plugin's shareable answers do not depend on labels, owner or claim names.
 
-    Not inherited: a derived class may read more. With such plugins only, pods that differ in
-    nothing else share columns: 45 against 230 µs per decision where every pod has a label of its
-    own (benchmarks/awkward.py, unique-labels).
+    Not inherited, because a subclass may read more. If all plugins set it, pods that differ only in
+    these fields share columns: 45 instead of 230 µs per decision if every pod has a unique label
+    (benchmarks/awkward.py, unique-labels).
     """
 
     answers_per_class: ClassVar[bool] = False
-    """For PostFilter: pods of a class get the same answer unless a node is nominated.
+    """For PostFilter: True if pods of a class get the same answer unless a node is nominated.
 
-    A pod that fits nowhere is then tried for all of its class (benchmarks/backlog.py).
+    One failed attempt then stands for all pods of the class (benchmarks/backlog.py).
     """
 
     def answer_premise(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Premise | None:
-        """For PostFilter that answers per class: what the rejection just given depends on besides.
+        """For PostFilter that answers per class: an additional premise of the last rejection.
 
-        None: ask every time. While the value stays the same, other pods of the class with these
-        verdicts get the same answer, and the plugin is not asked.
+        While its value is unchanged, other pods of the class with these verdicts get the same
+        answer without a call to the plugin. None: call the plugin for every pod.
         """
         del state, pod, statuses
         return None
 
     def answer_repeated(self) -> None:
-        """A pod got the answer kept for its class; for plugins that count how often they are asked."""
+        """Called when a pod gets its class's cached answer, for plugins that count their calls."""
 
     def ignores_pod(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
-        """For PreFilter: would `add_pod` and `remove_pod` change nothing for `other`, on any node?
+        """For PreFilter: True if `add_pod` and `remove_pod` ignore `other`, on any node.
 
-        Where all pods in question are ignored, what-ifs about many nodes are evaluated together:
-        this plugin's filter must then judge the nodes of a view independently of each other. The
-        answer may depend on the namespace, labels and affinity of `other` only.
+        If all affected pods are ignored, what-ifs for many nodes are evaluated together, so this
+        plugin's filter must judge the nodes of a view independently. The answer may depend only on
+        the namespace, labels and affinity of `other`.
         """
         del state, pod, other
         return False
 
     def is_idle(self) -> bool:
-        """False while the plugin knows something that the listers do not show, such as its own writes.
+        """False while the plugin has state that the listers do not show, such as its own writes.
 
-        A recording can be played from a point at which every plugin was idle.
+        A recording can be replayed from any point at which every plugin was idle.
         """
         return True
 
     def sort_key(self, info: QueuedPodInfo) -> Any:  # noqa: ANN401  # any comparable value
-        """For QueueSort: a key with the same order as `less`.
-
-        Heaps then need no call per comparison.
-        """
+        """For QueueSort: a key with the same order as `less`; saves a call per comparison."""
         del info
         return None
 

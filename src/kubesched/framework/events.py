@@ -1,8 +1,8 @@
-"""Cluster events: what can happen that may make a rejected pod worth another try.
+"""Cluster events that may make a rejected pod schedulable.
 
 An event is a resource and a set of actions. Plugins register the events that can undo their
-rejections, each with an optional hint function that looks at the objects and says whether this pod
-should really be tried again.
+rejections, each with an optional hint function that inspects the objects and decides whether this
+pod should be retried.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ WILDCARD: Final = "*"
 
 
 class Resource:
-    """Resource names as they appear in event labels.
-
-    Plain strings: third parties may name `plural.version.group`.
-    """
+    """Resource names as in event labels. Third-party resources use `plural.version.group`."""
 
     POD: Final = "Pod"
     NODE: Final = "Node"
@@ -38,13 +35,13 @@ class Resource:
     DEVICE_TAINT_RULE: Final = "resource.k8s.io/DeviceTaintRule"
     POD_GROUP: Final = "scheduling.k8s.io/PodGroup"
     ANY: Final = WILDCARD
-    # Only ever incoming: plugins register `Pod`.
+    # Incoming events only: plugins register `Pod`.
     ASSIGNED_POD: Final = "AssignedPod"
     UNSCHEDULABLE_POD: Final = "UnschedulablePod"
 
 
 class Action(IntFlag):
-    """What happened to the resource. Matching compares these numbers, so they are upstream's."""
+    """Actions on a resource. Matching compares the numbers, so they equal upstream's."""
 
     NONE = 0
     ADD = 1
@@ -71,7 +68,7 @@ _ACTION_NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """A resource and what happened to it."""
+    """A resource and the actions on it."""
 
     resource: str
     action: Action
@@ -79,7 +76,7 @@ class ClusterEvent:
 
     @property
     def label(self) -> str:
-        """How metrics and logs call the event, e.g. `NodeUpdateNodeTaint`."""
+        """The event's name in metrics and logs, e.g. `NodeUpdateNodeTaint`."""
         return self.custom_label or self.resource + _ACTION_NAMES.get(self.action, "")
 
     @property
@@ -87,10 +84,11 @@ class ClusterEvent:
         return self.resource == WILDCARD and self.action == Action.ALL
 
     def matches(self, incoming: ClusterEvent) -> bool:
-        """Does this registration cover the incoming event?
+        """True if this registration covers the incoming event.
 
-        # Upstream: besides overlapping bits the incoming number must not exceed the registered one, which makes a
-        # general incoming Update match only registrations that contain every update bit.
+        # Upstream: besides overlapping bits the incoming number must not exceed the registered
+        # one, which makes a general incoming Update match only registrations that contain every
+        # update bit.
         """
         if self.is_wildcard:
             return True
@@ -113,38 +111,34 @@ class Hint(Enum):
 
 
 HintFn = Callable[[Pod, Any, Any], Hint]
-"""(pod, old object or None, new object or None) -> Hint. An exception counts as QUEUE and is
-logged.
-"""
+"""(pod, old object or None, new object or None) -> Hint. Exceptions are logged, count as QUEUE."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
-    """One registration: the event, and the function that looks closer (None: always queue)."""
+    """One registration: the event and its hint function (None: always queue)."""
 
     event: ClusterEvent
     hint: HintFn | None = None
     per_class: bool = False
-    """The hint reads nothing of the pod that `PodInfo.class_key` leaves out (so not its name or
-    UID): one call may then answer for all waiting pods of a class. It may compare UIDs to know the
-    pod that the event is about.
+    """True if the hint reads only pod fields in `PodInfo.class_key` (so neither name nor UID).
+
+    One call may then answer for all waiting pods of a class. The hint may compare UIDs to recognize
+    the pod that the event is about.
     """
 
 
 def on_event(
     resource: str, action: Action, hint: HintFn | None = None, *, per_class: bool = False
 ) -> ClusterEventWithHint:
-    """A registration for `events_to_register`, e.g.
-
-    `on_event(Resource.NODE, Action.ADD, self.after_node_added)`.
-    """
+    """A registration, e.g. `on_event(Resource.NODE, Action.ADD, self.after_node_added)`."""
     return ClusterEventWithHint(ClusterEvent(resource, action), hint, per_class)
 
 
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(WILDCARD, Action.ALL, "UnschedulableTimeout")
 FORCE_ACTIVATE: Final = ClusterEvent(WILDCARD, Action.ALL, "ForceActivate")
 
-# Labels that name a transition rather than an event of the cluster.
+# Labels of queue transitions that are not cluster events.
 SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 POP_FROM_BACKOFF_Q: Final = "PopFromBackoffQ"

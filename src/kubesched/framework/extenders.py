@@ -1,4 +1,4 @@
-"""Extenders: the interface to services outside the process that take part in scheduling decisions."""
+"""Extenders: the interface to external services that take part in scheduling decisions."""
 
 from __future__ import annotations
 
@@ -14,57 +14,57 @@ class Victims:
     """Pods to be evicted from one node to make room."""
 
     pods: tuple[Pod, ...]
-    """The most important first, unless an extender changed the order."""
+    """Most important first, unless an extender changed the order."""
     pdb_violations: int = 0
-    """How many of the evictions violate a disruption budget."""
+    """Number of evictions that violate a disruption budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtenderFilterResult:
-    """Nodes an extender lets pass, and its reasons for the others."""
+    """The nodes that pass an extender, and its reasons for rejecting the others."""
 
     node_names: tuple[str, ...]
     failed: Mapping[str, str] = field(default_factory=dict)
     unresolvable: Mapping[str, str] = field(default_factory=dict)
-    """Failed, and evicting pods would not help."""
+    """Rejected, and evicting pods would not help."""
     forgets_pods: bool = False
-    """The extender answered with node objects.
+    """True if the extender returned node objects.
 
     # Upstream: such nodes are scored as if no pod were on them, and no image.
     """
 
 
 class Extender(Protocol):
-    """One extender. Its URL is its name in messages."""
+    """One extender. Messages use its URL as the name."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def is_ignorable(self) -> bool:
-        """Is its failure ignored?"""
+        """True if its failures are ignored."""
         ...
 
     @property
     def is_filter(self) -> bool:
-        """Does it rule out nodes?"""
+        """True if it filters nodes."""
         ...
 
     @property
     def is_prioritizer(self) -> bool:
-        """Does it rank nodes?"""
+        """True if it scores nodes."""
         ...
 
     @property
     def is_binder(self) -> bool:
-        """Does it bind pods itself?"""
+        """True if it binds pods itself."""
         ...
 
     @property
     def supports_preemption(self) -> bool: ...
 
     def is_interested(self, pod: Pod) -> bool:
-        """Does it take part in decisions about this pod?"""
+        """True if it takes part in decisions about this pod."""
         ...
 
     def filter(self, pod: Pod, nodes: Sequence[Node]) -> Awaitable[ExtenderFilterResult]:
@@ -72,7 +72,7 @@ class Extender(Protocol):
         ...
 
     def prioritize(self, pod: Pod, nodes: Sequence[Node]) -> Awaitable[Sequence[tuple[str, int]]]:
-        """(node, weighted points in units of the total score); nodes may be missing or come twice."""
+        """(node, weighted score on the total's scale); nodes may be missing or repeated."""
         ...
 
     def bind(self, pod: Pod, node_name: str) -> Awaitable[None]:
@@ -82,9 +82,8 @@ class Extender(Protocol):
     def process_preemption(
         self, pod: Pod, victims: Mapping[str, Victims]
     ) -> Awaitable[Mapping[str, Victims]]:
-        """The victims that are left, by node name; raises a `KubeschedError` on failure.
+        """The remaining victims by node name; raises a `KubeschedError` on failure.
 
-        The answer may reorder and change victims, leave nodes out, and name other nodes of the
-        snapshot.
+        The response may reorder and change victims, omit nodes, and add nodes of the snapshot.
         """
         ...

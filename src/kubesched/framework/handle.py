@@ -1,7 +1,7 @@
-"""Handle: what a plugin may reach besides its arguments.
+"""Handle: the services available to plugins.
 
-Everything outside the decision core is described here as a protocol. The scheduler supplies it in
-production, and so do tests and simulations.
+Protocols describe everything outside the decision core; the scheduler, tests and simulations
+implement them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Record)
 
 
 class Lister(Protocol[T_co]):
-    """Objects of one kind as the informer knows them."""
+    """Objects of one kind, as cached by the informer."""
 
     def get(self, namespace: str, name: str) -> T_co | None:
         """The object, or None. Cluster-scoped kinds use an empty namespace."""
@@ -37,14 +37,14 @@ class Lister(Protocol[T_co]):
 
     @property
     def version(self) -> int:
-        """Changes with every change to the store; lets plugins keep derived values."""
+        """Changes with every change to the store, so plugins can cache derived values."""
         ...
 
     def subscribe(self, listener: Callable[[Any, Any], None]) -> Callable[[], None]:
-        """Call the listener with (old or None, new or None) on every change; returns a function that unsubscribes.
+        """Call `listener(old or None, new or None)` on changes; returns an unsubscribe function.
 
-        For derived values too large to rebuild, and for binding cycles that wait. Listeners only
-        record what changed: they must neither fail nor decide anything.
+        For derived values too large to rebuild, and for binding cycles that wait. Listeners must
+        only record the change: they must neither raise nor decide anything.
         """
         ...
 
@@ -53,15 +53,12 @@ class Listers(Protocol):
     """Listers by kind, e.g. `listers.of(Service)` or `listers.of("queues.v1.example.com")`."""
 
     def of(self, kind: type[Any] | str) -> Lister[Any]:
-        """The lister of a record type or custom resource.
-
-        Plugins declare the kinds they look up (`Plugin.lists`).
-        """
+        """The lister of a record type or custom resource, as declared in `Plugin.lists`."""
         ...
 
 
 class Nominator(Protocol):
-    """Pods waiting for room on a node that was, or is being, made for them."""
+    """Nominated pods: pods waiting for room on a node, usually made by preemption."""
 
     def add_nominated_pod(self, pod: PodInfo, info: NominatingInfo | None) -> None: ...
 
@@ -75,11 +72,11 @@ class Nominator(Protocol):
 
     @property
     def version(self) -> int:
-        """Changes whenever a node's nominated pods change, or what is known of one of them."""
+        """Changes whenever a node's nominated pods, or data about one of them, change."""
         ...
 
     def changes_since(self, version: int) -> Sequence[str] | None:
-        """Nodes whose nominated pods changed since that version; None when that is too long ago to tell."""
+        """Nodes whose nominated pods changed since that version; None if it is too old."""
         ...
 
 
@@ -87,11 +84,11 @@ Activate = Callable[[Mapping[str, Pod]], None]
 """Moves pods, by `namespace/name`, to the active queue."""
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], None]
-"""(work, what it is for): runs work in the background; the owner bounds it and logs its failure."""
+"""(work, description): runs work in the background; the owner bounds it and logs failures."""
 
 
 class EventRecorder(Protocol):
-    """Writes events about objects, in the background."""
+    """Writes events about objects in the background."""
 
     def event(
         self,
@@ -105,24 +102,24 @@ class EventRecorder(Protocol):
 
 
 BindingRest = Callable[[], Awaitable[None]]
-"""The rest of a started binding: returns when the pod is bound, raises if it is not."""
+"""The remaining work of a started binding; returns if the pod is bound, raises if it is not."""
 BindingDone = Callable[[BindingRest | None], None]
-"""Called with None when a started binding has succeeded, otherwise with the work that is left."""
+"""Called with None when a started binding succeeds, otherwise with the remaining work."""
 GiveUp = Callable[[], None]
-"""Cancels a started binding: `BindingDone` is not called after that."""
+"""Cancels a started binding; `BindingDone` is not called afterwards."""
 
 
 @runtime_checkable
 class DirectBindingClient(Protocol):
-    """A client that can bind a pod without a task to wait for the answer."""
+    """A client that can bind a pod without a task waiting for the response."""
 
     def start_binding(self, pod: Pod, node_name: str, done: BindingDone) -> GiveUp:
-        """`bind_pod` as a callback: `done` is called once, later, unless the binding is cancelled."""
+        """`bind_pod` with a callback: `done` is called once, later, unless cancelled."""
         ...
 
 
 class SchedulerClient(Protocol):
-    """The API calls in-tree plugins make."""
+    """The API calls of in-tree plugins."""
 
     async def bind_pod(self, pod: Pod, node_name: str) -> None: ...
 
@@ -133,17 +130,17 @@ class SchedulerClient(Protocol):
     async def delete_pod(self, pod: Pod) -> None: ...
 
     async def get(self, kind: type[R], namespace: str, name: str) -> R:
-        """The object as the API server has it now."""
+        """The current object from the API server."""
         ...
 
     async def create(self, obj: R) -> R: ...
 
     async def update(self, obj: R) -> R:
-        """Write a whole object back at its revision; nothing the server sent is lost."""
+        """Replace an object at its resource version; unknown server fields are preserved."""
         ...
 
     async def update_status(self, obj: R) -> R:
-        """Write an object's status back at its revision."""
+        """Replace an object's status at its resource version."""
         ...
 
     async def patch_status(
@@ -156,24 +153,21 @@ class SchedulerClient(Protocol):
 
 
 class FrameworkOfPlugins(Protocol):
-    """The part of the framework that plugins may use."""
+    """The part of the framework available to plugins."""
 
     profile_name: str
 
 
 @dataclass(slots=True)
 class Handle:
-    """What a plugin may reach, one per profile.
-
-    In tests, parts that no plugin needs may stay None.
-    """
+    """The services available to a plugin; one handle per profile. Tests may leave parts None."""
 
     table: NodeTable
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=lambda: Random(0))
-    """For decisions: draws made beside the scheduling cycle would make it unrepeatable."""
+    """For decisions only: draws outside the scheduling cycle would make it unrepeatable."""
     jitter: Random = field(default_factory=lambda: Random(0))
-    """For pauses between retries."""
+    """For delays between retries."""
     profile_name: str = "default-scheduler"
     listers: Listers | None = None
     nominator: Nominator | None = None
@@ -185,12 +179,9 @@ class Handle:
     pods_in_pre_bind: PodsInPreBind | None = None
     feature_gates: FeatureGates = DEFAULT_GATES
     dra_manager: Any = None
-    """What the profiles share about dynamic resources; made by the first plugin that needs it if
-    absent.
-    """
+    """Dynamic resource state shared by the profiles; the first plugin that needs it creates it."""
     framework: FrameworkOfPlugins | None = None
-    """The framework the plugin belongs to. Set by the framework itself, once its plugins are built.
-    """
+    """The plugin's framework, set by the framework after its plugins are built."""
     extenders: Sequence[Extender] = ()
     spawn: Spawn | None = None
     """Starts work that outlives the attempt."""

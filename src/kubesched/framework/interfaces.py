@@ -1,18 +1,18 @@
 """The extension points: what a plugin may implement, and what its answers mean.
 
 A plugin is a class with a `name` that derives from any of the `…Plugin` classes below. Points that
-look at nodes come in two forms, of which a plugin implements one per point:
+evaluate nodes come in two forms; a plugin implements one of them per point:
 
     columns    `filter_nodes` / `score_nodes` answer for all nodes at once, over NumPy columns
-    one node   `filter` / `score` look at one `NodeInfo`; the runtime calls them for each candidate
+    one node   `filter` / `score` evaluate one `NodeInfo`; the runtime calls them for each candidate
 
-Wherever a `Status` is returned, `None` means success. A plugin that raises fails that attempt, with
-its name in the message; the scheduler goes on. `post_filter` and the binding-side points (`permit`
-excepted) may be `async def`.
+Wherever a `Status` is returned, `None` means success. An exception in a plugin fails that attempt,
+with the plugin's name in the message; the scheduler continues. `post_filter` and the binding-side
+points (`permit` excepted) may be `async def`.
 
-Plugins are asked for every pod unless they return a rule (`filter_rule`, `score_rule`; see
+Plugins are called for every pod unless they return a rule (`filter_rule`, `score_rule`; see
 `framework.rules`). A plugin whose rule depends on pod fields beyond the standard scheduling fields
-(its own annotations, say) adds these with `class_fields`.
+(such as its own annotations) adds these with `class_fields`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MAX_NODE_SCORE = 100
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """The only nodes worth filtering; `None` as names means all of them, an empty set means none."""
+    """Restricts filtering to some nodes; `None` as names means all nodes, an empty set none."""
 
     node_names: frozenset[str] | None = None
 
@@ -60,17 +60,16 @@ class PreFilterResult:
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """Where a PostFilter plugin made, or hopes to make, room."""
+    """The node on which a PostFilter plugin made, or expects to make, room."""
 
     nominating_info: NominatingInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PreBindPreFlightResult:
-    """Whether this plugin's PreBind may run in parallel with its neighbours', and whether it will act at all.
+    """Whether this plugin's PreBind may run in parallel with adjacent ones, and will act at all.
 
-    A plain SKIP status ends a parallel group; a result that skips and allows parallel runs does
-    not.
+    A plain SKIP status ends a parallel group; a result that skips and allows parallel does not.
     """
 
     allow_parallel: bool = False
@@ -78,28 +77,25 @@ class PreBindPreFlightResult:
 
 
 class Plugin(ABC):
-    """Base of every plugin. Constructed once per profile as `Plugin(args, handle)`."""
+    """Base class of all plugins. Constructed once per profile as `Plugin(args, handle)`."""
 
     name: ClassVar[str]
     args_type: ClassVar[type[Any] | None] = None
-    """A frozen dataclass the `pluginConfig` args are decoded into; None: the raw mapping is passed
-    on.
-    """
+    """The frozen dataclass for the decoded `pluginConfig` args; None: pass the raw mapping."""
 
-    def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # each plugin declares its own args_type
+    def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # see args_type
         self.args = args
         self.handle = handle
 
     lists: ClassVar[Sequence[type[Record] | str]] = ()
-    """The kinds this plugin looks up in `handle.listers`, besides pods, nodes and namespaces: they
-    are then watched.
+    """Kinds to watch for `handle.listers`, besides pods, nodes and namespaces.
 
     Record types such as `PodDisruptionBudget`, or custom resources by their `plural.version.group`.
     """
 
     @classmethod
     def kinds_to_list(cls, gates: FeatureGates) -> Sequence[type[Record] | str]:
-        """`lists`, for plugins that need further kinds with some feature gates."""
+        """`lists`, plus the kinds needed only with some feature gates."""
         return cls.lists
 
     has_class_fields: ClassVar[bool] = False
@@ -110,10 +106,9 @@ class Plugin(ABC):
         cls.has_class_fields = cls.class_fields is not Plugin.class_fields
 
     def class_fields(self, pod: Pod) -> Hashable:  # for plugins to override
-        """What this plugin's rules read of a pod beyond the standard scheduling fields.
+        """The pod fields that this plugin's rules read beyond the standard scheduling fields.
 
-        Pods share answers only if these values are equal. Their `repr` must tell different values
-        apart.
+        Pods share answers only if these values are equal. Different values must differ in `repr`.
         """
         return None
 
@@ -122,47 +117,41 @@ class Plugin(ABC):
 
 
 class QueueSortPlugin(Plugin):
-    """Decides which pending pod is tried first.
-
-    Exactly one per profile, the same in all profiles.
-    """
+    """Orders the active queue. Exactly one per profile, the same in all profiles."""
 
     @abstractmethod
     def less(self, a: QueuedPodInfo, b: QueuedPodInfo) -> bool:
-        """Is `a` to be scheduled before `b`?"""
+        """True if `a` is to be scheduled before `b`."""
 
 
 class PreEnqueuePlugin(Plugin):
-    """Keeps pods out of the active queue until they are worth trying."""
+    """Keeps pods out of the active queue until an attempt can succeed."""
 
     @abstractmethod
     def pre_enqueue(self, pod: Pod) -> Status | None: ...
 
 
 class EnqueueExtensions(Plugin):
-    """Says which cluster events can undo this plugin's rejections."""
+    """Declares which cluster events can undo this plugin's rejections."""
 
     @abstractmethod
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """An empty list means: no event helps.
-
-        Not deriving from this class means: any event may help.
-        """
+        """An empty list means no event helps. Without this class, any event may help."""
 
 
 class _FilterPhase(Plugin):
     """PreFilter and Filter share one rule."""
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
-        """How this pod's PreFilter answer and verdicts may be reused. None: ask for every pod.
+        """How far this pod's PreFilter answer and verdicts may be reused. None: no reuse.
 
-        Called after `pre_filter`, also when that returned SKIP.
+        Called after `pre_filter`, also if that returned SKIP.
         """
         return None
 
 
 class PreFilterPlugin(_FilterPhase):
-    """Looks at the pod once before nodes are filtered."""
+    """Examines the pod once before nodes are filtered."""
 
     has_extensions: ClassVar[bool] = False
     """Derived: True for plugins that implement `add_pod` and `remove_pod`."""
@@ -178,21 +167,21 @@ class PreFilterPlugin(_FilterPhase):
     def pre_filter(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
     ) -> PreFilterResult | Status | None:
-        """None to go on, a PreFilterResult to narrow the nodes, SKIP to leave out this plugin's filter, or a rejection."""
+        """None, a PreFilterResult to narrow the nodes, SKIP to skip Filter, or a rejection."""
 
     def add_pod(
         self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns
     ) -> Status | None:
-        """Update what `pre_filter` stored for a what-if with `added` on `node`, a one-row view without it."""
+        """Update `pre_filter` state for a what-if: add `added` to `node` (a view without it)."""
 
     def remove_pod(
         self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeColumns
     ) -> Status | None:
-        """Update what `pre_filter` stored for a what-if without `removed`, which was on `node`."""
+        """Update `pre_filter` state for a what-if: remove `removed`, which was on `node`."""
 
 
 class FilterPlugin(_FilterPhase):
-    """Rules out nodes. Implements `filter_nodes` or `filter`."""
+    """Rejects nodes. Implements `filter_nodes` or `filter`."""
 
     filters_columns: ClassVar[bool] = False
     """Derived: True for plugins that implement `filter_nodes`."""
@@ -204,10 +193,9 @@ class FilterPlugin(_FilterPhase):
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
     ) -> Verdicts | Status | None:
-        """A verdict per node of the view; None when every node passes; a Status when something broke.
+        """A verdict per node of the view; None if every node passes; a Status for an error.
 
-        Verdicts on nodes that earlier plugins rejected are ignored; `nodes.candidates` tells which
-        are left.
+        Verdicts on nodes that earlier plugins rejected are ignored; see `nodes.candidates`.
         """
         raise NotImplementedError
 
@@ -222,8 +210,7 @@ PostFilterAnswer = tuple[PostFilterResult | None, Status | None]
 class PostFilterPlugin(Plugin):
     """Tries to make room when no node is feasible.
 
-    It may ask for time to do I/O by returning an awaitable: the next attempt then waits until it is
-    done.
+    May return an awaitable to do I/O; the next attempt then waits until it is done.
     """
 
     @abstractmethod
@@ -236,26 +223,23 @@ class _ScorePhase(Plugin):
     """PreScore, Score and NormalizeScore share one rule."""
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
-        """How this pod's PreScore answer and raw scores may be reused. None: ask for every pod.
+        """How far this pod's PreScore answer and raw scores may be reused. None: no reuse.
 
-        Called after `pre_score`, also when that returned SKIP.
+        Called after `pre_score`, also if that returned SKIP.
         """
         return None
 
 
 class PreScorePlugin(_ScorePhase):
-    """Looks at the feasible nodes once before they are scored."""
+    """Examines the feasible nodes once before they are scored."""
 
     @abstractmethod
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
-        """`nodes` are the feasible ones. SKIP leaves out this plugin's score."""
+        """`nodes` are the feasible nodes. SKIP skips this plugin's Score."""
 
 
 class ScorePlugin(_ScorePhase):
-    """Ranks feasible nodes.
-
-    After normalisation every score lies in 0..100. Implements `score_nodes` or `score`.
-    """
+    """Scores feasible nodes, 0..100 after normalization. Implements `score_nodes` or `score`."""
 
     scores_columns: ClassVar[bool] = False
     """Derived: True for plugins that implement `score_nodes`."""
@@ -268,9 +252,9 @@ class ScorePlugin(_ScorePhase):
         cls.normalizes = cls.normalize_scores is not ScorePlugin.normalize_scores
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int | Status:
-        """A raw score per node of the view, or one integer if all nodes get the same.
+        """A raw score per node of the view, or one integer if all nodes have the same score.
 
-        The view may hold nodes that are not feasible; their scores are ignored.
+        The view may contain infeasible nodes; their scores are ignored.
         """
         raise NotImplementedError
 
@@ -281,11 +265,9 @@ class ScorePlugin(_ScorePhase):
     def normalize_scores(
         self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
     ) -> Levels | Status:
-        """The final scores; `nodes` are the feasible nodes, `scores` their raw scores.
+        """The final scores as a new array, from the raw `scores` of the feasible `nodes`.
 
-        Return a new array.
-
-        After one integer from `score_nodes`, `scores` holds that integer alone.
+        If `score_nodes` returned one integer, `scores` holds only that integer.
         """
         return scores
 
@@ -298,7 +280,7 @@ class ReservePlugin(Plugin):
 
     @abstractmethod
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Undo; called on any later failure, also when `reserve` never ran. Must be idempotent."""
+        """Undo; called on any later failure, even if `reserve` never ran. Must be idempotent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +304,7 @@ class PreBindPlugin(Plugin):
     def pre_bind_pre_flight(
         self, state: CycleState, pod: Pod, node_name: str
     ) -> PreBindPreFlightResult | Status | None:
-        """Will `pre_bind` do anything for this pod (SKIP if not)? No side effects."""
+        """SKIP if `pre_bind` will do nothing for this pod. Must have no side effects."""
 
     @abstractmethod
     def pre_bind(
@@ -331,7 +313,7 @@ class PreBindPlugin(Plugin):
 
 
 class BindPlugin(Plugin):
-    """Binds the pod, or leaves it to the next Bind plugin with SKIP."""
+    """Binds the pod, or returns SKIP to pass it to the next Bind plugin."""
 
     @abstractmethod
     def bind(
@@ -340,7 +322,7 @@ class BindPlugin(Plugin):
 
 
 class PostBindPlugin(Plugin):
-    """Notified of pods that were bound."""
+    """Called after a pod was bound."""
 
     @abstractmethod
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> Awaitable[None] | None: ...
@@ -368,13 +350,13 @@ EXTENSION_POINTS: dict[str, type[Plugin]] = {
     "bind": BindPlugin,
     "postBind": PostBindPlugin,
 }
-"""Configuration key -> what a plugin derives from to serve it."""
+"""Configuration key -> the base class of plugins for that extension point."""
 
 
 def default_normalize(scores: Ints, *, reverse: bool = False) -> Ints:
     """Scale so that the highest becomes 100; reversed, so that the highest becomes 0.
 
-    # Upstream: the division truncates before the reversal, and an all-zero input reversed is all 100.
+    # Upstream: the division truncates before the reversal; all zeros reversed are all 100.
     """
     highest = max(int(scores.max(initial=0)), 0)
     if highest == 0:

@@ -1,8 +1,8 @@
-"""Verdicts on many nodes as columns: what a `NodeToStatus` holds, without an object per node.
+"""Verdicts on many nodes as columns: a `NodeToStatus` without an object per node.
 
-A pod that fits nowhere is rejected by thousands of nodes for a handful of reasons. Here every node
-has a small integer that refers to one of a few statuses; messages and preemption work on these
-integers. Node names are resolved only for lookups by name.
+Thousands of nodes reject an unschedulable pod for a handful of reasons. Each node has a small
+integer that refers to one of a few statuses; messages and preemption work on these integers. Node
+names are resolved only for lookups by name.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ from kubesched.framework.status import Code, NodeToStatus, Status
 
 
 class NodeStatusColumns(NodeToStatus):
-    """A verdict for each of some rows.
-
-    Lookups by name or row are valid until the set of nodes changes.
-    """
+    """A verdict per row. Lookups by name or row are valid until the set of nodes changes."""
 
     __slots__ = (
         "_are_named",
@@ -42,7 +39,7 @@ class NodeStatusColumns(NodeToStatus):
         statuses: Sequence[Status],
         others: NodeToStatus | None = None,
     ) -> None:
-        """The i-th of `rows` has the status `statuses[ids[i]]`; `others` holds the verdicts on all other nodes."""
+        """`rows[i]` has status `statuses[ids[i]]`; `others` holds verdicts on all other nodes."""
         super().__init__(None if others is None else others.explicit)
         if others is not None:
             self.absent_status = others.absent_status
@@ -74,22 +71,22 @@ class NodeStatusColumns(NodeToStatus):
 
     @property
     def ids(self) -> Ids:
-        """Per row, which of the statuses it has."""
+        """Per row, the index of its status in `statuses`."""
         return self._ids
 
     @property
     def are_named(self) -> bool:
-        """Does some node have a verdict that was given by name, not by row?"""
+        """True if some verdict was given by node name instead of by row."""
         return self._are_named
 
     def has_code(self, rows: Indices, code: Code) -> Mask:
-        """Which of some rows have a verdict with that code, their own or that of absent nodes."""
+        """Which rows have a verdict with that code, their own or the one for absent nodes."""
         marked = np.full(self._table.high_water, self.absent_status.code is code, dtype=np.bool_)
         self.mark_code(code, marked)
         return marked[rows]
 
     def count_code(self, code: Code, node_count: int) -> int:
-        """How many of so many nodes have a verdict with that code."""
+        """Number of verdicts with that code among `node_count` nodes."""
         count = sum(status.code is code for status in self._explicit.values())
         if self._unnamed:
             self._check_rows()
@@ -100,7 +97,7 @@ class NodeStatusColumns(NodeToStatus):
 
     @property
     def explicit(self) -> Mapping[str, Status]:
-        """Every verdict by node name. Builds an entry per node: avoid it on the hot path."""
+        """Every verdict by node name. Builds an entry per node: avoid on the hot path."""
         if self._unnamed:
             self._check_rows()
             names, statuses = self._table.names, self._statuses
@@ -141,7 +138,7 @@ class NodeStatusColumns(NodeToStatus):
         return len(self._rows)
 
     def _sizes(self) -> Iterable[tuple[Status, int]]:
-        """How many rows have each of the statuses."""
+        """Number of rows per status."""
         sizes = np.bincount(self._ids, minlength=len(self._statuses)).tolist()
         return zip(self._statuses, sizes, strict=True)
 
@@ -163,10 +160,7 @@ class NodeStatusColumns(NodeToStatus):
         return counts
 
     def mark_code(self, code: Code, marked: Mask) -> None:
-        """Set `marked` for every row with a verdict: does it have that code?
-
-        Other rows are left unchanged.
-        """
+        """Set `marked` to whether the verdict has that code, for rows with a verdict only."""
         self._check_rows()
         has_code = np.array([status.code is code for status in self._statuses], dtype=np.bool_)
         if self._row_count():

@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class NominatingInfo:
-    """What to do with the pod's nominated node: keep it (`override` False) or set it (empty name clears)."""
+    """Keeps the pod's nominated node (`override` False) or sets it (an empty name clears it)."""
 
     override: bool = False
     node_name: str = ""

@@ -26,14 +26,13 @@ RETRY_JITTER: Final = 0.1
 def status_patch(
     pod: Pod, condition: PodCondition | None, nomination: NominatingInfo | None, now: float
 ) -> dict[str, Any] | None:
-    """The patch that brings `pod` to the wanted condition and nomination; None when nothing would change."""
+    """The patch that sets the wanted condition and nomination on `pod`; None if it has both."""
     status: dict[str, Any] = {}
     if condition is not None:
         status.update(_condition_patch(pod, condition, now))
     if nomination is not None and nomination.override:
-        # `pod` may be stale and lack a nomination that was just written. So any patch that is sent
-        # anyway also clears the nomination explicitly: otherwise the room could stay reserved for
-        # as long as the pod is pending.
+        # `pod` may be stale and lack a nomination that was just written. So every patch also clears
+        # the nomination explicitly: otherwise the room could stay reserved.
         withdraws = status and not nomination.node_name
         if withdraws or nomination.node_name != pod.status.nominated_node_name:
             status["nominatedNodeName"] = nomination.node_name or None
@@ -43,7 +42,7 @@ def status_patch(
 def _condition_patch(pod: Pod, wanted: PodCondition, now: float) -> dict[str, Any]:
     """Upsert by type.
 
-    An unchanged status keeps its transition time; observedGeneration alone is no change.
+    An unchanged status keeps its transition time; observedGeneration alone is not a change.
     """
     existing, old = pod.status.conditions or [], None
     for condition in existing:
@@ -92,7 +91,7 @@ async def write_status(
 ) -> None:
     """Patch a pod's status with retries.
 
-    The patch is computed for every try; None means nothing is left to do.
+    Each try recomputes the patch; None means nothing is left to do.
 
     Raises:
         KubeschedError: the last try failed, or the error is not retriable.

@@ -1,4 +1,4 @@
-"""Builds a framework from each configured profile: instantiates its plugins and assigns them to extension points."""
+"""Builds a framework per profile: instantiates plugins and assigns them to extension points."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def build_frameworks(
     """A framework per scheduler name.
 
     Raises:
-        ConfigError: with everything wrong in any profile.
+        ConfigError: with all problems of all profiles.
     """
     if not profiles:
         raise ConfigError([FieldProblem("profiles", "at least one profile is required")])
@@ -49,10 +49,7 @@ def build_frameworks(
 
 
 def enabled_plugins(config: KubeSchedulerConfiguration, registry: Registry) -> list[type[Plugin]]:
-    """The classes of all plugins that any profile enables.
-
-    Unknown names are left to `build_frameworks`.
-    """
+    """The classes of all enabled plugins; `build_frameworks` reports unknown names."""
     names = {
         name: None
         for profile in config.profiles
@@ -96,11 +93,11 @@ def _build(
     return Framework(
         handle,
         points,
-        # A plugin configured as `module:Class` goes by its own name from here on.
+        # From here on, a plugin configured as `module:Class` has its own name.
         {
             instances[name].name: weight
             for name, weight in expanded.score_weights.items()
-            if name in instances  # one whose only point is disabled has a weight all the same
+            if name in instances  # a plugin whose only point is disabled still has a weight
         },
         percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
     )
@@ -116,7 +113,7 @@ def construct(
     """An instance for one profile.
 
     Raises:
-        ConstructionError: its constructor raised, whatever that was.
+        ConstructionError: the constructor raised any exception.
     """
     try:
         return plugin(_typed_args(plugin, name, args, gates), handle)
@@ -125,7 +122,7 @@ def construct(
 
 
 def name_clashes(plugins: Mapping[str, Plugin | type[Plugin]]) -> Iterator[str]:
-    """Plugins, by the name in the configuration, whose own names are the same."""
+    """Plugins with equal own names, by their names in the configuration."""
     by_own_name: dict[str, str] = {}
     for configured, plugin in plugins.items():
         other = by_own_name.setdefault(plugin.name, configured)
@@ -133,8 +130,13 @@ def name_clashes(plugins: Mapping[str, Plugin | type[Plugin]]) -> Iterator[str]:
             yield f'plugins "{other}" and "{configured}" have the same name, {plugin.name}'
 
 
-def _typed_args(plugin: type[Plugin], name: str, given: Any, gates: FeatureGates) -> Any:  # noqa: ANN401  # each plugin has its own type
-    """In-tree arguments are typed already; a third party's are decoded into what it declares, or passed on plainly."""
+def _typed_args(
+    plugin: type[Plugin],
+    name: str,
+    given: Any,  # noqa: ANN401  # each plugin has its own type
+    gates: FeatureGates,
+) -> Any:  # noqa: ANN401  # as above
+    """In-tree args are typed already; third-party args are decoded if a type is declared."""
     if given is None:
         given = default_args(name, gates)
     wanted = plugin.args_type

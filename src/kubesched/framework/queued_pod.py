@@ -11,7 +11,7 @@ from kubesched.framework.nodes.pods import PodInfo
 
 @dataclass(slots=True, eq=False, repr=False)
 class QueuedPodInfo:
-    """A pending pod: when it was queued, how often it was tried, and which plugins rejected it.
+    """A pending pod: when it was queued, number of attempts, and the plugins that rejected it.
 
     The queue tracks which collection holds it (active, backoff, unschedulable, in flight).
     All times are seconds of the scheduler's clock.
@@ -27,7 +27,7 @@ class QueuedPodInfo:
     consecutive_errors_count: int = 0
     backoff_expiration: float | None = None
     """Computed on first use, cleared after every failed attempt."""
-    # Replaced, never changed in place: most pods are never rejected, and share the empty set.
+    # Replaced, never changed in place: most pods are never rejected and share the empty set.
     unschedulable_plugins: Set[str] = frozenset()
     pending_plugins: Set[str] = frozenset()
     gating_plugin: str = ""

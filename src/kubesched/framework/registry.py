@@ -27,14 +27,14 @@ _ONE_OF: dict[type[Plugin], tuple[str, ...]] = {
     FilterPlugin: ("filter", "filter_nodes"),
     ScorePlugin: ("score", "score_nodes"),
 }
-"""Interfaces of which a plugin implements at least one of these methods."""
+"""Interfaces, each with the methods of which a plugin must implement at least one."""
 
 PluginLoader = Callable[[], type[Plugin]]
 Expansion = tuple[tuple[ExpandedPlugins, ...], list[FieldProblem]]
 
 
 class RegistryError(KubeschedError):
-    """A name is taken, unknown, or leads to something that is no plugin."""
+    """A name is taken, unknown, or refers to something that is not a plugin."""
 
 
 class Registry:
@@ -61,9 +61,10 @@ class Registry:
         self._expanded = None
 
     def add_installed(self, *, loaded_only: bool = False) -> None:
-        """Register every plugin that an installed package declares; nothing is imported yet.
+        """Register every plugin that an installed package declares, without importing it.
 
-        With `loaded_only` nothing ever is: others' requests may name what this process uses.
+        With `loaded_only`, only those of imported modules: requests of others may name them, and
+        must not import code.
         """
         for entry in entry_points(group=ENTRY_POINT_GROUP):
             if not loaded_only or entry.module in sys.modules:
@@ -73,10 +74,7 @@ class Registry:
         return sorted(self._loaders)
 
     def get(self, name: str) -> type[Plugin] | None:
-        """The class; None when there is none of that name.
-
-        A plugin that cannot be imported is an error.
-        """
+        """The class, or None for an unknown name. Raises if the plugin cannot be imported."""
         known = self._classes.get(name)
         if known is not None:
             return known
@@ -84,12 +82,12 @@ class Registry:
         if loader is None:
             if ":" not in name:
                 return None
-            loader = lambda: load_by_path(name)  # noqa: E731  # shortest way to one calling convention
+            loader = lambda: load_by_path(name)  # noqa: E731  # same calling convention
         try:
             loaded = loader()
         except RegistryError:
             raise
-        except Exception as error:  # importing a third party's module may raise anything
+        except Exception as error:  # importing third-party code may raise anything
             raise RegistryError(
                 f'plugin "{name}" cannot be imported: {type(error).__name__}: {error}'
             ) from error
@@ -97,10 +95,7 @@ class Registry:
         return loaded
 
     def implements(self, name: str, point: str) -> bool | None:
-        """Does the plugin serve the extension point (a configuration key)?
-
-        None when there is no such plugin.
-        """
+        """Whether the plugin serves the extension point (a configuration key); None if unknown."""
         points = self._points.get(name)
         if points is None:
             plugin = self.get(name)
@@ -110,7 +105,7 @@ class Registry:
         return point in points
 
     def expand(self, profiles: Sequence[KubeSchedulerProfile]) -> Expansion:
-        """The plugins of every profile, and what is wrong (`expand_profiles`); kept for the last profiles."""
+        """The plugins and problems of every profile (`expand_profiles`); caches the last result."""
         if self._expanded is None or self._expanded[0] is not profiles:
             self._expanded = profiles, expand_profiles(profiles, self._implements)
         return self._expanded[1]
@@ -123,8 +118,7 @@ class Registry:
 
 
 def _points_of(plugin: type[Plugin]) -> frozenset[str]:
-    # issubclass() asks an abstract class for all its subclasses the first time, and there are
-    # twelve of them per plugin.
+    # The first issubclass() on an abstract class checks all its subclasses, twelve per plugin.
     bases = plugin.__mro__
     return frozenset(point for point, kind in EXTENSION_POINTS.items() if kind in bases)
 
@@ -160,7 +154,7 @@ def _checked(name: str, loaded: object) -> type[Plugin]:
 
 
 def _defines_one(plugin: type[Plugin], kind: type[Plugin], methods: Sequence[str]) -> bool:
-    """Does the plugin, or a class between it and the extension point, define one of the methods?"""
+    """True if the plugin, or a class between it and the interface, defines one of the methods."""
     below = plugin.__mro__[: plugin.__mro__.index(kind)]
     return any(method in vars(cls) for cls in below for method in methods)
 

@@ -1,16 +1,15 @@
-"""The verdicts on all nodes by row, for copies that differ in a few rows.
+"""The verdicts on all nodes by row, with cheap copies that differ in a few rows.
 
-What is kept about pods that fit nowhere is brought up to date row by row, while messages and
-preemption still hold what they were told before. So verdicts are never changed, and a copy shares
-all pieces of 4,096 rows in which nothing differs:
+Cached failures are updated row by row, while messages and preemption may still hold older verdicts.
+So verdicts are immutable, and a copy shares all unchanged pieces of 4,096 rows:
 
     rows        0 .. 4095     4096 .. 8191     8192 .. 12287
     before      piece a       piece b          piece c
-    after       piece a       piece d          piece c            a row of the second piece has changed
-    sizes       {Insufficient cpu: 9000, Too many pods: 12}       how many rows have each status
+    after       piece a       piece d          piece c            a row of the second piece changed
+    sizes       {Insufficient cpu: 9000, Too many pods: 12}       number of rows per status
 
-Nodes that come and go are rows with and without a verdict, so a copy costs the same in a cluster of
-a thousand and of a million.
+Added and removed nodes are rows with and without a verdict, so a copy costs the same in a cluster
+of a thousand nodes and of a million.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ class RowStatuses(NodeStatusColumns):
     def __init__(
         self, table: NodeTable, pieces: list[Ids], statuses: Sequence[Status], counts: list[int]
     ) -> None:
-        """`counts` says how many rows have each status; one that no row has any more may stay in its place."""
+        """`counts` is the number of rows per status; a status without rows may keep its slot."""
         super().__init__(table, _NO_ROWS, _NO_IDS, statuses)
         self._pieces = pieces
         self._counts = counts
 
     @classmethod
     def of(cls, table: NodeTable, verdicts: NodeToStatus) -> RowStatuses | None:
-        """The same verdicts, about the same nodes; None if some of them are by name."""
+        """The same verdicts by row; None if some of them are by name."""
         if not isinstance(verdicts, NodeStatusColumns) or verdicts.are_named:
             return None
         count = -(-table.high_water // PIECE)
@@ -103,7 +102,7 @@ class RowStatuses(NodeStatusColumns):
 
     @property
     def are_of_these_nodes(self) -> bool:
-        """Whether no node has changed since."""
+        """True if no node has changed since."""
         return self._position == self._table.node_log.end
 
     def status_at(self, row: int) -> Status | None:
@@ -116,10 +115,10 @@ class RowStatuses(NodeStatusColumns):
     # -- copies ------------------------------------------------------------------------------------
 
     def replaced(self, rows: Indices, ids: Ids, statuses: Sequence[Status]) -> RowStatuses:
-        """With other verdicts on some rows, in ascending order: a copy, or this one if all are what they were.
+        """A copy with new verdicts on some ascending rows, or self if nothing differs.
 
-        The i-th of `rows` has the status `statuses[ids[i]]`, or has no node any more. After nodes
-        have changed it is a copy in any case, since lookups are valid for the nodes of its time.
+        Row `rows[i]` has status `statuses[ids[i]]`, or no longer has a node. After node changes the
+        result is always a copy, because lookups are valid for one set of nodes.
         """
         assert not self.are_named, "verdicts by name do not follow rows"
         distinct, counts = list(self._statuses), list(self._counts)
@@ -156,7 +155,7 @@ class RowStatuses(NodeStatusColumns):
 
 
 def _by_piece(rows: Indices) -> list[tuple[int, int, int]]:
-    """(piece, start, end): the pieces that hold some ascending rows, and which of the rows they hold."""
+    """(piece, start, end): the pieces that contain the ascending rows, and their row ranges."""
     if not len(rows):
         return []
     pieces = rows >> PIECE_BITS
@@ -166,9 +165,9 @@ def _by_piece(rows: Indices) -> list[tuple[int, int, int]]:
 
 
 def _numbers_among(distinct: list[Status], counts: list[int], statuses: Sequence[Status]) -> Ids:
-    """The numbers of some statuses among the distinct ones, to which they are added where they are missing.
+    """The numbers of some statuses among the distinct ones; adds missing statuses.
 
-    In the place of one that no row has, if there is any.
+    A new status takes the slot of one without rows, if there is any.
     """
     known = {_content(s): at for at, s in enumerate(distinct) if counts[at]}
     free = [at for at, count in enumerate(counts) if not count]

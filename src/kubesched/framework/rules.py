@@ -1,17 +1,17 @@
-"""Rules: how far a plugin's answer for one pod reaches, so that the scheduler may reuse it.
+"""Rules: what a plugin's answer depends on, so that the scheduler can reuse it.
 
-Pods that are alike in everything plugins may read form a class. By default a plugin evaluates every
-node for every pod. A plugin that returns a `Rule` from `filter_rule` or `score_rule` tells what its
-answer depends on besides the pod's class, and is asked again only about nodes where that changed:
+Pods that are equal in everything plugins may read form a class. By default a plugin evaluates every
+node for every pod. A plugin that returns a `Rule` from `filter_rule` or `score_rule` declares what
+its answer depends on besides the pod's class, and re-evaluates only nodes where that changed:
 
     Rule(Scope.NODE)     the node object: labels, taints, allocatable, images
     Rule(Scope.ROW)      the node object and the pods on the node
-    Rule()               anything in the cluster: asked for every pod, but pods of a class that are
+    Rule()               anything in the cluster: called for every pod, but pods of a class that are
                          tried at the same moment get the same answer
 
 A rule covers both halves of a phase: the filter rule `pre_filter` and `filter`, the score rule
-`pre_score` and `score`. A rule that claims too little makes pods land on wrong nodes: when in
-doubt, return None.
+`pre_score` and `score`. A rule that declares too little places pods on wrong nodes: when in doubt,
+return None.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Scope(Enum):
 
 
 Premise = Callable[[], Hashable]
-"""A cheap function whose value changes whenever the answer may: it is called for every pod."""
+"""A cheap function whose value changes whenever the answer may; called for every pod."""
 
 
 def always() -> None:
-    """The premise of an answer that depends on nothing but the pod's class and the rule's scope."""
+    """The premise of an answer that depends only on the pod's class and the rule's scope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,18 @@ class Rule(Generic[T]):
 
     depends_on: Scope = Scope.CLUSTER
     premise: Premise | None = always
-    """What else the answer depends on. None: it holds for this attempt only.
+    """What else the answer depends on. None: it is valid for this attempt only.
 
-    The scope still counts then: what-ifs about many nodes (preemption, nominated pods) are
+    The scope still applies then: what-ifs for many nodes (preemption, nominated pods) are
     evaluated together.
     """
 
     @property
     def is_lasting(self) -> bool:
-        """Does the answer hold for other pods of the class?"""
+        """True if the answer is valid for other pods of the class."""
         return self.premise is not None
 
     @property
     def is_kept(self) -> bool:
-        """May the answer be kept by row?"""
+        """True if the answer may be cached by row."""
         return self.premise is not None and self.depends_on is not Scope.CLUSTER

@@ -16,20 +16,19 @@ class Code(IntEnum):
     """What happens next. The numbers are upstream's and appear in logs."""
 
     SUCCESS = 0
-    """Go on."""
+    """Continue."""
     ERROR = 1
-    """Something broke: the attempt ends, the pod is retried after backoff, no event is waited for.
-    """
+    """An error: the attempt ends and the pod is retried after backoff, without an event."""
     UNSCHEDULABLE = 2
-    """Rejected; preemption may help. The pod waits for an event of the rejecting plugin."""
+    """Rejected; preemption may help. The pod waits for an event that the plugin registered."""
     UNSCHEDULABLE_AND_UNRESOLVABLE = 3
     """Rejected, and evicting pods would not change that."""
     WAIT = 4
-    """Permit only: hold the pod until it is allowed, rejected or out of time."""
+    """Permit only: hold the pod until it is allowed, rejected or the timeout expires."""
     SKIP = 5
-    """The plugin has no interest in this pod (PreFilter, PreScore, PreBindPreFlight, Bind)."""
+    """The plugin does not apply to this pod (PreFilter, PreScore, PreBindPreFlight, Bind)."""
     PENDING = 6
-    """Rejected until an outside party acts; when its event fires the pod skips backoff."""
+    """Rejected until an external component acts; its event lets the pod skip backoff."""
 
     @property
     def upstream_name(self) -> str:
@@ -71,7 +70,7 @@ class Status:
 
     @property
     def is_rejected(self) -> bool:
-        """The pod was rejected, as opposed to an error."""
+        """True if the pod was rejected, as opposed to an error."""
         return self.code in _REJECTED
 
     @property
@@ -84,7 +83,7 @@ class Status:
         return ", ".join(self.all_reasons)
 
     def as_error(self) -> Exception | None:
-        """What to report as the cause; Success, Wait and Skip have none."""
+        """The error to report as the cause; None for Success, Wait and Skip."""
         if self.code in (Code.SUCCESS, Code.WAIT, Code.SKIP):
             return None
         return self.error if self.error is not None else StatusError(self.message)
@@ -110,7 +109,7 @@ class Status:
             and _same_error(self.error, other.error)
         )
 
-    __hash__ = None  # type: ignore[assignment]  # equality follows error chains, so no useful hash exists
+    __hash__ = None  # type: ignore[assignment]  # equality follows error chains
 
     def __repr__(self) -> str:
         tag = f" by {self.plugin}" if self.plugin else ""
@@ -138,7 +137,7 @@ def unresolvable(*reasons: str) -> Status:
 
 
 SKIP: Final = Status(Code.SKIP)
-"""Plugins return this rather than building their own."""
+"""Plugins return this constant instead of building their own."""
 
 
 def code_of(status: Status | None) -> Code:
@@ -146,7 +145,7 @@ def code_of(status: Status | None) -> Code:
 
 
 def _same_error(a: Exception | None, b: Exception | None) -> bool:
-    """Same object, or one raised `from` the other; equal texts alone do not count."""
+    """True for the same object, or if one was raised `from` the other; texts do not count."""
     if a is b:
         return True
     if a is None or b is None:
@@ -164,7 +163,7 @@ def _wraps(outer: BaseException, inner: BaseException) -> bool:
 
 
 class NodeToStatus:
-    """Verdicts by node name: explicit ones, and one for every node without."""
+    """Verdicts by node name, and a default verdict for all other nodes."""
 
     __slots__ = ("_explicit", "absent_status")
 
@@ -185,11 +184,11 @@ class NodeToStatus:
         self._explicit[node_name] = status
 
     def __len__(self) -> int:
-        """How many nodes have an explicit verdict."""
+        """Number of nodes with an explicit verdict."""
         return len(self.explicit)
 
     def nodes_for_code(self, node_names: Sequence[str], code: Code) -> list[str]:
-        """Names among `node_names` whose verdict has that code, in the cheaper of the two walks."""
+        """Names among `node_names` whose verdict has that code, by the cheaper of two loops."""
         if self.absent_status.code is code:
             if not self.explicit:
                 return list(node_names)
@@ -200,7 +199,7 @@ class NodeToStatus:
         ]
 
     def histogram(self, node_count: int) -> list[str]:
-        """`<count> <reason>` per distinct reason over that many nodes, sorted as text: `10 x` comes before `2 y`."""
+        """`<count> <reason>` per distinct reason over all nodes, sorted as text: `10 x` < `2 y`."""
         counts = self._count_reasons()
         absent = node_count - len(self)
         if absent > 0:
@@ -209,7 +208,7 @@ class NodeToStatus:
         return sorted(f"{count} {reason}" for reason, count in counts.items())
 
     def _count_reasons(self) -> Counter[str]:
-        """How many explicit verdicts give each reason."""
+        """Number of explicit verdicts per reason."""
         counts: Counter[str] = Counter()
         for status in self.explicit.values():
             counts.update(status.all_reasons)

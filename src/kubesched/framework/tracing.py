@@ -1,7 +1,4 @@
-"""What the scheduler tells a tracer about attempts.
-
-The tracer itself, if there is one, is wired in by the process.
-"""
+"""The scheduler's interface to a tracer, which the application provides."""
 
 from __future__ import annotations
 
@@ -14,9 +11,8 @@ from kubesched.api.core_v1 import Pod
 class AttemptTracing(Protocol):
     """Spans of scheduling attempts.
 
-    The span of an attempt is current in the context that `begin` returns: everything the attempt
-    does runs in it, its binding included, so that extension points and API calls find the span they
-    belong to.
+    The span of an attempt is current in the context that `begin` returns. The whole attempt runs in
+    it, binding included, so that extension points and API calls find their parent span.
     """
 
     def begin(self, pod: Pod, profile: str, attempt: int) -> Context | None:

@@ -14,14 +14,14 @@ Codes = np.ndarray[Any, Any]
 
 
 class Verdicts:
-    """A code per node, 0 meaning "passes", and what each other code means.
+    """A code per node (0 means "passes"), and the meaning of each other code.
 
     Codes are the plugin's own: a flag, an index into a list of statuses, a bit set of missing
-    resources. They are turned into statuses on demand (for a pod that fits nowhere, or `explain`),
+    resources. They are turned into statuses on demand (for an unschedulable pod, or `explain`),
     once per distinct code.
 
     Where `broken` is true the plugin failed to judge the node: its code then describes an error,
-    which ends the attempt if no earlier filter rejected that node.
+    which ends the attempt unless an earlier filter rejected that node.
     """
 
     __slots__ = ("broken", "codes", "describe")
@@ -41,7 +41,7 @@ class Verdicts:
 
     @classmethod
     def reject(cls, rejected: Mask, status: Status) -> Verdicts:
-        """The common case: one reason, true where it applies."""
+        """The common case: one status for all nodes where `rejected` is true."""
         return cls(rejected, lambda _code: status)
 
     @classmethod
@@ -72,7 +72,7 @@ class DeferredVerdicts(Verdicts):
         return self._rejected
 
     @property
-    def codes(self) -> Codes:  # type: ignore[override]  # kept there, made here
+    def codes(self) -> Codes:  # type: ignore[override]  # a field there, computed here
         if self._codes is None:
             self._codes = self._make()
         return self._codes

@@ -30,9 +30,7 @@ class Timer(Protocol):
 
 
 CallLater = Callable[[float, Callable[[], None]], Timer]
-"""(seconds, function) -> Timer; the function runs once, later, on the caller's thread. An event
-loop's own fits.
-"""
+"""(seconds, function) -> Timer; calls the function once, later, like an event loop's method."""
 
 _ALLOWED = Status(Code.SUCCESS)
 
@@ -43,7 +41,7 @@ class WaitingPod:
     __slots__ = ("_callbacks", "_outcome", "_timers", "pod")
 
     def __init__(self, pod: Pod, timeouts_s: Mapping[str, float], call_later: CallLater) -> None:
-        """`timeouts_s`: the timeout of every plugin that returned Wait."""
+        """`timeouts_s`: the timeout of each plugin that returned Wait."""
         self.pod = pod
         self._outcome: Status | None = None
         self._callbacks: list[Callable[[Status], None]] = []
@@ -57,7 +55,7 @@ class WaitingPod:
 
     @property
     def outcome(self) -> Status | None:
-        """How the wait ended; None while it lasts."""
+        """The result of the wait; None while it lasts."""
         return self._outcome
 
     def pending_plugins(self) -> list[str]:
@@ -65,10 +63,7 @@ class WaitingPod:
         return list(self._timers)
 
     def allow(self, plugin: str) -> None:
-        """Allow the pod on behalf of one plugin; the last one ends the wait.
-
-        No-op for a plugin that did not wait.
-        """
+        """Allow the pod on behalf of a plugin; the last one ends the wait. No-op for others."""
         timer = self._timers.pop(plugin, None)
         if timer is not None:
             timer.cancel()
@@ -132,10 +127,7 @@ class WaitingPods:
         self._by_uid.pop(uid, None)
 
     def reject_waiting_pod(self, uid: str) -> bool:
-        """The pod was deleted: end its wait.
-
-        False if it does not wait, or its wait has already ended.
-        """
+        """End the wait of a deleted pod; False if it does not wait or its wait has ended."""
         waiting = self._by_uid.get(uid)
         return waiting is not None and waiting.reject("", "removed")
 
@@ -168,10 +160,7 @@ class PodInPreBind:
         return True
 
     def mark_prebound(self) -> str | None:
-        """Mark PreBind as finished.
-
-        Returns the reason if it was cancelled; None if it can no longer be.
-        """
+        """Mark PreBind as finished; returns the reason if it was cancelled, else None."""
         if self._cancel_reason is None:
             self._is_prebound = True
         return self._cancel_reason

@@ -1,1 +1,1 @@
-"""Answers about a cluster: why pods are where they are, and what would happen if."""
+"""Answers about a cluster: why pods are where they are, and what a change would do."""

@@ -1,1 +1,1 @@
-"""Proof and experiments: simulation, conformance with kube-scheduler, benchmarks, replays, sweeps."""
+"""Simulation, conformance with kube-scheduler, benchmarks, trace replays and sweeps."""

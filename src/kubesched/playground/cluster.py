@@ -1,10 +1,10 @@
-"""A whole embedded cluster: store, API server on a loopback socket, controllers, nodes, kubeconfig.
+"""A whole embedded cluster: store, API server on a socket, controllers, nodes, kubeconfig.
 
     async with EmbeddedCluster(ClusterSettings(nodes=10)) as cluster:
         ...  # kubectl --kubeconfig works now; cluster.api is the same cluster without a socket
 
-Everything started on the way in is stopped on the way out, in reverse order. A controller that dies
-takes the `async with` block down with it instead of leaving half a cluster behind.
+Leaving the block stops all parts in reverse order. If a controller crashes, the `async with` block
+ends with its exception instead of leaving a partial cluster running.
 """
 
 from __future__ import annotations
@@ -44,42 +44,41 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """How an embedded cluster is set up."""
+    """Configuration of an embedded cluster."""
 
     name: str = "kubesched"
     """Name of the cluster and of its context in the kubeconfig."""
 
     address: str = LOOPBACK
-    """Where to listen; the administrator's credentials are needed from everywhere."""
+    """Listen address. Every client must authenticate, whatever its address."""
 
     authorization: Authorization = "allow"
-    """Whether every authenticated user may do everything, or what roles and bindings say."""
+    """`allow` lets authenticated users do everything; `rbac` evaluates roles and bindings."""
 
     port: int = 0
-    """Where to listen; 0 takes a free port."""
+    """Listen port; 0 picks a free port."""
 
     kubeconfig: Path | None = None
-    """Where to write a kubeconfig for the administrator, readable by its owner only."""
+    """Path of the administrator's kubeconfig, readable only by its owner; None writes none."""
 
     data_dir: Path | None = None
-    """Where to keep everything across restarts; None keeps it in memory."""
+    """Directory for persistent data; None keeps everything in memory."""
 
     nodes: int = 0
-    """How many nodes to play; short for the usual cast with that many kubelets."""
+    """Number of simulated nodes. Shorthand for default `controllers` with that many kubelets."""
 
     controllers: ControllerOptions | None = None
-    """The cast, kubelets included, in detail; None runs a bare API server unless there are `nodes`.
-    """
+    """Controllers and kubelets; None with `nodes=0` runs a bare API server."""
 
     gates: FeatureGates = DEFAULT_GATES
-    """Switch on kinds of unstable versions."""
+    """Feature gates; some enable kinds of unstable API versions."""
 
     history_limit: int = DEFAULT_HISTORY_LIMIT
-    """How many changes per resource a watch may be behind."""
+    """Number of changes per resource that a watch may lag behind."""
 
 
 class EmbeddedCluster:
-    """Start with `async with`; everything is stopped on the way out."""
+    """Embedded cluster; an `async with` block starts and stops all of its parts."""
 
     api: LocalApi
     server: ApiServer
@@ -129,7 +128,7 @@ class EmbeddedCluster:
     def transport(
         self, *, user_agent: str = "kubesched", omits_managed_fields: bool = False
     ) -> MemoryTransport:
-        """The way to this cluster that needs no socket."""
+        """An in-process transport to this cluster, without a socket."""
         return MemoryTransport(
             self.server, user_agent=user_agent, omits_managed_fields=omits_managed_fields
         )
@@ -173,8 +172,7 @@ class EmbeddedCluster:
         limit = self.settings.history_limit
         if self.settings.data_dir is None:
             return Store(history_limit=limit), None
-        # Keys without data: the data was lost. Starting an empty cluster in its place would hide
-        # that.
+        # Keys without data mean that the data was lost; starting an empty cluster would hide that.
         is_new = not (self.settings.data_dir / "pki").exists()
         journal = SqliteJournal(self.settings.data_dir, is_new=is_new)
         try:
@@ -222,10 +220,10 @@ class EmbeddedCluster:
 
 @contextlib.contextmanager
 def held(kubeconfig: Path) -> Iterator[None]:
-    """Keep other clusters from writing the same kubeconfig for as long as the block runs.
+    """Hold a lock on the kubeconfig path, so that no other cluster writes it.
 
     Raises:
-        KubeschedError: another running cluster has it.
+        KubeschedError: another running cluster holds the lock.
     """
     kubeconfig.parent.mkdir(parents=True, exist_ok=True)
     lock = kubeconfig.with_name(f".{kubeconfig.name}.lock")
@@ -234,13 +232,14 @@ def held(kubeconfig: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise KubeschedError(
-                f"{kubeconfig} belongs to a cluster that is running: stop it, or choose --name or --kubeconfig"
+                f"{kubeconfig} belongs to a cluster that is running:"
+                " stop it, or choose --name or --kubeconfig"
             ) from None
         yield
 
 
 def _load_or_make_token(folder: Path | None) -> str:
-    """A random bearer token; one that is kept stays the same, so that kubeconfigs survive a restart."""
+    """A random bearer token, stored in `folder` so that kubeconfigs survive a restart."""
     if folder is None:
         return secrets.token_urlsafe(32)
     path = folder / "token"

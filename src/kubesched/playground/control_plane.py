@@ -1,4 +1,4 @@
-"""A registry with everything that makes it a cluster: custom resources, default accounts, bootstrap."""
+"""Builds a registry with custom resources, admission checks and default objects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def build_registry(
     rng: random.Random,
     gates: FeatureGates = DEFAULT_GATES,
 ) -> RestStorage:
-    """A registry over a new or a restored store, ready for use."""
+    """Build a registry over a new or restored store, ready for use."""
     catalog = ResourceCatalog((*BUILT_IN, *previews(gates)))
     registry = RestStorage(store, catalog, clock=clock, rng=rng, kinds=STRATEGIES)
     custom_resources = CustomResources(registry)
@@ -43,7 +43,7 @@ def build_registry(
 
 
 def bootstrap(registry: RestStorage) -> None:
-    """Create what is missing; a cluster restored from disk keeps its objects."""
+    """Create missing default objects; existing ones, restored from disk, are kept."""
     for name in DEFAULT_NAMESPACES:
         _ensure(
             registry,
@@ -78,7 +78,7 @@ def _ensure(registry: RestStorage, resource: str, namespace: str, obj: JsonObjec
 
 
 def publish(registry: RestStorage, ca_certificate: str, port: int) -> None:
-    """What tells clients inside the cluster where the API server is and whom it trusts."""
+    """Publish the API server's address and CA certificate to clients inside the cluster."""
     metadata: JsonObject = {"name": "kubernetes", "namespace": "default"}
     labels = {"component": "apiserver", "provider": "kubernetes"}
     service = {
@@ -91,8 +91,7 @@ def publish(registry: RestStorage, ca_certificate: str, port: int) -> None:
         },
     }
     _ensure(registry, "services", "default", service)
-    # Delegated authentication, such as kube-scheduler's serving port, looks its authorities up
-    # here.
+    # Delegated authentication (e.g. kube-scheduler's serving port) reads its CAs from here.
     authentication = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

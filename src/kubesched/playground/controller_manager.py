@@ -1,4 +1,4 @@
-"""Starting the whole cast, running it, and seeing what it does."""
+"""Starts and runs the controllers and kubelets, and reports their statistics."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ CONTROLLERS: tuple[type[Controller[Any]], ...] = (
     DevicePublisher,
     PodPlayer,
 )
-"""Every controller, in the order in which they take turns."""
+"""Every controller, in processing order."""
 CONTROLLER_NAMES = tuple([controller.name for controller in CONTROLLERS])
 
 KUBELETS = (NodeKeeper, DevicePublisher, PodPlayer)
@@ -89,25 +89,25 @@ _SETTLE_LIMIT = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerOptions:
-    """Which controllers run, and how."""
+    """Selects the controllers to run and their options."""
 
     disabled: frozenset[str] = frozenset()
-    """Controllers left out, by name; see `CONTROLLER_NAMES`."""
+    """Names of disabled controllers; see `CONTROLLER_NAMES`."""
 
     events: bool = True
-    """Whether controllers and kubelets write events."""
+    """Whether controllers and kubelets record events."""
 
     kubelet: KubeletOptions | None = None
-    """The fake kubelets; None for nodes that others run."""
+    """Options of the simulated kubelets; None if nodes are run externally."""
 
     storage: tuple[StorageDriver, ...] = ()
-    """Storage drivers to play."""
+    """Storage drivers to simulate."""
 
     node_monitor_grace_s: float = DEFAULT_GRACE_S
-    """How long a node may be silent before it counts as unreachable."""
+    """Seconds without a heartbeat after which a node counts as unreachable."""
 
     finished_pod_limit: int = 12_500
-    """How many finished pods are kept; 0 keeps all."""
+    """Number of finished pods to keep; 0 keeps all."""
 
     def __post_init__(self) -> None:
         unknown = sorted(self.disabled - set(CONTROLLER_NAMES))
@@ -119,7 +119,7 @@ class ControllerOptions:
 
 @dataclass(frozen=True, slots=True)
 class CastStatistics:
-    """Work done so far, by controller."""
+    """Work done so far, per controller."""
 
     controllers: tuple[ControllerStatistics, ...]
     events: EventStatistics
@@ -165,7 +165,7 @@ class ControllerSet:
             self.disconnect()
 
     def stop(self) -> None:
-        """End `run`. What is in the queues is found again by the next start."""
+        """End `run`. Queued keys are not lost: the next start finds them again."""
         self._stopped.set()
 
     def disconnect(self) -> None:
@@ -174,11 +174,11 @@ class ControllerSet:
         self._everything.stop()
 
     def step(self) -> int:
-        """Give every controller one turn with what is due now; returns how many keys were synced."""
+        """Let every controller process its due keys once; returns the number of synced keys."""
         return sum(controller.process() for controller in self._controllers)
 
     def settle(self) -> int:
-        """Take turns until nothing is due at this moment; returns how many keys were synced."""
+        """Process keys until none is due now; returns the number of synced keys."""
         total = 0
         while done := self.step():
             total += done
@@ -186,7 +186,7 @@ class ControllerSet:
         return total
 
     def next_due_s(self) -> float | None:
-        """Seconds until the first controller has work; None if no work is scheduled."""
+        """Seconds until the first key is due; None if nothing is scheduled."""
         waits = [
             wait
             for controller in self._controllers
@@ -205,7 +205,7 @@ class ControllerSet:
 def start_all(
     api: LocalApi, clock: Clock, rng: random.Random, options: ControllerOptions | None = None
 ) -> ControllerSet:
-    """Connect every controller that is wanted; `ControllerSet.run` sets them going."""
+    """Connect all enabled controllers; `ControllerSet.run` starts them."""
     options = options if options is not None else ControllerOptions()
     manager_api = api.as_manager("kube-controller-manager")
     kubelet_api = api.as_manager("kubelet")

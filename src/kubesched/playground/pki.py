@@ -1,7 +1,7 @@
-"""The cluster's certificates: an authority of its own, a serving certificate and an administrator's.
+"""The cluster's CA, and the certificates of the server and the administrator.
 
-Made when the cluster is created; with a data directory they are kept, so that a kubeconfig survives
-a restart. `cryptography` is imported only when something has to be made.
+They are made when the cluster is created. A data directory keeps them, so that a kubeconfig
+survives a restart. `cryptography` is imported only to make certificates.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SERVER_ADDRESSES = ("127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Certificates:
-    """PEM texts; keys are secrets and never printed."""
+    """Certificates and keys as PEM; keys are excluded from `repr`."""
 
     ca_certificate: bytes
     server_certificate: bytes
@@ -38,14 +38,13 @@ class Certificates:
     client_key: bytes
 
     def server_context(self) -> ssl.SSLContext:
-        """TLS for the listening side; a client may present a certificate of our authority."""
+        """Server-side TLS context; a client may present a certificate of our CA."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.verify_mode = ssl.CERT_OPTIONAL
         context.load_verify_locations(cadata=self.ca_certificate.decode())
         context.set_alpn_protocols(["http/1.1"])
-        # The ssl module loads keys from files only: a private one that is gone before this function
-        # returns.
+        # The ssl module loads keys only from files: use a private file, deleted before returning.
         with tempfile.TemporaryDirectory(prefix="kubesched-") as folder:
             path = Path(folder) / "server.pem"
             write_private(path, self.server_certificate + self.server_key)
@@ -63,7 +62,7 @@ _FILES = {
 
 
 def load_or_make(folder: Path | None, now: float, address: str = "127.0.0.1") -> Certificates:
-    """The certificates kept in `folder`, or new ones (kept there, if a folder is given), good for `address`."""
+    """The certificates stored in `folder`, or new ones for `address`, stored there if given."""
     if folder is not None and all((folder / name).exists() for name in _FILES.values()):
         kept = Certificates(
             **{field: (folder / name).read_bytes() for field, name in _FILES.items()}
@@ -81,7 +80,7 @@ def load_or_make(folder: Path | None, now: float, address: str = "127.0.0.1") ->
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner may read, never passing through looser permissions."""
+    """Write a file that is readable only by its owner from the moment it is created."""
     temporary = path.with_name(path.name + ".new")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -97,7 +96,7 @@ def _expires_after(certificate: bytes, moment: float) -> bool:
 
 
 def _covers(certificate: bytes, address: str) -> bool:
-    """Whether the certificate is good for a client that connects to this address."""
+    """Whether the certificate is valid for clients that connect to this address."""
     from cryptography import x509
 
     wanted = ipaddress.ip_address(address)
@@ -109,7 +108,7 @@ def _covers(certificate: bytes, address: str) -> bool:
 
 
 def make(now: float, address: str = "127.0.0.1") -> Certificates:
-    """A fresh authority with one certificate for the server and one for the administrator."""
+    """A new CA, with one certificate for the server and one for the administrator."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

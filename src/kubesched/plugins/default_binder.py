@@ -20,7 +20,7 @@ log = get_logger(__name__)
 
 
 class DefaultBinder(DirectBindPlugin):
-    """Posts a Binding; a failure becomes an Error status with its cause."""
+    """Posts a Binding; a failure becomes an Error status that carries its cause."""
 
     name = "DefaultBinder"
     _client: SchedulerClient | None = None

@@ -1,4 +1,4 @@
-"""DefaultPreemption: for a pod that fits nowhere, evicts pods of lower priority where that is least disruptive.
+"""DefaultPreemption: evicts lower-priority pods, with least disruption, for an unschedulable pod.
 
 The evaluation is in `kubesched.framework.preemption`. Mirrors upstream's
 `defaultpreemption/default_preemption.go`.
@@ -48,10 +48,8 @@ GROUP_PREEMPTS_ITSELF: Final = unschedulable(
 class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, InTreePlugin):
     """Preemption with upstream's rules.
 
-    Subclasses may change the choice of victims and of the node.
-
-    They do so by defining a method in place of one of the hooks below, which are None here. Rules
-    of their own about victims disable the evaluation of many nodes at once.
+    Subclasses can change the choice of victims and node by defining one of the hooks below, which
+    are None here. Custom victim rules disable the evaluation of many nodes at once.
     """
 
     name = "DefaultPreemption"
@@ -62,19 +60,17 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, I
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        # A hook may tell pods of one class apart.
+        # A hook may treat pods of one class differently.
         cls.answers_per_class = cls.__dict__.get("answers_per_class", False)
         if "post_filter" in cls.__dict__ and "answer_premise" not in cls.__dict__:
             cls.answer_premise = InTreePlugin.answer_premise  # type: ignore[method-assign]
 
     is_eligible_pod: IsEligible | None = None
-    """May this pod, whose priority is lower, be evicted?"""
+    """May this lower-priority pod be evicted?"""
     is_more_important_pod: MoreImportant | None = None
     """Is the first pod reprieved before the second?"""
     ordered_score_functions: OrderedScores | None = None
-    """Criteria for the choice between nodes, the most important first; empty for the default
-    criteria.
-    """
+    """Node selection criteria, most important first; empty for the default criteria."""
 
     def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
         args = checked_args(args, DefaultPreemptionArgs, handle)
@@ -94,7 +90,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, I
         )
 
     def rehearse(self) -> AbstractContextManager[Sequence[Candidate]]:
-        """Evict nothing within; gives the candidates that would have been evicted, in order."""
+        """Dry run: evicts nothing, and yields the candidates for eviction, in order."""
         return self.evaluator.executor.rehearse()
 
     def is_idle(self) -> bool:
@@ -128,13 +124,11 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, I
     # -- events ------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Pod deletions.
+        """Pod deletions; the hints of the plugins that rejected the pod decide whether one helps.
 
-        Whether one helps is decided by the hints of the plugins that rejected the pod.
-
-        Except if an earlier deletion helped while PreEnqueue held the pod back: that event is lost,
-        and the deletion of the last victim, which ends the wait, may mean nothing to these plugins.
-        (Upstream drops the first event, and the pod waits for the five-minute flush.)
+        Exception: an earlier deletion helped while PreEnqueue held the pod back. That event is
+        lost, and the deletion of the last victim, which ends the wait, may not match these plugins'
+        hints. (Upstream drops the first event, and the pod waits for the five-minute flush.)
         """
         if not self._in_background:
             return ()
@@ -146,7 +140,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, I
     # -- pod groups --------------------------------------------------------------------------------
 
     def _refuse_group(self, pod: Pod) -> Status | None:
-        """Why a member of a pod group may not preempt on its own; None if it may."""
+        """Returns why a pod group member may not preempt on its own; None if it may."""
         if self._groups_are_placed:
             group = self._group_of(pod)
             if group is None:
@@ -166,7 +160,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, I
 
 
 def _with_prefix(answer: PostFilterAnswer) -> PostFilterAnswer:
-    """The answer with this plugin's prefix added to its message."""
+    """Adds this plugin's prefix to the answer's message."""
     result, status = answer
     if status is None or not status.message:
         return answer

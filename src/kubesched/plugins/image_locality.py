@@ -27,16 +27,12 @@ _MIB = 1024 * 1024
 MIN_THRESHOLD_BYTES = 23 * _MIB
 """Up to this many bytes on a node score 0."""
 MAX_CONTAINER_THRESHOLD_BYTES = 1000 * _MIB
-"""This much per container earns the full score."""
+"""This many bytes per container earn the full score."""
 
 FEW_SHARE: Final = 64
-"""Up to one row in so many is computed one by one when the number of nodes has changed, which makes
-the column stale.
-"""
+"""After a node count change, up to 1/64 of the rows are computed without the stale column."""
 _COUNTS_LIMIT: Final = 512
-"""Combinations of node counts that are compared when the number of nodes changes; with more of them
-all rows are scored again.
-"""
+"""Maximum number of node count combinations to compare; above it, all rows are rescored."""
 _COLUMN_BYTES_LIMIT: Final = 16 * _MIB
 """Memory limit of the cached columns of recently used images."""
 
@@ -48,7 +44,7 @@ class PodImages(NamedTuple):
     max_threshold_bytes: int
 
     def score(self, total: int) -> int:
-        """For the scaled sizes of those images that a node has."""
+        """The score for the total scaled size of the images on a node."""
         low, high = MIN_THRESHOLD_BYTES, self.max_threshold_bytes
         worth = low if total < low else min(total, high)
         return MAX_NODE_SCORE * (worth - low) // (high - low)
@@ -58,7 +54,7 @@ class ImageLocality(ScorePlugin, SignPlugin, InTreePlugin):
     """Scores by the bytes that need not be pulled.
 
     A row's score changes with the row (its images, or its pods, which refresh its image counts)
-    and, seldom, with the number of nodes.
+    and, rarely, with the number of nodes.
     """
 
     name = "ImageLocality"
@@ -79,13 +75,13 @@ class ImageLocality(ScorePlugin, SignPlugin, InTreePlugin):
             return 0  # no node has any of the images
         low, high = MIN_THRESHOLD_BYTES, wanted.max_threshold_bytes
         worth = np.where(total < low, low, np.minimum(total, high))
-        # Without containers the span is negative; the division is exact then, so its rounding does
+        # Without containers the span is negative, but the division is then exact, so rounding does
         # not matter.
         scores: Ints = MAX_NODE_SCORE * (worth - low) // (high - low)
         return scores
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
-        """Scores change with the node's images and, while any node has an image of the pod, at times with the node count."""
+        """Depends on the node's images and, if any node has one of the pod's, on the node count."""
         table, wanted = self.handle.table, self._images(state, pod)
 
         def at(row: int) -> int:
@@ -114,12 +110,11 @@ class ImageLocality(ScorePlugin, SignPlugin, InTreePlugin):
 
 
 class NodeCounts:
-    """Whether the number of nodes changes the score of a row.
+    """Detects whether a change in the number of nodes changes the score of a row.
 
-    Every score depends on that number, but few change with it: a score is one of 101, and an image
-    on a thousand nodes counts nearly the same on 1,000 of 5,000 and of 5,001. So the scores of all
-    counts that rows may see are kept and compared. A row that sees other counts than before is
-    dirty.
+    Every score depends on that number, but few change with it: there are 101 scores, and an image
+    on a thousand nodes counts nearly the same among 5,000 nodes as among 5,001. So the scores of
+    all counts that rows may see are cached and compared. A row whose counts differ is dirty.
     """
 
     __slots__ = ("_changes", "_names", "_scores", "_seen", "_table", "_wanted")
@@ -132,10 +127,10 @@ class NodeCounts:
         """By the node count of each image; None if unknown, so that any change counts."""
         self._changes = 0
         self._seen: tuple[int, int] | None = None
-        """The number of nodes and the version of the images that were last looked at."""
+        """The last seen number of nodes and image version."""
 
     def changes(self) -> int:
-        """How often scores have changed; 0 while no node has any of the images."""
+        """Number of score changes so far; 0 while no node has any of the images."""
         seen = self._table.node_count, self._table.images.version
         if seen != self._seen:
             self._seen = seen
@@ -157,7 +152,7 @@ class NodeCounts:
             self._changes += 1
 
     def _score(self, counts: tuple[int, ...]) -> int:
-        """The score of a row that sees these counts, 0 where it lacks the image."""
+        """The score of a row with these counts, which are 0 for images it lacks."""
         images, total = self._table.images, 0
         present = dict(zip(self._names, counts, strict=True))
         for name in self._wanted.names:
@@ -187,7 +182,7 @@ class ImageColumn(RowMirror):
         return self._values[rows]
 
     def _settled_until(self, end: int) -> int:
-        # A row that is logged but not refreshed yet will see other counts later, without being
+        # A row that is logged but not refreshed yet will get other counts later, without being
         # logged again.
         return min(end, self.table.refreshed_until)
 

@@ -1,6 +1,6 @@
 """NodeAffinity: filters and scores nodes by the pod's nodeSelector and node affinity.
 
-The profile's `addedAffinity` applies to every pod in addition. Mirrors upstream's
+The profile's `addedAffinity` also applies to every pod. Mirrors upstream's
 `nodeaffinity/node_affinity.go`.
 """
 
@@ -72,7 +72,7 @@ class NodeAffinity(
     SignPlugin,
     InTreePlugin,
 ):
-    """Filters on nodeSelector and required node affinity, scores by the weights of preferred terms that match."""
+    """Filters on nodeSelector and required affinity; scores by the weights of preferred terms."""
 
     name = "NodeAffinity"
     answers_by_spec = True
@@ -85,8 +85,7 @@ class NodeAffinity(
         required = added.required_during_scheduling_ignored_during_execution
         self._added_required = None if required is None else ParsedNodeSelector(required)
         preferred = added.preferred_during_scheduling_ignored_during_execution
-        # Terms of weight 0 are dropped, but a list of only such terms still keeps PreScore from
-        # skipping.
+        # Terms of weight 0 are dropped, but PreScore does not skip if there are only such terms.
         self._adds_preferences = bool(preferred)
         self._added_preferred = PreferredNodeTerms(preferred)
 
@@ -164,10 +163,10 @@ class NodeAffinity(
         )
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
-        """A node that newly satisfies the pod's own affinity.
+        """Queue if a node newly satisfies the pod's own affinity.
 
-        # Upstream: the profile's affinity is checked against the new node only, so a node that changed from failing
-        # just that one to satisfying it does not bring the pod back.
+        # Upstream: the profile's affinity is checked against the new node only, so a node that
+        # changed from failing just that one to satisfying it does not bring the pod back.
         """
         if self._added_required is not None and not self._added_required.matches_node(new):
             return Hint.SKIP
@@ -188,7 +187,7 @@ def _node_affinity(pod: Pod) -> NodeAffinitySpec | None:
 
 
 def _required_terms(pod: Pod) -> Sequence[NodeSelectorTerm] | None:
-    """The terms of the required node affinity; None without required affinity, which differs from an empty list."""
+    """The terms of the required node affinity; None (unlike an empty list) if there is none."""
     affinity = _node_affinity(pod)
     required = (
         None if affinity is None else affinity.required_during_scheduling_ignored_during_execution
@@ -204,9 +203,10 @@ def _preferred_terms(pod: Pod) -> Sequence[PreferredSchedulingTerm] | None:
 
 
 def _only_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
-    """The union of the nodes named by the terms; None if a term names no node, so that any node may match.
+    """The union of the nodes named by the terms; None if some term names no node.
 
-    # Upstream: every listed value counts here, although a requirement with several makes its term match no node.
+    # Upstream: every listed value counts here, although a requirement with several makes its term
+    # match no node.
     """
     if not terms:
         return None
@@ -224,7 +224,7 @@ def _only_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
 
 
 def _matches_or_raises(required: RequiredNodeAffinity, node: Node) -> bool:
-    """Does the node match? Malformed terms are an error only where no other term matches."""
+    """Does the node match? Malformed terms raise only if no other term matches."""
     if required.selector is not None and not required.selector.matches(node.metadata.labels):
         return False
     if required.affinity is None or required.affinity.matches_node(node):

@@ -35,7 +35,7 @@ Features = int
 
 
 def _never(pod: Pod) -> bool:
-    """The feature matters for updates of running pods, not for scheduling."""
+    """The feature is relevant to updates of running pods, not to scheduling."""
     return False
 
 
@@ -71,7 +71,7 @@ _RULES = [
 class NodeDeclaredFeatures(
     PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugin
 ):
-    """Infers the features a pod needs from its spec and compares them with `status.declaredFeatures`."""
+    """Infers required features from the pod's spec; compares with `status.declaredFeatures`."""
 
     name = "NodeDeclaredFeatures"
     answers_by_spec = True
@@ -146,7 +146,7 @@ def required_features(pod: Pod) -> Features:
 
 
 def declared_features(node: Node) -> Features | None:
-    """The known features among those a node declares; None if there are none.
+    """The known features that a node declares; None if there are none.
 
     # Upstream: both lists are merged in order, so entries of an unsorted list are missed.
     """

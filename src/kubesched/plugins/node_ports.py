@@ -31,8 +31,8 @@ PRE_FILTER_STATE = "PreFilterNodePorts"
 class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugin):
     """Rejects nodes on which a host port of the pod is in use.
 
-    A what-if view already shows the ports of added and removed pods, so `add_pod` and `remove_pod`
-    are not needed.
+    What-if views include the ports of added and removed pods, so `add_pod` and `remove_pod` are not
+    needed.
     """
 
     name = "NodePorts"
@@ -72,8 +72,8 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, In
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         """Port numbers only.
 
-        # Upstream: addresses and protocols are left out, while ports of ordinary init containers, which are never
-        # checked, are included.
+        # Upstream: addresses and protocols are left out, while ports of ordinary init containers,
+        # which are never checked, are included.
         """
         containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
         ports = {

@@ -38,7 +38,7 @@ class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugi
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
         self._comparison_operators = handle.feature_gates.TaintTolerationComparisonOperators
-        handle.table.interned(self.name, _cordoned)  # filled as nodes come, not in one go
+        handle.table.interned(self.name, _cordoned)  # filled as nodes are added, not all at once
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | None:
         column = nodes.interned(self.name, _cordoned)

@@ -55,13 +55,13 @@ from kubesched.plugins.helper.volumes.wiring import listers_of
 TOO_MANY = unschedulable("node(s) exceed max volume count")
 
 Wanted = Mapping[str, CsiVolume]
-"""The volumes a pod brings, by name."""
+"""The volumes that a pod adds, by name."""
 
 
 class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugin):
-    """Counts the volumes of each driver on a node, whether pods use them or they are just attached.
+    """Counts the volumes of each driver on a node, whether used by pods or only attached.
 
-    Answers depend on claims, volumes and attachments, so none is kept.
+    Results depend on claims, volumes and attachments, so none is cached.
     """
 
     name = "NodeVolumeLimits"
@@ -95,7 +95,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
         storage = self._storage
         wanted = elsewhere = storage.wanted(pod, has_csi_node=True)
         if uses_of(state, pod) & MIGRATABLE or _has_migrated(wanted):
-            # Migrated volumes do not count where there is no CSINode, and cannot cause trouble
+            # Migrated volumes do not count on nodes without a CSINode, and cannot cause errors
             # there either.
             elsewhere = storage.wanted(pod, has_csi_node=False)
         elif isinstance(wanted, Status):
@@ -144,7 +144,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     def _require_driver(
         self, findings: _Findings, nodes: NodeColumns, driver: str, where: Mask
     ) -> None:
-        """Reject nodes that lack a driver which must be installed where its volumes are used."""
+        """Reject nodes without a driver that must be installed where its volumes are used."""
         known: CSIDriver | None = listers_of(self.handle).of(CSIDriver).get("", driver)
         if known is not None and known.spec.prevent_pod_scheduling_if_missing:
             missing = where & ~self._storage.csi_nodes.lists(nodes, driver)
@@ -153,7 +153,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
             )
 
     def _too_many(self, nodes: NodeColumns, driver: str, names: Sequence[str]) -> Mask:
-        """Where the driver cannot take these volumes beside those that are there."""
+        """Where the driver's limit does not allow these volumes besides the existing ones."""
         storage = self._storage
         room = (
             storage.csi_nodes.limits(nodes, driver)
@@ -162,20 +162,19 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
         in_use = self._in_use(nodes, names)
         if in_use is None:
             return room < len(names)
-        # Volumes that pods there use already need no more room, not even on a node that is over its
-        # limit.
+        # Volumes that pods there already use need no more room, even on a node over its limit.
         new = len(names) - in_use
         return (new > 0) & (room < new)
 
     def _in_use(self, nodes: NodeColumns, names: Sequence[str]) -> Ints | None:
-        """How many of the volumes are used by pods of each node; None if no pod uses any."""
+        """How many of the volumes each node's pods use; None if no pod uses any."""
         rows = [row for name in names for row in self._storage.attached.rows_using(name)]
         if not rows:
             return None
         return np.bincount(rows, minlength=nodes.table.capacity)[nodes.rows]
 
     def _judge_one_by_one(self, findings: _Findings, nodes: WhatIfColumns, wanted: Wanted) -> None:
-        """What-if rows are counted from their pods."""
+        """Counts what-if rows from their pods."""
         storage = self._storage
         storage.attached.sync()
         limited = storage.csi_nodes.limited(nodes)
@@ -209,7 +208,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
         )
 
     def after_csi_node_update(self, pod: Pod, old: CSINode, new: CSINode) -> Hint:
-        """Some driver can take more volumes than before; one without a count counts as 0 on either side."""
+        """Some driver's limit has grown; a missing count is 0 on either side."""
         before = _counts(old)
         grew = any(count > before.get(driver, 0) for driver, count in _counts(new).items())
         return Hint.QUEUE if grew else Hint.SKIP
@@ -222,7 +221,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     def after_detachment(
         self, pod: Pod, old: VolumeAttachment, new: VolumeAttachment | None
     ) -> Hint:
-        """Any claim may profit; of inline volumes only those of the same driver.
+        """Any claim may benefit; inline volumes only of the same driver.
 
         Raises TranslationError.
         """
@@ -243,17 +242,17 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
 
     @cached_property
     def _storage(self) -> _Storage:
-        """The indexes, made when the first pod needs them."""
+        """The indexes, built when the first pod needs them."""
         return _Storage(self.handle)
 
 
 class _Storage:
-    """Everything about storage in the cluster that the plugin reads."""
+    """The plugin's view of the cluster's storage."""
 
     def __init__(self, handle: Handle) -> None:
         listers = listers_of(handle)
-        # The prefix decides nothing, and this is built when the first pod needs it: not a draw that
-        # decisions depend on.
+        # The prefix affects no decision and is drawn when the first pod needs it, so it does not
+        # use the random numbers that decisions depend on.
         self._names = VolumeNames(listers, handle.jitter)
         self.csi_nodes = CsiNodeColumns(handle.table, listers.of(CSINode))
         self.attached = AttachedVolumes(handle.table, self._names, listers.of(VolumeAttachment))
@@ -263,7 +262,7 @@ class _Storage:
         self.attached.close()
 
     def wanted(self, pod: Pod, *, has_csi_node: bool) -> dict[str, CsiVolume] | Status:
-        """The volumes a pod brings to a node, or what is wrong with them: the first problem in the pod's order."""
+        """The volumes a pod adds to a node, or the first problem with them in the pod's order."""
         wanted: dict[str, CsiVolume] = {}
         namespace = pod.metadata.namespace
         for volume in pod.spec.volumes or ():
@@ -289,7 +288,7 @@ class _Storage:
 
 
 class _Findings:
-    """The problems by node; the first one of a node is kept."""
+    """Problems by node; only the first of each node is kept."""
 
     def __init__(self, nodes: NodeColumns) -> None:
         self._codes = np.zeros(len(nodes), dtype=np.uint16)
@@ -314,7 +313,7 @@ class _Findings:
 
 
 def _by_driver(wanted: Wanted) -> dict[str, list[str]]:
-    """The names of the volumes of each driver."""
+    """Volume names by driver."""
     names: dict[str, list[str]] = {}
     for volume in wanted.values():
         names.setdefault(volume.driver, []).append(volume.name)

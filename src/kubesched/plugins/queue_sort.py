@@ -11,7 +11,7 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 
 
 class PrioritySort(QueueSortPlugin, InTreePlugin):
-    """Orders pending pods by `spec.priority` (none counts as 0), then by when they entered the queue."""
+    """Orders pending pods by `spec.priority` (default 0), then by the time they were queued."""
 
     name = "PrioritySort"
 

@@ -34,5 +34,5 @@ IN_TREE: dict[str, str] = {
 
 
 def in_tree_registry() -> Registry:
-    """A registry of the in-tree plugins, for others to be added to."""
+    """A registry of the in-tree plugins, to which others can be added."""
     return Registry({name: partial(load_by_path, path) for name, path in IN_TREE.items()})

@@ -1,4 +1,4 @@
-"""TaintToleration: rejects nodes with untolerated taints, and scores down those with untolerated soft taints.
+"""TaintToleration: rejects nodes with untolerated taints; soft ones lower the score.
 
 Mirrors upstream's `tainttoleration/taint_toleration.go`.
 """
@@ -40,15 +40,15 @@ PRE_SCORE_STATE = "PreScoreTaintToleration"
 TaintSet = tuple[Taint, ...]
 
 _TABLES_LIMIT: Final = 256
-"""Lists of tolerations whose rules are remembered."""
+"""Maximum number of toleration lists with cached tables."""
 _TOLERATIONS_LIMIT: Final = 256
-"""Of a pod with more of them, nothing is kept for the next."""
+"""Pods with more tolerations are not cached."""
 
 
 class TaintToleration(
     FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions, SignPlugin, InTreePlugin
 ):
-    """Filters on NoSchedule and NoExecute taints, scores by the number of untolerated PreferNoSchedule ones."""
+    """Filters on NoSchedule and NoExecute taints; scores by untolerated PreferNoSchedule ones."""
 
     name = "TaintToleration"
     answers_by_spec = True
@@ -58,7 +58,7 @@ class TaintToleration(
         self._comparison_operators = handle.feature_gates.TaintTolerationComparisonOperators
         self._repelling = _Tables(self._repels, np.bool_)
         self._disliked = _Tables(self._count_disliked, np.int64)
-        taint_column(handle.table)  # filled as nodes come, not in one go
+        taint_column(handle.table)  # filled as nodes are added, not all at once
 
     # -- filter ------------------------------------------------------------------------------------
 
@@ -130,8 +130,7 @@ class TaintToleration(
         return untolerated is not None
 
     def _count_disliked(self, pod: Pod, taints: TaintSet) -> int:
-        # Tolerations of other effects cannot match a PreferNoSchedule taint, so none has to be left
-        # out beforehand.
+        # Tolerations of other effects cannot match a PreferNoSchedule taint and need no filtering.
         return sum(
             taint.effect == PREFER_NO_SCHEDULE
             and not is_tolerated(
@@ -142,7 +141,7 @@ class TaintToleration(
 
 
 class _Tables:
-    """One rule about taints, as a table for each list of tolerations."""
+    """One rule about taints, as a table per list of tolerations."""
 
     def __init__(self, rule: Callable[[Pod, TaintSet], int], dtype: type[np.generic]) -> None:
         self._rule = rule
@@ -150,7 +149,7 @@ class _Tables:
         self._by_tolerations: dict[tuple[Toleration, ...], ValueTable[TaintSet]] = {}
 
     def of(self, pod: Pod, column: InternedColumn[TaintSet]) -> ValueTable[TaintSet]:
-        """The table for pods that tolerate the same as this one."""
+        """The table for pods with the same tolerations as this one."""
         tables, tolerations = self._by_tolerations, tuple(pod.spec.tolerations or ())
         table = tables.get(tolerations)
         if table is None or not table.is_over(column):
@@ -163,7 +162,7 @@ class _Tables:
 
 
 def taint_column(table: NodeTable) -> InternedColumn[TaintSet]:
-    """Each node's taints, without the times they were added; no value where there are none."""
+    """Each node's taints, without their timestamps; no value for nodes without taints."""
     return table.interned("taints", _taint_set)
 
 

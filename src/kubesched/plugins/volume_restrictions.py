@@ -1,7 +1,7 @@
 """VolumeRestrictions: inline disks and claims that pods must not share.
 
-Inline disks must not be shared on a node (some may be by readers); a ReadWriteOncePod claim has one
-pod in the cluster. Preemption can resolve both. Mirrors upstream's
+Pods on a node must not share an inline disk (readers may share some kinds); a ReadWriteOncePod
+claim has one pod in the cluster. Preemption can resolve both. Mirrors upstream's
 `volumerestrictions/volume_restrictions.go`.
 """
 
@@ -43,7 +43,8 @@ from kubesched.plugins.helper.volumes.wiring import listers_of
 
 DISK_CONFLICT = unschedulable("node(s) had no available disk")
 CLAIM_IN_USE = unschedulable(
-    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
+    "already in-use by another pod"
 )
 PRE_FILTER_STATE = "PreFilterVolumeRestrictions"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
@@ -51,7 +52,7 @@ READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
 @dataclass(slots=True)
 class _Claims:
-    """The pod's ReadWriteOncePod claims and how often others use them."""
+    """The pod's ReadWriteOncePod claims and the number of their other users."""
 
     names: frozenset[str]
     conflicts: int
@@ -63,7 +64,7 @@ class _Claims:
 class VolumeRestrictions(
     PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugin
 ):
-    """Rejects nodes on which a disk is taken, and all nodes while a claim is."""
+    """Rejects nodes on which a disk is in use, and all nodes while a claim is."""
 
     name = "VolumeRestrictions"
     answers_by_spec = True
@@ -82,7 +83,7 @@ class VolumeRestrictions(
         names = self._exclusive_claims(pod) if uses & CLAIM else frozenset()
         if isinstance(names, Status):
             return names
-        # A claim in use counts once, however many pods there are: at most one should have it.
+        # A claim in use counts once, regardless of the number of pods: at most one should use it.
         namespace, in_use = pod.metadata.namespace, self.handle.table.claims
         conflicts = sum(f"{namespace}/{name}" in in_use for name in names)
         if not uses & DISK and not conflicts:
@@ -129,7 +130,7 @@ class VolumeRestrictions(
         return frozenset(names)
 
     def _taken(self, pod: Pod, nodes: NodeColumns) -> Mask:
-        """Where another pod has one of the pod's inline disks."""
+        """Where another pod uses one of the pod's inline disks."""
         wanted = disks_of(pod)
         if isinstance(nodes, WhatIfColumns):
             return np.array(
@@ -144,9 +145,10 @@ class VolumeRestrictions(
         return taken[nodes.rows]
 
     def _count(self, state: CycleState, other: Pod, sign: int) -> Status | None:
-        """Count a user of the claims that a what-if adds or removes.
+        """Count a user of the claims that a what-if evaluation adds or removes.
 
-        # Upstream: only names are compared, so a claim of that name in another namespace counts as well.
+        # Upstream: only names are compared, so a claim of that name in another namespace counts as
+        # well.
         """
         claims: _Claims | None = state.get(PRE_FILTER_STATE)
         if claims is None:
@@ -166,9 +168,10 @@ class VolumeRestrictions(
         )
 
     def after_pod_deletion(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
-        """The deleted pod had one of the disks, or uses one of the claims.
+        """Queue if the deleted pod used one of the disks or claims.
 
-        # Upstream: disks of pods in other namespaces conflict, but their deletion does not bring the pod back.
+        # Upstream: disks of pods in other namespaces conflict, but their deletion does not bring
+        # the pod back.
         """
         if old.metadata.namespace != pod.metadata.namespace:
             return Hint.SKIP

@@ -55,7 +55,7 @@ _GENERAL: Final = {BETA_ZONE: ZONE, BETA_REGION: REGION}
 
 
 class Topology(NamedTuple):
-    """A node must have one of these values under this label."""
+    """A node must have one of these values for this label."""
 
     key: str
     values: frozenset[str]
@@ -64,8 +64,7 @@ class Topology(NamedTuple):
 class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugin):
     """Compares zone and region labels of volumes with those of nodes.
 
-    Claims of ephemeral volumes are not looked at. Answers depend on claims and volumes, so none is
-    kept.
+    Ignores claims of ephemeral volumes. Results depend on claims and volumes; none is cached.
     """
 
     name = "VolumeZone"
@@ -111,7 +110,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, I
         return Rule(Scope.NODE, premise=None)
 
     def _topologies(self, pod: Pod) -> tuple[Topology, ...] | Status:
-        """The requirements in the labels of all bound volumes, or why the pod has to wait."""
+        """The requirements in the labels of all bound volumes, or why the pod must wait."""
         listers = listers_of(self.handle)
         claims, volumes = listers.of(PersistentVolumeClaim), listers.of(PersistentVolume)
         topologies: list[Topology] = []
@@ -133,7 +132,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, I
         return tuple(topologies)
 
     def _unbound_problem(self, claim: PersistentVolumeClaim) -> str | None:
-        """Why a claim without a volume keeps the pod from being placed; None when it is to be bound later."""
+        """Why an unbound claim makes the pod unschedulable; None if it is to be bound later."""
         class_name = class_of_claim(claim)
         if not class_name:
             return "PersistentVolumeClaim had no pv name and storageClass name"
@@ -198,7 +197,7 @@ def topologies_of(volume: PersistentVolume) -> tuple[Topology, ...]:
 
 
 def conflicts(nodes: NodeColumns, topologies: Sequence[Topology]) -> Mask:
-    """True where a node's labels do not match. Nodes without any of the labels always match."""
+    """Where a node's labels do not match. Nodes without any of the labels always match."""
     is_somewhere = np.zeros(len(nodes), dtype=np.bool_)
     for key in LABELS:
         is_somewhere |= nodes.label_ids(key) != ABSENT
@@ -209,7 +208,7 @@ def conflicts(nodes: NodeColumns, topologies: Sequence[Topology]) -> Mask:
 
 
 def _fits(nodes: NodeColumns, topology: Topology) -> Mask:
-    """Where the node has one of the values, under a beta key's successor if it lacks the key itself."""
+    """Where the node has one of the values; a missing beta key falls back to its successor."""
     fits = _has_value(nodes, topology.key, topology.values)
     general = _GENERAL.get(topology.key)
     if general is not None:

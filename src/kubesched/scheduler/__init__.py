@@ -1,1 +1,1 @@
-"""The scheduler: the loop that takes pods from the queue, places them, and binds them."""
+"""The scheduler: the loop that pops pods from the queue, places them, and binds them."""

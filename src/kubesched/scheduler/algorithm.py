@@ -1,8 +1,8 @@
-"""From a pod to a node: find the nodes that fit, prioritise them, select one.
+"""The scheduling algorithm: find the feasible nodes for a pod, score them, select one.
 
-Synchronous and free of side effects on the node table. This is the full evaluation: it runs every
-plugin over every node. It is the reference, and the fallback for pods the equivalence engine
-(`equivalence.engine`) cannot decide about.
+Synchronous, without side effects on the node table. This is the full evaluation: it runs every
+plugin over every node. It is the reference, and the fallback for pods that the equivalence engine
+(`classes.engine`) cannot decide.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NO_BATCHING: Mapping[str, Batching] = {}
 
 
 class ScheduleResult(NamedTuple):
-    """A node for the pod."""
+    """The node chosen for a pod."""
 
     node_name: str
     feasible_nodes: int
@@ -56,13 +56,13 @@ class ScheduleResult(NamedTuple):
 
 @dataclass(slots=True)
 class Feasible:
-    """Feasible nodes, in the order of the search.
+    """Feasible nodes, in search order.
 
-    `rejected` is the number of the others; `explain` computes their statuses, on demand.
+    `rejected` is the number of other nodes; `explain` computes their statuses on demand.
     """
 
     nodes: NodeColumns | Indices
-    """A view if they are in table order, row indices otherwise."""
+    """A view if the nodes are in table order, else row indices."""
     diagnosis: Diagnosis
     rejected: int = 0
     error: Status | None = None
@@ -79,7 +79,7 @@ class Feasible:
 
 
 class SchedulingAlgorithm:
-    """Places one pod at a time; remembers where the next walk over the nodes starts."""
+    """Places one pod at a time; stores where the next walk over the nodes starts."""
 
     def __init__(
         self,
@@ -97,21 +97,19 @@ class SchedulingAlgorithm:
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.engine = engine
         self.batching = batching
-        """By profile; only profiles whose plugins can sign pods."""
+        """By profile; only for profiles whose plugins can sign pods."""
         self.next_start = 0
         self.extenders_decide = False
-        """Some extender filters or ranks nodes: the search must not stop at the first feasible
-        node.
-        """
+        """True if an extender filters or scores: the search must not stop at the first node."""
 
     # -- the whole cycle ---------------------------------------------------------------------------
 
     def schedule(
         self, framework: Framework, state: CycleState, pod: PodInfo
     ) -> ScheduleResult | Status | KeptEnd:
-        """A node, or the status to fail the attempt with (a FitError as its error when no node fits).
+        """A node, or the status of the failed attempt (its error is a FitError if no node fits).
 
-        If all is known up to the end of the attempt: how it ends.
+        Returns the cached end of the attempt if it is known.
         """
         table = self.table
         table.refresh()
@@ -119,7 +117,7 @@ class SchedulingAlgorithm:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
         engine, pod_class = self.engine, self._class_of(framework, state, pod)
         outcome = self.pre_filter(framework, state, pod, pod_class)
-        # Pods that PreFilter narrows to some nodes, or rejects, seldom come twice.
+        # Pods that PreFilter narrows to some nodes, or rejects, rarely repeat.
         is_kept = outcome.status is None and outcome.node_names is None
         if engine is None or not is_kept:
             pod_class = None
@@ -151,7 +149,7 @@ class SchedulingAlgorithm:
         return self._prioritize_and_select(framework, state, pod.pod, feasible, hint)
 
     def _class_of(self, framework: Framework, state: CycleState, pod: PodInfo) -> PodClass | None:
-        """The pod's equivalence class, if kept answers can decide about it."""
+        """The pod's equivalence class, if cached answers can decide it."""
         if self.engine is None:
             return None
         pod_class = self.engine.class_of(framework, pod)
@@ -161,9 +159,9 @@ class SchedulingAlgorithm:
         is_served = (
             not pod.pod.status.nominated_node_name
             and framework.score
-            # Batching stores the ranking of all nodes, which the engine does not produce.
+            # Batching stores the ranking of all nodes, which the engine does not compute.
             and (state.signature is None or framework.profile_name not in self.batching)
-            # Nor does it produce the score of every plugin and node for the log.
+            # Nor does the engine compute the score of every plugin and node for the log.
             and not log.enabled(SCORES_VERBOSITY)
         )
         return pod_class if is_served else None
@@ -185,7 +183,7 @@ class SchedulingAlgorithm:
         return outcome
 
     def _hint(self, framework: Framework, state: CycleState, pod: PodInfo) -> str:
-        """The next best node of an identical pod placed just before this one; empty if there is none."""
+        """The next best node of an identical pod placed just before; empty if there is none."""
         batching, table = self.batching.get(framework.profile_name), self.table
         if batching is None:
             return ""
@@ -205,10 +203,10 @@ class SchedulingAlgorithm:
     # -- filtering ---------------------------------------------------------------------------------
 
     def nodes_to_find(self, framework: Framework, candidates: int) -> int:
-        """How many feasible nodes end the search: all of them, unless `percentageOfNodesToScore` is set.
+        """The number of feasible nodes that ends the search; see `percentageOfNodesToScore`.
 
-        Upstream samples by default to save time. Here scoring all nodes is cheap and places pods
-        better.
+        Upstream samples by default to save time. Here the default is all nodes: scoring them is
+        cheap and places pods better.
         """
         if not framework.has_scoring and not self.extenders_decide:
             return 1
@@ -254,8 +252,8 @@ class SchedulingAlgorithm:
         outcome: PreFilterOutcome,
         diagnosis: Diagnosis,
     ) -> Feasible:
-        """Filter the candidates; the next walk begins where this one ended."""
-        # Without a walk the nodes need not be taken in order.
+        """Filter the candidates; the next walk starts where this one ended."""
+        # Without a walk the order of the nodes does not matter.
         if outcome.node_names is None and self._walk(framework) is None:
             feasible = self._filter_all(framework, state, pod, diagnosis)
         else:
@@ -276,9 +274,10 @@ class SchedulingAlgorithm:
     ) -> int | None:
         """The nominated node, if it (still) fits.
 
-        A rejection is recorded; an error is left to the full search.
+        Records a rejection; leaves an error to the full search.
 
-        # Upstream: a PreFilter's narrowing is not consulted here, and Pending plugins of this trial are lost.
+        # Upstream: a PreFilter's narrowing is not consulted here, and Pending plugins of this trial
+        # are lost.
         """
         row = self.table.row_of.get(node_name)
         if row is None:
@@ -298,7 +297,7 @@ class SchedulingAlgorithm:
         return None
 
     def _candidates(self, outcome: PreFilterOutcome, diagnosis: Diagnosis) -> Indices:
-        """Rows to filter, in the order of the walk."""
+        """Rows to filter, in walk order."""
         table = self.table
         order = table.order_rows
         if outcome.node_names is not None:
@@ -316,12 +315,12 @@ class SchedulingAlgorithm:
         return order
 
     def _walk(self, framework: Framework) -> Walk | None:
-        """The walk over all nodes; None if every node is evaluated and ties are broken at random."""
+        """The walk over all nodes; None if all are evaluated and ties are broken at random."""
         percentage = framework.percentage_of_nodes_to_score
         if percentage is None:
             percentage = self.percentage_of_nodes_to_score
         if percentage >= 100 and self.parallelism != 1 and framework.score:
-            return None  # at once: this is the rule
+            return None  # the common case
         count = self.table.node_count
         wanted = self.nodes_to_find(framework, count)
         if self.parallelism != 1 and wanted >= count:
@@ -351,7 +350,7 @@ class SchedulingAlgorithm:
         walk: Indices,
         diagnosis: Diagnosis,
     ) -> Feasible:
-        """Candidates in the order of the walk, until enough are found."""
+        """Filter candidates in walk order until enough are found."""
         table = self.table
         if not len(walk):
             return Feasible(walk, diagnosis)
@@ -361,8 +360,7 @@ class SchedulingAlgorithm:
         at = walk if whole else np.arange(len(walk))
         if result.error is not None:
             if whole and result.broken is not None:
-                # Which node fails first depends on the order: filter again, in the order of the
-                # walk.
+                # The first failing node depends on the order: filter again, in walk order.
                 view, at = NodeColumns(table, walk), np.arange(len(walk))
                 again = filter_with_nominated_pods(framework, state, pod, view)
                 result = again if again.error is not None else result
@@ -372,15 +370,14 @@ class SchedulingAlgorithm:
         passing = result.passing[at]
         feasible = np.flatnonzero(passing)
         examined, want = len(walk), self.nodes_to_find(framework, len(walk))
-        if len(feasible) > want:  # one surplus feasible node is what ends the search
+        if len(feasible) > want:  # one surplus feasible node ends the search
             examined, feasible = int(feasible[want]), feasible[:want]
 
         def explain() -> None:
             rejected = np.flatnonzero(~passing[:examined])
             self._explain(result, at[rejected], walk[rejected], diagnosis)
 
-        # A nominated node that was tried first and rejected is rejected here again, but counts
-        # once.
+        # A nominated node that was tried first and rejected is rejected again, but counts once.
         return Feasible(walk[feasible], diagnosis, examined - len(feasible), explain=explain)
 
     @staticmethod
@@ -396,7 +393,7 @@ class SchedulingAlgorithm:
     def _explain(
         self, result: FilterOutcome, indices: Indices, rows: Indices, diagnosis: Diagnosis
     ) -> None:
-        """Turn verdicts into statuses; `indices` are positions in the view, `rows` the nodes at these positions."""
+        """Turn verdicts into statuses; `indices` are view positions, `rows` their nodes."""
         ids, statuses = result.classify(indices)
         diagnosis.node_to_status = NodeStatusColumns(
             self.table, rows, ids, statuses, diagnosis.node_to_status
@@ -454,7 +451,7 @@ class SchedulingAlgorithm:
                 tied if isinstance(feasible.nodes, NodeColumns) else np.sort(tied)
             )
         if framework.profile_name in self.batching:
-            if state.signature is None:  # then only matters that there were other nodes
+            if state.signature is None:  # it only matters that there were other nodes
                 ranked = RankedNodes([table.names[row], ""], [1, 1], 0)
             else:
                 ranked = self._ranked(feasible.rows, outcome, row)
@@ -481,7 +478,7 @@ class SchedulingAlgorithm:
             batching.stored(framework.now() - started)
 
     def _at_random(self, tied_rows: Indices) -> int:
-        """One of the tied rows. They are sorted, so that a draw gives the same row either way."""
+        """A random one of the tied rows, which are sorted so that a draw is reproducible."""
         if len(tied_rows) == 1:
             return int(tied_rows[0])
         return int(tied_rows[draw_below(self.random, len(tied_rows))])

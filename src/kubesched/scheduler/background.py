@@ -1,8 +1,8 @@
-"""Background work that outlives the attempt that started it, such as deleting the victims of a preemption.
+"""Background work that outlives its attempt, such as deleting preemption victims.
 
-Owned by the scheduler's task group: a limited number runs at a time, the rest waits in order,
-failures are logged with their purpose, and shutdown cancels everything. The backlog is bounded by
-its cause: a pending pod has at most one preemption in progress.
+Owned by the scheduler's task group: a limited number of tasks runs at a time, the others wait in
+order, failures are logged with their purpose, and shutdown cancels everything. The backlog is
+bounded: a pending pod has at most one preemption in progress.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kubesched.scheduler.flight import FlightRecorder, Stepped
 log = get_logger(__name__)
 
 AT_ONCE: Final = 64
-"""Concurrent tasks: enough to keep an API server busy, few enough to leave bindings their share."""
+"""Concurrent tasks: enough to keep an API server busy, few enough not to slow down bindings."""
 
 
 class BackgroundTasks:
@@ -29,7 +29,7 @@ class BackgroundTasks:
         self._at_once = at_once
         self._flight = flight
         self.spawned = 0
-        """Work queued so far; its number tells works of one purpose apart."""
+        """Number of tasks queued so far; distinguishes tasks with the same purpose."""
         self._waiting: deque[tuple[Coroutine[Any, Any, None], str, int]] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
@@ -48,14 +48,14 @@ class BackgroundTasks:
         self._start()
 
     async def run(self) -> None:
-        """Own the work until cancelled."""
+        """Run the work until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             self._start()
             try:
                 await asyncio.Event().wait()
             finally:
-                # Before the group cancels the running tasks: nothing new must start in their place.
+                # Before the group cancels the running tasks: no new task must replace them.
                 self._is_over = True
                 while self._waiting:
                     self._waiting.popleft()[0].close()
@@ -73,7 +73,7 @@ class BackgroundTasks:
             task.add_done_callback(partial(self._done, work))
 
     def _done(self, work: Coroutine[Any, Any, None], task: asyncio.Task[None]) -> None:
-        work.close()  # a task that is cancelled before its first step never gets to it
+        work.close()  # a task cancelled before its first step never closes it
         self._running.discard(task)
         self._start()
 
@@ -83,5 +83,5 @@ class BackgroundTasks:
                 await work
             else:
                 await Stepped(work, f"{what} ({number})", self._flight)
-        except Exception:  # the outermost edge of a task: nothing may be lost silently
+        except Exception:  # top level of a task: log every failure
             log.exception("Background work broke", work=what)

@@ -1,12 +1,12 @@
 """Opportunistic batching: reuses the ranking of one pod for the next identical one.
 
-After a pod with a signature is placed, the other feasible nodes are kept in order of preference. If
-the very next pod has the same signature, and the chosen node has no room for another such pod, the
-next best node is tried first.
+After a pod with a signature is placed, the other feasible nodes are stored in order of preference.
+If the very next pod has the same signature, and the chosen node has no room for another such pod,
+the next best node is tried first.
 
-This can decide differently from a full search; it is here because upstream does it. With the
-default profile no pod has a signature (PodTopologySpread refuses because of its default
-constraints), so batching is inactive.
+The result can differ from a full search; batching exists for parity with upstream. With the default
+profile no pod has a signature (PodTopologySpread refuses because of its default constraints), so
+batching is inactive.
 """
 
 from __future__ import annotations
@@ -28,16 +28,14 @@ from kubesched.framework.status import Status
 
 MAX_AGE_S: Final = 0.5
 TIMED_EVERY: Final = 10
-"""Every n-th signature is timed by plugin. Upstream times all of them, which every new pod would
-pay for.
-"""
+"""Every n-th signature is timed by plugin. Upstream times all, at a cost for every new pod."""
 SCHEDULER_NAME_KEY: Final = "v1.Pod.Spec.SchedulerName"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def signer(framework: Framework) -> Callable[[Pod], bytes | None] | None:
-    """The signing function of a profile; None if a plugin that filters or scores cannot sign, or there are extenders."""
+    """A profile's signing function; None with extenders, or if a deciding plugin cannot sign."""
     if framework.handle.extenders:
         return None
     deciding = {
@@ -69,8 +67,7 @@ def _sign(pod: Pod, plugins: list[SignPlugin], timer: CallTimer | None) -> bytes
     for plugin in plugins:
         answer = timed(timer, plugin, "Sign", plugin.sign_pod)(pod)
         if isinstance(answer, Status):
-            # A plugin that refuses one pod often refuses all (default spreading does): call it
-            # first from now on.
+            # A plugin that refuses one pod often refuses all (as default spreading): call it first.
             plugins.remove(plugin)
             plugins.insert(0, plugin)
             return None
@@ -79,12 +76,12 @@ def _sign(pod: Pod, plugins: list[SignPlugin], timer: CallTimer | None) -> bytes
 
 
 class RankedNodes:
-    """Nodes from best to worst, in the order upstream's heap pops them; built on first use."""
+    """Nodes from best to worst, in the pop order of upstream's heap; built on first use."""
 
     __slots__ = ("_chosen", "_heap", "_names", "_totals")
 
     def __init__(self, names: list[str], totals: list[int], chosen: int) -> None:
-        """`chosen` is the index of the chosen node, which is left out."""
+        """`chosen` is the index of the chosen node, which is excluded."""
         self._names = names
         self._totals = totals
         self._chosen = chosen
@@ -94,7 +91,7 @@ class RankedNodes:
         return len(self._names) - 1 if self._heap is None else len(self._heap)
 
     def pop(self) -> str:
-        """The next best."""
+        """Pop the next best node."""
         if self._heap is None:
             self._heap = _heapified(self._totals, self._chosen)
             _pop(self._heap, self._totals)
@@ -154,7 +151,7 @@ class Batching:
             self._stores = metrics.store_schedule_results_duration_seconds.labels(profile)
 
     def forget(self) -> None:
-        """Begin anew: the next pod gets no hint."""
+        """Reset: the next pod gets no hint."""
         self._batch, self._last_cycle, self._last_node = None, -1, ""
 
     def looked_up(self, hint: str, seconds: float) -> None:

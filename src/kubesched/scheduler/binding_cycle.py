@@ -1,9 +1,9 @@
 """The binding cycle: WaitOnPermit, PreBind, Bind and PostBind of one assumed pod.
 
-Most pods have nothing to wait for but the answer to one request. These are bound directly: the
-request is sent when a slot is free, and its answer calls back. A pod held by Permit or PreBind, one
-that another plugin or an extender binds, one whose attempt is traced or recorded, and one whose
-request did not simply succeed gets a task.
+Most pods wait only for the response to one request. These are bound directly: the request is sent
+when a slot is free, and its response triggers a callback. A task is used for a pod held by Permit
+or PreBind, bound by another plugin or an extender, traced or recorded, or whose request did not
+simply succeed.
 
 Every failure is undone: Unreserve runs, the cache forgets the pod, and the pod is requeued.
 """
@@ -52,8 +52,8 @@ from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
 log = get_logger(__name__)
 
 BINDINGS_AT_A_TIME = 48
-"""Concurrent binding requests: enough to keep an API server busy that takes 10 ms for each of 4,000
-per second, and fewer than the client has connections, so that none waits for one.
+"""Concurrent binding requests: enough for an API server with 10 ms latency and 4,000 requests per
+second, and fewer than the client's connections, so that none waits for a connection.
 """
 
 
@@ -62,19 +62,19 @@ Spawn = Callable[[Assumed, Coroutine[Any, Any, None]], None]
 T = TypeVar("T")
 
 Bind = Callable[[Assumed], Awaitable[Status | None]]
-"""The part of a binding that is still to be done; None if the pod is bound."""
+"""The remaining part of a binding; returns None if the pod is bound."""
 
 
 @dataclass(slots=True, eq=False)
 class DirectBinding:
-    """A pod that is bound by callback: waiting for a slot, then for the answer."""
+    """A pod that is bound by callback: it waits for a slot, then for the response."""
 
     assumed: Assumed
     plugin: DirectBindPlugin
     spawn: Spawn
     started: float = 0.0
     give_up: Callable[[], None] | None = None
-    """Set while the request is under way."""
+    """Set while the request is in flight."""
     is_called_off: bool = False
 
 
@@ -108,35 +108,29 @@ class BindingCycle:
         self._nominate_for_expectation = nominate_for_expectation
         self._slots = BindingSlots(concurrency)
         self._direct: dict[DirectBinding, None] = {}
-        """In the order in which they began. A pod is there twice if it was deleted and restored
-        meanwhile.
-        """
+        """In start order. A pod occurs twice if it was deleted and restored meanwhile."""
         self._unsent: list[DirectBinding] = []
         self._no_direct = asyncio.Event()
         self._no_direct.set()
         self._running = metrics.goroutines.labels("binding")
         self._sli: dict[int, Histogram] = {}
-        """By number of attempts, as far as these have a series of their own."""
+        """By number of attempts, up to the limit of separate series."""
         self.waiting_count = 0
-        """Pods held by Permit or PreBind plugins. They use no binding slot, so they do not count as
-        load.
-        """
+        """Pods held by Permit or PreBind plugins. They use no slot and do not count as load."""
         self.on_capacity: Callable[[], None] = lambda: None
-        """Called when a pod starts to wait or was bound directly: the scheduling loop may have
-        capacity again.
-        """
+        """Called when a pod starts to wait or was bound directly: the loop may have capacity."""
 
     # -- without a task ----------------------------------------------------------------------------
 
     @property
     def direct_count(self) -> int:
-        """Pods that are being bound without a task."""
+        """Number of pods being bound without a task."""
         return len(self._direct)
 
     def start(self, assumed: Assumed, spawn: Spawn) -> None:
         """Bind one pod: directly if nothing has to be awaited, otherwise in a task.
 
-        Always in a task beside a recorder: what is played has to be held back at the same places.
+        With a recorder, always in a task: a replay must suspend at the same places.
         """
         if self._flight is not None:
             spawn(assumed, self.run(assumed))
@@ -158,7 +152,7 @@ class BindingCycle:
         self._slots.acquire(partial(self._send_soon, direct))
 
     def _is_direct(self, assumed: Assumed) -> bool:
-        """Whether nothing but the answer of the API server has to be awaited, given that PreBind does not act."""
+        """True if only the API server's response must be awaited, given that PreBind is idle."""
         framework, pod = assumed.framework, assumed.pod
         handle = framework.handle
         return (
@@ -168,17 +162,17 @@ class BindingCycle:
             and not (
                 handle.extenders
                 and (
-                    not self._cycle.is_counted(assumed)  # deleted while one of them was awaited
+                    not self._cycle.is_counted(assumed)  # deleted during an await
                     or any(e.is_binder and e.is_interested(pod.pod) for e in handle.extenders)
                 )
             )
         )
 
     def _send_soon(self, direct: DirectBinding) -> None:
-        """Send with all others that got a slot in this turn of the loop.
+        """Send together with all others that got a slot in this turn of the loop.
 
-        A burst of decisions followed by a burst of requests costs less than the two in turns: each
-        has the caches to itself.
+        A burst of decisions followed by a burst of requests is faster than alternating between the
+        two, because of CPU caches.
         """
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._send_all)
@@ -203,7 +197,7 @@ class BindingCycle:
                 assumed.node_name,
                 partial(self._answered, direct),
             )
-        except Exception as error:  # the outermost edge, as in `run`
+        except Exception as error:  # top level, as in `run`
             log.exception("Binding cycle broke", pod=assumed.pod.pod)
             self._end_direct(direct)
             self._slots.release()
@@ -245,13 +239,13 @@ class BindingCycle:
 
     def _end_direct(self, direct: DirectBinding) -> None:
         del self._direct[direct]
-        direct.give_up = None  # it leads back here: a cycle would wait for the garbage collector
+        direct.give_up = None  # breaks a reference cycle
         self._running.dec()
         if not self._direct:
             self._no_direct.set()
 
     def call_off(self) -> None:
-        """Abandon and undo what is being bound directly; what runs in tasks is cancelled with them."""
+        """Cancel and undo direct bindings; bindings in tasks are cancelled with their task."""
         for direct in list(self._direct):
             direct.is_called_off = True
             if direct.give_up is not None:
@@ -261,15 +255,15 @@ class BindingCycle:
             self._cycle.undo(direct.assumed)
 
     async def wait_for_direct(self) -> None:
-        """Return when nothing is being bound directly."""
+        """Return when no direct binding is left."""
         await self._no_direct.wait()
 
     # -- in a task ---------------------------------------------------------------------------------
 
     async def run(self, assumed: Assumed, bind: Bind | None = None) -> None:
-        """Bind one pod, or handle the failure.
+        """Bind one pod, or handle the failure. Raises only if cancelled.
 
-        Raises only if cancelled. `bind` is what is left to do, if not all.
+        `bind` is the remaining work of a binding that has already started.
         """
         self._running.inc()
         flight, uid = self._flight, assumed.pod.uid
@@ -278,7 +272,7 @@ class BindingCycle:
                 await flight.reach(BINDING_BEGINS, uid)
             status = await (bind or self._bind)(assumed)
             if status is not None:
-                # Undoing changes the tables, which an attempt that awaits an extender relies on.
+                # Undoing changes the tables, which an attempt that awaits an extender reads.
                 await self._event_gate.wait()
             if flight is not None:
                 status = await flight.reach(BINDING_DONE, uid, status)
@@ -290,7 +284,7 @@ class BindingCycle:
         except asyncio.CancelledError:
             self._cycle.undo(assumed)
             raise
-        except Exception as error:  # the outermost edge of a task: nothing may be lost silently
+        except Exception as error:  # top level of a task: handle every failure
             log.exception("Binding cycle broke", pod=assumed.pod.pod)
             self._fail(assumed, error_status(error))
         finally:
@@ -301,7 +295,7 @@ class BindingCycle:
         return acts if isinstance(acts, Status) else await self._bind_on(assumed, acts=acts)
 
     def _pre_flight(self, assumed: Assumed) -> Status | bool:
-        """Whether PreBind plugins will act, or why the binding fails."""
+        """Whether PreBind plugins will act, or the status of the failed binding."""
         framework, pod = assumed.framework, assumed.pod.pod
         acts = bool(framework.pre_bind)
         if self._nominate_for_expectation:
@@ -332,14 +326,12 @@ class BindingCycle:
         # backoff, whatever happened meanwhile. So the queue may drop the events it records for the
         # pod, which would pile up during a long PreBind.
         self._queue.done(pod.metadata.uid)
-        # PreBind runs outside the slots: volumes may take minutes to be provisioned, and other pods
-        # have to be bound.
+        # PreBind runs outside the slots: provisioning volumes may take minutes.
         status = await self._pre_bind(assumed) if acts else None
         if status is not None:
             return status
         async with self._slots.hold():
-            # A pending condition of an earlier attempt, written after the binding, would mark a
-            # bound pod unschedulable.
+            # A late condition of an earlier attempt would mark the bound pod unschedulable.
             await self._flush_status(assumed.pod.key)
             if not self._cycle.is_counted(assumed):
                 return _deleted(assumed)
@@ -351,7 +343,7 @@ class BindingCycle:
             return status
 
     async def _bind_by_extender(self, assumed: Assumed) -> Status | None:
-        """Bind through the first extender that binds this pod; SKIP if there is none, or it failed and is ignorable."""
+        """Bind through the first binding extender; SKIP if none, or if an ignorable one failed."""
         pod = assumed.pod.pod
         for extender in assumed.framework.handle.extenders:
             if not extender.is_binder or not extender.is_interested(pod):
@@ -403,7 +395,7 @@ class BindingCycle:
         return failure("waiting on permit for pod: ", status)
 
     async def _pre_bind(self, assumed: Assumed) -> Status | None:
-        """Run PreBind such that preemption can cancel it."""
+        """Run PreBind so that preemption can cancel it."""
         framework = assumed.framework
         in_pre_bind = framework.handle.pods_in_pre_bind
         task = asyncio.ensure_future(self._run_pre_bind(assumed))
@@ -419,8 +411,7 @@ class BindingCycle:
             try:
                 status = await task
             except asyncio.CancelledError:
-                # Either preemption cancelled the work, or the process is shutting down: then pass
-                # it on.
+                # Either preemption cancelled the work, or the process is shutting down (re-raise).
                 if entry is None or entry.cancel_reason is None:
                     raise
                 status = error_status(entry.cancel_reason)
@@ -442,8 +433,7 @@ class BindingCycle:
 
     async def _run_pre_bind(self, assumed: Assumed) -> Status | None:
         if self._flight is not None:
-            # Preemption may cancel the work before its first step: then no plugin has written
-            # anything.
+            # If preemption cancels the work before its first step, no plugin has written anything.
             await self._flight.reach(PRE_BIND_BEGINS, assumed.pod.uid)
         return await run_pre_bind(
             assumed.framework, assumed.state, assumed.pod.pod, assumed.node_name
@@ -492,9 +482,9 @@ class BindingCycle:
     def _fail(self, assumed: Assumed, status: Status) -> None:
         """Undo, requeue, and tell the queue that the node has room again.
 
-        # Upstream: after a rejection the event is sent last and skips the pod. Sent earlier, it would be recorded among
-        # the events during the pod's attempt, and its own release would send it straight back to backoff. After an
-        # error the pod is retried in any case.
+        # Upstream: after a rejection the event is sent last and skips the pod. Sent earlier, it
+        # would be recorded among the events during the pod's attempt, and its own release would
+        # send it straight back to backoff. After an error the pod is retried in any case.
         """
         forgotten = self._cycle.undo(assumed)
         uid, pod = assumed.pod.uid, assumed.pod.pod
@@ -509,10 +499,10 @@ class BindingCycle:
 
 
 def _where_traced(assumed: Assumed, function: Callable[..., T], *arguments: object) -> T:
-    """Call a function where the span of the attempt is current, if it has one."""
+    """Call a function in the context of the attempt's span, if it has one."""
     if assumed.trace is None:
         return function(*arguments)
-    return assumed.trace.copy().run(function, *arguments)  # an answer may come within another call
+    return assumed.trace.copy().run(function, *arguments)  # a copy: responses may nest
 
 
 async def _ended(status: Status, _assumed: Assumed) -> Status | None:
@@ -524,10 +514,9 @@ def _cancel(task: asyncio.Future[Status | None]) -> None:
 
 
 def _deleted(assumed: Assumed) -> Status:
-    """The watch has shown the pod's end.
+    """The status for a pod whose deletion the watch has shown.
 
-    If a restored cluster has it again, its entry in the queue may have been dropped while this
-    attempt was under way, so it has to come back; and the room on the node may be another pod's by
-    now.
+    If a restored cluster has the pod again, its queue entry may have been dropped during this
+    attempt, so it must be requeued; its room on the node may belong to another pod by now.
     """
     return error_status(f'pod "{assumed.pod.key}" was deleted before it was bound')

@@ -1,7 +1,7 @@
-"""Slots for binding requests: how many may be under way at a time, and in which order the others follow.
+"""Slots for binding requests: a concurrency limit with a first-in, first-out queue.
 
-Whoever gets a slot is called back, at once or when one is free; tasks may await their turn in the
-same line.
+A slot's new owner is called back, at once or when a slot is free; tasks can await one in the same
+queue.
 """
 
 from __future__ import annotations
@@ -13,17 +13,14 @@ from contextlib import asynccontextmanager
 
 
 class BindingSlots:
-    """A number of slots, given out in the order in which they were asked for."""
+    """A fixed number of slots, granted in request order."""
 
     def __init__(self, count: int) -> None:
         self._free = count
         self._waiting: deque[Callable[[], None]] = deque()
 
     def acquire(self, start: Callable[[], None]) -> None:
-        """Call `start` once it has a slot, which may be now.
-
-        It must neither fail nor forget `release`.
-        """
+        """Call `start` once it has a slot, possibly now. It must not fail, and must `release`."""
         if self._free:
             self._free -= 1
             start()
@@ -31,7 +28,7 @@ class BindingSlots:
             self._waiting.append(start)
 
     def release(self) -> None:
-        """Give a slot back; the next in line gets it before this returns."""
+        """Return a slot; the next in the queue gets it before this call returns."""
         if self._waiting:
             self._waiting.popleft()()
         else:
@@ -39,7 +36,7 @@ class BindingSlots:
 
     @asynccontextmanager
     async def hold(self) -> AsyncIterator[None]:
-        """Await a slot and hold it for as long as the body runs."""
+        """Await a slot and hold it while the body runs."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def start() -> None:
@@ -52,7 +49,7 @@ class BindingSlots:
         try:
             await turn
         except asyncio.CancelledError:
-            # Cancelled after the slot was given, but before this task ran again.
+            # Cancelled after the slot was granted, but before this task ran again.
             if not turn.cancelled():
                 self.release()
             raise

@@ -54,8 +54,8 @@ def pod_changes(old: Pod, new: Pod) -> list[ClusterEvent]:
 
 
 def scaled_down(old: Pod, new: Pod) -> bool:
-    """Did any request shrink or vanish?"""
-    # Most updates report conditions and container states, which requests do not depend on.
+    """True if any request decreased or was removed."""
+    # Most updates change conditions and container states, which do not affect requests.
     same_spec = old.spec is new.spec or old.spec == new.spec
     if same_spec and same_resource_status(old, new):
         return False
@@ -66,7 +66,7 @@ def scaled_down(old: Pod, new: Pod) -> bool:
 
 
 def same_amounts(a: ResourceList | None, b: ResourceList | None) -> bool:
-    """Equal by value: `1` and `1000m` are the same, absent and empty too."""
+    """Equal by value: `1` and `1000m` are equal, and so are absent and empty."""
     a, b = a or {}, b or {}
     if a == b:
         return True

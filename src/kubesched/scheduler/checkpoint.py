@@ -1,11 +1,11 @@
-"""The scheduler's own state at a point of a recording, so that the recording can be played from there.
+"""The scheduler's own state at a point of a recording, from which the recording can be replayed.
 
-Objects are in the checkpoint already. This adds what does not follow from them: the queue with its
-history, nominations, assumed pods, rows and orders of the node table, where the next search begins,
-and the seed with which the random generator goes on. It is taken while the scheduler is *idle*:
-nothing is in flight, so nothing has to be saved of coroutines and of the state that plugins keep
-for them. What was learned about classes of pods is not saved; the running scheduler forgets it, too
-(`begin_anew`), because it saves random draws.
+The checkpoint already holds the objects. This adds the state that they do not determine: the queue
+with its history, nominations, assumed pods, rows and orders of the node table, where the next
+search starts, and the seed for the random generator. It is taken while the scheduler is *idle*:
+nothing is in flight, so no coroutines and no plugin state have to be saved. Cached results of pod
+classes are not saved; the running scheduler drops them, too (`begin_anew`), because they save
+random draws.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ NameOfNode = str
 
 
 class SchedulerState(msgspec.Struct):
-    """An idle scheduler, apart from the objects it watches."""
+    """An idle scheduler, without the objects it watches."""
 
     seed: int
-    """Of the random numbers from here on."""
+    """Seed of the random numbers from here on."""
     next_start: int
     spawned: int
-    """Background work begun so far."""
+    """Number of background tasks started so far."""
     queue: SavedQueue
     nominations: dict[NameOfNode, list[PodReference]]
     table: SavedTable
     assumed: dict[str, NameOfNode]
-    """UIDs of pods that are bound, but not as far as the watch has shown, with their nodes."""
+    """Node by UID of pods that are bound, but not yet confirmed by the watch."""
 
 
 @dataclass(slots=True, eq=False)
 class Checkpoints:
-    """Takes and restores the state of one scheduler."""
+    """Saves and restores the state of one scheduler."""
 
     _queue: SchedulingQueue
     _cache: Cache
@@ -64,9 +64,9 @@ class Checkpoints:
     _background: BackgroundTasks
 
     def take(self) -> SchedulerState | None:
-        """The state, after which `begin_anew` is to follow; None if pods are in flight or a plugin is not idle.
+        """The state, which `begin_anew` must follow; None if a pod is in flight or a plugin busy.
 
-        The caller makes sure that no task is under way that changes what decisions read.
+        The caller ensures that no running task changes data that decisions read.
         """
         queue, cache = self._queue, self._cache
         if not queue.can_be_saved or not all(map(is_idle, self._plugins)):
@@ -84,10 +84,7 @@ class Checkpoints:
         )
 
     def begin_anew(self, seed: int) -> None:
-        """Forget what a checkpoint does not hold.
-
-        Done at each, by the recorded scheduler and by the played one.
-        """
+        """Drop state that a checkpoint does not hold, both when recording and when replaying."""
         algorithm = self._algorithm
         self._queue.dissolve_classes()
         self._cache.table.begin_anew()
@@ -98,9 +95,9 @@ class Checkpoints:
         self._random.seed(seed)
 
     def restore(self, state: SchedulerState) -> None:
-        """Bring a new scheduler to a state.
+        """Restore a state into a new scheduler.
 
-        The listers hold the objects, of which no handler has been told.
+        The listers already hold the objects; no handler has seen them.
         """
         nodes: Lister[Node] = self._listers.of(Node)
         pods: Lister[Pod] = self._listers.of(Pod)
@@ -122,7 +119,7 @@ class Checkpoints:
         self.begin_anew(state.seed)
 
     def _agrees_with_listers(self) -> bool:
-        """Whether nodes, assumed pods and entries of the queue can be made again from what is listed."""
+        """True if nodes, assumed pods and queue entries can be rebuilt from the listers."""
         nodes: Lister[Node] = self._listers.of(Node)
         if self._cache.table.node_count != len(nodes.list()):
             return False
@@ -140,7 +137,7 @@ class Checkpoints:
         return True
 
     def _has_current_requests(self, pod: Pod) -> bool:
-        """Upstream: a queued pod keeps the requests of its first version, and a later one may have others."""
+        """Upstream: a queued pod keeps the requests of its first version, even if they change."""
         info = self._queue.get_pod(pod.metadata.namespace, pod.metadata.name)
         return info is not None and info.pod_info.requests == accounted_requests(pod)
 

@@ -1,8 +1,8 @@
-"""The last attempts, in memory: what was tried when, and how it ended.
+"""The last attempts, in memory: which pod was tried when, and the result.
 
-Always on, so it must be cheap: the loop writes a tuple into a list of fixed length and goes on.
-Everything else happens when the attempts are read, which may be on another thread: a reader copies
-the list in one step and never sees a half-written entry.
+Always enabled, so it must be cheap: the loop writes a tuple into a list of fixed length. Everything
+else happens when the attempts are read, possibly on another thread: a reader copies the list in one
+step and never sees a half-written entry.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 RING_SIZE = 10_000
 MESSAGE_LIMIT = 4096
 REASONS_LIMIT = 100
-"""A pod may be rejected for thousands of reasons, and in as many words; the ring holds this much of
-them.
-"""
+"""Limits per entry (characters, reasons): a pod may be rejected for thousands of reasons."""
 
 
 class Outcome(Enum):
-    """How an attempt ended, in the words of the metric `scheduler_schedule_attempts_total`."""
+    """The result of an attempt, named as in the metric `scheduler_schedule_attempts_total`."""
 
     SCHEDULED = "scheduled"
-    """A node was chosen and the binding began. One that fails later is another entry."""
+    """A node was chosen and the binding started. A later failure is a separate entry."""
     UNSCHEDULABLE = "unschedulable"
     ERROR = "error"
 
@@ -44,10 +42,10 @@ class Decision(NamedTuple):
     uid: str
     profile: str
     attempt: int
-    """How often this pod had been tried by then, this time included."""
+    """Number of attempts for this pod, this one included."""
     outcome: Outcome
     node: str = ""
-    """The chosen node; for other outcomes the one the pod was nominated to, if any."""
+    """The chosen node; for other outcomes the nominated node, if any."""
     feasible_nodes: int = 0
     evaluated_nodes: int = 0
     message: str = ""
@@ -56,9 +54,9 @@ class Decision(NamedTuple):
     plugins: Iterable[str] = ()
     """Plugins that rejected the pod."""
     queue: str = ""
-    """Where the pod waited afterwards: active, backoff, unschedulable, gated."""
+    """The queue that the pod entered afterwards: active, backoff, unschedulable, gated."""
     backoff_s: float = 0.0
-    """How long it was still to rest, if it waited in backoff."""
+    """Remaining backoff, if it is in the backoff queue."""
 
 
 class DecisionRing:
@@ -111,7 +109,7 @@ class DecisionRing:
         )
 
     def newest(self) -> list[Decision]:
-        """What the ring holds, the newest first."""
+        """All stored attempts, newest first."""
         entries = [Decision(*entry) for entry in tuple(self._entries) if entry is not None]
         entries.sort(key=lambda decision: -decision.number)
         return entries

@@ -6,7 +6,7 @@ from random import Random
 
 
 def draw_below(random: Random, bound: int) -> int:
-    """`random.randrange(bound)` for a positive bound: the same number from the same bits, in a third of the time."""
+    """Same result as `random.randrange(bound)` for a positive bound, in a third of the time."""
     bits = bound.bit_length()
     number = random.getrandbits(bits)
     while number >= bound:

@@ -1,8 +1,8 @@
 """Holds back watch events while a scheduling attempt awaits an HTTP extender.
 
-The scheduling cycle reads the live tables. It usually does not await, so they cannot change under
-it. While an attempt does await, watch events are parked and replayed in order afterwards, and
-failed bindings are undone only then. Events are parked, too, while the queue evaluates one in
+The scheduling cycle reads the live tables. It usually does not await, so they cannot change during
+the cycle. While an attempt does await, watch events are parked and replayed in order afterwards,
+and failed bindings are undone only then. Events are also parked while the queue evaluates one in
 slices.
 """
 
@@ -22,20 +22,20 @@ log = get_logger(__name__)
 
 
 class EventGate:
-    """Held by at most one attempt at a time, or by a queue that is busy."""
+    """Held by at most one attempt at a time, or by a busy queue."""
 
     def __init__(self) -> None:
         self._is_held = False
         self._is_replaying = False
         self.is_queue_busy: Callable[[], bool] = lambda: False
-        """Set by the scheduler, who calls `replay` when that has changed."""
+        """Set by the scheduler, which calls `replay` when the value changes."""
         self._parked: deque[Callable[[], None]] = deque()
         self._released = asyncio.Event()
         self._released.set()
 
     @property
     def is_held(self) -> bool:
-        """Whether a change has to wait, be it behind others that are parked already."""
+        """True if a change must wait, possibly behind other parked changes."""
         if self._is_held or self._is_replaying:
             return self._is_held
         return bool(self._parked) or self.is_queue_busy()
@@ -53,7 +53,7 @@ class EventGate:
             self._released.set()
 
     def replay(self) -> None:
-        """Run the parked handlers, until one of them keeps the queue busy."""
+        """Run the parked handlers until one of them makes the queue busy."""
         self._is_replaying = True  # they must run, not park themselves again
         try:
             while self._parked and not self.is_queue_busy():
@@ -79,7 +79,7 @@ class EventGate:
 def _apply(change: Callable[[], None]) -> None:
     """Run a parked handler.
 
-    As in the informer, a failure affects this change only, unless it is unrecoverable.
+    As in the informer, a failure affects only this change, unless it is unrecoverable.
     """
     try:
         change()
@@ -87,7 +87,7 @@ def _apply(change: Callable[[], None]) -> None:
         raise
     except KubeschedError as error:
         log.error("Handler failed for a parked change", error)
-    except Exception:  # the outermost edge of a handler
+    except Exception:  # top level of a handler
         log.exception("Handler failed for a parked change")
 
 

@@ -3,7 +3,7 @@
 Pods with a node go to the cache, whichever scheduler placed them. Pods without one go to the queue
 if their `schedulerName` is one of our profiles. Every change is then passed to the queue as a
 cluster event, which moves the pods it may help. The cache is updated first (except where upstream
-does it the other way round), although no attempt can run in between.
+uses the opposite order), although no attempt can run in between.
 """
 
 from __future__ import annotations
@@ -40,10 +40,7 @@ _UNSCHEDULABLE_POD_ADD = EVENT_UNSCHEDULABLE_POD_ADD.label
 
 
 class EventHandlers:
-    """Keeps cache and queue in step with the cluster.
-
-    Handlers run one at a time, between scheduling cycles.
-    """
+    """Updates cache and queue. Handlers run one at a time, between scheduling cycles."""
 
     def __init__(
         self,
@@ -98,8 +95,7 @@ class EventHandlers:
         if old.spec.node_name:
             self._update_assigned(old, new, started)
         elif new.spec.node_name:
-            # The binding, ours or that of another scheduler: a pod leaves the queue once it counts
-            # on its node.
+            # Bound by us or another scheduler: the pod leaves the queue once it counts on its node.
             self._add_assigned(new)
             if self._is_ours(old):
                 if log.enabled(3):
@@ -113,8 +109,7 @@ class EventHandlers:
     def pod_deleted(self, pod: Pod, *, final_state_unknown: bool = False) -> None:
         started = self._now()
         if pod.spec.node_name or final_state_unknown:
-            # With an unknown final state the last version seen may be older than the binding: try
-            # the cache anyway.
+            # If the final state is unknown, the last version may predate the binding.
             self._remove_assigned(pod)
             self._observe(EVENT_ASSIGNED_POD_DELETE.label, started)
         if not pod.spec.node_name and self._is_ours(pod):
@@ -131,8 +126,7 @@ class EventHandlers:
             log.error("Scheduler cache AddPod failed", error, pod=pod)
         self._move(EVENT_ASSIGNED_POD_ADD, None, pod)
         if before.spec.node_name != pod.spec.node_name:
-            # A different binding came first, so the room kept for ours is free. (Upstream sends no
-            # event here.)
+            # A different binding won, so the room for ours is free. (Upstream sends no event.)
             self._move(EVENT_ASSIGNED_POD_DELETE, before, None)
 
     def _update_assigned(self, old: Pod, new: Pod, started: float) -> None:
@@ -161,8 +155,7 @@ class EventHandlers:
         if old.metadata.resource_version == new.metadata.resource_version:
             return  # a resync or a duplicate
         if self._cache.is_assumed(new.metadata.uid):
-            # The binding is in flight: queueing the pod again would schedule it twice. Only a
-            # deletion matters.
+            # The binding is in flight: requeueing would place the pod twice. Only deletion matters.
             if (
                 old.metadata.deletion_timestamp is None
                 and new.metadata.deletion_timestamp is not None
@@ -194,7 +187,7 @@ class EventHandlers:
         self._observe("UnschedulablePodDelete", started)
 
     def _as_nominated(self, pod: Pod) -> Pod:
-        """The pod with its nomination from the nominator; the API server may not have it yet, and may never get it."""
+        """The pod with the nominator's nomination, which the API server may not have (yet)."""
         if pod.status.nominated_node_name:
             return pod
         node_name = self._queue.nominator.node_of(pod.metadata.uid)
@@ -204,9 +197,9 @@ class EventHandlers:
         return structs.replace(pod, status=status)
 
     def _announce_freed_nomination(self, pod: Pod) -> None:
-        """The room reserved for this pod is free.
+        """Announce that the room reserved for this pod is free.
 
-        It was withheld from pods of equal or lower priority only.
+        Only pods of equal or lower priority were blocked by it.
         """
         priority = pod.spec.priority or 0
         self._move(
@@ -217,7 +210,7 @@ class EventHandlers:
         )
 
     def _assumed_pod_deleted(self, pod: Pod) -> None:
-        """The pod is deleted while its binding is in flight: end its wait on Permit, or else free its room at once."""
+        """Handle deletion during binding: end the wait on Permit, or else free the room."""
         known = self._cache.get_pod(pod.metadata.uid)
         if known is None:
             return

@@ -29,7 +29,7 @@ from kubesched.scheduler.host_choice import heap_winner
 log = get_logger(__name__)
 
 EXTENDER = "Extender"
-"""The plugin name under which extenders appear among the rejectors of a pod."""
+"""The plugin name of extenders among a pod's rejectors."""
 
 
 class ExtendedAlgorithm:
@@ -48,7 +48,7 @@ class ExtendedAlgorithm:
     def schedule(
         self, framework: Framework, state: CycleState, pod: PodInfo
     ) -> ScheduleResult | Status | KeptEnd | Awaitable[ScheduleResult | Status]:
-        """A node, or the status to fail the attempt with; an awaitable if any extender is interested in the pod."""
+        """A node or the failure status; an awaitable if an extender is interested in the pod."""
         interested = [e for e in self._extenders if e.is_interested(pod.pod)]
         if not interested:
             return self._algorithm.schedule(framework, state, pod)
@@ -106,7 +106,7 @@ class ExtendedAlgorithm:
     ) -> tuple[Feasible, bool] | Status:
         """Run the extenders in order on the remaining nodes.
 
-        The flag says if one returned node objects without pods.
+        The flag is True if one returned node objects without pods.
         """
         rows, forgets_pods = feasible.rows, False
         diagnosis = feasible.diagnosis
@@ -149,7 +149,8 @@ class ExtendedAlgorithm:
             row = self._table.row_of.get(name)
             if row is None or row not in allowed:
                 raise KubeschedError(
-                    f'extender "{extender.name}" claims a filtered node "{name}" which is not found in '
+                    f'extender "{extender.name}" claims a filtered node "{name}" '
+                    "which is not found in "
                     "the input node list"
                 )
             kept.append(row)
@@ -189,7 +190,7 @@ class ExtendedAlgorithm:
     async def prioritized(
         self, pod: PodInfo, rows: Indices, totals: Ints, interested: Sequence[Extender]
     ) -> tuple[Ints, Ints]:
-        """Totals with the extenders' points, and a random number for every node that any of them scored.
+        """Totals including the extenders' scores, and a random number for each node they scored.
 
         # Upstream: such nodes are ranked with a random tie-breaker.
         """

@@ -79,7 +79,7 @@ def no_extenders(configured: Sequence[ExtenderConfig], table: NodeTable) -> Sequ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What a scheduler needs from its environment."""
+    """The environment of a scheduler."""
 
     listers: Listers
     client: SchedulerClient
@@ -93,21 +93,16 @@ class Dependencies:
     """Configured extenders -> extenders, in call order."""
     flight: FlightRecorder | None = None
     plugin_client: SchedulerClient | None = None
-    """The client that plugins get, if it is not `client`: a recorder must know when their calls
-    return.
-    """
+    """The client for plugins, if not `client`: a recorder must know when their calls return."""
     measures_plugins: bool = True
-    """Whether extension points and plugins are timed and counted; what-ifs in memory do without it.
-    """
+    """Whether extension points and plugins are timed and counted; False for in-memory what-ifs."""
     jitter: Random | None = None
-    """For pauses between retries, if not `random`: with a recorder, draws must follow from the log
-    alone.
-    """
+    """For delays between retries, if not `random`: a recorder needs reproducible draws."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """A scheduler and the parts its caller attaches to."""
+    """A scheduler and the components its caller connects to."""
 
     scheduler: Scheduler
     handlers: EventHandlers
@@ -262,7 +257,7 @@ def assemble(
 
 
 def _log_plugins(frameworks: Mapping[str, Framework]) -> None:
-    """Log the plugins of every extension point, in the shape of upstream's log record."""
+    """Log the plugins of every extension point, in the format of upstream's log record."""
     for framework in frameworks.values():
         listed = {
             _exported(point.value): {
@@ -290,7 +285,7 @@ def _exported(name: str) -> str:
 def _enable_batching(
     frameworks: dict[str, Framework], gates: FeatureGates, batching: dict[str, Batching]
 ) -> dict[str, Callable[[PodInfo], bytes | None]]:
-    """Create a batching cache for profiles whose pods can be signed; returns the signing functions."""
+    """Create a batching cache for profiles that can sign pods; returns the signing functions."""
     signers: dict[str, Callable[[PodInfo], bytes | None]] = {}
     if not gates.OpportunisticBatching:
         return signers
@@ -308,7 +303,7 @@ def _sign_info(sign: Callable[[Pod], bytes | None], info: PodInfo) -> bytes | No
 
 def plugin_events(framework: Framework) -> list[PluginEvents]:
     """The plugins that can reject a pod, each with its `events_to_register`."""
-    # isinstance() asks an abstract class for all its subclasses when it first sees a plugin.
+    # The first isinstance() with an abstract class checks all its subclasses.
     return [
         PluginEvents(
             plugin.name,

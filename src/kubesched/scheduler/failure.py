@@ -1,4 +1,4 @@
-"""Handling of failed attempts: requeue the pod, record the event, write condition and nomination."""
+"""Failed attempts: requeues the pod, records the event, writes condition and nomination."""
 
 from __future__ import annotations
 
@@ -38,10 +38,7 @@ PutStatus = Callable[[Pod, PodCondition | None, NominatingInfo | None], None]
 
 @dataclass(slots=True, eq=False)
 class FailureHandler:
-    """Handles every failed attempt.
-
-    Synchronous: API writes are left to the status writer and the recorder.
-    """
+    """Handles failed attempts. Synchronous: status writer and recorder do the API writes."""
 
     _queue: SchedulingQueue
     _pods: Lister[Pod]
@@ -59,8 +56,8 @@ class FailureHandler:
     ) -> None:
         """Requeue the pod according to the status, and report the failure.
 
-        `as_class` says that every other pod of its class would have failed like this. It is ignored
-        if the pod is nominated: the others are not.
+        `as_class` means that every other pod of its class would have failed the same way. It is
+        ignored if the pod is nominated, because the others are not.
         """
         status, nomination = failed.status, failed.nomination
         rejected = status.is_rejected
@@ -100,8 +97,7 @@ class FailureHandler:
         )
         if place is None:
             return
-        # Do not wait for the watch to show the nomination: the next attempt must already leave room
-        # for this pod.
+        # Do not wait for the watch: the next attempt must already leave room for this pod.
         nominator.add_nominated_pod(info.pod_info, nomination)
         if held and held != nominator.node_of(uid):
             self._announce_withdrawal(info.pod_info.pod, held)
@@ -120,14 +116,14 @@ class FailureHandler:
         self._put_status(pod, _condition(pod, reason, message), nomination)
 
     def _tell(self, info: QueuedPodInfo, message: str) -> None:
-        """Report a failure to a pod that was not tried, since another pod of its class was."""
+        """Report a failure for a pod that was settled by another pod of its class."""
         pod = info.pod_info.pod
         self._put_status(pod, _condition(pod, REASON_UNSCHEDULABLE, message), None)
 
     def _announce_withdrawal(self, pod: Pod, node_name: str) -> None:
-        """The room reserved for this pod is free: wake pods of equal or lower priority.
+        """Announce that this pod's reserved room is free, to pods of equal or lower priority.
 
-        If the API server has the nomination, its removal comes back as a pod update and the event
+        If the API server has the nomination, its removal arrives as a pod update and the event
         handler does this.
         """
         status, uid, priority = pod.status, pod.metadata.uid, pod.spec.priority or 0
@@ -161,15 +157,16 @@ class FailureHandler:
             log.error("Error scheduling pod; retrying", error, pod=pod)
 
     def _requeue(self, info: QueuedPodInfo, tried: Pod, failure: ClassFailure | None) -> str | None:
-        """Requeue the pod if it still needs a node; returns where it waits.
+        """Requeue the pod if it still needs a node; returns the name of the queue.
 
-        None if it was recreated: this attempt was about another pod.
+        None if it was recreated: this attempt was for another pod.
         """
         meta = tried.metadata
         current = self._pods.get(meta.namespace, meta.name)
         if current is not None and current.metadata.uid != meta.uid:
             log.info(
-                "Pod was recreated while handling scheduling failure. Skip requeueing and status updates.",
+                "Pod was recreated while handling scheduling failure. "
+                "Skip requeueing and status updates.",
                 v=2,
                 pod=tried,
                 oldUID=meta.uid,
@@ -188,8 +185,7 @@ class FailureHandler:
                 )
             self._queue.done(meta.uid)
             return self._queue.place_of_key(info.pod_info.key) or ""
-        # Queue the current version: an update during the attempt went to the informer, but not to
-        # this record.
+        # Queue the current version: updates during the attempt reached only the informer.
         if current is not tried:
             newer = PodInfo(current)
             if is_same_class(tried, current):

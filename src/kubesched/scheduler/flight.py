@@ -1,12 +1,11 @@
-"""FlightRecorder: what the scheduler tells a recorder, so that its decisions can be played again.
+"""FlightRecorder: the scheduler's interface to a recorder, so that decisions can be replayed.
 
-A decision follows from configuration, seed, the order of informer events, the pods taken off the
-queue, and the points at which tasks beside the loop (bindings, evictions) change what decisions
-read. Informer events and calls are recorded by those who make them; the scheduler reports the rest
-here. While a recording is played, the same interface holds tasks back until the place in the log
-where they went on.
+A decision follows from configuration, seed, the order of informer events, the popped pods, and the
+points at which concurrent tasks (bindings, evictions) change data that decisions read. The callers
+record informer events and calls; the scheduler reports the rest here. During a replay, the same
+interface suspends tasks until the log entry at which they continued.
 
-No plugin knows of this, and without a recorder none of it is called.
+Plugins do not use it, and without a recorder none of it is called.
 """
 
 from __future__ import annotations
@@ -30,64 +29,62 @@ WORK_GOES_ON = "work"
 ATTEMPT_DECIDED = "decided"
 
 in_call: ContextVar[bool] = ContextVar("in_call", default=False)
-"""Whether a task is inside a call whose return is recorded: what happens in there is not its own
-steps.
-"""
+"""True while a task is inside a call whose return is recorded: inner steps are not reported."""
 
 
 class FlightRecorder(Protocol):
-    """Told of everything in the order in which it happens. Must neither fail nor block."""
+    """Receives everything in order of occurrence. Must neither fail nor block."""
 
     @property
     def clock(self) -> Clock:
-        """The queue's clock: it stands still between two records, so that a played queue reads the same times."""
+        """The queue's clock. It stops between records, so a replayed queue reads the same times."""
         ...
 
     def tick(self) -> None:
-        """Something may happen now: the clock moves on."""
+        """Advance the clock before the next event."""
         ...
 
     def attempt(self, info: QueuedPodInfo) -> None:
-        """A pod was taken off the queue at the last tick."""
+        """A pod was popped from the queue at the last tick."""
         ...
 
     def decided(self, info: QueuedPodInfo, node_name: str, status: Status | None) -> None:
-        """What its attempt came to."""
+        """The result of the attempt."""
         ...
 
     def flushed(self) -> None:
-        """The queue is about to look for pods whose time has come."""
+        """The queue is about to flush expired pods."""
         ...
 
     async def reach(self, point: str, uid: str, status: Status | None = None) -> Status | None:
-        """A task is about to change what decisions read; returns the status to go on with.
+        """A task is about to change data that decisions read; returns the status to continue with.
 
-        Recording, it never suspends. Playing, it suspends until this place of the log, and the
-        status is the logged one.
+        While recording, it never suspends. In a replay, it suspends until this log entry and
+        returns the logged status.
         """
         ...
 
     @property
     def wants_checkpoint(self) -> bool:
-        """Whether `checkpoint` should be called as soon as the scheduler is idle."""
+        """True if `checkpoint` should be called as soon as the scheduler is idle."""
         ...
 
     def checkpoint(self, state: SchedulerState) -> None:
-        """The scheduler is idle and in this state."""
+        """The scheduler is idle and has this state."""
         ...
 
     def began(self) -> None:
-        """The loop takes pods from now on."""
+        """The loop starts popping pods."""
         ...
 
     def ended(self) -> None:
-        """The loop ends, and what is under way is called off."""
+        """The loop ends and work in progress is cancelled."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class Stepped:
-    """Work whose every step is reported before it is taken, so that a played one is taken at the same place."""
+    """Work that reports every step beforehand, so that a replay takes it at the same place."""
 
     _work: Coroutine[Any, Any, None]
     _what: str
@@ -108,5 +105,5 @@ class Stepped:
             raised = None
             try:
                 yield awaited
-            except BaseException as error:  # cancelled: the work itself decides what that means
+            except BaseException as error:  # cancelled: the work decides how to react
                 raised = error

@@ -28,8 +28,8 @@ DEFAULT_TIMEOUT_S = 5.0
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 BASE_ANSWER_BYTES = 1024 * 1024
 BYTES_PER_ASKED_BYTE = 4
-"""A response repeats the nodes of the request, with a reason for each rejected one: it may be this
-much longer than the request, plus the base. Decoded, it takes about ten times its length in memory.
+"""How much longer than the request a response may be, plus the base: it repeats the nodes, with a
+reason for each rejected one. Decoded, it takes about ten times its length in memory.
 """
 SCORE_SCALE = 10
 """Extenders give 0..10 points, plugins 0..100."""
@@ -46,14 +46,14 @@ class ExtenderNotReached(ExtenderError):
 
 
 class WholeObjects(Protocol):
-    """Complete objects as the API server sent them: extenders may read fields that the scheduler does not decode."""
+    """Complete API objects: extenders may read fields that the scheduler does not decode."""
 
     def pod(self, pod: Pod) -> Awaitable[JsonObject]:
-        """As it is now."""
+        """The current pod."""
         ...
 
     def victim(self, pod: Pod) -> Awaitable[JsonObject]:
-        """As of the revision that is known."""
+        """The pod at the known revision."""
         ...
 
     def nodes(self, nodes: Sequence[Node]) -> Awaitable[list[JsonObject]]: ...
@@ -104,7 +104,7 @@ class HttpExtender:
         return bool(self._config.preempt_verb)
 
     def is_interested(self, pod: Pod) -> bool:
-        """True for all pods if no resources are managed; otherwise if the pod requests or limits one of them."""
+        """True if no resources are managed, or the pod requests or limits one of them."""
         if not self._managed:
             return True
         containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
@@ -233,7 +233,7 @@ class HttpExtender:
             listed, names = {"metadata": {}, "items": items}, None
         return {"Pod": await self._whole.pod(pod), "Nodes": listed, "NodeNames": names}
 
-    async def _ask(self, verb: str, body: JsonObject) -> Any:  # noqa: ANN401  # whatever JSON comes back
+    async def _ask(self, verb: str, body: JsonObject) -> Any:  # noqa: ANN401  # any JSON
         url = f"{self._base}/{verb}"
         question = msgspec.json.encode(body)
         request = Request(
@@ -257,7 +257,7 @@ class HttpExtender:
             raise ExtenderError(f"failed {verb} with extender at URL {url}, code {response.status}")
         try:
             return msgspec.json.decode(raw)
-        except (msgspec.MsgspecError, RecursionError) as error:  # the latter: nested too deep
+        except (msgspec.MsgspecError, RecursionError) as error:  # the latter: too deeply nested
             raise ExtenderError(
                 f"extender at URL {url} did not answer with JSON: {error}"
             ) from None
@@ -274,7 +274,7 @@ def make_extenders(
     transport: Transport | None = None,
     connect: Callable[[ConnectionConfig], Transport] = HttpTransport,
 ) -> list[HttpExtender]:
-    """Extenders in call order: ignorable ones come last. `connect` makes transports not given."""
+    """Extenders in call order: ignorable ones last. `connect` creates missing transports."""
     ordered = sorted(configured, key=lambda extender: extender.ignorable)
     return [HttpExtender(extender, whole, table, transport, connect) for extender in ordered]
 
@@ -315,7 +315,7 @@ def _tls_context(config: types.Extender) -> ssl.SSLContext:
     )
 
 
-# -- answers: decoded without regard to case, as Go does -------------------------------------------
+# -- responses: decoded case-insensitively, as Go does ---------------------------------------------
 
 
 def _fields(answer: object, extender: str) -> JsonObject:
@@ -327,7 +327,8 @@ def _mapping(answer: object, extender: str) -> JsonObject:
         return {}
     if not isinstance(answer, dict):
         raise ExtenderError(
-            f"extender {extender} answered with {type(answer).__name__} where an object was expected"
+            f"extender {extender} answered with {type(answer).__name__} "
+            "where an object was expected"
         )
     return answer
 

@@ -1,4 +1,4 @@
-"""The scheduling loop: pops pods, runs scheduling cycles, starts bindings, and yields to the event loop in between."""
+"""The scheduling loop: pops pods, runs scheduling cycles, starts bindings, yields in between."""
 
 from __future__ import annotations
 
@@ -41,17 +41,13 @@ BURST_PODS = 64
 """Maximum attempts in a row before other tasks (watches, bindings) run."""
 BURST_S = 0.002
 PAUSE_S = 0.02
-"""How long the loop takes no pods, at most once in `PAUSE_EVERY_S`, so that a recording gets a
-checkpoint.
-"""
+"""How long the loop pops no pods for a checkpoint, at most once in `PAUSE_EVERY_S`."""
 PAUSE_EVERY_S = 1.0
 CHECKPOINT_RETRY_S = 0.1
-"""Pause after a checkpoint that a plugin or a pod in flight prevented: finding that out takes time
-with many pods.
-"""
+"""Delay after a checkpoint that a plugin or a pod in flight prevented: the check is slow."""
 MAX_BINDINGS = 256
 """Bindings in flight at which the loop stops popping pods: the API server is the bottleneck then,
-and every further assumed pod may have to be undone.
+and each additional assumed pod may have to be undone.
 """
 
 
@@ -115,9 +111,7 @@ class Scheduler:
         self._bindings: set[asyncio.Task[None]] = set()
         self._is_draining = False
         self.may_begin: Callable[[], bool] = lambda: True
-        """May attempts begin? Not while a restored cluster is read, for instance. Call `wake` when
-        they may.
-        """
+        """False while no attempt may start, e.g. after a restore. Call `wake` on a change."""
         self._flight = flight
         self.checkpoints = checkpoints
         self._paused_at = -PAUSE_EVERY_S
@@ -131,7 +125,7 @@ class Scheduler:
     # -- one pod -----------------------------------------------------------------------------------
 
     def attempt(self) -> AttemptOutcome:
-        """Try the next pod."""
+        """Run the next attempt."""
         if self._flight is not None:
             self._flight.tick()
         info = self.queue.pop()
@@ -163,7 +157,7 @@ class Scheduler:
     def _traced(
         self, trace: Context, framework: Framework, info: QueuedPodInfo
     ) -> Assumed | Finished | Suspended:
-        """Run an attempt, and what comes of it, where its span is current."""
+        """Run an attempt and its follow-up in the context of its span."""
         outcome = trace.run(self._attempt, framework, info)
         if isinstance(outcome, Suspended):
             return Suspended(self._resumed(trace, outcome.outcome))
@@ -178,8 +172,7 @@ class Scheduler:
         async def rest() -> Assumed | Finished:
             return await suspended
 
-        # A coroutine runs in the context of its task, so the rest of the attempt needs one of its
-        # own.
+        # A coroutine runs in the context of its task, so the rest of the attempt needs its own.
         outcome = await asyncio.get_running_loop().create_task(rest(), context=trace)
         if isinstance(outcome, Assumed):
             outcome.trace = trace
@@ -197,7 +190,7 @@ class Scheduler:
         ran = self.cycle.run(framework, state, info, started)
         if self._flight is not None and not isinstance(ran, Assumed | Failed):
             ran = self._reported(self._flight, ran, info)
-        if type(ran) is Assumed or type(ran) is Failed:  # as `then` does it, for most pods
+        if type(ran) is Assumed or type(ran) is Failed:  # inlined `then` for most pods
             return self._conclude(framework, state, info, started, ran)
         outcome: Assumed | Finished | Awaitable[Assumed | Finished] = then(
             ran, self._conclude, framework, state, info, started
@@ -208,7 +201,7 @@ class Scheduler:
     async def _reported(
         flight: FlightRecorder, outcome: Awaitable[Assumed | Failed], info: QueuedPodInfo
     ) -> Assumed | Failed:
-        """Report where an attempt that awaited something goes on."""
+        """Report where a suspended attempt continues."""
         decided = await outcome
         await flight.reach(ATTEMPT_DECIDED, info.pod_info.uid)
         return decided
@@ -239,7 +232,7 @@ class Scheduler:
     def _note_attempt(
         framework: Framework, state: CycleState, info: QueuedPodInfo, started: float
     ) -> float:
-        """Measure a finished attempt; returns the seconds it took."""
+        """Record a finished attempt; returns its duration in seconds."""
         if framework.evaluations is not None:
             framework.evaluations.note(state)
         seconds = framework.now() - started
@@ -270,8 +263,8 @@ class Scheduler:
     # -- the loop ----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Schedule until cancelled; bindings in flight are then called off and undone."""
-        # A recording is played event by event, so it is made without slices, too.
+        """Schedule until cancelled; bindings in flight are then cancelled and undone."""
+        # A recording is replayed event by event, so it is also made without slices.
         self.queue.divides_work = self._flight is None
         if self._flight is not None:
             self._flight.began()
@@ -301,7 +294,7 @@ class Scheduler:
     def _burst(self, group: asyncio.TaskGroup) -> Suspended | bool:
         """Run attempts until the budget is spent or the queue is empty.
 
-        Returns whether any attempt was made, or the attempt to be awaited.
+        Returns True if there was any attempt, or the attempt to be awaited.
         """
         deadline = self._clock.monotonic() + BURST_S
         worked = self.queue.do_some() or bool(len(self.event_gate))
@@ -326,10 +319,9 @@ class Scheduler:
         return worked
 
     def _pauses_for_checkpoint(self) -> bool:
-        """Give the recorder the checkpoint that it wants; True while no pod is to be taken because one is near.
+        """Give the recorder its checkpoint; True while no pod may be popped because one is near.
 
-        Bindings end within a moment unless they wait on a plugin, which may take minutes and is not
-        waited for.
+        Bindings usually end soon. Those that wait for a plugin may take minutes: do not wait.
         """
         flight = self._flight
         if flight is None or not flight.wants_checkpoint or self._take_checkpoint(flight):
@@ -394,23 +386,19 @@ class Scheduler:
             sizes["assumed_pods"].set(self.cache.assumed_count)
             due = self.queue.next_deadline()
             pause = 1.0 if due is None else min(1.0, max(0.0, due - self._clock.monotonic()))
-            # Where the clock is not the loop's, a rest too small to let the loop's time go on may
-            # be left.
+            # If the clock is not the loop's, the delay may be too small to advance loop time.
             await asyncio.sleep(pause if pause > 1e-6 else 0.001)
 
     def wake(self) -> None:
-        """Look at the queue."""
+        """Check the queue."""
         self._wake.set()
 
     def take_no_more_pods(self) -> None:
-        """Leave the queue as it is; what is under way goes on."""
+        """Stop popping pods; work in progress continues."""
         self._is_draining = True
 
     async def drain(self, timeout_s: float) -> None:
-        """Take no more pods and wait for running work, up to `timeout_s`.
-
-        The caller cancels `run` afterwards.
-        """
+        """Stop popping pods and wait for running work, up to `timeout_s`; then cancel `run`."""
         self.take_no_more_pods()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.background.drain(timeout_s))
@@ -421,7 +409,7 @@ class Scheduler:
     async def _wait_for_bindings(self, timeout_s: float) -> None:
         try:
             async with asyncio.timeout(timeout_s):
-                # Those without a task first: if one fails, a task takes over.
+                # Direct bindings first: if one fails, a task takes over.
                 await self.binding.wait_for_direct()
                 while self._bindings:
                     await asyncio.wait(set(self._bindings))

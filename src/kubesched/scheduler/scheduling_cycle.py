@@ -1,8 +1,8 @@
-"""The scheduling cycle: from a popped pod to a pod assumed on a node, or to a failure.
+"""The scheduling cycle: from a popped pod to an assumed pod, or to a failure.
 
 Synchronous unless I/O is needed: no other code runs meanwhile, so the live tables double as the
 snapshot. Extenders, and PostFilter plugins that evict pods themselves, need I/O: `run` then returns
-an awaitable, and while it is awaited the event gate holds back watch events.
+an awaitable, and the event gate holds back watch events until it is done.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Assumed:
     result: ScheduleResult
     started: float
     trace: Context | None = None
-    """Where the span of the attempt is current, if it has one: the binding runs in it, too."""
+    """The context of the attempt's span, if it has one; the binding runs in it, too."""
 
 
 @dataclass(slots=True, eq=False)
@@ -70,7 +70,7 @@ class SchedulingCycle:
         self._recall_nomination(info.pod_info)
         algorithm = self._extended or self.algorithm
         outcome = algorithm.schedule(framework, state, info.pod_info)
-        if type(outcome) is ScheduleResult:  # as `then` does it, for most pods
+        if type(outcome) is ScheduleResult:  # inlined `then` for most pods
             return self._conclude(framework, state, info, started, outcome)
         if type(outcome) is KeptEnd:
             return self._fail_again(framework, started, outcome)
@@ -78,7 +78,7 @@ class SchedulingCycle:
 
     @staticmethod
     def _fail_again(framework: Framework, attempt_started: float, end: KeptEnd) -> Failed:
-        """As the last pod of the class: PostFilter would say the same."""
+        """Fail like the last pod of the class: PostFilter would give the same answer."""
         started = framework.now()
         for plugin in framework.post_filter:
             if isinstance(plugin, InTreePlugin):
@@ -90,13 +90,13 @@ class SchedulingCycle:
     def decide(
         self, framework: Framework, state: CycleState, pod: PodInfo
     ) -> ScheduleResult | Failed | Awaitable[ScheduleResult | Failed]:
-        """The decision of an attempt without side effects: no pod is assumed or requeued, nothing is learned.
+        """The decision of an attempt without side effects: nothing is assumed, requeued or cached.
 
         PostFilter plugins do run; see `preemption.executor.Rehearsing` for those that evict.
         """
         self._recall_nomination(pod)
-        # By a copy, as an extender may have to be awaited; and by full evaluation: what the engine
-        # learns from it would spare later attempts work.
+        # On a copy, because an extender may have to be awaited; and by full evaluation, because the
+        # engine would cache results for later attempts.
         plain = copy(self.algorithm)
         plain.engine = None
         algorithm = plain if self._extended is None else self._extended.over(plain)
@@ -199,8 +199,7 @@ class SchedulingCycle:
             self._cache.assume_pod(pod)
         except CacheError as error:
             return Failed(error_status(error), CLEAR_NOMINATION)
-        # From here on the pod counts on its node; counting it as nominated too would reserve the
-        # room twice.
+        # From here on the pod counts on its node; as a nominated pod it would count twice.
         self._queue.nominator.delete_nominated_pod(pod.pod)
         started = framework.now()
         refused = run_reserve(framework, state, pod.pod, assumed.node_name)
@@ -228,7 +227,7 @@ class SchedulingCycle:
         return assumed
 
     def undo(self, assumed: Assumed) -> bool:
-        """Unreserve, then forget; False if the cache no longer had the assumption."""
+        """Unreserve, then forget; False if the cache no longer has the assumption."""
         started = assumed.framework.now()
         run_unreserve(assumed.framework, assumed.state, assumed.pod.pod, assumed.node_name)
         assumed.framework.point_done("Unreserve", started)
@@ -240,7 +239,7 @@ class SchedulingCycle:
         return True
 
     def is_counted(self, assumed: Assumed) -> bool:
-        """Whether the pod still has its room: the watch has not shown its deletion since it was assumed."""
+        """True if the pod still has its room: no deletion was seen since it was assumed."""
         known = self._cache.get_pod(assumed.pod.uid)
         return known is not None and known.pod.spec.node_name == assumed.node_name
 
@@ -253,7 +252,7 @@ class SchedulingCycle:
 
 
 def _is_request_failure(status: Status | None) -> bool:
-    """Did a plugin fail because a request to the API server did?"""
+    """True if a plugin failed because of a failed API request."""
     error: BaseException | None = None
     if status is not None and status.code is Code.ERROR:
         error = status.error
@@ -263,7 +262,7 @@ def _is_request_failure(status: Status | None) -> bool:
 
 
 def as_one_node_failure(pod_key: str, node_name: str, status: Status) -> Status:
-    """Turn a rejection by Reserve or Permit into a fit error over that one node; errors stay as they are."""
+    """Turn a rejection by Reserve or Permit into a fit error for that node; keep errors."""
     if not status.is_rejected:
         return status
     diagnosis = Diagnosis(node_to_status=NodeToStatus({node_name: status}))

@@ -1,11 +1,10 @@
-"""Status patches, written in the background with a concurrency of their own.
+"""Writes status patches in the background with separate concurrency.
 
 Conditions of failing pods must not delay bindings. While all workers are busy, updates are pending:
-they are keyed by pod and a newer one is merged into the older, so the latest state is never lost
-and the backlog is bounded by the number of pods. Otherwise every update is written, as upstream
-does it, even if the pod fails again at once. The patch is computed against the informer's newest
-version of the pod when it is sent, with what was written just before: the watch may not show that
-yet.
+they are keyed by pod and merged, so the latest state is never lost and the backlog is bounded by
+the number of pods. Otherwise every update is written, as upstream does, even if the pod fails again
+at once. The patch is computed when it is sent, against the informer's newest version of the pod
+plus the previous write, which the watch may not show yet.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class _Update:
     condition: PodCondition | None
     nomination: NominatingInfo | None
     before: _Update | None = None
-    """What was written while this one waited."""
+    """The update written while this one was pending."""
 
     def merge(self, newer: _Update) -> None:
         """Take over what the newer update sets."""
@@ -53,10 +52,7 @@ class _Update:
 
 
 class StatusWriter:
-    """Writes conditions and nominations, `WORKERS` at a time.
-
-    Patches of one pod are written in order.
-    """
+    """Writes conditions and nominations, `WORKERS` at a time, in order for each pod."""
 
     def __init__(
         self, client: SchedulerClient, pods: Lister[Pod], clock: Clock, random: Random
@@ -67,9 +63,9 @@ class StatusWriter:
         self._random = random
         self._pending: dict[str, _Update] = {}
         self._writing: dict[str, asyncio.Event] = {}
-        """Writes that have begun by the pod's key; the event is set when the write ends."""
+        """Writes in progress by pod key; the event is set when the write ends."""
         self._begun: deque[tuple[str, _Update]] = deque()
-        """What idle workers will write when they wake."""
+        """Updates for idle workers that are about to wake."""
         self._idle = 0
         self._wake = asyncio.Event()
         self.on_idle: Callable[[], None] = lambda: None
@@ -82,10 +78,9 @@ class StatusWriter:
     ) -> None:
         """Queue an update of a pod's status.
 
-        No-op if the status already has these values and nothing is under way.
+        No-op if the status already has these values and no update is pending or in flight.
         """
-        # A pending update, or the one being written, may say something else: then this one has the
-        # last word.
+        # A pending or in-flight update may have other values: this one must be written last.
         is_said = status_patch(self._current(pod), condition, nomination, 0.0) is None
         if is_said and not (self._pending or self._writing):
             return
@@ -120,15 +115,15 @@ class StatusWriter:
             await self._write_next()
 
     def is_pending(self, key: str) -> bool:
-        """Whether something is pending or in flight for a pod, so that `flush` would wait."""
+        """True if an update for a pod is pending or in flight, so that `flush` would wait."""
         return key in self._pending or key in self._writing
 
     async def flush(self, key: str) -> None:
-        """Return when nothing is pending or in flight for a pod, or for another one that had its name.
+        """Return when no update is pending or in flight for a pod, or an earlier one of that name.
 
         The binding waits for this: a condition written after it would mark a bound pod
-        unschedulable. Patches name no UID, so one for a pod that is gone changes the pod that has
-        its name by then.
+        unschedulable. Patches contain no UID, so a patch for a deleted pod would change its
+        successor of the same name.
         """
         while True:
             under_way = self._writing.get(key)
@@ -155,8 +150,7 @@ class StatusWriter:
         if self._begun:
             await self._write_one(*self._begun.popleft())
             return True
-        # An update of a pod whose write is in flight waits for it, which keeps the patches of a pod
-        # in order.
+        # An update waits for the same pod's write in flight, to keep the patches in order.
         key = next((key for key in self._pending if key not in self._writing), None)
         if key is None:
             return False
@@ -164,7 +158,7 @@ class StatusWriter:
         return True
 
     def _begin(self, key: str) -> tuple[str, _Update]:
-        """From now on, newer updates of the pod are written apart."""
+        """Start a write: newer updates of the pod are written separately."""
         self._writing[key] = asyncio.Event()
         return key, self._pending.pop(key)
 
@@ -177,14 +171,13 @@ class StatusWriter:
             self._wake.set()
 
     async def _write(self, update: _Update) -> bool:
-        """Whether the API server has it now."""
+        """Write an update; True if the API server has it."""
 
         def patch() -> dict[str, Any] | None:
             current = self._current(update.pod)
             if current.spec.node_name or current.metadata.uid != update.pod.metadata.uid:
                 # The pod was bound (by another scheduler) or recreated since: the update no longer
-                # applies. Upstream marks the bound pod unschedulable, and the condition is never
-                # removed.
+                # applies. Upstream marks the bound pod unschedulable for good.
                 return None
             known = _with(current, update.before)
             return status_patch(known, update.condition, update.nomination, self._clock.now())
@@ -209,7 +202,7 @@ def _both(older: _Update | None, newer: _Update) -> _Update:
 
 
 def _with(pod: Pod, written: _Update | None) -> Pod:
-    """The pod as it is after a write, if it is the one that was written."""
+    """The pod including the last write, if that was for the same pod."""
     if written is None or written.pod.metadata.uid != pod.metadata.uid:
         return pod
     conditions, nominated = pod.status.conditions, pod.status.nominated_node_name

@@ -1,8 +1,8 @@
-"""Resolving a binding whose outcome is unknown: the answer was lost, or the server failed while it answered.
+"""Resolves a binding with an unknown outcome: the response was lost, or was a server error.
 
-Taking such a binding for failed would give the node's room to another pod while the first may well
-be there. So the pod is read until it tells. As long as it has no node, the binding may still be in
-flight (in a buffer, in a slow server); it is sent again where that is possible: the API server
+Treating such a binding as failed would give the node's room to another pod although the first may
+be there. So the pod is read until it shows the outcome. While it has no node, the binding may still
+be in flight (in a buffer, in a slow server); it is sent again where possible: the API server
 rejects whichever arrives second, and the outcome is known.
 """
 
@@ -23,15 +23,12 @@ PAUSE_S: Final = 0.2
 MAX_PAUSE_S: Final = 5.0
 """Enough reads for an API server outage of more than ten minutes."""
 MAX_REPEATS_AFTER_ERRORS: Final = 3
-"""After this many server errors the binding most likely had no effect; the pod goes back to the
-queue.
-"""
+"""After this many server errors the binding most likely had no effect; the pod is requeued."""
 
 ReadNode = Callable[[], Awaitable[str]]
-"""The name of the pod's node, empty while it has none; NotFound if the pod is gone or was replaced.
-"""
+"""The pod's node name, empty without one; NotFound if the pod is gone or was replaced."""
 Repeat = Callable[[], Awaitable[KubeschedError | None]]
-"""Sends the binding again; returns an error that leaves the outcome unknown, raises the others."""
+"""Sends the binding again; returns an error with unknown outcome, raises all others."""
 
 
 async def resolve_unknown_binding(
@@ -43,7 +40,7 @@ async def resolve_unknown_binding(
     repeat: Repeat | None = None,
     may_repeat: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Return if the pod is on the node after all; otherwise raise what the binding failed with.
+    """Return if the pod is on the node after all; otherwise raise the binding's error.
 
     Raises:
         Conflict: the pod is on another node, or the API server refused the repeated binding.
@@ -72,7 +69,7 @@ async def resolve_unknown_binding(
         try:
             unclear = await repeat()
         except Conflict as error:
-            refused = error  # the first one may have arrived: read the pod once more
+            refused = error  # the first request may have arrived: read the pod once more
         except TransportError as error:
             log.warning("Cannot repeat an unclear binding", pod=pod, err=error)
         else:

@@ -1,4 +1,4 @@
-"""Fluent builders: the shortest way to say what matters about a pod or a node in a test.
+"""Fluent builders: concise pods and nodes for tests.
 
 pod = make_pod("web-1").cpu("500m").label("app", "web").tolerates("gpu").build()
 node = make_node("n1").capacity(cpu="4", memory="8Gi").zone("a").build()
@@ -76,7 +76,7 @@ class PodBuilder(_Builder):
         return msgspec.convert(self.json, Pod)
 
     def request(self, resource: str, amount: RawQuantity) -> Self:
-        """What the (first) container asks for."""
+        """Resource request of the (first) container."""
         resources = self.json["spec"]["containers"][0].setdefault("resources", {})
         resources.setdefault("requests", {})[resource] = amount
         return self
@@ -138,7 +138,7 @@ class PodBuilder(_Builder):
     def tolerates(
         self, key: str = "", value: str = "", effect: str = "", operator: str = ""
     ) -> Self:
-        """Without a value any value of the key is tolerated."""
+        """Without a value, any value of the key is tolerated."""
         operator = operator or ("Equal" if value else "Exists")
         toleration = {"key": key, "operator": operator, "value": value, "effect": effect}
         self.json["spec"].setdefault("tolerations", []).append(toleration)
@@ -212,7 +212,7 @@ class NodeBuilder(_Builder):
         return msgspec.convert(self.json, Node)
 
     def capacity(self, **amounts: RawQuantity) -> Self:
-        """Replaces what the node offers; `pods` stays at 110 unless given."""
+        """Replaces the node's capacity; `pods` stays at 110 unless given."""
         self.json["status"]["allocatable"] = {"pods": "110", **amounts}
         return self
 

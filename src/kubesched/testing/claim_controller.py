@@ -1,6 +1,6 @@
-"""What a cluster does with resource claims besides allocating them: making them from templates, releasing them.
+"""A resource claim controller: makes claims from templates, releases them.
 
-In a cluster the claim controller and garbage collection answer; players of sequences and workloads
+In a cluster the claim controller and garbage collection do this; players of sequences and workloads
 use these functions instead. Claims get predictable names, because messages contain them.
 """
 
@@ -23,7 +23,7 @@ FINISHED = ("Succeeded", "Failed")
 
 
 def template_entries(pod: Json) -> list[tuple[str, str]]:
-    """Names of the pod's claims that are made from templates, with the template's."""
+    """Names of the pod's claims made from templates, with the template's name."""
     return [
         (entry["name"], entry["resourceClaimTemplateName"])
         for entry in pod.get("spec", {}).get("resourceClaims", ())
@@ -70,7 +70,7 @@ def claim_statuses(pod: Json) -> Json:
 
 
 def is_orphan(claim: ResourceClaim, is_alive: Callable[[str], bool]) -> bool:
-    """Whether the claim was made for a pod that is finished or gone; `is_alive` knows pods by UID."""
+    """Whether the claim was made for a pod that is finished or gone; `is_alive` takes a UID."""
     owners = claim.metadata.owner_references or ()
     return any(owner.kind == "Pod" and not is_alive(owner.uid) for owner in owners)
 
@@ -78,7 +78,7 @@ def is_orphan(claim: ResourceClaim, is_alive: Callable[[str], bool]) -> bool:
 def without_stale_reservations(
     claim: ResourceClaim, is_alive: Callable[[str], bool]
 ) -> list[Json] | None:
-    """The reservations that stay, or None if none has to go."""
+    """The remaining reservations, or None if none has to be removed."""
     consumers = claim.status.reserved_for or ()
     remaining = [
         {"resource": consumer.resource, "name": consumer.name, "uid": consumer.uid}
@@ -93,7 +93,7 @@ def other_finalizers(claim: ResourceClaim) -> list[str]:
 
 
 def claims_of(pod: Pod) -> list[str]:
-    """Names of all claims of a pod, the one behind its extended resources last."""
+    """Names of all claims of a pod, the one for its extended resources last."""
     made = {
         status.name: status.resource_claim_name
         for status in pod.status.resource_claim_statuses or ()
@@ -109,7 +109,7 @@ def claims_of(pod: Pod) -> list[str]:
 
 
 def devices_of(claim: ResourceClaim) -> Iterator[str]:
-    """What the claim holds, in words that are the same in every run."""
+    """The claim's devices, in words that are the same in every run."""
     allocation = claim.status.allocation
     if allocation is None:
         return

@@ -1,7 +1,7 @@
-"""A control plane for one scheduler: etcd and kube-apiserver on loopback ports, in a folder that goes with it.
+"""A control plane for one scheduler: etcd and kube-apiserver on loopback, in a temporary folder.
 
-The programs come from a folder as setup-envtest lays it out (`$KUBEBUILDER_ASSETS`). There are no
-controllers and no kubelets: whoever uses the control plane plays them.
+The programs come from a folder as laid out by setup-envtest (`$KUBEBUILDER_ASSETS`). There are no
+controllers and no kubelets: the caller simulates them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _DIE_WITH_PARENT = (sys.executable, "-I", "-S", str(Path(__file__).with_name("di
 
 
 class ControlPlaneError(KubeschedError):
-    """A program is missing, does not start, or ended early; the message holds the end of its log."""
+    """A program is missing, does not start, or ended early; the message has the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assets:
-    """Where the programs are."""
+    """Paths of the programs."""
 
     etcd: Path
     kube_apiserver: Path
@@ -67,7 +67,7 @@ def find_assets(folder: str = "") -> Assets:
 
 
 class Process:
-    """A running program whose output goes to a file. It ends with us, even if we are killed."""
+    """A running program whose output goes to a file. It dies with this process, even if killed."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Process:
             )
 
     async def kill(self) -> None:
-        """End it without asking."""
+        """Kill it."""
         if self._running.returncode is None:
             self._running.kill()
             await self._running.wait()
@@ -114,7 +114,7 @@ class Process:
         self._running = await self._launch(self._command, self._log)
 
     def check(self) -> None:
-        """Raises `ControlPlaneError` if it does not run any more."""
+        """Raises `ControlPlaneError` if it is no longer running."""
         if self._running.returncode is not None:
             raise ControlPlaneError(
                 f"{self.name} ended with {self._running.returncode}: {self.last_words()}"
@@ -126,7 +126,7 @@ class Process:
         return ""
 
     async def stop(self) -> None:
-        """Ask it to end, and see to it that it does."""
+        """Terminate it, and kill it if necessary."""
         if self._running.returncode is not None:
             return
         self._running.terminate()
@@ -148,7 +148,7 @@ class ControlPlane:
     scheduler_kubeconfig: Path
     admin_kubeconfig: Path
     server: Process
-    """kube-apiserver itself, for those who want to see it fail or to know what it costs."""
+    """The kube-apiserver process, for fault injection and resource measurement."""
     etcd: Process
 
     async def wait_until_ready(self) -> None:
@@ -159,7 +159,7 @@ class ControlPlane:
 async def control_plane(
     assets: Assets, folder: Path, *, api_server_flags: Sequence[str] = ()
 ) -> AsyncIterator[ControlPlane]:
-    """A fresh one in an empty folder; it ends with the block."""
+    """A fresh control plane in an empty folder; a context manager."""
     etcd_port, peer_port, port = free_ports(3)
     made = pki.make(time.time())
     token = secrets.token_hex(16)
@@ -240,7 +240,7 @@ def _api_server(assets: Assets, folder: Path, port: int, etcd_port: int) -> list
         f"--service-account-key-file={folder / 'server.crt'}",
         f"--service-account-signing-key-file={key}",
         # No controller here makes service accounts or removes the taint of a new node; pods state
-        # their overhead themselves.
+        # their own overhead.
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,RuntimeClass",
         "--allow-privileged=true",
     ]
@@ -291,7 +291,7 @@ def _write_credentials(
 
 
 def free_ports(count: int) -> list[int]:
-    """Free ports on loopback at this moment."""
+    """Ports that are free on loopback at this moment."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for listener in sockets:

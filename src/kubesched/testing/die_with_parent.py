@@ -1,9 +1,9 @@
-"""Runs a command that dies with its parent process: `python die_with_parent.py PARENT_PID COMMAND…`.
+"""Runs a command that dies with its parent: `python die_with_parent.py PARENT_PID COMMAND…`.
 
 A killed process cannot stop its children, but Linux can: `prctl(PR_SET_PDEATHSIG)` asks the kernel
 to kill this process when its parent ends; `exec` then replaces this process with the command,
-keeping the pid. The module runs as a file before every program of a control plane, so it stands
-alone and imports little.
+keeping the pid. The module runs as a file before every program of a control plane, so it has no
+dependencies and imports little.
 
 Invariant: the command runs only if the parent is still alive after the kernel was asked. The kernel
 follows the parent *thread*, so start programs from a thread that outlives them. On other systems

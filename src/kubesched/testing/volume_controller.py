@@ -1,8 +1,8 @@
-"""What completes a scheduler's choice of volumes: claims are bound to the volume chosen, or provisioned for.
+"""A volume controller and provisioner: binds claims to the chosen volumes, or provisions them.
 
-The scheduler says what it wants by naming the claim in a volume, or the chosen node in an
-annotation of the claim, and waits. In a cluster the volume controller and a provisioner answer;
-whoever plays them uses these functions instead.
+The scheduler names the claim in a volume, or the chosen node in an annotation of the claim, and
+waits. In a cluster the volume controller and a provisioner respond; test drivers use these
+functions instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def is_bound(claim: PersistentVolumeClaim) -> bool:
 
 
 def meant_by(volume: PersistentVolume) -> str:
-    """The claim that the volume is promised to; empty if to none."""
+    """The claim that the volume is reserved for; empty if none."""
     reference: ObjectReference | None = volume.spec.claim_ref
     return f"{reference.namespace}/{reference.name}" if reference is not None else ""
 
@@ -36,12 +36,12 @@ def bound_to(volume: str) -> Json:
 
 
 def wants_volume(claim: PersistentVolumeClaim) -> bool:
-    """Whether a node is chosen on which the claim's volume is to be made."""
+    """Whether a node is chosen on which to provision the claim's volume."""
     return SELECTED_NODE in (claim.metadata.annotations or {}) and not is_bound(claim)
 
 
 def made_for(claim: PersistentVolumeClaim) -> Json:
-    """A volume for the claim, on the node chosen for it and nowhere else."""
+    """A volume for the claim, restricted to the node chosen for it."""
     metadata = claim.metadata
     annotations = metadata.annotations or {}
     resources = claim.spec.resources

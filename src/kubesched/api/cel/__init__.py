@@ -15,8 +15,8 @@ An expression goes through these steps, one module each:
          --checker--------> types and overloads
          --planner--------> Python closures
 
-Errors carry cel-go's texts, costs are counted as cel-go and Kubernetes count them. What a caller
-does with an expression (which variables it declares, which result types it accepts) is outside.
+Errors have cel-go's texts, and costs are those of cel-go and Kubernetes. Callers decide which
+variables to declare and which result types to accept.
 """
 
 from kubesched.api.cel import types

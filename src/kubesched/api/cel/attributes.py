@@ -1,6 +1,6 @@
-"""Variables with the selections and indexes behind them: `device.attributes["d"].model`.
+"""Variables with their selections and indexes: `device.attributes["d"].model`.
 
-A chain is planned as one closure. `?.` and `[?]` make everything behind them optional.
+A chain is planned as one closure. `?.` and `[?]` make the rest of the chain optional.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KEY_TYPES = frozenset((str, int, Uint, bool, float))
 
 
 class _Missing:
-    """The content of a frame's place without a value."""
+    """Placeholder for a frame slot without a value."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ Missing: Final = _Missing()
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A constant to look up, or a value that `plan` computes first."""
+    """A constant key, or one that `plan` computes first."""
 
     value: Value = None
     plan: Plan | None = None
@@ -36,7 +36,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """Where a chain starts and what is looked up; exactly one way to start is set."""
+    """The start of a chain and its qualifiers; exactly one kind of start is set."""
 
     slot: int = 0
     name: str = ""
@@ -46,7 +46,7 @@ class Attribute:
     condition: tuple[Plan, Attribute, Attribute] | None = None
     qualifiers: tuple[Key, ...] = ()
     test_only: bool = False
-    """The last qualifier is only tested for presence, as `has()` does."""
+    """Only test the last qualifier for presence, as `has()` does."""
 
     def with_qualifier(self, qualifier: Key, *, test_only: bool = False) -> Attribute:
         if self.test_only:
@@ -61,9 +61,9 @@ class Attribute:
         return replace(self, qualifiers=(*self.qualifiers, qualifier), test_only=test_only)
 
     def evaluator(self) -> Plan:
-        """A closure for the value, charging one for the attribute itself.
+        """A closure for the value, charging 1 for the attribute itself.
 
-        Upstream: neither a conditional nor a presence test has a charge of its own.
+        Upstream: neither a conditional nor a presence test has its own charge.
         """
         charge = 0 if self.condition is not None or self.test_only else 1
         return self._planned(charge)
@@ -142,7 +142,7 @@ def _conditional(condition: Plan, then: Attribute, otherwise: Attribute) -> Plan
 
 
 def _text_keys(slot: int, keys: tuple[str, ...], cost: int, walk: Plan) -> Plan:
-    """Plain dictionary look-ups; whatever they cannot do is left to the general walk."""
+    """Plain dictionary look-ups; falls back to the general walk."""
 
     def evaluate(frame: Frame) -> Value:
         value = frame[slot]
@@ -227,7 +227,7 @@ def _charged_look_up(frame: Frame, container: Value, key: Value, *, must_exist: 
 
 
 def look_up(container: Value, key: Value, *, must_exist: bool) -> Value:
-    """An entry of a map or list; NOTHING if there is none and that is allowed."""
+    """An entry of a map or list; NOTHING if it is missing and `must_exist` is False."""
     if type(key) not in KEY_TYPES:
         raise EvaluationError(f"invalid qualifier type: {go_type(key)}")
     if isinstance(container, dict):

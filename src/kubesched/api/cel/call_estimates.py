@@ -1,7 +1,7 @@
-"""What calls cost at most, and how large their results get: cel-go's estimates and those of Kubernetes' libraries.
+"""Maximum cost and result size of calls: estimates of cel-go and of Kubernetes' libraries.
 
-Estimates go by function, as Kubernetes' do, or by overload, as cel-go's do. Both look at the bounds
-of the operands' sizes only, not at values, except for constants that say how long a list becomes.
+Estimates are by function, as in Kubernetes, or by overload, as in cel-go. Both consider only the
+size bounds of the operands, not values, except for constants that determine a list's length.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ from kubesched.api.cel.syntax import Literal, Node
 from kubesched.api.cel.types import Type, TypeKind
 
 DeclaredSize = Callable[[tuple[str, ...]], int | None]
-"""The most that `size()` of a part of a declared variable can be, by its `estimates.Path`; None if
-that is not declared.
-"""
+"""Bound of `size()` for part of a declared variable (`estimates.Path`); None if undeclared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class Operand:
 
     @property
     def element_size(self) -> Size:
-        """Of an element, if the operand is a list."""
+        """Size of an element, if the operand is a list."""
         most = self.declared((*self.path.names, "@items")) if self.path else None
         return UNKNOWN if most is None else Size(0, most)
 
@@ -59,24 +57,22 @@ class Operand:
 
 
 class CallEstimate(NamedTuple):
-    """Of one call, without its arguments."""
+    """Estimate of one call, without its arguments."""
 
     cost: int
     size: Size | None = None
-    """Of the result, if it is known."""
+    """Size of the result, if known."""
 
 
 Estimate = Callable[[Operand | None, Sequence[Operand]], CallEstimate | None]
-"""Takes the receiver, if there is one, and the arguments. None: this call is not one that the
-estimate is about.
-"""
+"""Takes the receiver, if any, and the arguments; None if the estimate does not cover the call."""
 OfMember = Callable[[Operand, Sequence[Operand]], CallEstimate | None]
 
 _NOMINAL: Final = CallEstimate(1)
 
 
 def _member(estimate: OfMember, *, arguments: int = 0) -> Estimate:
-    """An estimate for calls with a receiver and at least so many arguments."""
+    """An estimate for calls with a receiver and at least this many arguments."""
     return lambda target, args: (
         None if target is None or len(args) < arguments else estimate(target, args)
     )
@@ -112,7 +108,7 @@ def _validate(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate 
 
 
 def _looking_through(target: Operand, _args: Sequence[Operand]) -> CallEstimate:
-    """`max`, `indexOf` and others: every element once; strings and bytes are read besides."""
+    """`max`, `indexOf` and others: visits every element once, and also reads strings and bytes."""
     element = target.element_type
     if element is None:  # a string
         return _read(target.size)
@@ -125,7 +121,7 @@ def _looking_through(target: Operand, _args: Sequence[Operand]) -> CallEstimate:
 def _replace(target: Operand, args: Sequence[Operand]) -> CallEstimate:
     text, old, new = target.size, args[0].size, args[1].size
     kept_most = kept_least = 0
-    if old.least == 0:  # an empty text is found around every character
+    if old.least == 0:  # an empty string matches around every character
         most, kept_most = total(text.most, 1), text.most
     elif new.most <= old.least:
         most, kept_most = 0, text.most
@@ -142,7 +138,7 @@ def _replace(target: Operand, args: Sequence[Operand]) -> CallEstimate:
 
 
 def _quotient(amount: int, divisor: int) -> int:
-    """# Upstream: what does not fit into 64 bits becomes the half of it, as Go converts it on the usual processors."""
+    """Upstream: a result beyond 64 bits becomes 1 << 63, as Go converts it on common processors."""
     rounded = math.ceil(float(amount) / float(divisor))
     return rounded if rounded < 1 << 64 else 1 << 63
 
@@ -185,7 +181,7 @@ def _containment(masking: int) -> Estimate:
 
 
 def _equality(_target: Operand | None, args: Sequence[Operand]) -> CallEstimate | None:
-    """Of Kubernetes' own types; None for all others."""
+    """Equality of Kubernetes' own types; None for all others."""
     of = args[0].node.type
     if of != args[1].node.type:
         return None
@@ -229,7 +225,7 @@ BY_FUNCTION: Final[Mapping[str, Estimate]] = {
     "validate": _validate,
     "_==_": _equality,
 }
-"""Kubernetes' libraries. What is missing here and below costs 1."""
+"""Kubernetes' libraries. Functions missing here and below cost 1."""
 
 # -- by overload -----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Type checking: every node gets a type, every call its possible overloads."""
+"""Type checking: assigns a type to every node and candidate overloads to every call."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FORMATTED = {
 
 
 def format_type(type: Type) -> str:
-    """As cel-go's checker prints a type, which differs from `str(type)`."""
+    """Formats a type as cel-go's checker does, which differs from `str(type)`."""
     if type.kind in _FORMATTED:
         return _FORMATTED[type.kind]
     if not type.parameters:
@@ -44,7 +44,7 @@ def format_type(type: Type) -> str:
 
 
 def check(root: Node, source: Source, environment: Environment) -> list[Node]:
-    """Fill in types and overloads; returns every node. Raises CompileError."""
+    """Fills in types and overloads; returns every node. Raises CompileError."""
     checker = _Checker(source, environment)
     checker.check(root)
     if checker.issues:

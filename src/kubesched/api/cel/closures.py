@@ -1,4 +1,4 @@
-"""The closures a plan is made of: logical operators, equality, calls, lists and maps."""
+"""The closures of a plan: logical operators, equality, calls, lists and maps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kubesched.api.cel.values import Optional, Value, type_of
 
 
 def flattened(node: Call) -> list[Node]:
-    """The terms of a chain, left to right; the tree is balanced, so this does not go deep."""
+    """The terms of a chain, left to right; the tree is balanced, so the recursion is shallow."""
     terms: list[Node] = []
     for term in node.args:
         if isinstance(term, Call) and term.function == node.function:
@@ -29,7 +29,7 @@ def flattened(node: Call) -> list[Node]:
 
 
 def any_decisive(terms: list[Plan], decisive: bool) -> Plan:
-    """`||` and `&&`: a term that decides wins over the errors of others."""
+    """`||` and `&&`: a decisive term wins over errors of other terms."""
     neutral = not decisive
 
     def evaluate(frame: Frame) -> Value:
@@ -112,7 +112,7 @@ def in_constants(left: Plan, elements: list[Value]) -> Plan:
 
 
 def guarded(function: str, candidates: tuple[Overload, ...]) -> Callable[..., Value]:
-    """Dispatch by the types that arguments have at run time."""
+    """Dispatch by the run-time types of the arguments."""
 
     def call(*args: Value) -> Value:
         for overload in candidates:
@@ -125,7 +125,7 @@ def guarded(function: str, candidates: tuple[Overload, ...]) -> Callable[..., Va
 
 
 class _Failed:
-    """Stands for the argument of a call whose evaluation failed: the call is charged all the same."""
+    """Stands for an argument whose evaluation failed: the call is still charged."""
 
     __slots__ = ()
 
@@ -198,7 +198,7 @@ def call2(call: Callable[..., Value], left: Plan, right: Plan, cost: CallCost) -
 
 
 def _charge_failed(frame: Frame, right: Plan, cost: CallCost | None) -> None:
-    """What the second argument costs, and the call, when the first argument has failed."""
+    """Charges the second argument and the call when the first argument has failed."""
     try:
         b = right(frame)
     except EvaluationError:
@@ -208,7 +208,7 @@ def _charge_failed(frame: Frame, right: Plan, cost: CallCost | None) -> None:
 
 
 def call_many(call: Callable[..., Value], plans: list[Plan], cost: CallCost) -> Plan:
-    """A call with any number of arguments; the first that fails ends it, free of charge.
+    """A call with any number of arguments; the first failure ends it, free of charge.
 
     Upstream: unless it is the last, since then all arguments have been evaluated.
     """

@@ -1,9 +1,9 @@
-"""The worst case of what evaluating an expression costs, before anything is evaluated.
+"""Worst-case cost of an expression, estimated before evaluation.
 
-An API server refuses expressions whose estimate is beyond a limit. The estimate goes through the
-checked tree once, adds up what every node costs at most, and carries along what is known about
-sizes: of constants, of results of calls, of local variables, and of parts of declared variables,
-which the caller bounds (`DeclaredSize`). Mirrors cel-go's `checker/cost.go`.
+An API server rejects expressions whose estimate exceeds a limit. The estimate walks the checked
+tree once, adds up the maximum cost of every node, and tracks known sizes: of constants, of results
+of calls, of local variables, and of parts of declared variables, which the caller bounds
+(`DeclaredSize`). Mirrors cel-go's `checker/cost.go`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NOTHING_YET = Size(MAX, 0)
 
 @dataclass(frozen=True, slots=True)
 class _EntrySizes:
-    """Of the keys (or indices) and values of a list or map."""
+    """Sizes of the keys (or indices) and values of a list or map."""
 
     kind: TypeKind
     key: Size
@@ -65,12 +65,12 @@ class _Variable:
 
 
 def worst_cost(root: Node, declared: DeclaredSize) -> int:
-    """The most that evaluating a checked expression can cost; `estimates.MAX` if there is no bound."""
+    """Maximum cost of evaluating a checked expression; `estimates.MAX` if unbounded."""
     return _Estimation(declared).cost(root)
 
 
 class _Estimation:
-    """What is known about the nodes of one tree; nodes are told apart by identity."""
+    """Known sizes of the nodes of one tree; nodes are identified by `id`."""
 
     def __init__(self, declared: DeclaredSize) -> None:
         self._declared = declared
@@ -255,7 +255,7 @@ class _Estimation:
         return _Variable(self._path(over).then(inside), entries.value if entries else None, None)
 
     def _iteration_element(self, over: Node) -> _Variable:
-        """The only variable of a fold: values of a list, keys of a map."""
+        """The single variable of a fold: values of a list, keys of a map."""
         is_list = self._container(over, self._entry_sizes(over)) is TypeKind.LIST
         return self._iteration_value(over) if is_list else self._iteration_key(over)
 
@@ -317,7 +317,7 @@ def _union(one: _EntrySizes | None, other: _EntrySizes | None) -> _EntrySizes | 
 
 
 def _written_size(node: Node) -> Size | None:
-    """The size of what is written out in the expression."""
+    """The size of a literal."""
     if isinstance(node, Literal):
         return exactly(len(node.value) if isinstance(node.value, str | bytes) else 1)
     if isinstance(node, ListNode):
@@ -332,7 +332,7 @@ def _is_scalar(type: Type) -> bool:
 
 
 def _is_bind(node: Comprehension) -> bool:
-    """What `cel.bind` and its like become: one variable, no iteration."""
+    """Whether this is an expansion of `cel.bind` and similar: one variable, no iteration."""
     empty, condition = node.iteration_range, node.condition
     return (
         isinstance(empty, ListNode)

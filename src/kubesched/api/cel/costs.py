@@ -1,4 +1,4 @@
-"""What evaluation costs, in the units of cel-go and Kubernetes' cost estimator."""
+"""Evaluation costs, in the units of cel-go and Kubernetes' cost estimator."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ REGEX_FACTOR = 0.25
 LIST_CREATE = 10
 MAP_CREATE = 30
 
-# Rounding follows floating point: 30 characters cost 4, since 30 * 0.1 is a little more than 3.
+# Rounding follows floating point: 30 characters cost 4, since 30 * 0.1 is slightly above 3.
 _SMALL = tuple(math.ceil(size * STRING_FACTOR) for size in range(1024))
 
 
 def traversal(size: int) -> int:
-    """Of reading a string of that size."""
+    """Cost of reading a string of that size."""
     return _SMALL[size] if size < 1024 else math.ceil(size * STRING_FACTOR)
 
 
@@ -48,7 +48,7 @@ def of_both_arguments(args: tuple[Value, ...], _result: Value) -> int:
 
 
 def of_list(args: tuple[Value, ...], _result: Value) -> int:
-    """Of looking through the list that is the second argument."""
+    """Cost of searching the list in the second argument."""
     return actual_size(args[1])
 
 
@@ -74,7 +74,7 @@ def constant(_args: tuple[Value, ...], _result: Value) -> int:
 
 
 def of_whole_tree(args: tuple[Value, ...], _result: Value) -> int:
-    """Of visiting everything inside the first argument."""
+    """Cost of visiting everything inside the first argument."""
     return _tree(args[0], [MAX_VISITS])
 
 
@@ -94,7 +94,7 @@ def _tree(value: Value, budget: list[int]) -> int:
 
 
 def allocating(factor: float, size: int) -> int:
-    """Of a call that visits `size` elements `factor` times and builds a list."""
+    """Cost of a call that visits `size` elements `factor` times and builds a list."""
     return int(size * factor) + 1 + LIST_CREATE
 
 
@@ -108,7 +108,7 @@ def of_flatten(args: tuple[Value, ...], _result: Value) -> int:
 
 
 def self_comparison(elements: Value) -> int:
-    """Of comparing every element with every other."""
+    """Cost of comparing every element with every other."""
     if not isinstance(elements, list | tuple):
         # Upstream: charging for an argument that failed ends the whole evaluation.
         raise Cancelled(

@@ -1,4 +1,4 @@
-"""What an expression may use: variables, functions, macros, and how much it may cost."""
+"""The environment of an expression: variables, functions, macros, and its cost limit."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ CallCost = Callable[[tuple[Value, ...], Value], int]
 """Cost of a call from its arguments (receiver first) and its result."""
 
 Specialize = Callable[[tuple[Value, ...]], "Callable[..., Value] | None"]
-"""Called once per expression with the arguments that are constant (others are NOTHING): may return
-a function to call instead, or raise EvaluationError if the call can never succeed."""
+"""Called once per expression with its constant arguments (others are NOTHING).
+
+May return a function to call instead, or raise EvaluationError if the call can never succeed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +39,12 @@ class Overload:
     member: bool = False
     """Called as `receiver.name(...)`; the first argument is the receiver."""
     cost: CallCost | None = None
-    """Of a call that can only mean this overload. None: what the function costs."""
+    """Cost of a call that can only mean this overload; None: the function's cost."""
     guarded: bool = True
-    """False: `call` itself copes with arguments of any type, which it may get if their type is only
-    known at run time."""
+    """False: `call` accepts arguments of any type, as types may be known only at run time."""
     specialize: Specialize | None = None
     is_generic: bool = field(init=False)
-    """Whether its types have parameters."""
+    """Whether its types have type parameters."""
 
     def __post_init__(self) -> None:
         generic = any(map(types.has_parameters, (*self.arguments, self.result)))
@@ -66,24 +67,24 @@ def member(
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Functions, macros and type names that belong together."""
+    """A group of functions, macros and type names."""
 
     name: str
     functions: Mapping[str, Overload | tuple[Overload, ...]]
     macros: tuple[Macro, ...] = ()
     type_names: Mapping[str, Type] = field(default_factory=dict)
     costs: Mapping[str, CallCost] = field(default_factory=dict)
-    """Costs by function name, for overloads without a cost of their own; 1 if there is none."""
+    """Costs by function name, for overloads without their own cost; the default is 1."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Everything outside an expression that its meaning depends on."""
+    """Everything that an expression's meaning depends on."""
 
     variables: Mapping[str, Type]
     libraries: tuple[Library, ...]
     cost_limit: int | None = None
-    """Evaluation is cancelled once it has cost more than this; None: never."""
+    """Evaluation is cancelled once it exceeds this cost; None: never."""
 
     @cached_property
     def functions(self) -> Mapping[str, tuple[Overload, ...]]:

@@ -1,4 +1,4 @@
-"""What can go wrong with an expression, with cel-go's texts."""
+"""Errors of expressions, with cel-go's texts."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from kubesched.base.errors import KubeschedError
 
 
 class CelError(KubeschedError):
-    """Base of everything this package raises about an expression."""
+    """Base of all errors about an expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One problem of an expression and where it is."""
+    """One problem of an expression and its position."""
 
     message: str
     line: int
-    """1 for the first line; -1 if the problem has no place."""
+    """1 for the first line; -1 if the problem has no position."""
     column: int
-    """0 for the first character; -1 if the problem has no place."""
+    """0 for the first character; -1 if the problem has no position."""
 
     def format(self, lines: list[str]) -> str:
         """The problem with the line of the expression and a mark under the column."""
@@ -51,7 +51,7 @@ class EvaluationError(CelError):
 
 
 class CostLimitExceededError(EvaluationError):
-    """Evaluation was cancelled because it cost more than the environment allows."""
+    """Evaluation was cancelled because it exceeded the environment's cost limit."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")

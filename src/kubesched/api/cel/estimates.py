@@ -1,4 +1,4 @@
-"""Sizes and costs known only within bounds, in the arithmetic of cel-go's estimator: 64 bits, saturating."""
+"""Bounds of sizes and costs, in the saturating 64-bit arithmetic of cel-go's estimator."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from typing import Final, NamedTuple
 
 MAX: Final = (1 << 64) - 1
-"""Stands for every larger amount."""
+"""Also stands for every larger amount."""
 
 
 class Size(NamedTuple):
-    """Bounds of what `size()` of a value would be."""
+    """Bounds of a value's `size()`."""
 
     least: int
     most: int
@@ -29,10 +29,11 @@ UNKNOWN: Final = Size(0, MAX)
 
 
 class Path:
-    """From a declared variable to a part of it: field names, `@items`, `@keys`, `@values`, `@indices`.
+    """Path into a declared variable: field names, `@items`, `@keys`, `@values`, `@indices`.
 
-    # Upstream: a path is a Go slice. Two paths that continue the same one share memory as long as there is room for the
-    # next name, so that the later one renames the end of the earlier one, and its size is that of the other part.
+    Upstream: a path is a Go slice. Two extensions of the same path share memory while its capacity
+    lasts, so the later one overwrites the last name of the earlier one, which then gets the other
+    part's size.
     """
 
     __slots__ = ("_cells", "_length")
@@ -70,10 +71,7 @@ def product(one: int, other: int) -> int:
 
 
 def scaled(amount: int, factor: float) -> int:
-    """The product, rounded up.
-
-    Amounts become floating point numbers, which decides how it is rounded.
-    """
+    """The product, rounded up in floating point."""
     exact = float(amount)
     if exact > 0 and factor > 0 and exact > float(MAX) / factor:
         return MAX
@@ -82,5 +80,5 @@ def scaled(amount: int, factor: float) -> int:
 
 
 def wrapped(amount: int) -> int:
-    """# Upstream: some sums are not saturating; they wrap around as Go's uint64 does."""
+    """Upstream: some sums do not saturate; they wrap around as Go's uint64 does."""
     return amount & MAX

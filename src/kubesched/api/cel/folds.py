@@ -12,7 +12,7 @@ from kubesched.api.cel.values import Value
 
 
 def accumulator(slot: int, init: Plan) -> Attribute:
-    """The accumulator is computed when first used: `cel.bind(x, <error>, true)` is true."""
+    """The accumulator is computed on first use: `cel.bind(x, <error>, true)` is true."""
 
     def load(frame: Frame) -> Value:
         value = frame[slot]
@@ -21,7 +21,7 @@ def accumulator(slot: int, init: Plan) -> Attribute:
                 value = init(frame)
             except EvaluationError as error:
                 value = Raised(error)
-            # What starts empty is built up in place, hence a new object.
+            # Empty aggregates are extended in place, so each evaluation needs a new object.
             if isinstance(value, list) and not value:
                 value = operators.MutableList()
             elif isinstance(value, dict) and not value:
@@ -36,7 +36,7 @@ def accumulator(slot: int, init: Plan) -> Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """The loop behind every comprehension. An error of the step becomes the accumulator's value."""
+    """The loop of every comprehension. An error of the step becomes the accumulator's value."""
 
     iteration_range: Plan
     accumulator: int
@@ -44,7 +44,7 @@ class Fold:
     variable2: int
     """0 if there is only one variable."""
     condition: Plan | None
-    """None if the loop goes through the whole range."""
+    """None if the loop covers the whole range."""
     step: Plan
     result: Plan
     limit: float

@@ -1,4 +1,4 @@
-"""What closures share: the frame they work on."""
+"""The frame that closures share."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ Plan = Callable[[Frame], Value]
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """An error held by a variable; using the variable raises it."""
+    """An error stored in a variable; using the variable raises it."""
 
     error: EvaluationError

@@ -12,7 +12,7 @@ _ESCAPE = (
     r"\\(?:[abfnrtv\"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}"
     r"|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"
 )
-# Where several match, the longest wins: triple quotes are tried before single ones.
+# The longest match wins: triple quotes are tried before single ones.
 _STRING = rf"""(?:
     [rR](?:\"\"\"(?s:.*?)\"\"\"|'''(?s:.*?)'''|\"[^\"\n\r]*\"|'[^'\n\r]*')
   | \"\"\"(?:{_ESCAPE}|[^\\])*?\"\"\"
@@ -25,7 +25,8 @@ _TOKEN = re.compile(
     (?P<space>[\t\ \r\n\f]+|//[^\n]*)
   | (?P<BYTES>[bB]{_STRING})
   | (?P<STRING>{_STRING})
-  | (?P<NUM_FLOAT>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
+  | (?P<NUM_FLOAT>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+"""
+    rf"""|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
   | (?P<NUM_UINT>(?:0x[0-9a-fA-F]+|[0-9]+)[uU])
   | (?P<NUM_INT>0x[0-9a-fA-F]+|[0-9]+)
   | (?P<IDENTIFIER>[A-Za-z_][A-Za-z0-9_]*)
@@ -55,12 +56,12 @@ class Token:
 
 @dataclass(slots=True)
 class Tokens:
-    """Every token of a text, an end-of-file token last, and the places where none could be read."""
+    """Every token of a text, ending with an end-of-file token, and the unreadable positions."""
 
     tokens: list[Token] = field(default_factory=list)
     issues: list[Issue] = field(default_factory=list)
     unreadable: list[int] = field(default_factory=list)
-    """Offsets of characters that are part of no token."""
+    """Offsets of characters that belong to no token."""
 
 
 def tokenize(source: Source) -> Tokens:
@@ -90,7 +91,7 @@ def tokenize(source: Source) -> Tokens:
 
 
 def _unreadable_end(text: str, at: int) -> int:
-    """Where reading continues: behind the first character that no token could go on with."""
+    """Where reading continues: after the first character that cannot continue a token."""
     first = text[at]
     if first in "=&|":
         return min(at + 2, len(text))
@@ -102,5 +103,5 @@ def _unreadable_end(text: str, at: int) -> int:
 
 
 def escaped(text: str) -> str:
-    """Text on one line."""
+    """Escapes text to a single line."""
     return text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")

@@ -22,7 +22,7 @@ _HEX_DIGITS = {"x": 2, "X": 2, "u": 4, "U": 8}
 
 
 class LiteralError(ValueError):
-    """The token has the right shape but no value; the message is cel-go's."""
+    """The token is well-formed but has no value; the message is cel-go's."""
 
 
 def int_value(text: str) -> int:
@@ -79,7 +79,7 @@ def _number(text: str) -> int:
     if digits.startswith("0x"):
         digits, base = digits[2:], 16
     digits = digits.lstrip("0") or "0"
-    # Python limits the digits it converts; anything this long is far past 64 bits.
+    # Python limits the digits it converts; this many always exceed 64 bits.
     return sign * (int(digits, base) if len(digits) <= 20 else 2**70)
 
 
@@ -93,7 +93,7 @@ def _body(text: str) -> tuple[str, bool]:
 
 
 def _unescape(body: str, *, allow_unicode: bool = True) -> list[tuple[str, int | None]]:
-    """Characters as they are, or with a code point if they were written as a number."""
+    """Characters as they are, or as a code point if written as a number."""
     parts: list[tuple[str, int | None]] = []
     at = 0
     while at < len(body):

@@ -1,4 +1,4 @@
-"""Macros: calls that become other syntax before types are checked."""
+"""Macros: calls that are rewritten before type checking."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Expander = Callable[[int, Node | None, list[Node]], Node | None]
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """A call by name and number of arguments; `expand` returns None to leave the call as it is."""
+    """A call by name and number of arguments; `expand` returns None to keep the call."""
 
     function: str
     arguments: int
@@ -59,7 +59,7 @@ def _check_overwrites(node: Node, name: str) -> None:
 
 
 class _Fold:
-    """Builds a comprehension whose nodes all have the place of the macro."""
+    """Builds a comprehension whose nodes all have the macro's position."""
 
     def __init__(self, at: int, target: Node | None, variables: tuple[str, str]) -> None:
         assert target is not None
@@ -105,7 +105,7 @@ class _Fold:
         )
 
     def collect(self, init: Node, step: Node, predicate: Node | None) -> Node:
-        """Every step's result, or those of elements for which the predicate holds."""
+        """The result of every step, or only of elements for which the predicate holds."""
         if predicate is not None:
             step = self.call("_?_:_", predicate, step, self.result())
         return self.build(init, Literal(self.at, True), step, self.result())
@@ -222,7 +222,7 @@ TWO_VARIABLES = (
 
 
 def _bind(at: int, name: str, value: Node, result: Node) -> Node:
-    """`result` with `name` standing for `value`, which is evaluated once and only if used."""
+    """`result` with `name` bound to `value`, which is evaluated at most once."""
     return Comprehension(
         at,
         ListNode(at, []),

@@ -1,4 +1,4 @@
-"""What operators do with values of any type, and the errors they end in."""
+"""Operators on values of any type, and their errors."""
 
 from __future__ import annotations
 
@@ -24,13 +24,18 @@ from kubesched.api.cel.values import (
 )
 
 MAX_SIZE = 10_000_000
-"""Longest string or list an operation may build. Longer ones count as exceeding the cost limit:
-merely reading one costs more than any limit Kubernetes sets."""
+"""Longest string or list an operation may build.
+
+Longer ones count as exceeding the cost limit: merely reading one costs more than any limit
+Kubernetes sets.
+"""
 
 MAX_VISITS = 1_000_000
-"""Elements one operation may look at inside nested lists and maps. A list can contain another many
-times over, so that its parts are far more than what it cost to build; more count as exceeding the
-cost limit."""
+"""Elements one operation may visit inside nested lists and maps.
+
+A list can contain another many times over, so it can have far more parts than it cost to build;
+more count as exceeding the cost limit.
+"""
 
 _MIN_SECONDS = -62135596800
 _MAX_SECONDS = 253402300799
@@ -38,9 +43,9 @@ SECOND = 1_000_000_000
 
 
 class Cancelled(Exception):
-    """Evaluation must end at once: nothing absorbs this, unlike an EvaluationError.
+    """Ends evaluation at once: unlike an EvaluationError, it is never absorbed.
 
-    Without a text, because it costs too much.
+    Without a text, the reason is the cost.
     """
 
 
@@ -49,7 +54,7 @@ def no_such_overload() -> EvaluationError:
 
 
 def unsupported(function: str, operand: Value) -> EvaluationError:
-    """The receiver has nothing to do with the function.
+    """The receiver does not support the function.
 
     Upstream: the name is missing for types that could have had methods.
     """
@@ -77,7 +82,7 @@ def equal(left: Value, right: Value) -> bool:
 
 
 def _equal_parts(left: Value, right: Value, budget: list[int]) -> bool:
-    """Equality of aggregates. The budget bounds lists that contain each other over and over."""
+    """Equality of aggregates. The budget bounds lists that contain each other many times."""
     if isinstance(left, list | tuple):
         if not isinstance(right, list | tuple) or len(left) != len(right):
             return False
@@ -127,7 +132,7 @@ def _equal_or_error(left: Value, right: Value, budget: list[int]) -> bool:
 
 
 def equals(left: Value, right: Value) -> bool:
-    """Equality where an incomparable value is just a different one: `in`, `indexOf`, `distinct`."""
+    """Equality where incomparable values are just different: `in`, `indexOf`, `distinct`."""
     try:
         return equal(left, right)
     except EvaluationError:
@@ -219,13 +224,13 @@ def checked_timestamp(nanos: int, offset_seconds: int = 0) -> Timestamp:
 
 
 def checked_size(size: int) -> None:
-    """Refuse to build a string or list of that size."""
+    """Rejects a string or list of that size."""
     if size > MAX_SIZE:
         raise Cancelled
 
 
 class MutableList(list[Value]):
-    """The list a comprehension is building: adding to it extends it."""
+    """The list that a comprehension builds: adding to it extends it."""
 
     __slots__ = ()
     cel_type: ClassVar[Type] = LIST
@@ -257,7 +262,7 @@ def add(left: Value, right: Value) -> Value:
 
 
 def _merged(left: SetList, right: Iterable[Value]) -> SetList:
-    """Elements keep their places in `left`; those with the same identity come from `right`."""
+    """Elements keep their positions in `left`; those with the same identity come from `right`."""
     merged = {left.identity(element): element for element in left}
     merged.update({left.identity(element): element for element in right})
     elements = merged.values()
@@ -377,7 +382,7 @@ def find_key(mapping: dict[Value, Value], key: Value) -> tuple[Value, bool]:
 
 
 def map_key(key: Value) -> Value:
-    """A key as maps hold it; raises EvaluationError for aggregates, which nothing could find again."""
+    """A key as stored in maps; raises EvaluationError for aggregates."""
     if isinstance(key, list | tuple | dict):
         raise EvaluationError(f"unsupported key type: {type_of(key).name}")
     return key
@@ -418,7 +423,7 @@ def list_index(index: Value) -> int:
 
 
 def show(value: Value) -> str:
-    """A value inside an error message, as Go's `%v` prints it."""
+    """A value in an error message, as Go's `%v` prints it."""
     if isinstance(value, str):
         return value
     if value is True or value is False:
@@ -454,13 +459,13 @@ _GO_TYPES = {
 
 
 def go_type(value: Value) -> str:
-    """The type that cel-go holds a value in, which some of its messages name."""
+    """cel-go's type of a value, which some of its messages name."""
     name = type_of(value).name
     return _GO_TYPES.get(name, f"cel.{name.rpartition('.')[2]}")
 
 
 def show_double(value: float) -> str:
-    """As Go's `%g` with the shortest digits that read back the same."""
+    """Like Go's `%g`, with the shortest digits that read back the same."""
     if value != value:
         return "NaN"
     if math.isinf(value):

@@ -1,7 +1,7 @@
 """Tokens to a syntax tree, by precedence climbing; macros are expanded on the way.
 
-Messages are those of cel-go's generated parser. It repairs some mistakes and goes on to report
-more; this parser repairs what needs one token less and otherwise stops at the first syntax error.
+Messages are those of cel-go's generated parser. That parser repairs some mistakes and continues;
+this one repairs only what needs one token less and otherwise stops at the first syntax error.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from kubesched.api.cel.values import Value
 
 MAX_CODE_POINTS = 100_000
 MAX_NESTING = 250
-"""How deep brackets nest, and how long a chain of operators or selections may get."""
+"""Maximum nesting of brackets, and length of a chain of operators or selections."""
 MAX_DEPTH = 300
-"""Height of a syntax tree after macro expansion. Upstream has no such limit; it bounds recursion.
-"""
+"""Height of a syntax tree after macro expansion. Bounds recursion; upstream has no such limit."""
 
 _RESERVED = re.compile(
     "as|break|const|continue|else|false|for|function|if|import|in|let|loop|package|namespace|null"
@@ -48,7 +47,7 @@ _PRECEDENCE = {
 _OPERATOR_NAMES = {"in": "@in", **{op: f"_{op}_" for op in _PRECEDENCE if op != "in"}}
 
 _LITERAL_TOKENS = ("true", "false", "null", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES")
-# The order in which expected tokens are listed: that of the grammar.
+# Expected tokens are listed in the order of the grammar.
 _TOKEN_ORDER = [*"[]{}().,-!?:+*/%", *_LITERAL_TOKENS, "IDENTIFIER", "ESC_IDENTIFIER"]
 _OPERAND = frozenset([*"[{(.-!", *_LITERAL_TOKENS, "IDENTIFIER"])
 _ELEMENT = _OPERAND | {"?"}
@@ -66,7 +65,7 @@ _CONSTANTS = {"true": True, "false": False, "null": None}
 
 
 class _SyntaxError(Exception):
-    """Parsing cannot go on; the issue is recorded."""
+    """Parsing cannot continue; the issue is recorded."""
 
 
 def parse(source: Source, macros: Mapping[tuple[str, int, bool], Macro]) -> Node:
@@ -104,7 +103,7 @@ class _Parser:
         self.macros = macros
         self.at = 0
         self.follows: list[frozenset[str]] = []
-        """For every expression being parsed, what may come behind it."""
+        """For every expression being parsed, the tokens that may follow it."""
 
     # -- problems ----------------------------------------------------------------------------------
 
@@ -116,7 +115,7 @@ class _Parser:
         return _SyntaxError()
 
     def no_alternative(self, first: Token, last: Token) -> str:
-        """That nothing in the grammar begins with the text from one token to another."""
+        """Message: no grammar alternative starts with the text from `first` to `last`."""
         between = range(first.offset, last.offset)
         text = "".join(self.source.text[at] for at in between if at not in self.unreadable)
         text += "" if last.kind == END else last.text
@@ -139,7 +138,7 @@ class _Parser:
         return self.tokens[min(self.at + ahead, len(self.tokens) - 1)]
 
     def require(self, expected: frozenset[str]) -> None:
-        """Make sure the next token is an expected one, dropping one token if that is enough."""
+        """Checks that the next token is expected, dropping one token if that is enough."""
         token = self.peek()
         if token.kind in expected:
             return
@@ -153,7 +152,7 @@ class _Parser:
         raise self.fail(token, f"mismatched input '{token.text}' expecting {shown}")
 
     def require_operand_of(self, sign: Token) -> None:
-        """Make sure that an operand follows `!` or `-`, each of which has messages of its own."""
+        """Checks that an operand follows `!` or `-`, each of which has its own messages."""
         following = self.peek()
         if following.kind in _OPERAND:
             return
@@ -168,7 +167,7 @@ class _Parser:
         self.require(_OPERAND)
 
     def close(self, bracket: str, *, expected: frozenset[str] | None = None) -> None:
-        """Consume a closing bracket; a missing one is reported as such if what follows could follow it."""
+        """Consumes a closing bracket; reports it missing if the next token could follow it."""
         token = self.peek()
         closed = bracket in (token.kind, self.peek(1).kind)
         follows = _CONTINUATIONS | (self.follows[-1] if self.follows else frozenset())
@@ -179,7 +178,7 @@ class _Parser:
         self.at += 1
 
     def colon(self) -> Token:
-        """Consume a colon, or report it missing if what follows could follow it."""
+        """Consumes a colon; reports it missing if the next token could follow it."""
         token = self.peek()
         if token.kind in _OPERAND and self.peek(1).kind != ":":
             self.report(token.offset, f"Syntax error: missing ':' at '{token.text}'")
@@ -198,9 +197,9 @@ class _Parser:
         return node
 
     def expression(self, follow: frozenset[str], also: frozenset[str] = frozenset()) -> Node:
-        """A whole expression, which `follow` may come behind.
+        """A whole expression, followed by one of `follow`.
 
-        `also` names tokens that could have stood here instead, for the message.
+        `also` lists other tokens that are possible here, for the message.
         """
         self.follows.append(follow)
         self.check_nesting(len(self.follows))
@@ -218,7 +217,7 @@ class _Parser:
         return node
 
     def binary(self, lowest: int) -> Node:
-        """A chain of operators that bind at least as tightly as `lowest`."""
+        """A chain of operators of precedence `lowest` or higher."""
         left = self.unary()
         chain = 0
         while True:
@@ -246,7 +245,7 @@ class _Parser:
         return self.built(_balanced(_OPERATOR_NAMES[operator], terms, offsets))
 
     def unary(self) -> Node:
-        """An operand with its `!` or `-` signs, and the selections, calls and indexes behind it."""
+        """An operand with its `!` or `-` signs, selections, calls and indexes."""
         token = self.peek()
         if token.kind not in "!-" or (token.kind == "-" and self.peek(1).kind in _SIGNED):
             return self.member()
@@ -341,7 +340,7 @@ class _Parser:
             return Literal(offset, None)
 
     def name(self, token: Token) -> Node:
-        """An identifier, a call, or the name of a type in front of `{`."""
+        """An identifier, a call, or the name of a type before `{`."""
         prefix, start = "", token.offset
         if token.kind == ".":
             if self.peek().kind != "IDENTIFIER":
@@ -385,7 +384,7 @@ class _Parser:
         return self.built(ObjectNode(bracket.offset, name, entries))
 
     def arguments(self) -> list[Node]:
-        """What is between the brackets of a call, and the closing bracket."""
+        """The arguments of a call, and the closing bracket."""
         args: list[Node] = []
         self.require(_OPERAND | {")"})
         if self.peek().kind == ")":
@@ -433,7 +432,7 @@ class _Parser:
         return entries
 
     def comma(self, begins: frozenset[str] = _ELEMENT) -> bool:
-        """Consume a comma; false if what follows does not begin another entry."""
+        """Consumes a comma; False if the next token does not begin another entry."""
         if self.peek().kind != ",":
             return False
         self.at += 1
@@ -469,12 +468,12 @@ _MAP_END = frozenset(("}", ","))
 _INDEX_END = frozenset("]")
 _ARGUMENT_END = frozenset((")", ","))
 _COLON = frozenset(":")
-# What may come behind any operand.
+# Tokens that may follow any operand.
 _CONTINUATIONS = frozenset((*_PRECEDENCE, ".", "[", "?"))
 
 
 def _balanced(function: str, terms: list[Node], offsets: list[int]) -> Node:
-    """The tree cel-go builds; where the operators end up decides the place of messages."""
+    """The tree that cel-go builds; its operator positions determine the position of messages."""
     if not offsets:
         return terms[0]
     middle = len(offsets) // 2

@@ -1,11 +1,11 @@
 """A checked syntax tree to Python closures.
 
 Every closure takes the frame, a list: the first item is the cost so far, the others hold variables,
-each at a place fixed at plan time. A CEL error is an EvaluationError on its way up; the logical
-operators and comprehensions absorb it as the language prescribes.
+each in a slot fixed at plan time. A CEL error is a raised EvaluationError; the logical operators
+and comprehensions absorb it as the language prescribes.
 
-Costs are added where cel-go adds them, but compared with the limit only once per turn of a
-comprehension and at the end: nothing between two comparisons can run away.
+Costs are added where cel-go adds them, but compared with the limit only once per iteration of a
+comprehension and at the end: the cost between two comparisons is bounded.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _CONVERSIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A part whose value is known when the expression is planned. It costs nothing."""
+    """A part whose value is known at plan time. It costs nothing."""
 
     value: Value
 
 
 Planned = Constant | Attribute | Plan
-"""A constant, something that selections can still be added to, or a finished closure."""
+"""A constant, an attribute that can still be extended by selections, or a finished closure."""
 
 
 class Planner:
-    """Plans one expression. `slots` maps its free variables to places in the frame afterwards."""
+    """Plans one expression. `slots` then maps its free variables to slots in the frame."""
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
@@ -134,7 +134,7 @@ class Planner:
         evaluate = key.resolver() if isinstance(key, Attribute) else key
         return attribute.with_qualifier(Key(plan=evaluate, optional=optional))
 
-    # -- operators with rules of their own ---------------------------------------------------------
+    # -- special operators -------------------------------------------------------------------------
 
     def _logical(self, node: Call) -> Plan:
         decisive = node.function == "_||_"
@@ -215,7 +215,7 @@ class Planner:
         return closures.call_many(call, plans, cost)
 
     def _is_eager(self, node: Call, arguments: list[Planned]) -> bool:
-        """Upstream: dispatch at run time, and a constant pattern, make a call stop at an error."""
+        """Upstream: with run-time dispatch or a constant pattern, a call stops at an error."""
         first = node.overloads[0]
         if first.guarded and len(node.overloads) > 1:
             return False
@@ -229,7 +229,7 @@ class Planner:
     def _callable(
         self, node: Call, nodes: list[Node], arguments: list[Planned]
     ) -> Callable[..., Value]:
-        """The implementation, with the checks of run-time types that are still needed."""
+        """The implementation, with the run-time type checks it still needs."""
         constants = tuple(
             argument.value if isinstance(argument, Constant) else NOTHING for argument in arguments
         )
@@ -307,7 +307,7 @@ class Planner:
 
 
 def finished(planned: Planned) -> Plan:
-    """A closure, whatever was planned."""
+    """Converts any planned part to a closure."""
     if isinstance(planned, Constant):
         value = planned.value
         return lambda _frame: value
@@ -324,7 +324,7 @@ def _at_plan_time(evaluate: Callable[[], Value]) -> Value:
 
 
 def _constant_aggregate(plan: Plan) -> Planned:
-    """The value itself if it can be built; its error, like any other, waits for evaluation."""
+    """The value itself if it can be built; otherwise its error is raised by evaluation."""
     try:
         return Constant(plan([0]))
     except EvaluationError:

@@ -1,4 +1,4 @@
-"""From text to something that can be evaluated again and again."""
+"""Compiles text to a program that can be evaluated repeatedly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kubesched.api.cel.values import Value
 
 
 class Evaluation(NamedTuple):
-    """Outcome of one evaluation: a value or an error, and what it cost."""
+    """Outcome of one evaluation: a value or an error, and its cost."""
 
     value: Value
     """Meaningless if there is an error."""
@@ -32,7 +32,7 @@ class Evaluation(NamedTuple):
 
 
 class Program:
-    """A compiled expression. Immutable; evaluation depends on the bindings alone."""
+    """A compiled expression. Immutable; evaluation depends only on the bindings."""
 
     def __init__(self, expression: str, root: Node, environment: Environment) -> None:
         planner = Planner(environment)
@@ -47,7 +47,7 @@ class Program:
         self._limit = float("inf") if limit is None else limit
 
     def evaluate(self, bindings: Mapping[str, Value], frame: Frame | None = None) -> Value:
-        """The value of the expression, as `values` says it is held in Python.
+        """The value of the expression, in the Python form that `values` defines.
 
         Raises:
             EvaluationError: with cel-go's text, such as `no such key: model`.
@@ -72,7 +72,7 @@ class Program:
         return value
 
     def run(self, bindings: Mapping[str, Value]) -> Evaluation:
-        """Like `evaluate`, but returns errors and tells the cost."""
+        """Like `evaluate`, but returns errors and the cost."""
         frame = self._empty.copy()
         try:
             value, error = self.evaluate(bindings, frame), None
@@ -100,7 +100,7 @@ def compile(expression: str, environment: Environment) -> Program:
 
 
 def estimate_cost(expression: str, environment: Environment, declared: DeclaredSize) -> int:
-    """The most that evaluating the expression can cost, from the sizes that `declared` gives for parts of variables.
+    """Maximum cost of an expression, given the `declared` sizes of parts of variables.
 
     Raises CompileError as `compile` does.
     """

@@ -49,28 +49,28 @@ class CharClass:
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """An empty match: `text_start`, `text_end`, `line_start`, `line_end`, `boundary`, `no_boundary`."""
+    """An empty match: text_start, text_end, line_start, line_end, boundary or no_boundary."""
 
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
 class Concatenation:
-    """One after the other."""
+    """A sequence of parts."""
 
     parts: tuple[Tree, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The first that leads to a match."""
+    """Alternatives, preferred first."""
 
     options: tuple[Tree, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """`low` to `high` times; `high` is None without an upper bound."""
+    """`low` to `high` times; `high` is None if unbounded."""
 
     part: Tree
     low: int
@@ -106,7 +106,7 @@ _ESCAPES = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
 
 
 def _folded(character: str) -> set[str]:
-    """The other characters that count as the same one when case does not matter."""
+    """The other characters that are equal when case is ignored."""
     variants = {character.lower(), character.upper(), character.swapcase()}
     for variant in tuple(variants):
         variants |= {"k": {"K"}, "s": {"ſ"}, "å": {"Å"}}.get(variant, set())
@@ -160,7 +160,7 @@ class _Parser:
     def sequence(self, depth: int) -> Tree:
         parts: list[Tree] = []
         repeated_at = -1
-        """Where the last repetition operator stands, if the last part is a repetition."""
+        """Position of the last repetition operator, if the last part is a repetition."""
         while self.peek() not in ("", "|", ")"):
             before = self.at
             if self.peek() in "*+?" or (self.peek() == "{" and self._bounds() is not None):
@@ -181,7 +181,7 @@ class _Parser:
         return parts[0] if len(parts) == 1 else Concatenation(tuple(parts))
 
     def _bounds(self) -> tuple[int, int | None, int] | None:
-        """`{n,m}` at this place: the bounds and where it ends."""
+        """`{n,m}` at this position: the bounds and its end."""
         end = self.pattern.find("}", self.at)
         if end < 0:
             return None
@@ -195,7 +195,7 @@ class _Parser:
         return lowest, highest, end + 1
 
     def _skip_operator(self) -> bool:
-        """Move behind a repetition operator; true if it is lazy."""
+        """Skips a repetition operator; true if it is lazy."""
         bounds = self._bounds() if self.peek() == "{" else None
         self.at = bounds[2] if bounds is not None else self.at + 1
         if self.peek() == "?":
@@ -243,7 +243,7 @@ class _Parser:
         return self.literal(character)
 
     def quoted(self) -> list[CharClass]:
-        r"""The characters of `\Q...\E`, each on its own: what repeats is the last."""
+        r"""The characters of `\Q...\E`, separately: a repetition applies to the last one."""
         end = self.pattern.find("\\E", self.at)
         text = self.pattern[self.at + 2 : end if end >= 0 else None]
         self.at = end + 2 if end >= 0 else len(self.pattern)
@@ -377,7 +377,7 @@ class _Parser:
         return int(digits, 8)
 
     def _hexadecimal(self, start: int) -> int:
-        r"""`\x7F` or `\x{10FFFF}`; the message shows what was read before the first wrong character."""
+        r"""`\x7F` or `\x{10FFFF}`; the message shows the text up to the first wrong character."""
         braced = self.peek() == "{"
         self.at += braced
         code = digits = 0
@@ -469,7 +469,7 @@ def _complement(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _repeats(tree: Tree) -> int:
-    """How often the innermost part is written out, at most."""
+    """How often the innermost part is repeated, at most."""
     match tree:
         case Repeat():
             return max(tree.low, tree.high or 0, 1) * _repeats(tree.part)

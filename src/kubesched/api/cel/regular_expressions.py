@@ -1,8 +1,8 @@
-"""Regular expressions in time linear in the text, whatever the pattern.
+"""Regular expressions in time linear in the text, for any pattern.
 
-Python's `re` backtracks: `(a|a)*b` on thirty letters takes it minutes. Expressions come from users,
-so patterns run on the automaton here instead: `matches` on a deterministic one that is built while
-it runs, `find` on the list of places where a match could be (leftmost, first alternative first).
+Python's `re` backtracks: `(a|a)*b` on thirty letters takes minutes. Expressions come from users, so
+patterns run on an automaton instead: `matches` on a deterministic one built lazily, `find` on the
+list of possible match positions (leftmost, first alternative first).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_PROGRAM = 20_000
 _MAX_TRANSITIONS = 20_000
 _WORD = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz")
 _END = ""
-"""Stands for the character before the first and behind the last."""
+"""Stands for the character before the first and after the last."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -44,7 +44,7 @@ def compile(pattern: str) -> Regex:
 
 @dataclass(slots=True)
 class _Split:
-    """Go on at the first place, or failing that at the second."""
+    """Continues at the first instruction, or failing that at the second."""
 
     first: int
     second: int
@@ -52,7 +52,7 @@ class _Split:
 
 @dataclass(frozen=True, slots=True)
 class _Accept:
-    """Consume a character of a class, then go on at the next place."""
+    """Consumes a character of a class, then continues at the next instruction."""
 
     characters: CharClass
 
@@ -116,7 +116,7 @@ class Regex:
             if span is None:
                 return
             begin, end = span
-            # An empty match right behind the previous one does not count.
+            # An empty match right after the previous one does not count.
             if end > begin or begin != previous_end:
                 yield span
             previous_end = end
@@ -186,7 +186,8 @@ class Regex:
         if optional is not None and not _is_nullable(tree.part):
             program.append(_Split(before, -1))
         else:
-            # A turn that consumes nothing must be able to leave the loop: `x*` becomes `(x+)?`.
+            # An iteration that consumes nothing must be able to leave the loop: `x*` becomes
+            # `(x+)?`.
             again = _Split(0, 0)
             program.append(again)
             self._aim(again, start, len(program), tree.lazy)
@@ -199,7 +200,7 @@ class Regex:
     # -- running -----------------------------------------------------------------------------------
 
     def _advance(self, states: frozenset[int], before: str, after: str) -> frozenset[int] | None:
-        """The places after one more character; None if the pattern is complete before it."""
+        """The states after one more character; None if the pattern is complete before it."""
         reached: list[tuple[int, int]] = [(0, 0)]  # a match may also begin at the next character
         seen: set[int] = set()
         for place in sorted(states):
@@ -209,7 +210,7 @@ class Regex:
 
     def _search(self, text: str, start: int) -> tuple[int, int] | None:
         """The leftmost match at or after `start`; among those, the preferred one."""
-        threads: list[tuple[int, int]] = []  # place and where its match began, preferred first
+        threads: list[tuple[int, int]] = []  # instruction and start of its match, preferred first
         best: tuple[int, int] | None = None
         for at in range(start, len(text) + 1):
             before = text[at - 1] if at else _END
@@ -223,7 +224,7 @@ class Regex:
             for place, begin in threads:
                 if not self._step(place, begin, before, after, seen, following):
                     best = (begin, at)
-                    break  # what is less preferred no longer matters
+                    break  # less preferred threads no longer matter
             threads = following
         return best
 
@@ -272,7 +273,7 @@ def _is_nullable(tree: Tree) -> bool:
 
 
 def _kind(character: str) -> str:
-    """A character that stands for all that assertions cannot tell from this one."""
+    """A representative of all characters that assertions treat alike."""
     if character in _WORD:
         return "a"
     return character if character in ("\n", _END) else " "

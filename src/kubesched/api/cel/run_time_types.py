@@ -1,4 +1,4 @@
-"""Whether a value fits a declared type, where the checker could not know."""
+"""Run-time type checks, where the type checker could not decide."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ANYTHING = (TypeKind.DYN, TypeKind.ANY, TypeKind.PARAMETER)
 
 
 def has_type(declared: Type, value: Value) -> bool:
-    """Upstream: of an aggregate, only the first element is looked at."""
+    """Upstream: only the first element of an aggregate is checked."""
     if declared.kind in _ANYTHING:
         return True
     if type_of(value).name != declared.name:
@@ -24,7 +24,7 @@ def has_type(declared: Type, value: Value) -> bool:
 
 
 def needs_guard(declared: Type, known: Type) -> bool:
-    """Whether a value of static type `known` has to be looked at before it is used as `declared`."""
+    """Whether a value of static type `known` needs a check before its use as `declared`."""
     if declared.kind in _ANYTHING:
         return False
     if known.is_dynamic or known.kind is not declared.kind:

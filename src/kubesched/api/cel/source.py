@@ -1,4 +1,4 @@
-"""The text of an expression and how problems are placed in it."""
+"""The text of an expression, and positions of problems in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Source:
         self.text = text
 
     def issue(self, offset: int, message: str) -> Issue:
-        """A problem at `offset`; a negative offset means no place in particular."""
+        """A problem at `offset`; a negative offset means no position."""
         if offset < 0:
             return Issue(message, -1, -1)
         if not self.text:  # upstream has no column for it
@@ -25,5 +25,5 @@ class Source:
 
 
 def in_order(issues: list[Issue]) -> list[Issue]:
-    """Issues as they are reported: by place, the first hundred."""
+    """Issues in report order: by position, at most one hundred."""
     return sorted(issues, key=lambda issue: (issue.line, issue.column))[:MAX_ISSUES]

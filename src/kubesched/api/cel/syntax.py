@@ -1,7 +1,7 @@
 """The syntax tree of an expression, macros expanded.
 
-Nodes know where they came from (`offset`, in code points) and how deep the tree below them is. The
-checker fills in `type`, the overloads of calls, and what identifiers stand for.
+Nodes have an `offset` in code points and the depth of their subtree. The checker fills in `type`,
+the overloads of calls, and the meaning of identifiers.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class MapNode(Node):
 
 @dataclass(slots=True, eq=False)
 class ObjectNode(Node):
-    """`Type{field: value}`. Parsed for its error message: no declared type can be built."""
+    """`Type{field: value}`. Parsed only for its error message: no declared type can be built."""
 
     name: str
     entries: list[Entry]
@@ -120,7 +120,7 @@ class ObjectNode(Node):
 
 @dataclass(slots=True, eq=False)
 class Comprehension(Node):
-    """A fold over a list or map; what the macros `all`, `map` and others become."""
+    """A fold over a list or map; the expansion of the macros `all`, `map` and others."""
 
     iteration_range: Node
     variable: str
@@ -148,7 +148,7 @@ def copy(node: Node) -> Node:
 
 
 def qualified_name(node: Node) -> str | None:
-    """`a.b.c` if the node is nothing but a chain of names."""
+    """`a.b.c` if the node is a plain chain of names."""
     if isinstance(node, Ident):
         return node.name
     if isinstance(node, Select) and not node.test_only:

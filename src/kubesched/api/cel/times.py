@@ -1,4 +1,4 @@
-"""Durations and timestamps as text, and the parts of a timestamp, as Go's `time` package has them."""
+"""Durations and timestamps as text, and the parts of a timestamp, as in Go's `time` package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DAY = 86400
 
 
 def parse_duration(text: str) -> Duration | None:
-    """`1h30m`, `-1.5s`; None if the text is not a duration or too long a one."""
+    """`1h30m`, `-1.5s`; None if the text is not a duration or out of range."""
     try:
         return Duration(parse_duration_nanos(text))
     except TimeError:
@@ -38,7 +38,7 @@ def format_duration(duration: Duration) -> str:
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """RFC 3339; None if the text is something else.
+    """RFC 3339; None for any other text.
 
     Raises:
         EvaluationError: it is a time outside the years 1 to 9999.
@@ -108,7 +108,7 @@ def _offset_of(zone: str, seconds: int) -> int:
         named = zoneinfo.ZoneInfo(zone)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise EvaluationError(f"unknown time zone {zone}") from error
-    # Years a datetime cannot hold have the offset of the nearest one it can.
+    # Years outside datetime's range have the offset of the nearest year inside.
     bounded = min(max(seconds, -62135510400), 253402214400)
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=bounded)
     offset = moment.astimezone(named).utcoffset()

@@ -1,4 +1,4 @@
-"""The types of the language: what variables are declared with and the type checker computes.
+"""The types of the language, for declaring variables and for the type checker.
 
 types.STRING, types.list_of(types.INT), types.map_of(types.STRING, types.ANY)
 types.object_type("kubernetes.DRADevice", {"driver": types.STRING})
@@ -42,7 +42,7 @@ class Type:
     name: str
     parameters: tuple[Type, ...] = ()
     fields: Mapping[str, Type] | None = field(default=None, compare=False, repr=False)
-    """Of an object type only; None if it has functions but no fields."""
+    """Object types only; None if it has functions but no fields."""
 
     def __str__(self) -> str:
         """As cel-go prints a type in Kubernetes' own messages."""
@@ -110,7 +110,7 @@ def has_parameters(type: Type) -> bool:
 
 
 def object_type(name: str, fields: Mapping[str, Type]) -> Type:
-    """A type with declared fields: others do not compile. Its values are mappings by field name."""
+    """A type with declared fields; others do not compile. Its values are mappings by field name."""
     return Type(TypeKind.OBJECT, name, (), dict(fields))
 
 

@@ -10,7 +10,7 @@ _NULLABLE = (TypeKind.OPAQUE, TypeKind.OBJECT, TypeKind.ANY, TypeKind.DURATION, 
 
 
 class Substitutions:
-    """What type parameters stand for. Attempts that fail leave no trace."""
+    """Bindings of type parameters. Failed attempts leave them unchanged."""
 
     def __init__(self) -> None:
         self._bound: dict[str, Type] = {}
@@ -83,7 +83,7 @@ class Substitutions:
         )
 
     def _substitute(self, type: Type, parameter: Type) -> tuple[bool, bool]:
-        """Whether the parameter may stand for the type, and whether it already stood for one."""
+        """Whether the parameter may be bound to the type, and whether it was already bound."""
         if type == parameter:
             return True, True
         bound = self._bound.get(parameter.name)

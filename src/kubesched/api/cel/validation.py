@@ -1,4 +1,4 @@
-"""Checks of a well-typed expression that Kubernetes adds: literals must make sense."""
+"""Kubernetes' additional checks of literals in a well-typed expression."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MIXED_ALLOWED = frozenset(("format", "cel.@block"))
 
 
 def validate(root: Node, nodes: list[Node], source: Source) -> None:
-    """Raise CompileError for literals that cannot be what they are used as, or that mix types."""
+    """Raises CompileError for literals that are invalid for their use, or that mix types."""
     issues: list[Issue] = []
     for node in nodes:
         if isinstance(node, Call):

@@ -78,7 +78,7 @@ class Timestamp:
 
 
 class _Nothing:
-    """The content of an optional without a value; distinct from null."""
+    """The content of an empty optional; distinct from null."""
 
     __slots__ = ()
 
@@ -113,7 +113,7 @@ class DefaultMap(dict[str, Value]):
     """A map in which every key can be looked up: absent ones have the value `default`.
 
     Selection, indexing and `has()` always find a value; `in`, `size()` and comprehensions see only
-    the entries that are there.
+    existing entries.
     """
 
     __slots__ = ("default",)
@@ -127,18 +127,18 @@ class DefaultMap(dict[str, Value]):
 
 
 class SetList(list[Value]):
-    """A list without duplicates of scalars: equal whatever the order, and a union when added to."""
+    """A list of unique scalars: equality ignores order, and addition is a union."""
 
     __slots__ = ()
     cel_type: ClassVar[Type] = types.LIST
 
     def identity(self, element: Value) -> Value:
-        """What tells elements apart."""
+        """The key that distinguishes elements."""
         return element
 
 
 class MapList(SetList):
-    """A list of objects with unique keys: equal whatever the order, merged by key when added to."""
+    """A list of objects with unique keys: equality ignores order, and addition merges by key."""
 
     __slots__ = ("keys",)
 

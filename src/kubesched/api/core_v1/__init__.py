@@ -1,4 +1,4 @@
-"""The core group, `v1`: pods, nodes, volumes and what stands around them.
+"""The core group, `v1`: pods, nodes, volumes and related objects.
 
 Re-exports the records of all modules here.
 """

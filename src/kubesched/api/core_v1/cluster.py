@@ -1,4 +1,4 @@
-"""The rest of the core group: namespaces, services, replication controllers, configuration, events."""
+"""The rest of the core group: namespaces, services, replication controllers, config, events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kubesched.api.meta import ObjectMeta, Record, constant
 
 
 class Namespace(Record):
-    """A scope for names; its labels take part in affinity terms."""
+    """A scope for names; affinity terms can select it by labels."""
 
     kind: str = constant("Namespace")
     api_version: str = constant("v1")
@@ -15,13 +15,13 @@ class Namespace(Record):
 
 
 class ServiceSpec(Record):
-    """Which pods belong to the service."""
+    """The pod selector of a service."""
 
     selector: dict[str, str] | None = None
 
 
 class Service(Record):
-    """A stable name for a set of pods; its selector feeds the default spread constraints."""
+    """A stable name for a set of pods; its selector is used for default spread constraints."""
 
     kind: str = constant("Service")
     api_version: str = constant("v1")
@@ -30,7 +30,7 @@ class Service(Record):
 
 
 class ReplicationControllerSpec(Record):
-    """How many pods and which."""
+    """Replica count and pod selector."""
 
     replicas: int | None = None
     selector: dict[str, str] | None = None
@@ -63,14 +63,14 @@ class ServiceAccount(Record):
 
 
 class EventSource(Record):
-    """Who reported an event."""
+    """The component that reported an event."""
 
     component: str = ""
     host: str = ""
 
 
 class EventSeries(Record):
-    """How often an event recurred and when last."""
+    """How often an event recurred, and its last time."""
 
     count: int = 0
     last_observed_time: str | None = None

@@ -1,4 +1,4 @@
-"""Nodes: what they offer, what repels pods from them, what they report."""
+"""Nodes: capacity, taints, and reported state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kubesched.api.meta import ObjectMeta, Record, ResourceList, constant
 
 
 class NodeSpec(Record):
-    """What an administrator or controller decided about the node."""
+    """Settings of the node made by an administrator or controller."""
 
     pod_cidr: str = ""
     pod_cidrs: list[str] | None = None
@@ -64,7 +64,7 @@ class AttachedVolume(Record):
 
 
 class NodeStatus(Record):
-    """What the node has and how it fares."""
+    """Capacity and state of the node."""
 
     capacity: ResourceList | None = None
     allocatable: ResourceList | None = None

@@ -1,4 +1,4 @@
-"""What pods and nodes say about where a pod may, should or must not run."""
+"""Placement rules of pods and nodes: taints, tolerations, affinity, spreading."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kubesched.api.meta import LabelSelector, Record
 
 
 class Taint(Record):
-    """A mark on a node that repels pods which do not tolerate it."""
+    """A mark on a node that repels pods without a matching toleration."""
 
     key: str = ""
     value: str = ""
@@ -15,7 +15,7 @@ class Taint(Record):
 
 
 class Toleration(Record):
-    """Which taints a pod puts up with; `tolerations.tolerates` evaluates it."""
+    """Which taints a pod tolerates; `tolerations.tolerates` evaluates it."""
 
     key: str = ""
     operator: str = ""
@@ -33,14 +33,14 @@ class NodeSelectorRequirement(Record):
 
 
 class NodeSelectorTerm(Record):
-    """Conditions on one node, all of which must hold; an empty term matches nothing."""
+    """Conditions on one node that must all hold; an empty term matches nothing."""
 
     match_expressions: list[NodeSelectorRequirement] | None = None
     match_fields: list[NodeSelectorRequirement] | None = None
 
 
 class NodeSelector(Record):
-    """Terms of which one must match."""
+    """Terms, at least one of which must match."""
 
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
@@ -62,7 +62,7 @@ class NodeAffinity(Record):
 
 
 class PodAffinityTerm(Record):
-    """A set of pods and the topology within which to be near them, or away from them."""
+    """A set of pods, and the topology in which to be near them or away from them."""
 
     label_selector: LabelSelector | None = None
     namespaces: list[str] | None = None

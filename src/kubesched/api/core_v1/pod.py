@@ -1,7 +1,7 @@
-"""Pods: what is to run, and how it stands.
+"""Pods: specification and status.
 
-What only matters inside a running container (environment, probes, mounts, commands) is left out: a
-scheduler keeps every pod of the cluster in memory.
+Fields that only matter inside a running container (environment, probes, mounts, commands) are left
+out: a scheduler keeps every pod of the cluster in memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kubesched.api.meta import ObjectMeta, Record, ResourceList, constant
 
 
 class ContainerPort(Record):
-    """A port of a container; the scheduler cares about host ports."""
+    """A port of a container; the scheduler reads host ports."""
 
     name: str = ""
     host_port: int = 0
@@ -30,7 +30,7 @@ class ResourceClaim(Record):
 
 
 class ResourceRequirements(Record):
-    """What a container, or a whole pod, asks for and is limited to."""
+    """Requests and limits of a container or a whole pod."""
 
     limits: ResourceList | None = None
     requests: ResourceList | None = None
@@ -45,14 +45,14 @@ class ContainerResizePolicy(Record):
 
 
 class ContainerRestartRuleOnExitCodes(Record):
-    """The exit codes a restart rule speaks of."""
+    """The exit codes that a restart rule applies to."""
 
     operator: str = ""
     values: list[int] | None = None
 
 
 class ContainerRestartRule(Record):
-    """What to do when a container ends in a certain way."""
+    """The action when a container ends in a certain way."""
 
     action: str = ""
     exit_codes: ContainerRestartRuleOnExitCodes | None = None
@@ -70,7 +70,7 @@ class Container(Record):
     restart_policy_rules: list[ContainerRestartRule] | None = None
 
     def is_restartable_init(self) -> bool:
-        """True for a sidecar, given that this is an init container."""
+        """True for a sidecar; call it on init containers."""
         return self.restart_policy == "Always"
 
 
@@ -81,7 +81,7 @@ class PodSchedulingGate(Record):
 
 
 class PodResourceClaim(Record):
-    """A device claim of the pod: an existing one, or one made from a template."""
+    """A device claim of the pod: an existing one, or one created from a template."""
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -101,7 +101,7 @@ class PodOS(Record):
 
 
 class PodSpec(Record):
-    """What is to run, and where it may."""
+    """The containers and placement rules of a pod."""
 
     volumes: list[Volume] | None = None
     init_containers: list[Container] | None = None
@@ -134,7 +134,7 @@ class PodSpec(Record):
 
 
 class PodCondition(Record):
-    """One aspect of a pod's state and since when."""
+    """One aspect of a pod's state, and since when."""
 
     type: str = ""
     observed_generation: int = 0
@@ -183,7 +183,7 @@ class ContainerStateTerminated(Record):
 
 
 class ContainerState(Record):
-    """Exactly one of waiting, running, terminated; none of them means waiting."""
+    """At most one of waiting, running, terminated; none of them means waiting."""
 
     waiting: ContainerStateWaiting | None = None
     running: ContainerStateRunning | None = None
@@ -191,7 +191,7 @@ class ContainerState(Record):
 
 
 class ContainerStatus(Record):
-    """How one container stands, and the resources it really has (image names are not kept)."""
+    """State and actual resources of one container (image names are not kept)."""
 
     name: str = ""
     state: ContainerState = ContainerState()
@@ -204,7 +204,7 @@ class ContainerStatus(Record):
 
 
 class PodResourceClaimStatus(Record):
-    """The claim that was made for one of the pod's claim templates."""
+    """The claim that was created for one of the pod's claim templates."""
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -219,14 +219,14 @@ class ContainerExtendedResourceRequest(Record):
 
 
 class PodExtendedResourceClaimStatus(Record):
-    """The claim that stands behind the pod's extended resources."""
+    """The claim behind the pod's extended resources."""
 
     request_mappings: list[ContainerExtendedResourceRequest] | None = None
     resource_claim_name: str = ""
 
 
 class NodeAllocatableResourceClaimStatus(Record):
-    """Node resources that a device claim of the pod uses up."""
+    """Node resources that a device claim of the pod consumes."""
 
     resource_claim_name: str = ""
     containers: list[str] | None = None
@@ -234,7 +234,7 @@ class NodeAllocatableResourceClaimStatus(Record):
 
 
 class PodStatus(Record):
-    """How the pod stands."""
+    """The state of the pod."""
 
     observed_generation: int = 0
     phase: str = ""
@@ -270,7 +270,7 @@ class Pod(Record):
 
 
 class Binding(Record):
-    """The order to run a pod on a node; posted to the pod's `binding` subresource."""
+    """Assigns a pod to a node; posted to the pod's `binding` subresource."""
 
     kind: str = constant("Binding")
     api_version: str = constant("v1")

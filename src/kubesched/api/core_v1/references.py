@@ -1,4 +1,4 @@
-"""How one object names another."""
+"""References between objects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kubesched.api.meta import Record
 
 
 class ObjectReference(Record):
-    """Any object, by as much of its identity as the writer knew."""
+    """A reference to any object; fields may be missing."""
 
     kind: str = ""
     namespace: str = ""

@@ -25,7 +25,7 @@ class CSIPersistentVolumeSource(Record):
 
 
 class VolumeNodeAffinity(Record):
-    """From which nodes the volume can be reached."""
+    """The nodes that can access the volume."""
 
     required: NodeSelector | None = None
 
@@ -51,7 +51,7 @@ class PersistentVolumeSpec(Record):
 
 
 class PersistentVolumeStatus(Record):
-    """How far the volume is: Pending, Available, Bound, Released or Failed."""
+    """Phase of the volume: Pending, Available, Bound, Released or Failed."""
 
     phase: str = ""
     message: str = ""
@@ -81,7 +81,7 @@ class PersistentVolumeClaimCondition(Record):
 
 
 class PersistentVolumeClaimStatus(Record):
-    """What the claim got: phase, size and access modes."""
+    """The claim's phase, actual size and access modes."""
 
     phase: str = ""
     access_modes: list[str] | None = None
@@ -93,7 +93,7 @@ class PersistentVolumeClaimStatus(Record):
 
 
 class PersistentVolumeClaim(Record):
-    """A user's claim to storage."""
+    """A user's request for storage."""
 
     kind: str = constant("PersistentVolumeClaim")
     api_version: str = constant("v1")

@@ -1,4 +1,4 @@
-"""Volumes as pods ask for them and as persistent volumes provide them."""
+"""Volumes as used by pods and provided by persistent volumes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kubesched.api.meta import LabelSelector, Record, ResourceList
 
 
 class UnreadVolumeSource(Record):
-    """A source of which it only matters that it is there: a Secret, a ConfigMap, a projected token, a claim of the pod's own."""
+    """A source whose content is never read: Secret, ConfigMap, projected token, ephemeral claim."""
 
 
 class GCEPersistentDiskVolumeSource(Record):
@@ -48,7 +48,7 @@ class VsphereVirtualDiskVolumeSource(Record):
 
 
 class RBDVolumeSource(Record):
-    """A Ceph block device; `monitors` and `image` decide on conflicts."""
+    """A Ceph block device; `monitors` and `image` determine conflicts."""
 
     monitors: list[str] | None = None
     image: str = ""
@@ -57,7 +57,7 @@ class RBDVolumeSource(Record):
 
 
 class ISCSIVolumeSource(Record):
-    """An iSCSI disk; `iqn` decides on conflicts."""
+    """An iSCSI disk; `iqn` determines conflicts."""
 
     iqn: str = ""
     read_only: bool = False
@@ -76,21 +76,21 @@ class CSIVolumeSource(Record):
 
 
 class PersistentVolumeClaimVolumeSource(Record):
-    """A claim of the pod's namespace, by name."""
+    """A claim in the pod's namespace, by name."""
 
     claim_name: str = ""
     read_only: bool = False
 
 
 class VolumeResourceRequirements(Record):
-    """How much storage a claim asks for."""
+    """How much storage a claim requests."""
 
     limits: ResourceList | None = None
     requests: ResourceList | None = None
 
 
 class PersistentVolumeClaimSpec(Record):
-    """What storage a claim wants, and which volume it got."""
+    """The storage that a claim requests, and the volume bound to it."""
 
     access_modes: list[str] | None = None
     selector: LabelSelector | None = None
@@ -102,7 +102,7 @@ class PersistentVolumeClaimSpec(Record):
 
 
 class Volume(Record):
-    """A pod's volume: a name and one source (those that no decision depends on are left out)."""
+    """A pod's volume: a name and one source (those that affect no decision are left out)."""
 
     name: str = ""
     gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None

@@ -1,4 +1,4 @@
-"""`kubesched bench run --record`: record core-mode runs, play them, compare every decision."""
+"""`kubesched bench run --record`: record core-mode runs, replay them, compare every decision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RecordedWorkloads:
-    """Recordings of workloads, one folder below `folder` for each."""
+    """Recordings of workloads, one subfolder of `folder` each."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
@@ -26,7 +26,7 @@ class RecordedWorkloads:
         """The same options, with a recording of every repetition in the workload's folder.
 
         Raises:
-            KubeschedError: the folder holds something already.
+            KubeschedError: the folder is not empty.
         """
         from kubesched.base.errors import KubeschedError
         from kubesched.insight.recording.recorded_dependencies import open_recording
@@ -48,10 +48,10 @@ class RecordedWorkloads:
         )
 
     def verify(self, workload: Workload, progress: Progress) -> None:
-        """Play all repetitions of a workload.
+        """Replay all repetitions of a workload.
 
         Raises:
-            KubeschedError: a decision comes out differently, or a recording cannot be played.
+            KubeschedError: a decision differs, or a recording cannot be replayed.
         """
         from kubesched.base.errors import KubeschedError
         from kubesched.insight.recording.reader import RecordingReader

@@ -1,4 +1,4 @@
-"""`kubesched bench run`: run workloads and report what they took."""
+"""`kubesched bench run`: run workloads and report the results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Exit code 0 means that everything asked for was measured, 1 that something faile
 """
 
 QUIET_CORES = 0.2
-"""Load of other programs that is not worth a warning."""
+"""Load of other programs below which no warning is printed."""
 
 _OPTIONS = """
 workloads FILE|NAME {*}    what to run (default: all, size small)
@@ -120,7 +120,7 @@ def main(args: argparse.Namespace) -> int:
                 results=(*report.results, *results),
                 refused=(*report.refused, *([refused] if refused else ())),
             )
-            if folder is not None:  # at once: an interrupted run has written its results
+            if folder is not None:  # at once, so that an interrupted run keeps its results
                 _write(report, folder)
     if args.output == "json":
         sys.stdout.write(encode(report).decode())
@@ -136,7 +136,7 @@ def main(args: argparse.Namespace) -> int:
 def _run_one(
     workload: Workload, run: Callable[[Workload, Progress], list[RunResult]], progress: Progress
 ) -> tuple[list[RunResult], Refusal | None]:
-    """Results, or why there are none."""
+    """Results, or the reason why there are none."""
     from kubesched.base.errors import KubeschedError
     from kubesched.lab.benchmarking.results import Refusal
 
@@ -240,7 +240,7 @@ def _end_to_end(
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """What is going on: in place on a terminal, elsewhere a line whenever a new stage begins."""
+    """Progress: updated in place on a terminal, otherwise one line per stage."""
     if not sys.stderr.isatty():
         yield _LineByLine()
         return
@@ -249,7 +249,7 @@ def _progress() -> Iterator[Progress]:
 
 
 class _LineByLine:
-    """A line per stage, without the details behind the last colon."""
+    """One line per stage, without the details after the last colon."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -270,7 +270,7 @@ def _write(report: Report, folder: Path) -> None:
 
 
 def show(report: Report, *, is_phases: bool) -> None:
-    """Prints the figures for people."""
+    """Prints the figures as tables."""
     from kubesched.lab.benchmarking.summary import against, ratio_table, summarise, table
 
     summaries = summarise(report.results)

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_planning_options(parser: argparse.ArgumentParser) -> None:
-    """What `capacity` and `plan` have in common."""
+    """Options shared by `capacity` and `plan`."""
     add_options(parser, "--seed N {int=0}  seed of the choice among nodes with equal scores")
     add_output(parser, "table", "wide", "json", "yaml")
     add_configuration(parser)
@@ -72,7 +72,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def print_capacity(counted: Capacity, *, wide: bool) -> None:
-    """The count, where the pods went, and what stops the next one."""
+    """Prints the count, the nodes used, and what stops the next pod."""
     more = " or more" if counted.is_limited else ""
     terminal.heading(f"{_named(counted)}: {counted.replicas}{more} fit.")
     if counted.pods > sum(part.per_replica for part in counted.parts) * counted.replicas:
@@ -111,7 +111,7 @@ def _zone_row(zone: str, pods: int, stop: ZoneStop | None) -> tuple[str, str, st
 
 
 def print_stop(stop: Stop) -> None:
-    """Why a pod fits nowhere, as `explain` puts it."""
+    """Prints why a pod fits nowhere, in `explain`'s format."""
     from kubesched.app.cli.explain_tables import print_reasons
 
     terminal.sentence(f"The next pod: {stop.summary}")

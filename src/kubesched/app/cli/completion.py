@@ -1,8 +1,8 @@
-"""`kubesched completion`: scripts that complete commands, options, their values and pods' names.
+"""`kubesched completion`: scripts that complete commands, options, values and pod names.
 
-The scripts ask `kubesched completion words WORD...` what may follow. The answer comes from the
-argparse tree, so it cannot fall behind it, and where a pod's name comes next from the cluster.
-kubectl asks through the executables `kubectl_complete-kubesched` and `kubectl_complete-why`.
+The scripts call `kubesched completion words WORD...` for candidates. These come from the argparse
+tree, so they are always current; pod names come from the cluster. kubectl calls the executables
+`kubectl_complete-kubesched` and `kubectl_complete-why`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ complete -c kubesched -f -a '(__kubesched)'
 }
 
 TAKES_POD = frozenset({"explain pod"})
-"""Commands whose argument is a pod's name."""
+"""Commands whose argument is a pod name."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_words(words: list[str]) -> int:
-    """The command, and what the scripts call: `completion words WORD...`."""
+    """Runs the command, and the scripts' `completion words WORD...`."""
     if words[:1] == ["words"]:
         for word, text in candidates(words[1:]):
             print(f"{word}\t{text}")
@@ -88,7 +88,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def complete_for_kubectl() -> int:
-    """Entry point of `kubectl_complete-kubesched`; the last argument is to be completed."""
+    """Entry point of `kubectl_complete-kubesched`; completes the last argument."""
     return _tell_kubectl(sys.argv[1:])
 
 
@@ -105,7 +105,7 @@ def _tell_kubectl(words: Sequence[str]) -> int:
 
 
 def candidates(words: Sequence[str]) -> list[tuple[str, str]]:
-    """What the last word may become, each with what it is for; none where a file is expected."""
+    """Candidates for the last word, each with a description; none where a file is expected."""
     *before, current = words or [""]
     found = [(word, text) for word, text in _following(before, current) if word.startswith(current)]
     return found if current.startswith("-") else [pair for pair in found if pair[0][0] != "-"]
@@ -138,7 +138,7 @@ def _following(words: Sequence[str], current: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option: its spellings, what it is for, and what may follow it."""
+    """An option: its spellings, description and possible values."""
 
     flags: tuple[str, ...]
     help: str
@@ -148,7 +148,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class CommandNode:
-    """A command, by the words that lead to it, and what may come next."""
+    """A command, by the words that lead to it, and its possible next words."""
 
     words: tuple[str, ...]
     subcommands: tuple[tuple[str, str], ...]
@@ -197,7 +197,7 @@ MOST_NAMES = 500
 
 
 def pod_names(words: Sequence[str]) -> list[str]:
-    """Names that may follow words such as `explain pod -n web`; none if they cannot be had."""
+    """Pod names that may follow words such as `explain pod -n web`; none if unavailable."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("-n", "--namespace", default="")
     parser.add_argument("--kubeconfig", default="")
@@ -205,7 +205,7 @@ def pod_names(words: Sequence[str]) -> list[str]:
     try:
         args, rest = parser.parse_known_args(list(words))
     except argparse.ArgumentError:
-        return []  # an option whose value is still to come
+        return []  # an option without its value
     if any(word == "--from" or word.startswith("--from=") for word in rest):
         return []
     from kubesched.app.event_loop import run

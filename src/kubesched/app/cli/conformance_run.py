@@ -1,4 +1,4 @@
-"""`kubesched conformance run`: the same sequences to kube-scheduler and to this scheduler."""
+"""`kubesched conformance run`: plays the same sequences to kube-scheduler and this scheduler."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _OPTIONS = """
 --no-shrink            report differences as they are
 """
 _DEFAULTS = {"sequences": 10, "pods": 150, "seed": 1, "first": 0, "features": "", "record": None}
-"""Of the options that say what to generate."""
+"""Defaults of the options that control generation."""
 
 
 def add_parser(kinds: Subparsers) -> None:
@@ -69,7 +69,7 @@ def add_parser(kinds: Subparsers) -> None:
 
 
 def is_without_programs(args: argparse.Namespace) -> bool:
-    """Whether nothing is said about programs, nor about what to play to them."""
+    """Whether the options name neither programs nor sequences."""
     from kubesched.testing.control_plane import ASSETS_VARIABLE
 
     named = args.assets or os.environ.get(ASSETS_VARIABLE)
@@ -143,7 +143,7 @@ async def _run(settings: ConformanceSettings, args: argparse.Namespace) -> RunRe
 
 
 def _stop_on_signals() -> asyncio.Event:
-    """The first signal ends the run after the sequence that is being played, the second at once."""
+    """The first signal ends the run after the current sequence, the second immediately."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     task = asyncio.current_task()
     assert task is not None, "called from a coroutine"
@@ -178,7 +178,7 @@ def _recorder(path: str | None) -> Iterator[Callable[[Sequence], None]]:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[RunReport], None]]:
-    """A line that follows the run: in place on a terminal, one per ten sequences elsewhere."""
+    """Progress: updated in place on a terminal, otherwise one line per ten sequences."""
 
     def line(report: RunReport) -> str:
         return (
@@ -244,7 +244,7 @@ def _shown(value: object) -> str:
 
 
 def share(tally: Tally) -> str:
-    """How much of what was compared agrees."""
+    """Percentage of comparisons that agree."""
     # Rounding must not turn 99.99 % into 100 %.
     is_all = tally.agreed == tally.compared
     return "100 %" if is_all else f"{min(100 * tally.agreed / tally.compared, 99.99):.2f} %"

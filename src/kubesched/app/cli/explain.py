@@ -1,7 +1,7 @@
-"""`kubesched explain`: why a pod is pending, or why it is where it is.
+"""`kubesched explain`: why a pod is pending, or why it is on its node.
 
     explain pod NAME         one pod
-    explain pods             several, those with the same story together
+    explain pods             several, grouped by explanation
     explain workload K/NAME  the pods of a workload, and why it has no more
     explain attempts         the attempts of a recording, for --at
     explain schema           the JSON schema of -o json
@@ -108,7 +108,7 @@ def run_words(words: Sequence[str]) -> int:
 
 
 def spelled_out(words: Sequence[str]) -> list[str]:
-    """The words with `KIND/NAME` or `KIND NAME` as a subcommand and its argument."""
+    """Turns `KIND/NAME` or `KIND NAME` into a subcommand and its argument."""
     from kubesched.insight.planning.workload_kinds import workload_kind
 
     first, *rest = words or [""]
@@ -129,7 +129,7 @@ def why() -> int:
 
 
 def why_words(words: Sequence[str]) -> list[str]:
-    """What `explain` is asked for `kubectl why WORD...`."""
+    """The words of `explain` for `kubectl why WORD...`."""
     if not words or words[0] in ("-h", "--help"):
         return ["pod", "--help"]
     spelled = spelled_out(words)

@@ -1,4 +1,4 @@
-"""How `kubesched explain` prints an explanation for people."""
+"""Prints the explanations of `kubesched explain` as text."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ _EVENTS = {
 
 
 def print_pod(explanation: Explanation, *, wide: bool, told: Sequence[str] = ()) -> None:
-    """Verdict, what it waits for, reasons, nodes, fixes, notes: in this order.
+    """Prints verdict, wait reason, rejections, nodes, fixes and notes, in this order.
 
-    `told` are notes that have been printed already.
+    `told` lists notes already printed.
     """
     terminal.heading(f"{explanation.pod}: {explanation.summary}")
     _print_circumstances(explanation)
@@ -92,7 +92,7 @@ def _events(woken_by: Sequence[WokenBy]) -> str:
 
 
 def print_reasons(reasons: Sequence[Reason]) -> None:
-    """Why nodes were rejected, and by which plugin; nothing if none was."""
+    """Prints why nodes were rejected, and by which plugin; nothing if none was."""
     if not reasons:
         return
     print()
@@ -172,9 +172,9 @@ def _lacks(row: NodeRow) -> str:
 
 
 def _print_fixes(fixes: Sequence[Fix] | None, verdict: Verdict) -> bool:
-    """Prints what would help; returns whether anything would."""
+    """Prints the possible fixes; returns whether there are any."""
     if fixes is None or verdict.value in ("Placed", "Fits"):
-        return False  # not asked for, or nothing to repair
+        return False  # not requested, or nothing to fix
     print()
     if not fixes:
         terminal.sentence("Nothing that was tried would help.")
@@ -190,7 +190,7 @@ def _print_fixes(fixes: Sequence[Fix] | None, verdict: Verdict) -> bool:
 
 
 def _print_commands(fixes: Sequence[Fix]) -> None:
-    """The commands of every fix, to be copied: they are not wrapped."""
+    """Prints the commands of every fix, unwrapped for copying."""
     for at, fix in enumerate(fixes, 1):
         print()
         for effect in fix.effects:
@@ -200,7 +200,7 @@ def _print_commands(fixes: Sequence[Fix]) -> None:
 
 
 def print_node(explanation: Explanation) -> None:
-    """One node's story in sentences."""
+    """Prints one node's explanation in sentences."""
     row = explanation.matrix[0]
     if row.feasible:
         terminal.heading(
@@ -224,7 +224,7 @@ def print_node(explanation: Explanation) -> None:
 
 
 def print_groups(groups: Sequence[Sequence[Explanation]], *, told: Sequence[str] = ()) -> None:
-    """Several pods: each distinct story once, and what would help the first of its pods."""
+    """Prints each distinct explanation once, with fixes for its first pod."""
     has_fixes = False
     for at, group in enumerate(groups):
         if at:
@@ -245,7 +245,7 @@ def print_groups(groups: Sequence[Sequence[Explanation]], *, told: Sequence[str]
 
 
 def print_workload(workload: Workload) -> None:
-    """How many pods it has, and why no more are made."""
+    """Prints the number of pods, and why no more are created."""
     terminal.heading(workload.summary())
     is_short = workload.wanted is not None and len(workload.pods) < workload.wanted
     for obstacle in workload.obstacles if is_short else ():
@@ -262,7 +262,7 @@ def print_workload(workload: Workload) -> None:
 
 
 def print_attempts(listed: Sequence[Listed]) -> None:
-    """The attempts of a recording, with the numbers that --at takes."""
+    """Prints the attempts of a recording, with their numbers for --at."""
     rows = [
         (
             str(attempt.number or "-"),
@@ -280,7 +280,7 @@ def print_attempts(listed: Sequence[Listed]) -> None:
 
 
 def attempt_fields(attempt: Listed) -> dict[str, object]:
-    """An attempt for programs."""
+    """An attempt as a JSON object."""
     return {
         "number": attempt.number or None,
         "time": format_time(attempt.time),

@@ -1,4 +1,4 @@
-"""What `kubesched explain` does: load a state, ask an explainer, print its answers."""
+"""Implements `kubesched explain`: loads a state, calls an explainer, prints its results."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SHOWN_NODES = 10
 
 
 def explain(args: argparse.Namespace) -> int:
-    """Answer the question; returns the exit code."""
+    """Explain what the arguments select; returns the exit code."""
     if args.what == "schema":
         return _print_schema()
     if args.what == "attempts":
@@ -81,7 +81,7 @@ def _list_attempts(args: argparse.Namespace) -> int:
 
 
 def _configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfiguration, FeatureGates]:
-    """What the options say; without `--config`, that of a recording is its own."""
+    """Configuration from the options; without `--config`, a recording's own is used."""
     if args.config or args.recording is None:
         return load_configuration(args)
     header = RecordingReader.of_folder(args.recording).segments[-1].header
@@ -91,7 +91,7 @@ def _configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfiguration
 
 @contextmanager
 def _explaining(args: argparse.Namespace) -> Iterator[tuple[ClusterState, Explainer]]:
-    """A state and its explainer, with an event loop for questions to extenders if asked."""
+    """A state and its explainer, with an event loop for extender calls if enabled."""
     config, gates = _configuration(args)
     state = load_state(args)
     if not args.ask_extenders:
@@ -104,7 +104,7 @@ def _explaining(args: argparse.Namespace) -> Iterator[tuple[ClusterState, Explai
         finally:
             for framework in list(explainer.assembly.frameworks.values())[:1]:
                 for extender in framework.handle.extenders:
-                    runner.run(extender.aclose())  # type: ignore[attr-defined]  # they are HTTP extenders
+                    runner.run(extender.aclose())  # type: ignore[attr-defined]  # HTTP extenders
 
 
 # -- one pod ---------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def _explain_pod(args: argparse.Namespace, state: ClusterState, explainer: Expla
 
 
 def _explain_recorded(args: argparse.Namespace) -> Explanation | None:
-    """The pod's attempt that the options mean, if the recording can be played up to it."""
+    """The selected attempt of the pod, if the recording can be replayed up to it."""
     from kubesched.app.explaining import explain_attempt, find_attempt  # imports the simulation
 
     silence()
@@ -142,7 +142,7 @@ def _selection(args: argparse.Namespace) -> Selection:
 
 
 def _show(args: argparse.Namespace, explanation: Explanation, told: Sequence[str] = ()) -> int:
-    """Print an explanation; `told` are notes that are printed already."""
+    """Print an explanation; `told` lists notes already printed."""
     if args.output in ("json", "yaml"):
         write_record(args.output, explanation)
     elif args.node:
@@ -160,7 +160,7 @@ def _key(args: argparse.Namespace) -> tuple[str, str]:
 
 
 def _namespace(args: argparse.Namespace) -> str:
-    """The given one; of a live cluster, else, the context's."""
+    """The given namespace; for a live cluster, by default the context's."""
     if args.namespace or _is_stored(args):
         return args.namespace or "default"
     return load_default_config(args.kubeconfig, context=args.context).namespace
@@ -204,7 +204,7 @@ def _explained(
 def _print_groups(
     args: argparse.Namespace, state: ClusterState, explainer: Explainer, pods: Sequence[Pod]
 ) -> None:
-    """Every distinct story; fixes are looked for once for each."""
+    """Print every distinct explanation; fixes are computed once for each."""
     groups = grouped([explainer.explain(pod, selection.no_node) for pod in pods])
     if args.fix:
         for group in groups:

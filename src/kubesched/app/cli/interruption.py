@@ -1,15 +1,15 @@
 """How signals end a command: SIGTERM like Ctrl-C, however the command was started.
 
 Python turns SIGINT into KeyboardInterrupt, unless SIGINT was ignored when the process started, as
-it is for a background job of a script and under nohup. SIGTERM must work there, too, so it does not
-depend on SIGINT's handler.
+for a script's background job and under nohup. SIGTERM must work there too, so it does not depend on
+SIGINT's handler.
 
 KeyboardInterrupt can be raised between any two instructions. Inside a destructor or a task it is
-swallowed or reported with a traceback. Commands that compute for long therefore name safe points
-and are interrupted only there.
+swallowed or reported with a traceback. Long-running commands therefore define safe points and are
+interrupted only there.
 
 Commands with an event loop handle both signals themselves: `conformance run`, and with
-`signals_held` and `stop_event` those that run until they are told to stop.
+`signals_held` and `stop_event` those that run until stopped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 EXIT_TERMINATED = 143
 SAFE_POINT_S = 5.0
-"""A command that reaches no safe point within this time after the signal is ended at once."""
+"""A command that reaches no safe point within this time after the signal is killed."""
 
 
 class Interruption:
@@ -58,7 +58,7 @@ class Interruption:
 
     @contextlib.contextmanager
     def at_safe_points(self) -> Iterator[Callable[[], None]]:
-        """Within the block, signals raise KeyboardInterrupt only when its function is called."""
+        """In the block, signals raise KeyboardInterrupt only in calls of the yielded function."""
         handled = [signal.SIGTERM]
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             handled.append(signal.SIGINT)
@@ -88,12 +88,12 @@ def _give_up(_signum: int, _frame: FrameType | None) -> None:
 INTERRUPTION = Interruption()
 
 
-# -- commands that run until they are told to stop -------------------------------------------------
+# -- commands that run until stopped ---------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Keep SIGINT and SIGTERM until the command is ready for them (`app.stopping.release_signals`).
+    """Block SIGINT and SIGTERM until the command is ready (`app.stopping.release_signals`).
 
     Loading takes a good part of a second. A signal during that time must neither be lost nor end
     the process half-way, which would give the wrong exit code.
@@ -106,7 +106,7 @@ def signals_held() -> Iterator[None]:
 
 
 def stop_event() -> asyncio.Event:
-    """An event of the running loop that both signals set, those that were held included."""
+    """An event of the running loop that both signals set, including blocked ones."""
     import asyncio
 
     from kubesched.app.stopping import STOP_SIGNALS, release_signals

@@ -1,9 +1,9 @@
-"""Lines of text that fit a terminal: wrapped sentences, and the one table of all commands.
+"""Text that fits a terminal: wrapped sentences, and the table layout of all commands.
 
 Without a width (a pipe or a file), a table's row is one line. On a terminal the table fits its
-width, from 60 columns up, without losing anything: the widest text column gives way first and wraps
-at words; words are broken only when no column can give way otherwise, figures never. If even that
-is too wide, the columns are printed in several bands that repeat the first column.
+width, from 60 columns up, without losing anything: the widest text column shrinks first and wraps
+at words; words are broken only when no column can shrink otherwise, figures never. If even that is
+too wide, the columns are printed in several bands that repeat the first column.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kubesched.base.visible import visible
 
 GAP = 3
 NARROW_GAP = 2
-"""Spaces between columns: of a table that fits as it is, and of one that has to be narrowed."""
+"""Spaces between columns: of a table that fits, and of one that must be narrowed."""
 MIN_TEXT = 8
-"""A text column is not narrowed below this."""
+"""Minimum width of a text column."""
 
 BOLD, DIM, CYAN, YELLOW = "1", "2", "36", "33"
 """Parameters of the terminal's escape sequences for styles."""
@@ -32,12 +32,12 @@ _PIECE = re.compile(
 
 
 def clean(text: str) -> str:
-    """The text as it is printed. Every cell and every sentence of every command passes here."""
+    """The printable text. Every cell and sentence of every command passes through here."""
     return visible(text.replace("\n", " "))
 
 
 def text_width(text: str) -> int:
-    """Columns of a terminal that the text takes: wide characters two, combining ones none."""
+    """Width of the text in terminal columns: wide characters two, combining ones none."""
     if text.isascii():
         return len(text)
     return sum(
@@ -52,7 +52,7 @@ def painted(text: str, style: str) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` columns, broken at spaces, or inside too long words."""
+    """The text in lines of at most `width` columns, broken at spaces, or inside long words."""
     if text_width(text) <= width:
         return [text]
     lines = [""]
@@ -87,14 +87,14 @@ def table_lines(
     right_from: int | None = None,
     is_coloured: bool = False,
 ) -> list[str]:
-    """A table's lines, the header's first, without spaces at their ends.
+    """A table's lines, header first, without trailing spaces.
 
     Args:
         headers: One for each column.
         rows: As many cells as there are headers.
         width: Columns of the terminal; None if rows must not be wrapped.
-        right_from: Index of the first column that is aligned to the right.
-        is_coloured: Whether headers and the first column are painted.
+        right_from: Index of the first right-aligned column.
+        is_coloured: Whether headers and the first column are coloured.
     """
     edge = len(headers) if right_from is None else right_from
     columns = [
@@ -152,7 +152,7 @@ def _bands(columns: Sequence[_Column], width: int | None) -> Iterator[list[_Colu
     if width is None or sum(column.least for column in columns) + gaps <= width:
         yield list(columns)
         return
-    first.least = max(first.least, min(first.word, width // 2))  # what the eye goes back to
+    first.least = max(first.least, min(first.word, width // 2))  # it identifies the row
     band, used = [first], first.least
     for column in others:
         needed = NARROW_GAP + column.least
@@ -175,7 +175,7 @@ def _band_lines(band: Sequence[_Column], width: int | None, header_style: str) -
 
 
 def _narrowed(band: Sequence[_Column], room: int) -> list[int]:
-    """Widths that fit, if any do: the widest column gives way first, words are broken last."""
+    """Widths that fit, if any do: the widest column shrinks first, words are broken last."""
     widths = [min(column.natural, max(room, column.least)) for column in band]
     for floors in (
         [column.word for column in band],

@@ -1,7 +1,7 @@
 """The entry point: finds the command, loads its module, and reports every error.
 
-`kubesched --help` must stay quick, so this module imports argparse and nothing else of weight, and
-knows of each command only its name, group and summary.
+`kubesched --help` must stay fast, so this module imports no heavy module but argparse, and has only
+the name, group and summary of each command.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXIT_TERMINATED = 143
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A line of the command table; the module is `kubesched.app.cli.<name>`."""
+    """A row of the command table; the module is `kubesched.app.cli.<name>`."""
 
     name: str
     group: str
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run_process(words: list[str]) -> int:
-    """Run the words as this process's command line: signals end it."""
+    """Run the words as this process's command line, with signal handling."""
     from kubesched.app.cli.interruption import INTERRUPTION
 
     INTERRUPTION.install()
@@ -96,7 +96,7 @@ def _run(words: list[str]) -> int:
     streams = sys.stdout, sys.stderr
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names can hold what the locale cannot
+            stream.reconfigure(errors="backslashreplace")  # names may exceed the locale's encoding
     sys.stdout, sys.stderr = (cast("TextIO", VisibleStream(stream)) for stream in streams)
     try:
         return _run_visibly(words, debug=debug)
@@ -141,14 +141,14 @@ def _dispatch(words: list[str]) -> int:
         names = [command.name for command in COMMANDS]
         return usage_error(f'unknown command "{rest[0]}"{did_you_mean(rest[0], names)}')
     module = importlib.import_module(command.module)
-    if hasattr(module, "run_words"):  # a command with a syntax of its own
+    if hasattr(module, "run_words"):  # a command with its own syntax
         exit_code: int = module.run_words(rest[1:])
         return exit_code
     return parse_and_run(module, rest)
 
 
 def parse_and_run(module: ModuleType, words: list[str]) -> int:
-    """Parse the words, of which the first is the command's name, and run its module."""
+    """Parse the words, starting with the command's name, and run its module."""
     code: int = module.main(parser_of([words[0]]).parse_args(words))
     return code
 
@@ -169,7 +169,7 @@ def parser_of(names: Iterable[str] | None = None) -> Parser:
                 command.name,
                 help=command.summary,
                 description=module.DESCRIPTION,
-                add_help=command.name != "run",  # whose flags include --help
+                add_help=command.name != "run",  # its flags include --help
             )
             module.add_arguments(own)
     return parser
@@ -225,7 +225,6 @@ def _interrupted() -> int:
 
 
 def _reader_left() -> int:
-    # What is still buffered cannot be written either; without this the interpreter complains about
-    # it when it shuts down.
+    # Buffered output cannot be written either; without this the interpreter reports it at shutdown.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_BROKEN_PIPE

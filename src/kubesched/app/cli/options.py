@@ -7,11 +7,11 @@
     name NAME {?}              a word without dashes is an argument; its attribute comes first
     ''')
 
-A row is the names, the value's placeholder, its rules in braces, two spaces, and the help; indented
-lines go on with the help. Without a placeholder it is a switch. The rules: a type's name, or
-choices `a|b|c`, of which the first is the default (`|b|c`: none is); `*` if an option may be
-repeated; `*`, `+` or `?` for the number of arguments; `!` if the option is required; `=default`.
-Default and repetition are added to the help.
+A row has the names, the value's placeholder, its rules in braces, two spaces, and the help;
+indented lines continue the help. Without a placeholder it is a switch. The rules: a type's name, or
+choices `a|b|c` with the first as the default (`|b|c`: no default); `*` for a repeatable option;
+`*`, `+` or `?` for the number of arguments; `!` for a required option; `=default`. Default and
+repetition are added to the help.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TYPES: dict[str, Callable[[str], object]] = {
 def add_options(
     parser: argparse._ActionsContainer, table: str, **types: Callable[[str], object]
 ) -> None:
-    """Add the options of a table; `types` are those that its rules name beside the common ones."""
+    """Add the options of a table; `types` extends the common types for its rules."""
     for left, text in _rows(table):
         row = _ROW.fullmatch(left)
         assert row is not None, f"not a row of options: {left}"
@@ -92,7 +92,7 @@ def _settings(
 
 
 def _telling(convert: Callable[[str], object]) -> Callable[[str], object]:
-    """The same, except that argparse shows the text of a ValueError."""
+    """The same function, except that argparse shows the text of a ValueError."""
 
     def converted(text: str) -> object:
         try:
@@ -110,7 +110,7 @@ def add_output(parser: argparse.ArgumentParser, *choices: str) -> None:
 
 
 def add_page_options(parser: argparse.ArgumentParser) -> None:
-    """Where the page is served."""
+    """Add the options of the page's address."""
     add_options(parser, _PAGE)
 
 

@@ -1,4 +1,4 @@
-"""`kubesched page`: look at a cluster, a dump or a recording in the browser."""
+"""`kubesched page`: view a cluster, a dump or a recording in the browser."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def main(args: argparse.Namespace) -> int:
     from kubesched.base.logs import silence
 
     check_state_source(args)
-    silence()  # what a scheduler in memory logs about pods is what the page shows
+    silence()  # the page shows what the in-memory scheduler logs
     with signals_held():
         from kubesched.app.event_loop import run
 
@@ -104,7 +104,7 @@ def _link_used(page: ServedPage) -> None:
 
 
 def _key(load_or_make: Callable[[Path], bytes]) -> bytes:
-    """The key in the user's cache; without a folder to keep it in, one for this process."""
+    """The key in the user's cache, or a temporary one if there is no folder for it."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     try:
         return load_or_make(cache / "kubesched" / "page.key")

@@ -1,4 +1,4 @@
-"""Parsers, argument types and options that all commands share."""
+"""Parsers, argument types and options shared by all commands."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ EXIT_USAGE = 2
 
 
 def usage_error(message: str, program: str = "kubesched") -> int:
-    """Says what was wrong with the call."""
+    """Prints a usage error; returns the exit code."""
     sys.stderr.write(f"error: {message}\nsee '{program} --help'\n")
     return EXIT_USAGE
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Descriptions and epilogs as written, options in a wide column."""
+    """Keeps descriptions and epilogs as written, with options in a wide column."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=30)
@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]  # one signature of several
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """As argparse does, but what is left over is an error of this command, not of the first."""
+        """As argparse, but reports leftover words as errors of this command, not the first."""
         parsed, extras = super().parse_known_args(args, namespace)
         if extras and extras[0].startswith("-"):
             known = [name for name in self._option_string_actions if name.startswith("--")]
@@ -63,7 +63,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """The end of a message about an unknown word: the nearest known one, if any is near."""
+    """The end of a message about an unknown word: the nearest known one, if any."""
     from difflib import get_close_matches
 
     by_name = {name.lstrip("-"): name for name in known}
@@ -72,14 +72,14 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
 
 
 def number(text: str) -> int:
-    """An argument's type: a number of ASCII digits."""
+    """Argument type: a number of ASCII digits."""
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """An argument's type: a number from 1 on."""
+    """Argument type: a number of at least 1."""
     value = number(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
@@ -87,7 +87,7 @@ def positive(text: str) -> int:
 
 
 def number_up_to(text: str, highest: int) -> int:
-    """A whole number from 0 on, for argparse."""
+    """A whole number from 0 to `highest`, for argparse."""
     if not (text.isascii() and text.isdecimal() and int(text) <= highest):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {highest}")
     return int(text)

@@ -1,4 +1,4 @@
-"""`kubesched plan`: what would happen if."""
+"""`kubesched plan`: what-if planning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How `kubesched plan` prints a plan for people."""
+"""Prints the plans of `kubesched plan` as text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kubesched.insight.planning.comparison import PlanDifference
 from kubesched.insight.planning.model import Amount, Plan, Unplaced, Utilisation
 
 SHOWN = 20
-"""Rows of a table; -o wide shows all."""
+"""Maximum rows of a table; -o wide shows all."""
 PODS_NAMED = 3
 
 
 def print_plan(plan: Plan, *, wide: bool) -> None:
-    """Counts first, then what was placed, moved, lost and left over, then utilisation and notes."""
+    """Counts, then pods placed, moved, lost and pending, then utilisation and notes."""
     terminal.heading(_counts(plan))
     gone = [eviction for eviction in plan.evicted if not _came_back(plan, eviction.replacement)]
     placed = [
@@ -40,7 +40,7 @@ def print_plan(plan: Plan, *, wide: bool) -> None:
 
 
 def print_difference(difference: PlanDifference, *, wide: bool) -> None:
-    """What this plan does differently from an earlier one."""
+    """Differences between this plan and an earlier one."""
     if difference.is_same:
         terminal.heading("The plans are the same.")
         return

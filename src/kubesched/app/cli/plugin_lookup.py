@@ -1,7 +1,7 @@
-"""What the plugins named in a configuration can do, third-party ones included.
+"""Capabilities of the plugins named in a configuration, third-party ones included.
 
-In-tree plugins are answered from a table, without importing them. Others are found the way the
-scheduler finds them: by entry point, or as `module:Class`.
+In-tree plugins are looked up in a table, without importing them. Others are found as the scheduler
+finds them: by entry point, or as `module:Class`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def implements(name: str, point: ExtensionPoint) -> bool | None:
 
 
 def args_type(name: str) -> type | None:
-    """The type of a third-party plugin's arguments; None if it declares none."""
+    """The arguments type of a third-party plugin; None if it declares none."""
     if name in IN_TREE_PLUGINS or not name:
         return None
     from kubesched.framework.registry import RegistryError
@@ -49,12 +49,12 @@ def args_type(name: str) -> type | None:
     try:
         plugin = installed_plugins().get(name)
     except RegistryError:
-        return None  # `implements` complains where the plugin is enabled
+        return None  # `implements` reports it where the plugin is enabled
     return None if plugin is None else plugin.args_type
 
 
 def construct(config: KubeSchedulerConfiguration, gates: FeatureGates) -> list[FieldProblem]:
-    """Problems of third-party plugins that only their construction shows, over an empty cluster."""
+    """Problems that third-party plugins show only when constructed, with an empty cluster."""
     problems: list[FieldProblem] = []
     for index, profile in enumerate(config.profiles):
         named = {entry.name: entry.args for entry in profile.plugin_config}

@@ -19,7 +19,7 @@ def write_record(form: str, record: object) -> None:
 
 
 def fields(record: object, names: str) -> dict[str, object]:
-    """The named attributes, under the names that JSON has for them."""
+    """The named attributes, under their JSON names."""
     return {_camel(name): getattr(record, name) for name in names.split()}
 
 

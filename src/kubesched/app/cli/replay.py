@@ -1,4 +1,4 @@
-"""`kubesched replay`: a recording or a trace, played to the scheduler in virtual time."""
+"""`kubesched replay`: replays a recording or a trace in virtual time."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _trace(args: argparse.Namespace) -> Trace:
 
 
 def _import_plugins(args: argparse.Namespace) -> None:
-    """Import the plugins of the given files: a recording may name only what is loaded."""
+    """Import the plugins of the given files: a recording may only name loaded ones."""
     from kubesched.app.cli.plugin_lookup import installed_plugins
     from kubesched.config import features
     from kubesched.config.load import load_file

@@ -1,4 +1,4 @@
-"""How `kubesched replay` prints its report for people."""
+"""Prints the report of `kubesched replay` as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubesched.lab.traces.report import (
 
 
 def print_report(report: Report) -> None:
-    """The figures of every configuration, then the differences to the first, then what failed."""
+    """The figures of every configuration, then the differences to the first, then failures."""
     terminal.heading(f"{report.trace} ({report.format})")
     figures = figures_of(report.cells)
     if report.configurations:

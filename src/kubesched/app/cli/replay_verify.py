@@ -11,7 +11,7 @@ from kubesched.lab.traces.log_player import play
 
 
 def verify(recording: str) -> int:
-    """Play what can be played of every run; 1 if a decision differs or nothing can be played."""
+    """Replay every run as far as possible; 1 if a decision differs or nothing can be replayed."""
     reader = RecordingReader.of_folder(recording)
     for note in reader.notes:
         print(f"note: {note}", file=sys.stderr)

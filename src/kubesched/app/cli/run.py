@@ -92,6 +92,6 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 def _print_version() -> int:
     from kubesched import KUBERNETES_VERSION, __version__
 
-    # The first word and number are what scripts written for kube-scheduler look at.
+    # Scripts written for kube-scheduler parse the first word and the number.
     print(f"Kubernetes v{KUBERNETES_VERSION} (kubesched {__version__})")
     return 0

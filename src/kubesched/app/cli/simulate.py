@@ -75,7 +75,7 @@ def _is_sweep(args: argparse.Namespace) -> bool:
 
 
 def _swept(args: argparse.Namespace) -> Iterator[SimulationResult | _Failed]:
-    """The runs in the order of their seeds, from wherever they were made."""
+    """The runs in order of their seeds, from any worker."""
     from kubesched.app.simulated_cells import SimulationSettings, decode, keyed, simulate_cell
 
     settings = SimulationSettings(args.faults, tuple(args.with_))

@@ -1,4 +1,4 @@
-"""`kubesched snapshot`: save what scheduling reads of a cluster."""
+"""`kubesched snapshot`: save the objects of a cluster that scheduling reads."""
 
 from __future__ import annotations
 

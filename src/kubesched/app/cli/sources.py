@@ -1,4 +1,4 @@
-"""The options that say which state and which configuration a command works with, and loading them.
+"""Options for the cluster state and the configuration of a command, and loading them.
 
 A command calls `add_state_source` and `add_configuration` on its parser, `load_state` and
 `load_configuration` on the parsed arguments.
@@ -49,11 +49,11 @@ def load_state(args: argparse.Namespace) -> ClusterState:
     """The state that the options name. Notes about it go to stderr.
 
     Raises:
-        StateError, CredentialsError, ApiError, TransportError: it cannot be had, and why.
+        StateError, CredentialsError, ApiError, TransportError: it cannot be loaded.
     """
     from kubesched.base.logs import silence
 
-    silence()  # what a scheduler over the state logs about pods is printed by the command
+    silence()  # the command prints what the scheduler logs about pods
     check_state_source(args)
     if args.recording is not None:
         state = _recorded(args.recording, args.at)
@@ -69,7 +69,7 @@ def load_state(args: argparse.Namespace) -> ClusterState:
 
 
 def check_state_source(args: argparse.Namespace) -> None:
-    """End the program if the options name no source, or several."""
+    """Exit with an error if the options name no source, or several."""
     is_recorded, is_live = args.recording is not None, bool(args.kubeconfig or args.context)
     if args.at is not None and not is_recorded:
         raise SystemExit(usage_error("--at needs --recording"))
@@ -89,7 +89,7 @@ def _recorded(folder: str, at: str | None) -> ClusterState:
 
 
 def recorded_time(reader: RecordingReader, at: str | None) -> tuple[int | None, float | None]:
-    """(number of an attempt, time of day) that --at means; neither is the end of the recording."""
+    """(attempt number, wall time) of --at; both None for the end of the recording."""
     from kubesched.api.times import parse_duration, parse_time
 
     if at is None:
@@ -126,7 +126,7 @@ _CONFIG = "--config FILE  the scheduler's configuration (default: the defaults)"
 
 
 def add_configuration(parser: argparse.ArgumentParser, config: str = _CONFIG) -> None:
-    """The options `--config`, which may be none or another one, and `--feature-gates`."""
+    """Add the options `--config`, which may be absent or different, and `--feature-gates`."""
     add_options(parser, f"{config}\n{_GATES}")
 
 
@@ -134,7 +134,7 @@ def load_configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfigura
     """The named file, or the defaults, and the feature gates.
 
     Raises:
-        ConfigError: with everything wrong in gates or file.
+        ConfigError: with all problems in gates or file.
     """
     from kubesched.config import features
     from kubesched.config.load import default_config, load_file

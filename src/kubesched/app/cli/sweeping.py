@@ -1,4 +1,4 @@
-"""The options of commands that sweep over many cells, and running them with a progress bar."""
+"""Options of commands that sweep over many cells, and running them with a progress bar."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Output for people: colour and fitted tables on a terminal, plain columns when piped.
+"""Text output: colour and fitted tables on a terminal, plain columns when piped.
 
-Machine-readable output (`-o json`, `-o yaml`) never goes through here.
+Machine-readable output (`-o json`, `-o yaml`) does not use this module.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from kubesched.base.visible import visible
 
 LEAST_WIDTH = 20
 REDRAW_S = 0.1
-"""How often progress is redrawn at most."""
+"""Minimum interval between redraws of progress."""
 
 
 def is_terminal() -> bool:
-    """Whether a person is likely to be looking at stdout."""
+    """Whether stdout is a terminal."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def _width() -> int | None:
-    """Columns of the terminal; None if stdout is none."""
+    """Columns of the terminal; None if stdout is not one."""
     return max(LEAST_WIDTH, _columns(sys.stdout)) if is_terminal() else None
 
 
 def _columns(stream: TextIO) -> int:
-    """Columns of the terminal that the stream is; $COLUMNS comes first, as in other programs."""
+    """Columns of the stream's terminal; $COLUMNS takes precedence, as in other programs."""
     given = os.environ.get("COLUMNS", "")
     return int(given) if given.isdecimal() else os.get_terminal_size(stream.fileno()).columns or 80
 
@@ -41,10 +41,10 @@ def _is_coloured() -> bool:
 
 
 class ProgressLine:
-    """One line on stderr that is rewritten; nothing unless a terminal shows it.
+    """One line on stderr that is rewritten; nothing without a terminal.
 
-    A context manager, which clears the line at its end. It has no thread, which benchmarks would
-    measure as well.
+    A context manager, which clears the line at its end. It has no thread, which would affect
+    benchmarks.
     """
 
     def __init__(self, *, enabled: bool = True) -> None:
@@ -73,14 +73,14 @@ def heading(text: str) -> None:
 
 
 def sentence(text: str, *, style: str = "") -> None:
-    """Prints text; on a terminal it wraps at words."""
+    """Prints text, wrapped at words on a terminal."""
     text, width = layout.clean(text), _width()
     for line in [text] if width is None else layout.wrapped(text, width):
         print(layout.painted(line, style) if _is_coloured() else line)
 
 
 def notes(texts: Iterable[str]) -> None:
-    """Prints each distinct note once, below an empty line."""
+    """Prints each distinct note once, after an empty line."""
     for text in dict.fromkeys(texts):
         print()
         sentence(f"note: {text}")
@@ -107,7 +107,7 @@ def table(
 
 
 def problem_line(problem: FieldProblem, source: str) -> str:
-    """One problem as compilers print them: `file:line:column: path: message`."""
+    """One problem in compiler style: `file:line:column: path: message`."""
     return ": ".join(part for part in _problem_parts(problem, source) if part)
 
 
@@ -119,7 +119,7 @@ def _problem_parts(problem: FieldProblem, source: str) -> tuple[str, str, str]:
 
 
 def problem(problem_: FieldProblem, source: str) -> None:
-    """Prints a problem to stdout, its parts coloured on a terminal."""
+    """Prints a problem to stdout, coloured on a terminal."""
     styles = (layout.BOLD, layout.YELLOW, "") if _is_coloured() else ("", "", "")
     parts = zip(map(layout.clean, _problem_parts(problem_, source)), styles, strict=True)
     print(": ".join(layout.painted(part, style) for part, style in parts if part))

@@ -114,7 +114,7 @@ def _configure_logging(verbosity: int | None) -> None:
 
 
 def is_ordinary(error: BaseException | None) -> bool:
-    """Whether an error is part of a cluster's daily life: it is retried, or told as an event."""
+    """Whether an error is routine in a cluster: retried, or reported as an event."""
     from kubesched.base.errors import AlreadyExists, Conflict, Forbidden, NotFound
 
     if isinstance(error, Forbidden):
@@ -196,7 +196,7 @@ async def _up(settings: PlaygroundSettings, args: argparse.Namespace, began: flo
 async def _page(
     running: Playground, settings: PlaygroundSettings, args: argparse.Namespace
 ) -> AsyncIterator[None]:
-    """Serve the page beside the playground, unless there is no scheduler to look at."""
+    """Serve the page beside the playground, unless it runs without a scheduler."""
     if args.no_page or running.scheduler is None:
         yield
         return

@@ -4,9 +4,9 @@
     health, pages,    the pages
     metrics_pages,
     profiling
-    tls, trust        the serving certificate and the authorities of clients; both are reloaded while running
+    tls, trust        the serving certificate and client authorities, reloaded while running
 
 Connections, their limits and HTTP itself are in `kubesched.base.http_server`. Nothing here may
-block the event loop: pages are built in slices, and whatever a client can cause before it is
-authorized is bounded.
+block the event loop: pages are built in slices, and whatever an unauthorized client can trigger is
+bounded.
 """

@@ -1,4 +1,4 @@
-"""`authentication_*` and `authorization_*`: who asks the serving port, and whether they may."""
+"""`authentication_*` and `authorization_*`: requests to the serving port, by result."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ SECONDS = tuple(0.001 * 2**exponent for exponent in range(15))
 
 
 class AccessMetrics:
-    """The instruments; results are upstream's words for them."""
+    """The metrics; result labels are upstream's."""
 
     def __init__(self, registry: MetricsRegistry, clock: Clock) -> None:
         self.now = clock.monotonic
         self._authentications = registry.counter(
             "authentication_attempts",
-            "[ALPHA] Requests to the serving port, by the result of authentication: success or failure.",
+            "[ALPHA] Requests to the serving port, by the result of authentication: success or "
+            "failure.",
             labels=("result",),
         )
         self._authentication_seconds = registry.histogram(
@@ -26,7 +27,8 @@ class AccessMetrics:
         )
         self._authorizations = registry.counter(
             "authorization_attempts_total",
-            "[ALPHA] Requests to the serving port, by the result of authorization: allowed, denied or error.",
+            "[ALPHA] Requests to the serving port, by the result of authorization: allowed, denied "
+            "or error.",
             labels=("result",),
         )
         self._authorization_seconds = registry.histogram(

@@ -1,7 +1,7 @@
-"""Authentication: by client certificate, by the headers of a trusted proxy, by bearer token, or as anonymous.
+"""Authentication: client certificate, headers of a trusted proxy, bearer token, or anonymous.
 
-The order is upstream's. Credentials that do not hold are a 401; a request without any is from the
-anonymous user, and authorization decides what that one may see.
+The order is upstream's. Invalid credentials are a 401; a request without any is from the anonymous
+user, whose access authorization decides.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ MAX_REMEMBERED_ISSUERS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class PeerCertificate:
-    """A client certificate whose chain TLS has verified against the client and proxy authorities together."""
+    """A client certificate that TLS verified against the client and proxy authorities together."""
 
     fields: Mapping[str, Any]
-    """As `ssl` decodes it."""
+    """As decoded by `ssl`."""
     der: bytes
 
     def names(self, kind: str) -> list[str]:
@@ -82,8 +82,7 @@ class Authenticator:
         if token and self._tokens is not None:
             return (await self._tokens.user_of(token)).authenticated()
         if peer is not None:
-            # As upstream: a certificate that authenticates no user is an error, not the anonymous
-            # user.
+            # As upstream: a certificate without a user is an error, not the anonymous user.
             raise Unauthorized("Unauthorized")
         return ANONYMOUS
 
@@ -101,15 +100,14 @@ class Authenticator:
                 return user
         if not trust.client_ca or not peer.common_name:
             return None
-        # TLS verified against both bundles at once; if there are two, find out which one issued the
-        # certificate.
+        # TLS verified against both bundles at once; if there are two, find out which one issued it.
         if trust.proxy_ca and not self._issuers.issued_by(peer.der, trust.client_ca):
             return None
         return User(name=peer.common_name, groups=tuple(peer.names("organizationName")))
 
 
 def user_in_headers(headers: Headers, names: HeaderNames) -> User | None:
-    """The user that a trusted proxy names."""
+    """The user named by a trusted proxy."""
     name = _first(headers, names.username)
     if not name:
         return None
@@ -125,7 +123,7 @@ def user_in_headers(headers: Headers, names: HeaderNames) -> User | None:
 
 
 def _first(headers: Headers, names: Sequence[str]) -> str:
-    """The first value that is not empty, in the order of `names`."""
+    """The first non-empty value, in the order of `names`."""
     return next((value for name in names if (value := headers.get(name.lower()))), "")
 
 
@@ -135,10 +133,7 @@ def _bearer_token(headers: Headers) -> str:
 
 
 class IssuerCheck:
-    """Whether a certificate was issued by one of several authorities.
-
-    Results are cached: clients send many requests.
-    """
+    """Whether one of several authorities issued a certificate; results are cached."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[bytes, str], bool] = OrderedDict()
@@ -185,10 +180,7 @@ class _Review(msgspec.Struct):
 
 
 class TokenReviewer:
-    """Asks the API server (TokenReview) which user a token belongs to.
-
-    The cache holds digests, never tokens.
-    """
+    """Asks the API server (TokenReview) for a token's user; caches digests, never tokens."""
 
     def __init__(self, client: Poster, *, ttl_s: float, clock: Clock) -> None:
         self._client = client

@@ -46,10 +46,7 @@ class _Review(msgspec.Struct):
 
 
 class Authorizer:
-    """Decides by group, by path, or by a review.
-
-    Without a client for reviews, only open paths are allowed.
-    """
+    """Decides by group, path, or a review; without a review client, allows only open paths."""
 
     def __init__(
         self,
@@ -72,10 +69,10 @@ class Authorizer:
         )
 
     async def decide(self, user: User, verb: str, path: str) -> Decision:
-        """Whether the user may.
+        """Whether the user may do this.
 
         Raises:
-            ReviewFailed: the API server gave no usable answer.
+            ReviewFailed: the API server gave no usable response.
         """
         if self.is_open(path):
             return Decision(True)
@@ -83,7 +80,7 @@ class Authorizer:
         return await self._decide(user, (verb, path), attributes)
 
     async def may_list_pods(self, user: User, namespace: str) -> Decision:
-        """Whether the user may list the pods of a namespace; of all namespaces, if it is empty.
+        """Whether the user may list the pods of a namespace; if it is empty, of all namespaces.
 
         Raises:
             ReviewFailed: as above.
@@ -107,10 +104,7 @@ class Authorizer:
             raise ReviewFailed(str(error)) from error
 
     def is_open(self, path: str) -> bool:
-        """Whether every client may see the path.
-
-        Matched exactly: `/healthz` does not open `/healthz/ping`.
-        """
+        """Whether the path is open to all; matches exactly: `/healthz` excludes `/healthz/ping`."""
         plain = _normal(path)
         return plain in self._exact or (bool(self._prefixes) and plain.startswith(self._prefixes))
 

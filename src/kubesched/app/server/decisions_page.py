@@ -1,11 +1,11 @@
-"""/debug/decisions: the last attempts of the scheduler.
+"""/debug/decisions: the scheduler's last attempts.
 
-    /debug/decisions            the newest first; ?pod= ?node= ?outcome= ?since= ?limit= choose
+    /debug/decisions            newest first; filtered by ?pod= ?node= ?outcome= ?since= ?limit=
     /debug/decisions/NUMBER     one of them
 
-Whoever may get the path sees that attempts were made, and where pods went. Names of pods, and
-messages, which hold names of other objects, are shown only for namespaces in which the client may
-list pods (one SubjectAccessReview per namespace, cached).
+Every client allowed to get the path sees that attempts were made, and on which nodes pods were
+placed. Pod names, and messages (which contain names of other objects), are shown only for
+namespaces in which the client may list pods (one SubjectAccessReview per namespace, cached).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ PATH: Final = "/debug/decisions"
 DEFAULT_LIMIT: Final = 100
 MAX_LIMIT: Final = 1000
 MAX_NAMESPACES: Final = 64
-"""Reviews per request; pods of further namespaces stay without names."""
+"""Reviews per request; pods of further namespaces are shown without names."""
 
 _AGO: Final = re.compile(r"-(\d{1,7})([smh])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 class _BadQuery(Exception):
-    """A parameter that cannot be understood."""
+    """An invalid query parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class DecisionsPage:
     """Serves the list and single decisions."""
 
     ring: Callable[[], DecisionRing | None]
-    """None while the scheduler has not been put together."""
+    """None before the scheduler exists."""
     authorizer: Authorizer
     clock: Clock
 
@@ -71,7 +71,7 @@ class DecisionsPage:
                 continue
             is_readable = await readable(decision.namespace)
             if chosen.pod and not is_readable:
-                continue  # or its existence could be found out by asking for it
+                continue  # do not reveal that the pod exists
             shown.append(_as_json(decision, is_readable))
             if len(shown) >= limit:
                 break
@@ -88,7 +88,7 @@ class DecisionsPage:
 
 
 class _Readable:
-    """In which namespaces a client may list pods: all of them, or one by one."""
+    """Namespaces in which a client may list pods: all, or checked one by one."""
 
     def __init__(self, authorizer: Authorizer, user: User) -> None:
         self._authorizer = authorizer
@@ -111,7 +111,7 @@ class _Readable:
 
 
 class _Filter:
-    """The parameters that choose decisions."""
+    """The parameters that filter decisions."""
 
     def __init__(self, request: PageRequest, now: float) -> None:
         self.pod = _single(request, "pod")
@@ -140,7 +140,7 @@ def _single(request: PageRequest, name: str) -> str:
 
 
 def _since(text: str, now: float) -> tuple[float, int]:
-    """(earliest time, number after which) that the parameter means: RFC 3339, `-5m`, or a number."""
+    """(earliest time, last number to skip) of the parameter: RFC 3339, `-5m`, or a number."""
     if not text:
         return 0.0, 0
     ago = _AGO.fullmatch(text)
@@ -152,7 +152,8 @@ def _since(text: str, now: float) -> tuple[float, int]:
         return parse_time(text), 0
     except ValueError:
         raise _BadQuery(
-            f"since: {text!r} is neither a time (RFC 3339), nor a span such as -5m, nor a decision's number"
+            f"since: {text!r} is neither a time (RFC 3339), nor a span such as -5m, nor a "
+            "decision's number"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Health checks and the pages that show them: /healthz, /livez and /readyz, each with its parts.
+"""Health checks and their pages: /healthz, /livez and /readyz, each with subpages per check.
 
 A check returns a problem, or None. The summary pages need no authorization and therefore name the
 failing check but not the reason; the page of a single check gives the reason and needs
@@ -51,7 +51,7 @@ class HealthPages:
         return path[1:].partition("/")[0] in self._pages
 
     def answer(self, path: str, *, verbose: bool, excluded: Collection[str]) -> Response:
-        """The page at `path`, or that of one check below it."""
+        """The page at `path`, or the subpage of one check."""
         page, slash, name = path[1:].partition("/")
         checks = self._pages.get(page)
         if checks is None:
@@ -100,7 +100,7 @@ class HealthPages:
 
 
 class HealthMetrics:
-    """Results of the checks as service level indicators: `/metrics/slis`."""
+    """Check results as service level indicators: `/metrics/slis`."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self._state = registry.gauge(

@@ -1,8 +1,8 @@
 """/metrics, /metrics/slis and /metrics/resources.
 
-A page is sent in pieces, and the event loop is released between them; compression runs in a thread.
-So a scrape does not pause scheduling, however long the page. A family is consistent; two families
-of one page may be milliseconds apart.
+A page is sent in chunks, and the event loop is released between them; compression runs in a thread.
+So a scrape does not pause scheduling, even for a long page. A family is consistent; two families of
+one page may be milliseconds apart.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class MetricsPage:
 
 
 async def page(registry: MetricsRegistry) -> AsyncGenerator[bytes, None]:
-    """The registry's text in pieces; the event loop is released between them."""
+    """The registry's text in chunks; releases the event loop between them."""
     lines: list[str] = []
     for family in registry.families():
         for write in family.writers():
@@ -56,7 +56,7 @@ async def page(registry: MetricsRegistry) -> AsyncGenerator[bytes, None]:
 
 
 async def compressed(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """The pieces as one gzip stream."""
+    """The chunks as one gzip stream."""
     compressor = zlib.compressobj(FASTEST, wbits=GZIP_WINDOW)
     async with contextlib.aclosing(pieces):
         async for piece in pieces:
@@ -85,7 +85,7 @@ def _text(lines: list[str]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesPage:
-    """Requests and limits of pods; empty on a standby, so that a cluster's pods are counted once."""
+    """Pod requests and limits; empty on a standby, so that pods are counted once per cluster."""
 
     pods: Callable[[], Iterable[Pod]]
     is_active: Callable[[], bool]

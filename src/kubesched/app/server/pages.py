@@ -19,11 +19,12 @@ from kubesched.config.yaml_nodes import Plain
 
 COMPONENT: Final = "kube-scheduler"
 WARNING: Final = (
-    "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees "
+    "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility "
+    "guarantees "
     "and is for debugging purposes only."
 )
 DELIMITERS: Final = (":", ": ", "=", " ")
-"""One of these at random, so that clients do not come to rely on the text."""
+"""Picked at random, so that clients do not rely on the text."""
 GROUP: Final = "config.k8s.io"
 VERSIONS: Final = ("v1beta1", "v1alpha1")
 DEPRECATED: Final = "v1alpha1"
@@ -31,7 +32,7 @@ DEPRECATED: Final = "v1alpha1"
 
 @dataclass(frozen=True, slots=True)
 class ConfigPage:
-    """The configuration in force."""
+    """The active configuration."""
 
     config: Mapping[str, Plain]
 
@@ -80,7 +81,7 @@ class StatusPage:
         # Upstream: a space follows the delimiter here, but not on the page of flags.
         lines = "".join(f"{name}{delimiter} {value}\n" for name, value in shown.items())
         page = f"\n{COMPONENT} statusz\n{WARNING}\n\n{lines}"
-        fields: Callable[[], dict[str, Plain]] = lambda: {  # noqa: E731 - only built when asked for
+        fields: Callable[[], dict[str, Plain]] = lambda: {  # noqa: E731 - only built on request
             "startTime": strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(self.started)),
             "uptimeSeconds": seconds,
             # Upstream's schema has a field for Go only; the value names Python.
@@ -134,5 +135,8 @@ def negotiated(
 
 
 def _with_deprecation(response: Response, kind: str) -> Response:
-    note = f'299 - "This version of the {kind.lower()} endpoint is deprecated. Please use a newer version."'
+    note = (
+        f'299 - "This version of the {kind.lower()} endpoint is deprecated. Please use a newer '
+        'version."'
+    )
     return replace(response, headers={**(response.headers or {}), "Warning": note})

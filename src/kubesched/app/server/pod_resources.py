@@ -22,7 +22,7 @@ log = get_logger(__name__)
 
 NANO: Final = 10**9
 BATCH: Final = 100
-"""Pods before others on the loop get their turn: about a millisecond."""
+"""Pods per slice, before the loop is released: about a millisecond."""
 
 _BYTES: Final = frozenset({MEMORY, "storage", "ephemeral-storage"})
 _TERMINAL: Final = ("Succeeded", "Failed")
@@ -41,10 +41,7 @@ def unit_of(resource: str) -> str:
 
 
 async def page(pods: Iterable[Pod]) -> AsyncGenerator[bytes, None]:
-    """The page in pieces; the event loop is released between them.
-
-    Pods are those known when the request arrived.
-    """
+    """The page in chunks, for the pods known at the request; yields between them."""
     counted = [pod for pod in pods if not (pod.spec.node_name and pod.status.phase in _TERMINAL)]
     for name, help_text in _PAGES:
         amounts_of = limit_amounts if name == "kube_pod_resource_limit" else request_amounts

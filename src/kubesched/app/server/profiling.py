@@ -1,8 +1,8 @@
 """/debug: CPU profile, stacks of tasks and threads, log verbosity.
 
-Go's paths with Python's contents: `profile` is a sampling profile in pprof's own format (`go tool
-pprof` and most viewers read it), `goroutine` lists the stacks of all tasks and threads, `cmdline`
-is what it is everywhere. The other Go profiles have no counterpart here and say so.
+Go's paths with Python's contents: `profile` is a sampling profile in pprof format (for `go tool
+pprof` and most viewers), `goroutine` lists the stacks of all tasks and threads, `cmdline` is the
+command line. The other Go profiles have no counterpart and return an error that says so.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DebugPages:
 
     clock: Clock
     loops: Sequence[asyncio.AbstractEventLoop] = ()
-    """Whose tasks are listed, beside those of the loop that serves."""
+    """Loops whose tasks are listed, besides the serving loop."""
     _is_profiling: bool = field(default=False, init=False)
 
     async def __call__(self, request: PageRequest) -> Response:
@@ -107,7 +107,7 @@ def _set_verbosity(request: PageRequest) -> Response:
 
 
 def _plain(body: str, status: int = 200) -> Response:
-    """As upstream's flag setter responds, without a character set."""
+    """Responds like upstream's flag setter, without a charset."""
     return Response(status=status, body=body.encode(), content_type="text/plain", headers=NO_SNIFF)
 
 
@@ -121,14 +121,14 @@ def _index() -> str:
 
 
 def _main_thread_id() -> int:
-    """The thread that schedules."""
+    """The scheduling thread."""
     ident = threading.main_thread().ident
     assert ident is not None
     return ident
 
 
 def stacks(loops: Iterable[asyncio.AbstractEventLoop] = ()) -> str:
-    """What every task and thread is doing."""
+    """Stacks of all tasks and threads."""
     lines = []
     tasks = asyncio.all_tasks().union(*(asyncio.all_tasks(loop) for loop in loops))
     for task in sorted(tasks, key=lambda task: task.get_name()):

@@ -23,18 +23,18 @@ class PageRequest:
     accept: str | None = None
     accepts_gzip: bool = False
     pretty: bool = False
-    """Whether a person is likely to read the response."""
+    """Whether to format the response for people."""
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     """By lower-case name."""
     query_text: str = ""
     """As sent."""
     sender: Callable[[], Awaitable[User]] = _anonymous
-    """Who sent it, for pages that show different clients different things."""
+    """The client, for pages whose content depends on permissions."""
 
 
 def is_for_people(user_agent: str, query: Mapping[str, list[str]]) -> bool:
-    """Whether to indent JSON: by the parameter `pretty`, else by the user agent, as upstream does."""
+    """Whether to indent JSON: by the parameter `pretty`, else by the user agent, as upstream."""
     asked = query.get("pretty")
     if asked is not None:
         return asked[0] not in ("", "0", "false")
@@ -53,7 +53,7 @@ class MediaType:
 
 
 def accepted_types(header: str | None) -> list[MediaType]:
-    """The entries of an Accept header, best first; empty when there is none."""
+    """The entries of an Accept header, best first; empty without a header."""
     entries: list[tuple[float, int, MediaType]] = []
     for position, entry in enumerate((header or "").split(",")):
         name, *rest = (part.strip() for part in entry.split(";"))

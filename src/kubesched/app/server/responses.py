@@ -1,4 +1,4 @@
-"""Responses of the serving port, worded and laid out as upstream's."""
+"""Responses of the serving port, with upstream's wording and layout."""
 
 from __future__ import annotations
 

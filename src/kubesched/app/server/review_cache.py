@@ -1,4 +1,4 @@
-"""A cache of reviews by the API server: one request at a time per subject, a bounded number of subjects."""
+"""Caches API server reviews, with one request at a time per subject and bounded size."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ A = TypeVar("A")
 class ReviewCache(Generic[A]):
     """Asks once per subject and time-to-live; concurrent callers share the request.
 
-    Failures are not cached.
-
-    Unauthenticated clients choose the subjects, so both the cache and the number of open requests
-    are bounded.
+    Failures are not cached. Unauthenticated clients choose the subjects, so both the cache and the
+    number of open requests are bounded.
     """
 
     def __init__(
@@ -41,7 +39,7 @@ class ReviewCache(Generic[A]):
         return len(self._answers)
 
     async def get(self, subject: Hashable, ask: Callable[[], Awaitable[A]]) -> A:
-        """The cached answer, or a new one.
+        """The cached review, or a new one.
 
         Raises:
             KubeschedError: the request failed, or too many are open.
@@ -63,8 +61,8 @@ class ReviewCache(Generic[A]):
         try:
             answer = await ask()
         except (KubeschedError, asyncio.CancelledError) as error:
-            # Callers that share this request must not wait forever, nor be cancelled because this
-            # one was.
+            # Callers that share this request must not hang, nor be cancelled together with this
+            # one.
             shared = (
                 error
                 if isinstance(error, KubeschedError)

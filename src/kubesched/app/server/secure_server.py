@@ -58,7 +58,7 @@ class SecureServer:
         self._metrics = metrics or AccessMetrics(MetricsRegistry(), SystemClock())
 
     async def begin(self, request: Request) -> Response | None:
-        """Authenticate and authorize: the refusal, or None."""
+        """Authenticate and authorize; returns the refusal, or None."""
         refused = await self._refusal(request)
         return None if refused is None else _with_common_headers(refused)
 
@@ -140,7 +140,7 @@ class SecureServer:
                 body=request.body,
                 headers=headers,
                 query_text=request.query,
-                # The second time: reviews of tokens are cached, and certificates are at hand.
+                # Repeating this is cheap: token reviews are cached, certificates are in memory.
                 sender=lambda: self._authenticator.authenticate(_certificate(request), headers),
             )
         )

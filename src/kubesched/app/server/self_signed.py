@@ -1,7 +1,7 @@
-"""A serving certificate when none is configured: signed by an authority made for it.
+"""A serving certificate when none is configured, signed by an authority made for it.
 
-Good enough for probes and for scrapers that do not check. `cryptography` is imported only when one
-is made.
+Sufficient for probes and for scrapers that skip verification. `cryptography` is imported only when
+one is made.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Pair:
 
 
 def load_or_make(folder: str, now: float) -> Pair:
-    """The pair stored in `folder`, or a new one that is stored there; without a folder, a new one each time."""
+    """The pair stored in `folder`, or a new one, stored there if a folder is given."""
     if not folder:
         return make(now)
     certificate, key = Path(folder) / f"{PAIR_NAME}.crt", Path(folder) / f"{PAIR_NAME}.key"
@@ -58,7 +58,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 
 def make(now: float) -> Pair:
-    """A new authority, and a certificate of it for the loopback names of this machine."""
+    """A new authority, and its certificate for the loopback names of this machine."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -1,8 +1,8 @@
 """TLS of the serving port: certificates by name, versions and ciphers, client authorities.
 
-A connection gets the context that is current when its handshake begins, so reloading means building
-a new context. Files are checked every few seconds; if they cannot be loaded, the last good pair
-stays in use and the log says why.
+A connection uses the context that is current when its handshake begins, so reloading builds a new
+context. Files are checked every few seconds; if they cannot be loaded, the last good pair stays in
+use and the error is logged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VERSIONS: Final = {
 OLD_VERSIONS: Final = ("VersionTLS10", "VersionTLS11")
 
 CURVES: Final = {23: "prime256v1", 24: "secp384r1", 25: "secp521r1", 29: "X25519"}
-"""Go's numbers -> OpenSSL's names."""
+"""Go's numbers to OpenSSL's names."""
 
 _TLS13: Final = (
     "TLS_AES_128_GCM_SHA256",
@@ -59,7 +59,7 @@ CIPHERS: Final[Mapping[str, str]] = {
     "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
     "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
 }
-"""Go's names -> OpenSSL's. RC4 and 3DES are not here: no OpenSSL in use still has them."""
+"""Go's names to OpenSSL's. RC4 and 3DES are absent: current OpenSSL versions lack them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class TlsSettings:
     curve: int | None = None
 
     def check(self) -> None:
-        """Raise `CredentialsError` for unsupported values, in upstream's words where upstream refuses them too."""
+        """Raise `CredentialsError` for unsupported values, in upstream's words if it has any."""
         if self.min_version in OLD_VERSIONS:
             raise CredentialsError(f"{self.min_version} is not offered: it is not secure any more")
         if self.min_version not in VERSIONS:
@@ -93,7 +93,8 @@ class TlsSettings:
                 raise CredentialsError(f"Cipher suite {name} not supported or doesn't exist")
         if self.curve is not None and self.curve not in CURVES:
             raise CredentialsError(
-                f"tls-curve-preferences: curve {self.curve} is not supported (known: {sorted(CURVES)})"
+                f"tls-curve-preferences: curve {self.curve} is not supported (known: "
+                f"{sorted(CURVES)})"
             )
 
 
@@ -155,8 +156,8 @@ class ServingTls:
         return context
 
     def _new_context_of(self, pair: Pair) -> ssl.SSLContext:
-        # The ssl module loads keys from files only. This one is private and removed before the
-        # function returns.
+        # The ssl module loads keys from files only. This one is private and removed before
+        # returning.
         with tempfile.TemporaryDirectory(prefix="kubesched-") as folder:
             path = Path(folder) / "serving.pem"
             path.touch(mode=0o600)
@@ -178,7 +179,8 @@ class ServingTls:
         except (OSError, ssl.SSLError) as error:
             reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
             raise CredentialsError(
-                f"serving certificate {cert_file} with key {key_file} cannot be used: {reason or error}"
+                f"serving certificate {cert_file} with key {key_file} cannot be used: "
+                f"{reason or error}"
             ) from error
         authorities = f"{trust.client_ca}\n{trust.proxy_ca}".strip()
         if authorities:
@@ -201,7 +203,7 @@ def _version_of(path: str) -> tuple[str, int, int]:
 
 
 def _names_of(files: NamedFiles) -> tuple[tuple[str, bool], ...]:
-    """Host patterns, and whether the flag gave them; those take precedence over names in the certificate."""
+    """Host patterns, and whether a flag gave them; those override names in the certificate."""
     if files.names:
         return tuple((name, True) for name in files.names)
     from cryptography import x509
@@ -222,7 +224,7 @@ Named = Sequence[tuple[tuple[tuple[str, bool], ...], ssl.SSLContext]]
 def _chooser(
     named: Named,
 ) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], int | None]:
-    """Exact names before patterns, names from flags before names in certificates, first before last."""
+    """Exact names before patterns, then flag names before certificate names, then first to last."""
 
     def choose(connection: ssl.SSLObject, host: str | None, _default: ssl.SSLContext) -> None:
         best: tuple[tuple[bool, bool], ssl.SSLContext] | None = None
@@ -240,6 +242,6 @@ def _chooser(
 
 
 def _matches(pattern: str, host: str) -> bool:
-    """A star stands for (part of) one label, as in certificates."""
+    """A star matches (part of) one label, as in certificates."""
     expression = re.escape(pattern.lower()).replace(r"\*", "[^.]*")
     return re.fullmatch(expression, host.lower()) is not None

@@ -1,8 +1,8 @@
-"""Authorities of client certificates and of front proxies.
+"""Certificate authorities of clients and of front proxies.
 
 They come from files given by flags, and from the cluster: kube-apiserver publishes its own in the
 configmap `extension-apiserver-authentication`. A flag takes precedence over the same part of the
-configmap. Both are read again every minute; if that fails, the last good value stays in use.
+configmap. Both are reread every minute; if that fails, the last good value stays in use.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class HeaderNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """The authorities in force. An empty bundle disables that way of authenticating."""
+    """The active authorities. An empty bundle disables that authentication method."""
 
     client_ca: str = ""
-    """PEM; a certificate of these names a user."""
+    """PEM; certificates issued by these authenticate a user."""
     proxy_ca: str = ""
-    """PEM; a certificate of these lets a proxy name a user in headers."""
+    """PEM; certificates issued by these allow a proxy to name a user in headers."""
     proxy_names: tuple[str, ...] = ()
-    """Common names such a proxy may have; empty: any."""
+    """Common names allowed for such a proxy; empty allows any."""
     headers: HeaderNames = HeaderNames()
 
 
@@ -85,7 +85,7 @@ class TrustSource:
         """Read what the cluster publishes, for the first time.
 
         Raises:
-            CredentialsError: the cluster cannot be asked and that is not tolerated.
+            CredentialsError: the cluster cannot be reached and that is not tolerated.
         """
         if self._client is None:
             if not self._settings.skip_lookup:
@@ -125,7 +125,7 @@ class TrustSource:
                 )
 
     async def keep_current(self, on_change: Callable[[], None]) -> None:
-        """Read again every minute until cancelled; call `on_change` after a change."""
+        """Reread every minute until cancelled; call `on_change` after a change."""
         while True:
             await asyncio.sleep(REFRESH_S)
             try:

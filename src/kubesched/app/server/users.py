@@ -1,4 +1,4 @@
-"""Who sent a request."""
+"""The sender of a request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MASTERS: Final = "system:masters"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A user as Kubernetes knows them."""
+    """A Kubernetes user."""
 
     name: str
     groups: tuple[str, ...] = ()

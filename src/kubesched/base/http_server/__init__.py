@@ -1,7 +1,7 @@
 """HTTP/1.1 server shared by the scheduler's serving port, the embedded API server and test servers.
 
     listener       accepts connections, runs TLS handshakes, enforces limits, shuts down
-    accept_queue   accepted sockets waiting for their handshake, shared fairly among client addresses
+    accept_queue   accepted sockets waiting for their handshake, fair across client addresses
     connection     one connection: pipelining, keep-alive, timeouts
     exchange       one request and the state of its response
     sender         responses and streams out, with back pressure
@@ -11,7 +11,6 @@
     event_stream   server-sent events
     limits         every bound, with its default
 
-The package knows nothing about Kubernetes. An `Application` decides from the head of a request
-whether its body may be sent at all, so an unauthenticated client cannot make the server buffer a
-body.
+The package is independent of Kubernetes. An `Application` decides from the head of a request
+whether to accept its body, so an unauthenticated client cannot make the server buffer a body.
 """

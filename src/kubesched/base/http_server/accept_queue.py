@@ -1,12 +1,12 @@
 """Accepted sockets that wait for their TLS handshake.
 
 A connection costs almost nothing until its handshake begins, so sockets are accepted at once and
-wait here until the client has sent something and its turn comes. Turns rotate among client
-addresses; within an address, the newest socket goes first, because a probe that has just connected
-is worth more than one of thousands that have been waiting. When the queue is full, the address with
-the most sockets loses its oldest one.
+wait here until the client has sent data and its turn comes. Turns rotate among client addresses;
+within an address the newest socket goes first, because a probe that has just connected is worth
+more than one of thousands already waiting. When the queue is full, the address with the most
+sockets loses its oldest one.
 
-IPv6 clients count as one address per /64 network, the smallest that a single host is usually given.
+IPv6 clients count as one address per /64 network, the smallest usually assigned to a host.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class WaitingSocket:
     address: str
     since: float
     is_ready: bool = False
-    """Whether the client has sent something, or has closed."""
+    """Whether the client has sent data or closed the connection."""
 
 
 class AcceptQueue:
@@ -62,7 +62,7 @@ class AcceptQueue:
         self._loop.add_reader(sock, self._became_ready, waiting)
 
     def _became_ready(self, waiting: WaitingSocket) -> None:
-        """The client has sent something or closed; the handshake finds out which."""
+        """The client has sent data or closed; the handshake finds out which."""
         self._loop.remove_reader(waiting.sock)
         waiting.is_ready = True
         ready = self._ready.get(waiting.address)
@@ -73,7 +73,7 @@ class AcceptQueue:
         self._has_ready.set()
 
     async def get(self) -> WaitingSocket:
-        """Wait for the next ready socket; the caller owns it from then on."""
+        """Wait for the next ready socket, which the caller then owns."""
         while not self._turns:
             self._has_ready.clear()
             await self._has_ready.wait()
@@ -119,7 +119,7 @@ class AcceptQueue:
 
 
 def fairness_key(address: str) -> str:
-    """The address that limits count by."""
+    """The address that limits are counted by."""
     if ":" not in address:
         return address
     try:

@@ -3,13 +3,13 @@
     head complete ──begin──> accepted ──body complete──> respond ──> written ──> next request
                        └──> refused ──> written ──> closed if the body was still on its way
 
-Requests are answered in order, one at a time. Those that arrive meanwhile wait in a bounded queue;
-then, or while the client does not read, the socket is not read from either. An application that
-answers without awaiting is called directly, without a task: that is most of the throughput of the
-embedded API server.
+Requests are answered in order, one at a time. Further requests wait in a bounded queue; while the
+queue is full or the client does not read, the socket is not read either. An application that
+answers without awaiting is called directly, without a task, which accounts for most of the
+throughput of the embedded API server.
 
-Reading continues while a response is computed or streamed, because only reading notices that the
-client has gone.
+Reading continues while a response is computed or streamed, because only reading detects that the
+client has disconnected.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ from kubesched.base.logs import get_logger
 log = get_logger(__name__)
 
 FEED_BYTES = 8 * 1024
-"""How much input is parsed at a time. The parser cannot stop in the middle, so this bounds what one
-read can queue.
-"""
+"""Input bytes parsed at a time. The parser cannot pause, so this bounds what one read can queue."""
 
 
 class ConnectionOwner(Protocol):
@@ -106,8 +104,7 @@ class Connection(asyncio.Protocol):
         if self._linger_timer is not None:
             self._linger_timer.cancel()
         if self._task is not None:
-            # Not at once: a task that is cancelled before its first step would never close its
-            # stream.
+            # Deferred: a task cancelled before its first step would never close its stream.
             self._loop.call_soon(self._task.cancel)
         self._owner.closed(self)
 
@@ -128,16 +125,12 @@ class Connection(asyncio.Protocol):
         if refusal is not None:
             self._refuse(refusal)
         elif self._parser.is_upgraded:
-            # No other protocol is spoken here. The request is answered as if it had not asked for
-            # one.
+            # Protocol upgrades are not supported: the request is answered as if it had not asked.
             self._is_input_over = True
             self._queue[-1].keeps_alive = False
 
     def eof_received(self) -> bool:
-        """Half-close: answer what was received.
-
-        TLS cannot send after the client's closing alert, so it closes.
-        """
+        """Half-close: answer what was received. TLS closes, as it cannot send after the alert."""
         self._is_input_over = True
         self._closes_when_idle = True
         last = self._last()
@@ -198,7 +191,7 @@ class Connection(asyncio.Protocol):
             self._set_reading(not self._backlog and self._has_room())
 
     def _has_room(self) -> bool:
-        """Whether more input may be taken in: the client reads, and has not sent more than may be kept."""
+        """Whether to read more input: the client reads, and its unparsed input is within bounds."""
         limits, last = self._limits, self._last()
         return (
             not self._sender.is_paused
@@ -283,7 +276,7 @@ class Connection(asyncio.Protocol):
             return self._failure(request)
 
     def _failure(self, request: Request) -> Response:
-        """The outermost edge of a request: a fault in the application must not take the server down."""
+        """Outermost error handler of a request: an application error must not stop the server."""
         log.exception("A request failed", method=request.method, path=request.path)
         message = "This request caused an internal error; see the log."
         return self._application.refuse(Refusal(500, message))
@@ -296,7 +289,7 @@ class Connection(asyncio.Protocol):
                 self._sender.write_continue()
 
     def _finish(self, exchange: Exchange, status: int) -> None:
-        """Bookkeeping after a response; ends the connection if nothing may follow."""
+        """Bookkeeping after a response; closes the connection if no request may follow."""
         self._release(exchange)
         self._has_answered = True
         self.quiet_since = self._loop.time()
@@ -315,7 +308,7 @@ class Connection(asyncio.Protocol):
         exchange.clear_body()
 
     def _drop_queue(self) -> None:
-        """Forget requests and input that will not be answered."""
+        """Discards requests and input that will not be answered."""
         for exchange in self._queue:
             self._release(exchange)
         self._queue.clear()
@@ -325,7 +318,7 @@ class Connection(asyncio.Protocol):
     # Refusing and ending.
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Answer input that cannot be parsed any further, after the requests before it."""
+        """Answers input that cannot be parsed, after the requests before it."""
         self._is_input_over = True
         incomplete = self._last()
         if incomplete is not None and not incomplete.is_complete:
@@ -336,10 +329,10 @@ class Connection(asyncio.Protocol):
         self._queue.append(exchange)
 
     def _end(self, exchange: Exchange) -> None:
-        """Close after the response. If more input is on its way, it is dropped first.
+        """Close after the response, first discarding any input still on its way.
 
         Closing a socket with unread input resets the connection, and the client may lose the
-        response it is owed.
+        response.
         """
         self._drop_queue()
         if self._transport is None:
@@ -389,7 +382,7 @@ class Connection(asyncio.Protocol):
         elif not self._has_answered or self._head_since is not None:
             since = self._head_since if self._has_answered else self.quiet_since
             if since is not None and now - since > limits.headers_s:
-                # without a response, as Go does: a proxy in between might hand it to another client
+                # without a response, as Go does: a proxy might pass it to another client
                 self.abort()
         elif now - self.quiet_since > limits.idle_s:
             self.abort()
@@ -406,17 +399,14 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once.
-
-        The connection counts as ended from now on, though the transport reports it later.
-        """
+        """Close at once. The connection counts as ended now; the transport reports it later."""
         if self._transport is not None:
             self._transport.abort()
             self._owner.closed(self)
 
     async def finish(self) -> None:
-        """Cancel the response under way, and wait until it has cleaned up."""
-        await asyncio.sleep(0)  # it must have begun, see `connection_lost`
+        """Cancel the current response and wait for its cleanup."""
+        await asyncio.sleep(0)  # the task must have started, see `connection_lost`
         task = self._task
         if task is not None:
             task.cancel()

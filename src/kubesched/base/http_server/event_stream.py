@@ -1,4 +1,4 @@
-"""Server-sent events: a response that stays open and sends an event whenever there is one.
+"""Server-sent events: a response that stays open and sends events as they occur.
 
     async def changes():
         async for change in source:
@@ -7,8 +7,8 @@
     return event_stream(changes())
 
 A browser's `EventSource` reconnects by itself and sends the id of the last event as
-`Last-Event-ID`. A comment is sent when nothing else was for a while, so that proxies keep the
-connection and a client that is gone is noticed.
+`Last-Event-ID`. An idle stream sends a comment from time to time, so that proxies keep the
+connection and a disconnected client is detected.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Event:
 
     data: str
     name: str = ""
-    """What `addEventListener` takes; empty: `message`."""
+    """Event type for `addEventListener`; empty means `message`."""
     id: str = ""
     retry_ms: int | None = None
-    """How long the browser is to wait before it reconnects."""
+    """Delay before the browser reconnects."""
 
     def encode(self) -> bytes:
         lines = []
@@ -57,7 +57,7 @@ def _one_line(text: str) -> str:
 def event_stream(
     events: AsyncGenerator[Event, None], *, heartbeat_s: float = HEARTBEAT_S
 ) -> Response:
-    """A response that sends the events as they come; the generator is closed when the client leaves."""
+    """A response that streams the events; closes the generator when the client disconnects."""
     return Response(
         content_type=CONTENT_TYPE,
         headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},

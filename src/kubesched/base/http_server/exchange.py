@@ -1,4 +1,4 @@
-"""One request and the response to it, as a connection keeps track of them."""
+"""One request and its response, as tracked by a connection."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Exchange:
         self.is_begun = False
         """Whether `Application.begin` was called."""
         self.is_accepted = False
-        """Whether `Application.begin` wants the body."""
+        """Whether `Application.begin` accepted the body."""
         self.is_complete = False
-        """Whether nothing more of the request will be received."""
+        """Whether the request has been received completely."""
         self.keeps_alive = False
         """Whether the client allows another request on the connection."""
         self.closes = True
@@ -40,9 +40,9 @@ class Exchange:
         self.refusal: Refusal | None = None
         self.body: bytes | bytearray = b""
         self.size = 0
-        """Length of the body so far, as counted in the budget."""
+        """Length of the body so far, as charged to the budget."""
         self.arrival: asyncio.Future[None] | None = None
-        """Done when the request is complete, for a task that waits for its body."""
+        """Done when the request is complete; set for a task that waits for its body."""
 
     def add_body(self, part: bytes) -> None:
         self.size += len(part)
@@ -50,7 +50,7 @@ class Exchange:
             self.body = part
             return
         if isinstance(self.body, bytes):
-            # A list of parts would cost 50 bytes for each byte of a body in tiny chunks.
+            # A list of parts would cost 50 bytes per body byte if the chunks are tiny.
             self.body = bytearray(self.body)
         self.body += part
 
@@ -64,7 +64,7 @@ class Exchange:
             self.arrival.set_result(None)
 
     def fail(self, refusal: Refusal) -> None:
-        """Answer with this instead; nothing more of the request is received."""
+        """Answer with this refusal; the rest of the request is not received."""
         self.refusal = refusal
         self.keeps_alive = False
         self.complete()

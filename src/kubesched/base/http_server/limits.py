@@ -1,4 +1,4 @@
-"""Bounds on everything a client can use up."""
+"""Limits on all resources that a client can consume."""
 
 from __future__ import annotations
 
@@ -7,41 +7,33 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of one listener.
-
-    The defaults suit the scheduler's serving port: probes and a few scrapers.
-    """
+    """Limits of one listener; the defaults suit the scheduler's port (probes, few scrapers)."""
 
     max_connections: int = 256
     """Connections past the accept queue, handshakes included."""
     max_waiting: int = 512
     """Accepted sockets whose TLS handshake has not begun."""
     descriptor_share: float = 1 / 8
-    """Share of the process's file descriptors that connections, and again waiting sockets, may use.
-    """
+    """Share of the file descriptors for connections, and the same again for waiting sockets."""
     accepts_per_s: float = 2000.0
     handshakes_per_s: float = 100.0
     handshake_burst: int = 100
-    """Handshakes beyond the rate after a quiet time; an ECDSA handshake costs about a millisecond
-    of CPU.
-    """
+    """Handshakes beyond the rate after a quiet time; an ECDSA one costs about 1 ms of CPU."""
     waiting_s: float = 10.0
     """Time in the accept queue."""
     handshake_s: float = 10.0
     headers_s: float = 32.0
-    """From the handshake, or the first byte of a later request, until the head is complete."""
+    """From the handshake, or the first byte of a later request, to the complete head."""
     body_s: float = 32.0
-    """From the head until the body is complete."""
+    """From the head to the complete body."""
     idle_s: float = 90.0
     """Between a response and the next request."""
     send_s: float = 30.0
     """How long a client may leave its receive window full."""
     linger_s: float = 1.0
-    """After a refusal, how long further input is read and dropped, so that the client can read the
-    response.
-    """
+    """How long input is drained after a refusal, so that the client can read the response."""
     close_s: float = 10.0
-    """For the client to receive what was sent before the connection closed, and to end TLS."""
+    """For the client to receive the remaining data and to end TLS."""
     sweep_s: float = 5.0
     """Interval at which the timeouts above are checked; they may be exceeded by this much."""
     max_target_bytes: int = 8190
@@ -62,7 +54,7 @@ class Limits:
     """Input dropped during `linger_s`; then the connection is cut."""
 
     def within(self, descriptors: int) -> Limits:
-        """The same limits, with connections capped for a process that may open this many descriptors."""
+        """These limits, with connections capped for a process with `descriptors` descriptors."""
         share = max(int(descriptors * self.descriptor_share), 1)
         return replace(
             self,
@@ -72,7 +64,7 @@ class Limits:
 
 
 class BodyBudget:
-    """Bytes of request bodies that all connections of a listener may hold together."""
+    """Total request body bytes that all connections of a listener may hold."""
 
     __slots__ = ("_limit", "used")
 

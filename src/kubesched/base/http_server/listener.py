@@ -1,17 +1,18 @@
-"""Accepts connections within limits: however many clients connect and however slow they are, the event loop stays free.
+"""Accepts connections within limits, so that no number of slow clients blocks the event loop.
 
-What a client can use up without proving its identity, and what bounds it (the figures are in
-`limits`):
+Resources that an unauthenticated client can consume, and their bounds (figures in `limits`):
 
 | Resource | Bound |
 |---|---|
-| CPU for handshakes | a rate; which socket is next is decided by `accept_queue` |
-| connections, before and after the handshake | a number each, less where few descriptors may be open; at the limit, the address with the most connections loses the one idle longest |
-| time for the handshake, the head, the body | seconds each; then the connection is cut, or gets a 408 for its body |
+| CPU for handshakes | a rate; `accept_queue` chooses the next socket |
+| connections, before and after the handshake | a number each, lower if descriptors are few |
+| time for the handshake, the head, the body | seconds each; then cut, or a 408 for the body |
 | an idle connection | seconds |
-| memory for a head | request target, one header, number of headers, all together |
-| memory for bodies | kilobytes before the application accepts the request, a size each, a total for all connections |
+| memory for a head | request target, one header, number of headers, total |
+| memory for bodies | before acceptance, per request, total over all connections |
 | a client that does not read | seconds |
+
+At the connection limit, the address with the most connections loses the one idle longest.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ log = get_logger(__name__)
 
 ACCEPT_BURST = 500
 ACCEPT_PAUSE_S = 1.0
-"""After an accept error, which is usually a lack of descriptors."""
+"""Pause after an accept error, usually a lack of descriptors."""
 
 
 class Listener:
@@ -104,14 +105,14 @@ class Listener:
             try:
                 connection, peer = await loop.sock_accept(self._socket)
             except OSError as error:
-                # Out of descriptors, or the client is gone already. Retrying at once would spin.
+                # Out of descriptors, or the client has disconnected. Retrying at once would spin.
                 log.warning("A connection could not be accepted", err=error)
                 await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
             self._queue.put(connection, str(peer[0]))
 
     async def _connect(self, waiting: WaitingSocket) -> None:
-        """Handshake, then HTTP. A failure concerns this client only."""
+        """Handshake, then HTTP. A failure affects only this client."""
         tls = self._context() if self._context is not None else None
         try:
             waiting.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -128,7 +129,7 @@ class Listener:
 
     def _handshake_done(self, task: asyncio.Task[None]) -> None:
         waiting = self._handshakes.pop(task)
-        if task.cancelled():  # perhaps before its first step
+        if task.cancelled():  # possibly before its first step
             waiting.sock.close()
 
     # Called by connections.
@@ -145,10 +146,7 @@ class Listener:
     # Limits.
 
     def _evict_one(self) -> bool:
-        """Close the longest idle connection of the address that has most.
-
-        False if all are being answered.
-        """
+        """Close the longest idle connection of the busiest address; False if none is idle."""
         idle: dict[str, list[tuple[float, Callable[[], object]]]] = {}
         for task, waiting in self._handshakes.items():
             idle.setdefault(waiting.address, []).append((waiting.since, task.cancel))
@@ -177,7 +175,7 @@ class Listener:
     # Ending.
 
     def drop_idle(self) -> None:
-        """Make clients connect again, because client authorities have changed."""
+        """Close idle connections so that clients reconnect: the client CAs have changed."""
         for connection in list(self._connections):
             if connection.is_busy:
                 connection.close_when_idle()
@@ -189,7 +187,7 @@ class Listener:
         await self._is_empty.wait()
 
     async def close(self, timeout_s: float) -> None:
-        """Stop listening, let responses under way finish within `timeout_s`, then cut what is left."""
+        """Stop listening, let current responses finish within `timeout_s`, then abort the rest."""
         self._socket.close()
         self._queue.close()
         self.drop_idle()
@@ -199,7 +197,7 @@ class Listener:
         for connection in list(self._connections):
             await connection.finish()
             connection.abort()
-        # Aborted transports tell their protocols in one of the next rounds of the loop.
+        # Aborted transports notify their protocols in a later iteration of the loop.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await self.wait_until_empty()
@@ -207,7 +205,7 @@ class Listener:
 
 @contextlib.asynccontextmanager
 async def running(listener: Listener, *, close_s: float = 1.0) -> AsyncIterator[Listener]:
-    """Serve during the block; an error of the server ends the block."""
+    """Serve during the block; a server error ends the block."""
     async with asyncio.TaskGroup() as group:
         task = group.create_task(listener.serve(), name="http server")
         try:

@@ -72,9 +72,9 @@ class Request:
 
 
 class ByteStream(Protocol):
-    """A response body that is produced while it is sent.
+    """A response body produced while it is sent.
 
-    `aclose` is always called, also if iteration never began.
+    `aclose` is always called, even if iteration never began.
     """
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
@@ -104,13 +104,10 @@ class Refusal(Exception):
 
 
 class Application(Protocol):
-    """Answers the requests of a server.
-
-    Calls for one connection come one request at a time, in order.
-    """
+    """Answers a server's requests; called for one request per connection at a time, in order."""
 
     def begin(self, request: Request) -> Response | Awaitable[Response | None] | None:
-        """Decide from the head alone: a response if the request is refused, None to receive its body."""
+        """Decide from the head alone: a response refuses the request, None accepts its body."""
         ...
 
     def respond(self, request: Request) -> Response | Awaitable[Response]:
@@ -118,9 +115,9 @@ class Application(Protocol):
         ...
 
     def refuse(self, refusal: Refusal) -> Response:
-        """Word a rejection by the server: malformed, too large, too slow, or a failure inside the application."""
+        """Response for a server-side rejection: malformed, too large, too slow, internal error."""
         ...
 
     def finished(self, request: Request, status: int) -> None:
-        """Called when a response has been handed to the transport or was given up."""
+        """Called when a response was handed to the transport or abandoned."""
         ...

@@ -52,9 +52,7 @@ class RequestParser:
         self._overhead_bytes = 0
         self._has_completed = False
         self.is_upgraded = False
-        """Whether the last request asked for another protocol; what follows it is not HTTP and must
-        be dropped.
-        """
+        """Whether the last request asked for an upgrade; the data after it must be dropped."""
 
     def feed(self, data: bytes | memoryview) -> Refusal | None:
         """Parse the next bytes. After a refusal the parser must not be used again.
@@ -82,7 +80,7 @@ class RequestParser:
         return self._count_overhead(len(data)) if was_in_body else None
 
     def close(self) -> None:
-        """Break the reference cycles with the sink and with httptools, so that memory is freed at once."""
+        """Break reference cycles with the sink and httptools, so that memory is freed at once."""
         del self._llhttp, self._sink
 
     # Callbacks of httptools.
@@ -168,12 +166,12 @@ class RequestParser:
                 raise Refusal(400, "malformed request: Transfer-Encoding in HTTP/1.0")
             if coding.lower() != "chunked":
                 raise Refusal(501, "unsupported transfer encoding")
-        # llhttp has verified that it is a number of 64 bits.
+        # llhttp has verified that it is a 64-bit number.
         if int(headers.get("content-length", "0")) > self._limits.max_body_bytes:
             raise self._body_too_large()
 
     def _count_head(self, received: int) -> Refusal | None:
-        """Bound an incomplete head; where in `received` it began is not known, so its first part is not counted."""
+        """Bound an incomplete head, not counting its first part, whose start is unknown."""
         self._head_wire_bytes = 0 if self._has_completed else self._head_wire_bytes + received
         return _head_too_large() if self._head_wire_bytes > self._limits.max_head_bytes else None
 
@@ -191,9 +189,7 @@ class RequestParser:
 
 
 _NAMES: dict[bytes, str] = {}
-"""Header names in lower case; clients use few, and decoding them was a tenth of the cost of a small
-request.
-"""
+"""Cache of lower-case header names; decoding them was 10% of the cost of a small request."""
 _MAX_NAMES: Final = 256
 
 
@@ -205,7 +201,7 @@ def _remember_name(name: bytes) -> str:
 
 
 def _origin_form(target: str) -> str:
-    """Path and query; the absolute form that proxies use is reduced to them."""
+    """Path and query, also for the absolute form that proxies use."""
     if target.startswith("/"):
         return target
     scheme, separator, rest = target.partition("://")

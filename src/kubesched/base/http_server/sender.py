@@ -15,15 +15,13 @@ from kubesched.base.logs import get_logger
 log = get_logger(__name__)
 
 JOIN_LIMIT = 64 * 1024
-"""Longer bodies are written separately from their head instead of being copied behind it."""
+"""Longer bodies are written separately from their head, to avoid a copy."""
 SLICE = 256 * 1024
-"""Longer bodies are written in slices of this size, each after the client has read most of the one
-before.
-"""
+"""Longer bodies are written in slices, each after the client has read most of the previous one."""
 
 
 class ResponseSender:
-    """Writes the responses of one connection; `abort` ends it if the client does not read for `send_s`."""
+    """Writes one connection's responses; calls `abort` if the client does not read for `send_s`."""
 
     def __init__(
         self,
@@ -44,7 +42,7 @@ class ResponseSender:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the client has more to read than fits into the transport's buffer."""
+        """Whether the transport's write buffer is full."""
         return self._writable is not None
 
     def pause(self) -> None:
@@ -60,13 +58,13 @@ class ResponseSender:
         self._writable = None
 
     def lost(self) -> None:
-        """The connection has ended: whatever is still sent goes nowhere."""
+        """The connection has ended: discard further output."""
         self.transport = None
         self._abort = _do_nothing  # not the connection's, to break the reference cycle
         self.resume()
 
     async def _drain(self) -> None:
-        """Wait until the client has read enough; `send_s` bounds the wait."""
+        """Wait until the client has read enough, at most `send_s`."""
         while self._writable is not None:
             await asyncio.shield(self._writable)
 
@@ -108,8 +106,7 @@ class ResponseSender:
             log.warning("A stream ended early", path=request.path, err=error)
             self._abort()
         except Exception:
-            # The status line is out. Cutting the connection is the only way left to report the
-            # failure.
+            # The status line was sent. Only cutting the connection can still report the failure.
             log.exception("A page broke off", method=request.method, path=request.path)
             self._abort()
 

@@ -8,10 +8,10 @@ BACKLOG = 1024
 
 
 def open_socket(address: str, port: int, *, share_port: bool = False) -> socket.socket:
-    """A bound socket; all interfaces and both address families when the address is unspecified.
+    """A bound socket; an unspecified address means all interfaces and both address families.
 
     Raises:
-        OSError: naming the address.
+        OSError: with the address in its text.
     """
     wildcard = address in ("0.0.0.0", "::", "")
     both = wildcard and socket.has_dualstack_ipv6()

@@ -12,14 +12,16 @@ from kubesched.base.http_server.messages import Response
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
-# As Go words them where Python differs.
+# Go's wording where Python's differs.
 _REASONS = {
     413: "Request Entity Too Large",
     414: "Request URI Too Long",
     422: "Unprocessable Entity",
 }
 _STATUS_LINES = {
-    status.value: f"HTTP/1.1 {status.value} {_REASONS.get(status.value, status.phrase)}\r\n".encode()
+    status.value: (
+        f"HTTP/1.1 {status.value} {_REASONS.get(status.value, status.phrase)}\r\n"
+    ).encode()
     for status in HTTPStatus
 }
 
@@ -67,7 +69,7 @@ def head(response: Response, date: bytes, *, keeps_alive: bool, is_http_1_0: boo
 def _fields(headers: Mapping[str, str]) -> bytes:
     text = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
     if text.count("\n") != len(headers) or text.count("\r") != len(headers):
-        # A value taken from a request could otherwise add headers, or a whole response, of its own.
+        # Otherwise a value taken from a request could inject headers or a whole response.
         text = "".join([f"{_one_line(name)}: {_one_line(headers[name])}\r\n" for name in headers])
     return text.encode("latin-1", "replace")
 

@@ -1,8 +1,8 @@
-"""Metrics: our own instruments, the registry they live in, and every scheduler metric by its upstream name.
+"""Metrics: instruments, their registry, and every scheduler metric by its upstream name.
 
-`instruments` holds the numbers, `registry` writes the page, `scheduler` lists what the scheduler
-measures and `process` what the interpreter and the operating system say about this process. There
-is no global registry: the application makes one and passes it down.
+`instruments` holds the numbers, `registry` writes the page, `scheduler` lists the scheduler's
+metrics and `process` those of the interpreter and the operating system. There is no global
+registry: the application creates one and passes it down.
 """
 
 from kubesched.base.metrics.instruments import Counter as Counter

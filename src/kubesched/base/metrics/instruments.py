@@ -1,14 +1,13 @@
-"""Counters, gauges and histograms: plain numbers in plain objects, cheap enough to touch in every cycle.
+"""Counters, gauges and histograms, cheap enough to update in every scheduling cycle.
 
 A `Family` is one metric name; its *cells* are the time series, one per combination of label values.
-Cells are made on first use and then kept, so a caller on a hot path holds on to the cell and pays
-for one addition. Only making a cell takes a lock. The page is written by another thread than the
-one that counts, so a histogram's sum may be one observation ahead of its buckets.
+Cells are created on first use and then kept, so a caller on a hot path keeps the cell and pays for
+one addition. Only creating a cell takes a lock. The page is written by another thread, so a
+histogram's sum may be one observation ahead of its buckets.
 
-Text is produced here too, because a cell knows its own line prefixes: they are built once, on the
-first scrape, and a page is then little more than adding numbers to them. Reading and writing are
-two steps: `read` notes a cell's numbers, `write` turns them into lines, maybe much later, so that a
-large family can be written in pieces and still be of one moment.
+Cells also produce their text, because each caches its line prefixes on the first scrape. Reading
+and writing are two steps: `read` captures a cell's numbers, `write` turns them into lines, maybe
+much later, so that a large family can be written in pieces from one consistent reading.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ _MAX_EXACT_INT = 2.0**53
 _MAKING_CELL = Lock()
 
 UNEXPECTED = "unexpected"
-"""What a label says when its value is not on the list of allowed ones."""
+"""Replaces label values that are not on the list of allowed ones."""
 
 
 class _Scalar:
-    """One number, kept here or asked for when the page is written."""
+    """One number, stored here or read by a callback when the page is written."""
 
     __slots__ = ("_prefix", "_read", "value")
 
@@ -41,7 +40,7 @@ class _Scalar:
         self._read: Callable[[], float] | None = None
 
     def read_from(self, read: Callable[[], float]) -> None:
-        """Ask `read` from now on: what the page says can then never disagree with its subject."""
+        """Call `read` for each page, so that the metric always matches its source."""
         self._read = read
 
     def current(self) -> float:
@@ -87,10 +86,10 @@ class Gauge(_Scalar):
 
 
 class Histogram:
-    """How often values fell into each bucket, and their sum.
+    """Bucket counts and sum of the observed values.
 
     `counts[i]` belongs to `bounds[i]` alone (not cumulative; the last one is for values above every
-    bound): one increment per observation, and the summing up is left to the scrape.
+    bound): an observation is one increment, and the scrape adds them up.
     """
 
     __slots__ = ("_labels", "_name", "_prefixes", "bounds", "counts", "sum")
@@ -144,10 +143,10 @@ Cell = TypeVar("Cell", Counter, Gauge, Histogram)
 
 
 class Family(Generic[Cell]):
-    """One metric: name, help, type, label names, and the cells that exist so far.
+    """One metric: name, help, type, label names, and its cells.
 
-    A family without labels has its one cell from the start; one with labels is absent from the page
-    until its first cell is made, as with upstream's client library.
+    A family without labels has one cell from the start; one with labels is absent from the page
+    until its first cell is created, as in upstream's client library.
     """
 
     __slots__ = (
@@ -193,14 +192,11 @@ class Family(Generic[Cell]):
             return self._add(values)
 
     def allow(self, label: str, values: Iterable[str]) -> None:
-        """Keep a label to these values; any other becomes `unexpected`.
-
-        To be called before there are cells.
-        """
+        """Restricts a label's values (others become `unexpected`). Call before creating cells."""
         self._allowed[self.label_names.index(label)] = frozenset(values)
 
     def reset(self) -> None:
-        """Start counters and histograms anew; the cells stay, for others hold on to them."""
+        """Resets counters and histograms; the cells stay, because callers refer to them."""
         for cell in list(self._cells.values()):
             cell.reset()
 
@@ -215,7 +211,7 @@ class Family(Generic[Cell]):
     def writers(self) -> Iterator[Callable[[list[str]], None]]:
         """The family's text in steps, for writers that must yield: the header, then cell by cell.
 
-        The numbers are those of the moment when the first step is asked for.
+        The numbers are read when the first step is requested.
         """
         cells = [self._cells[values] for values in self._order.copy()]
         if cells:
@@ -256,7 +252,7 @@ class Family(Generic[Cell]):
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Bounds that grow by `factor`; multiplied step by step, so that each has the same last digit as upstream's."""
+    """Bounds that grow by `factor`, multiplied step by step so that they round like upstream's."""
     bounds = [start]
     for _ in range(count - 1):
         bounds.append(bounds[-1] * factor)
@@ -274,7 +270,7 @@ def format_number(value: float) -> str:
 
 
 def escape_value(text: str) -> str:
-    if text.isalnum():  # as most are
+    if text.isalnum():  # the common case
         return text
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 

@@ -1,7 +1,7 @@
-"""What the operating system and the interpreter say about this process, read when the page is written.
+"""Metrics of this process from the operating system and interpreter, read at scrape time.
 
-Names and meanings are the ones every Prometheus client uses. On systems without /proc the memory
-and descriptor readings are left out.
+Names and meanings are those of all Prometheus clients. On systems without /proc the memory and
+descriptor metrics are omitted.
 """
 
 from __future__ import annotations
@@ -93,13 +93,12 @@ def _cpu_seconds() -> float:
 
 
 def _stat(field: int) -> float:
-    """A number from /proc/self/stat; NaN when it cannot be read, so that the rest of the page survives."""
+    """A number from /proc/self/stat; NaN if unreadable, so that the rest of the page survives."""
     try:
         text = (_PROC_SELF / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return nan
-    # The command name in parentheses may itself hold blanks and parentheses: count from the last
-    # one.
+    # The command name in parentheses may contain blanks and parentheses: search from the right.
     return float(text.rpartition(")")[2].split()[field])
 
 

@@ -1,4 +1,4 @@
-"""The registry: which metrics exist, and the page a scraper reads."""
+"""The metrics registry and the page that a scraper reads."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ _F = TypeVar("_F", bound=Family[Any])
 
 
 class MetricsRegistry:
-    """All metrics of one process, each name once.
+    """All metrics of one process; names are unique.
 
-    Help texts begin with what upstream promises about the metric: `[ALPHA]`, `[BETA]` or
-    `[STABLE]`.
+    Help texts start with upstream's stability level: `[ALPHA]`, `[BETA]` or `[STABLE]`.
     """
 
     def __init__(
@@ -31,7 +30,7 @@ class MetricsRegistry:
         disabled: Collection[str] = (),
         allowed_labels: Mapping[tuple[str, str], Collection[str]] | None = None,
     ) -> None:
-        """`disabled` metrics are kept off the page; `allowed_labels` has the values allowed for (metric, label)."""
+        """`disabled` metrics are off the page; `allowed_labels` maps (metric, label) to values."""
         self._families: dict[str, Family[Any]] = {}
         self._sorted: list[Family[Any]] | None = None
         self._disabled = frozenset(disabled)

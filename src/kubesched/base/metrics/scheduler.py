@@ -1,8 +1,8 @@
-"""Every metric of the scheduler, by its upstream name, with upstream's labels, buckets and stability.
+"""All scheduler metrics, with upstream's names, labels, buckets and stability levels.
 
 Dashboards and alerts written for kube-scheduler read these names, so they are a contract. The help
-texts are ours. Where a metric belongs to a feature, it is on the page only when the feature is on;
-its instrument exists all the same, so that callers need not check.
+texts are ours. The metrics of a feature are on the page only if the feature is on; their
+instruments always exist, so callers need not check.
 
 Not here: `kube_pod_resource_*`, which are computed per scrape from the pods, and the metrics of the
 client, the leader election and the process.
@@ -27,7 +27,7 @@ ATTEMPT_SECONDS: Final = exponential_buckets(0.001, 2, 15)
 POINT_SECONDS: Final = exponential_buckets(0.0001, 2, 12)
 """0.1 ms to 0.2 s: one extension point, one event handler."""
 POD_SECONDS: Final = exponential_buckets(0.01, 2, 20)
-"""10 ms to 87 min: a pod's whole way through the scheduler."""
+"""10 ms to 87 min: a pod from first queueing to binding."""
 PLUGIN_SECONDS: Final = exponential_buckets(0.00001, 1.5, 20)
 """10 µs to 22 ms: one call of one plugin."""
 BATCH_SECONDS: Final = exponential_buckets(0.00001, 2, 12)
@@ -35,16 +35,16 @@ BATCH_SECONDS: Final = exponential_buckets(0.00001, 2, 12)
 VICTIMS: Final = exponential_buckets(1, 2, 7)
 ATTEMPTS: Final = exponential_buckets(1, 2, 5)
 BINDING_CONDITION_SECONDS: Final = exponential_buckets(0.1, 2, 14)
-"""0.1 s to 14 min: a device getting ready."""
+"""0.1 s to 14 min: preparing a device."""
 
 _PREFIX: Final = "scheduler_"
 FIRST_SUMMED_ATTEMPT: Final = 15
-"""From here on all numbers of attempts have one series."""
+"""From this number on, all attempts share one series."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricGates:
-    """The features that bring metrics of their own; defaults are those of 1.36."""
+    """The features with their own metrics; defaults are those of 1.36."""
 
     queueing_hints: bool = True
     async_preemption: bool = True
@@ -57,13 +57,13 @@ class MetricGates:
 class SchedulerMetrics:
     """The instruments, one attribute per metric; the attribute is the name without `scheduler_`.
 
-    A metric with labels is a family (`.labels(...)` gives the series), one without is the series
+    A metric with labels is a family (`.labels(...)` returns the series), one without is the series
     itself.
     """
 
     def __init__(self, registry: MetricsRegistry, gates: MetricGates | None = None) -> None:
         gates = gates or MetricGates()
-        unlisted = MetricsRegistry()  # instruments of features that are off live here, off the page
+        unlisted = MetricsRegistry()  # instruments of disabled features, not on the page
         self._attempts(registry)
         self._queue(registry, registry if gates.queueing_hints else unlisted)
         self._framework(registry)
@@ -80,13 +80,14 @@ class SchedulerMetrics:
     def _attempts(self, registry: MetricsRegistry) -> None:
         self.schedule_attempts_total: Family[Counter] = registry.counter(
             _PREFIX + "schedule_attempts_total",
-            "[STABLE] Attempts to place a pod, by how they ended: 'scheduled', 'unschedulable' (no node would take the pod) "
-            "or 'error' (something broke inside the scheduler).",
+            "[STABLE] Attempts to place a pod, by how they ended: 'scheduled', 'unschedulable' "
+            "(no node would take the pod) or 'error' (something broke inside the scheduler).",
             labels=("result", "profile"),
         )
         self.scheduling_attempt_duration_seconds: Family[Histogram] = registry.histogram(
             _PREFIX + "scheduling_attempt_duration_seconds",
-            "[STABLE] Seconds one attempt took, from taking the pod off the queue to its binding or its failure.",
+            "[STABLE] Seconds one attempt took, from taking the pod off the queue to its binding "
+            "or its failure.",
             labels=("result", "profile"),
             buckets=ATTEMPT_SECONDS,
         )
@@ -97,8 +98,8 @@ class SchedulerMetrics:
         ).labels()
         self.pod_scheduling_sli_duration_seconds: Family[Histogram] = registry.histogram(
             _PREFIX + "pod_scheduling_sli_duration_seconds",
-            "[BETA] Seconds from a pod's first entry into the active queue to its binding, by the number of attempts; "
-            "time spent gated before that entry does not count.",
+            "[BETA] Seconds from a pod's first entry into the active queue to its binding, by the "
+            "number of attempts; time spent gated before that entry does not count.",
             labels=("attempts",),
             buckets=POD_SECONDS,
         )
@@ -109,14 +110,15 @@ class SchedulerMetrics:
         ).labels()
         self.pod_scheduled_after_flush_total: Counter = registry.counter(
             _PREFIX + "pod_scheduled_after_flush_total",
-            "[ALPHA] Pods bound after they had sat among the unschedulable until the time limit and no event had freed them.",
+            "[ALPHA] Pods bound after they had sat among the unschedulable until the time limit "
+            "and no event had freed them.",
         ).labels()
 
     def _queue(self, registry: MetricsRegistry, hints: MetricsRegistry) -> None:
         self.pending_pods: Family[Gauge] = registry.gauge(
             _PREFIX + "pending_pods",
-            "[STABLE] Pods waiting, by queue: 'active', 'backoff', 'unschedulable' (tried and waiting for an event) and "
-            "'gated' (not to be tried yet).",
+            "[STABLE] Pods waiting, by queue: 'active', 'backoff', 'unschedulable' (tried and "
+            "waiting for an event) and 'gated' (not to be tried yet).",
             labels=("queue",),
         )
         self.queue_incoming_pods_total: Family[Counter] = registry.counter(
@@ -126,7 +128,8 @@ class SchedulerMetrics:
         )
         self.unschedulable_pods: Family[Gauge] = registry.gauge(
             _PREFIX + "unschedulable_pods",
-            "[BETA] Waiting pods by the plugin that turned them away; a pod rejected by several plugins counts for each.",
+            "[BETA] Waiting pods by the plugin that turned them away; a pod rejected by several "
+            "plugins counts for each.",
             labels=("plugin", "profile"),
         )
         self.event_handling_duration_seconds: Family[Histogram] = registry.histogram(
@@ -142,7 +145,8 @@ class SchedulerMetrics:
         )
         self.queueing_hint_execution_duration_seconds: Family[Histogram] = hints.histogram(
             _PREFIX + "queueing_hint_execution_duration_seconds",
-            "[ALPHA] Seconds one queueing hint took to say whether an event may help a waiting pod.",
+            "[ALPHA] Seconds one queueing hint took to say whether an event may help a waiting "
+            "pod.",
             labels=("plugin", "event", "hint"),
             buckets=PLUGIN_SECONDS,
         )
@@ -161,13 +165,15 @@ class SchedulerMetrics:
         )
         self.plugin_execution_duration_seconds: Family[Histogram] = registry.histogram(
             _PREFIX + "plugin_execution_duration_seconds",
-            "[ALPHA] Seconds one plugin took at one extension point, measured in a sample of the cycles.",
+            "[ALPHA] Seconds one plugin took at one extension point, measured in a sample of the "
+            "cycles.",
             labels=("plugin", "extension_point", "status"),
             buckets=PLUGIN_SECONDS,
         )
         self.plugin_evaluation_total: Family[Counter] = registry.counter(
             _PREFIX + "plugin_evaluation_total",
-            "[BETA] Attempts in which a plugin was asked, by extension point (PreFilter, Filter, PreScore, Score).",
+            "[BETA] Attempts in which a plugin was asked, by extension point (PreFilter, Filter, "
+            "PreScore, Score).",
             labels=("plugin", "extension_point", "profile"),
         )
         self.permit_wait_duration_seconds: Family[Histogram] = registry.histogram(
@@ -268,7 +274,8 @@ class SchedulerMetrics:
         )
         self.dra_bindingconditions_allocations_total: Family[Counter] = binding_conditions.counter(
             _PREFIX + "dra_bindingconditions_allocations_total",
-            "[ALPHA] Allocations of devices with binding conditions, by how the wait for them ended.",
+            "[ALPHA] Allocations of devices with binding conditions, by how the wait for them "
+            "ended.",
             labels=("profile", "driver", "status"),
         )
         self.dra_bindingconditions_wait_duration_seconds: Family[Histogram] = (

@@ -1,4 +1,4 @@
-"""One collection on the server, selected as an informer wants it: the reflector's view of a `RestClient`."""
+"""One selected collection on the server: the reflector's view of a `RestClient`."""
 
 from __future__ import annotations
 

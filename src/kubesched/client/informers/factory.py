@@ -1,7 +1,6 @@
 """All informers of a process: one per kind, started, awaited and stopped together.
 
-Responsible for sharing (whoever asks for the pods' informer gets the same one) and for the life of
-the tasks, which belong to the caller's `TaskGroup`. Not responsible for what the informers do.
+Every caller gets the same informer for a kind. Tasks belong to the caller's `TaskGroup`.
 """
 
 from __future__ import annotations
@@ -26,12 +25,11 @@ from kubesched.client.rest import RestClient
 T = TypeVar("T", bound=ApiObject)
 
 BLIND_AFTER_S = 180.0
-"""An informer is blind if neither its watch nor a comparison of revisions showed for this long that
-it is current. Three comparisons (`ReflectorSettings.check_s`) fit into it.
+"""An informer is blind if neither its watch nor a revision check confirmed it for this long. Three
+checks (`ReflectorSettings.check_s`) fit into it.
 """
 
-# mypy cannot say "a Record that has metadata", which is what every kind's record is; hence `Any`
-# inside this module.
+# mypy cannot express "a Record with metadata", which every kind's record is; hence `Any` here.
 AnyInformer = Informer[Any]
 
 
@@ -43,14 +41,12 @@ class _Entry:
 
 
 class UndeclaredKind(KubeschedError):
-    """Objects of a kind were looked up that is not watched.
-
-    Fix: name the kind in the plugin's `lists`.
-    """
+    """Lookup of a kind that is not watched. Fix: name the kind in the plugin's `lists`."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(
-            f"{kind} objects are not watched: a plugin that looks them up must name {kind} in `lists`"
+            f"{kind} objects are not watched: a plugin that looks them up must name {kind} in "
+            "`lists`"
         )
 
 
@@ -74,7 +70,7 @@ class InformerFactory:
         self._entries: dict[Kind[Any], _Entry] = {}
         self.restore = Restore(lambda: [informer.reflector for informer in self.started()])
         self.on_change: OnChange | None = None
-        """Given to every informer made from now on."""
+        """Passed to every informer made from now on."""
 
     @overload
     def informer(
@@ -101,10 +97,7 @@ class InformerFactory:
         selection: Selection | None = None,
         transform: Transform[Any] | None = None,
     ) -> AnyInformer:
-        """The informer of a kind.
-
-        Selection and transform count for the first caller; others may leave them out.
-        """
+        """The informer of a kind; the first caller sets selection and transform."""
         kind = _kind(kind)
         entry = self._entries.get(kind)
         if entry is None:
@@ -152,7 +145,7 @@ class InformerFactory:
                 entry.task = group.create_task(informer.run(), name=f"informer {informer.name}")
 
     async def wait_for_sync(self, timeout_s: float) -> None:
-        """Return when every started informer has its first list and its handlers know; else `DeadlineExceeded`."""
+        """Wait until all started informers and handlers have synced; else `DeadlineExceeded`."""
         started = self.started()
         try:
             async with asyncio.timeout(timeout_s):
@@ -169,7 +162,7 @@ class InformerFactory:
             ) from None
 
     def blind(self) -> str | None:
-        """Which started informers may have missed changes for too long, and why; None if all are current."""
+        """Started informers that may lag for too long, and why; None if all are current."""
         blind = [
             f"{informer.name} ({informer.reflector.last_error or 'watch is silent'})"
             for informer in self.started()
@@ -178,7 +171,7 @@ class InformerFactory:
         return f"not current for {BLIND_AFTER_S:g} s: {', '.join(blind)}" if blind else None
 
     def object_count(self) -> int:
-        """Objects of all kinds that are kept."""
+        """Number of cached objects of all kinds."""
         return sum([len(entry.informer.store) for entry in self._entries.values()])
 
     def informers(self) -> list[AnyInformer]:
@@ -188,7 +181,7 @@ class InformerFactory:
         return [entry.informer for entry in list(self._entries.values()) if entry.task is not None]
 
     async def stop(self) -> None:
-        """End all informers; their stores stay readable."""
+        """Stop all informers; their stores stay readable."""
         tasks = [entry.task for entry in self._entries.values() if entry.task is not None]
         for entry in self._entries.values():
             entry.task = None

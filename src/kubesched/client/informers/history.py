@@ -1,13 +1,11 @@
-"""Whether the server's history continues the one an informer knows, or the cluster was restored from a backup.
+"""Detects whether the server has the history an informer knows, or was restored from a backup.
 
 A restored cluster goes back to an older revision and counts on from there, with other changes under
 the same revisions. Once it has passed the revision that an informer has reached, revisions alone do
-not tell the two histories apart. What does is the newest change that the informer knows, its
-witness: no other history has the same object with the same content, times included, at this
-revision.
+not distinguish the two histories. The newest change that the informer knows does, its witness: no
+other history has the same object with the same content, times included, at this revision.
 
-Not responsible for asking the server, nor for what follows from the answer (`reflector`). See
-docs/design/0011.
+`reflector` asks the server and acts on the result. See docs/design/0011.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ MAX_REVISION_DIGITS = 20
 
 
 class ClusterRestored(KubeschedError):
-    """The server's history is not the one we know: the cluster was restored from a backup."""
+    """The server has a different history: the cluster was restored from a backup."""
 
 
 T = TypeVar("T", bound=ApiObject)
@@ -35,7 +33,7 @@ T = TypeVar("T", bound=ApiObject)
 
 @dataclass(frozen=True, slots=True)
 class Witness(Generic[T]):
-    """The newest change that is known of a collection."""
+    """The newest known change of a collection."""
 
     revision: int
     obj: T
@@ -49,7 +47,7 @@ class Witness(Generic[T]):
 
     @property
     def revision_before(self) -> str:
-        """A watch from here begins with this change."""
+        """A watch from this revision begins with this change."""
         return str(self.revision - 1)
 
     def is_repeated_by(self, event: WatchEvent[T]) -> bool:
@@ -57,12 +55,12 @@ class Witness(Generic[T]):
         return is_deletion == self.is_deletion and self.are_equal(self.obj, event.object)
 
     def agrees_with(self, objects: Sequence[T], reached: int) -> bool:
-        """Whether the server, asked for this object, shows what it must; False if it has changed since `reached`.
+        """Whether the server has this change; False if the object has changed since `reached`.
 
         Raises:
-            ClusterRestored: the server shows another state than the one we know as of `reached`.
+            ClusterRestored: the server has a different state than we know as of `reached`.
         """
-        # Some servers do not know the field selector, and show all objects.
+        # Some servers ignore the field selector and return all objects.
         shown = next((obj for obj in objects if key_of(obj.metadata) == self.key), None)
         if shown is None:
             return self.is_deletion
@@ -72,13 +70,14 @@ class Witness(Generic[T]):
         if revision is not None and revision <= reached:
             state = "deleted" if self.is_deletion else "changed"
             raise ClusterRestored(
-                f"{self.key} was {state} at revision {self.revision}, and the server shows revision {revision}"
+                f"{self.key} was {state} at revision {self.revision}, and the server shows "
+                f"revision {revision}"
             )
         return False
 
 
 def witness_of(event: WatchEvent[T], are_equal: Callable[[T, T], bool]) -> Witness[T] | None:
-    """None if the server's revisions are no numbers, or this is the first of them (a watch from 0 means anything)."""
+    """None if the server's revisions are not numbers, or for the first (0 has another meaning)."""
     revision = number_of(event.object.metadata.resource_version)
     if revision is None or revision < 2:
         return None
@@ -88,7 +87,8 @@ def witness_of(event: WatchEvent[T], are_equal: Callable[[T, T], bool]) -> Witne
 def is_foreign(listed: ApiObject, known: ApiObject | None, reached: int) -> bool:
     """Whether a listed object proves that the list is not of the history we know up to `reached`.
 
-    What has not changed since then is known at just this revision, and no pod ever leaves its node.
+    An object unchanged since then must be known at exactly this revision, and no pod ever leaves
+    its node.
     """
     revision = number_of(listed.metadata.resource_version)
     if revision is not None and revision <= reached:
@@ -104,6 +104,6 @@ def is_foreign(listed: ApiObject, known: ApiObject | None, reached: int) -> bool
 
 
 def number_of(resource_version: str) -> int | None:
-    """A revision as a number, if it is one of those that API servers count with."""
+    """A revision as a number, if it is one."""
     is_number = len(resource_version) <= MAX_REVISION_DIGITS and resource_version.isascii()
     return int(resource_version) if is_number and resource_version.isdigit() else None

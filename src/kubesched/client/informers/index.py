@@ -1,7 +1,7 @@
-"""One index over a store: from a value computed of each object to the keys of the objects that have it.
+"""One index over a store: from a value computed per object to the keys of matching objects.
 
 Invariant: after every change `keys_by_value` holds exactly the keys whose object's function yields
-the value, in the order in which they entered; values without keys are not kept.
+the value, in insertion order; values without keys are dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ IndexFunction = Callable[[T], Iterable[str]]
 
 
 class Index(Generic[T]):
-    """Keys by value. Objects are not held, only their keys."""
+    """Keys by value. Holds only keys, not objects."""
 
     __slots__ = ("_function", "_keys_by_value")
 
@@ -47,7 +47,7 @@ class Index(Generic[T]):
             self._keys_by_value.setdefault(value, {})[key] = None
 
     def rebuilt(self, objects: dict[str, T]) -> Index[T]:
-        """The index these objects should have; for checking."""
+        """The expected index of these objects; for checking."""
         fresh = Index(self._function)
         for key, obj in objects.items():
             fresh.change(key, None, obj)

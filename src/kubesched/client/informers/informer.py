@@ -1,8 +1,7 @@
-"""An informer: a store kept current by a reflector, and handlers that hear of every change.
+"""An informer: a store kept current by a reflector, and handlers called on every change.
 
-Responsible for turning lists and watch events into add, update and delete calls that tell a
-consistent story, for tombstones, and for isolating a failing handler from the others. Not
-responsible for talking to the server (`reflector`).
+Turns lists and watch events into consistent add, update and delete calls, makes tombstones, and
+isolates a failing handler from the others. `reflector` talks to the server.
 
 What handlers may rely on:
 
@@ -51,7 +50,7 @@ OnChange = Callable[[str, str, str, Any, Any], None]
 
 @dataclass(frozen=True, slots=True)
 class DeletedFinalStateUnknown(Generic[T]):
-    """A tombstone: the object is gone, but its deletion was missed; `obj` is how we last saw it."""
+    """A tombstone for an object whose deletion was missed; `obj` is its last known state."""
 
     key: str
     obj: T
@@ -59,10 +58,7 @@ class DeletedFinalStateUnknown(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EventHandler(Generic[T]):
-    """What to call on which change.
-
-    Plain functions; they run on the event loop and must not block it.
-    """
+    """Callbacks per change: plain functions on the event loop, which they must not block."""
 
     on_add: Callable[[T], None] | None = None
     on_update: Callable[[T, T], None] | None = None
@@ -84,15 +80,13 @@ class Informer(Generic[T]):
         settings: ReflectorSettings | None = None,
         restore: Restore | None = None,
     ) -> None:
-        """`transform` trims an object in place when it arrives, once; it keeps identity and revision."""
+        """`transform` trims each object once, in place; it keeps identity and revision."""
         self.name = name
         self.store: Store[T] = Store()
         self.lister: Lister[T] = Lister(self.store)
         self.handler_error_count = 0
         self.on_change: OnChange | None = None
-        """Told of every change before it happens: name, op (`a`, `u`, `d`, or `t` for a tombstone),
-        key, old, new.
-        """
+        """Called before every change: name, op (`a`, `u`, `d`; `t`: tombstone), key, old, new."""
         self.reflector = Reflector(
             source,
             self,
@@ -112,7 +106,7 @@ class Informer(Generic[T]):
 
     @property
     def has_synced(self) -> bool:
-        """Whether the first list is in the store and every handler has heard of all of it."""
+        """Whether the first list is in the store and every handler has received all of it."""
         return self._synced.is_set()
 
     async def wait_for_sync(self) -> None:
@@ -124,7 +118,7 @@ class Informer(Generic[T]):
         return 0.0 if confirmed_at is None else self._clock.monotonic() - confirmed_at
 
     def add_event_handler(self, handler: EventHandler[T]) -> None:
-        """Hear of every change from now on; what is already here is added first, before this returns."""
+        """Call the handler on every change; existing objects are added before this returns."""
         if handler.on_add is not None:
             for obj in self.store.values():
                 self._call(handler.on_add, key_of(obj.metadata), obj)
@@ -143,7 +137,7 @@ class Informer(Generic[T]):
         return obj if self._transform is None else self._transform(obj)
 
     async def replace(self, objects: Mapping[str, T], *, is_restored: bool) -> None:
-        """Change what differs, in slices: as with a watch, every state on the way is one that handlers may see."""
+        """Apply the differences in slices: as with a watch, handlers see only valid states."""
         slices = Slices(self._clock)
         for key, obj in objects.items():
             if is_restored:
@@ -178,7 +172,7 @@ class Informer(Generic[T]):
             self._put(key, self.trimmed(obj))
 
     def note_missing(self, key: str) -> None:
-        """Forget an object whose deletion was not seen; handlers get a tombstone."""
+        """Forget an object whose deletion was missed; handlers get a tombstone."""
         self._remove(key, None)
 
     # Changes.
@@ -226,7 +220,6 @@ class Informer(Generic[T]):
             self.handler_error_count += 1
             log.error("Event handler failed", error, informer=self.name, object=key)
         except Exception:
-            # A failing handler must neither stop the informer nor hide the change from the other
-            # handlers.
+            # A failing handler must neither stop the informer nor hide the change from others.
             self.handler_error_count += 1
             log.exception("Event handler failed", informer=self.name, object=key)

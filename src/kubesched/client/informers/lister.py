@@ -1,4 +1,4 @@
-"""Reading access to an informer's store, as plugins and controllers want it."""
+"""Read access to an informer's store, for plugins and controllers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ T = TypeVar("T", bound=ApiObject)
 
 
 class Lister(Generic[T]):
-    """Objects by name, by namespace, by index.
-
-    Answers come from memory and may lag behind the server.
-    """
+    """Objects by name, by namespace, by index; from memory, so they may lag behind the server."""
 
     def __init__(self, store: Store[T]) -> None:
         self._store = store
 
     @property
     def version(self) -> int:
-        """Changes with every change to the store; lets users keep what they derived from it."""
+        """Changes with every change to the store, so that users can cache derived data."""
         return self._store.version
 
     def get(self, namespace: str, name: str) -> T | None:
@@ -33,16 +30,13 @@ class Lister(Generic[T]):
     def list(
         self, namespace: str | None = None, matches: Callable[[T], bool] | None = None
     ) -> list[T]:
-        """All objects, or those of one namespace, or those a predicate accepts, in order of arrival."""
+        """All objects, or those of a namespace or matching a predicate, in order of arrival."""
         store = self._store
         objects = store.by_index(NAMESPACE_INDEX, namespace) if namespace else store.values()
         return objects if matches is None else [obj for obj in objects if matches(obj)]
 
     def subscribe(self, listener: Callable[[T | None, T | None], None]) -> Callable[[], None]:
-        """Call back with (old, new) on every change; returns a function that unsubscribes.
-
-        See `Store.subscribe`.
-        """
+        """`Store.subscribe`: calls back with (old, new); returns a function that unsubscribes."""
         return self._store.subscribe(listener)
 
     def by_index(self, index: str, value: str) -> Sequence[T]:

@@ -1,29 +1,28 @@
-"""Keeps a sink equal to what the server has: list once, then watch for ever, whatever happens in between.
+"""Keeps a sink equal to the server's state: list once, then watch forever, despite failures.
 
-Responsible for choosing between streamed and paged list, for continuing a watch where the last one
-ended, for starting over when that is no longer possible, and for pausing between failures. Not
-responsible for storing objects or calling handlers (`informer`).
+Chooses between streamed and paged lists, continues a watch where the last one ended, starts over
+when that is no longer possible, and pauses between failures. `informer` stores objects and calls
+handlers.
 
 Life cycle:
 
-    must list --streamed list, or paged list--> following --watch ended or broke--> following, from
-    the last revision
-        ^                                           |
-        |____ 410 Gone, revision unknown to the server, or the cluster was restored from a backup ____|
+    must list --streamed or paged list--> following --watch ended--> following (last revision)
+        ^                                     |
+        |____ 410 Gone, revision unknown to the server, or cluster restored from a backup
 
 A cluster restored from a backup continues at an older revision with other changes (`history`). A
-watch is therefore resumed one revision before the newest known change, and the server has to repeat
-this change before anything else is believed, and then has no other one up to the revision reached.
-If it has forgotten the change, or nothing has changed since a list, a change of any kind is read
-instead that is not older than the revision reached. A watch from a revision in the server's future
-stays silent, so a quiet watch proves nothing: while no events arrive, the object of the newest
-change is read (10 s after a connect, then every minute), which also tells the server's revision. If
-the histories differ, everything is listed again.
+watch is therefore resumed one revision before the newest known change: the server must first repeat
+this change, and then must have no other one up to the revision reached. If it has forgotten the
+change, or nothing has changed since a list, a change of any kind is read instead that is not older
+than the revision reached. A watch from a revision in the server's future stays silent, so a quiet
+watch proves nothing: while no events arrive, the object of the newest change is read (10 s after a
+connect, then every minute), which also tells the server's revision. If the histories differ,
+everything is listed again.
 
 Invariants: the sink sees every object's revisions in increasing order and none twice within one
 watch or across reconnects; after a gap it gets the complete state (`replace`) and can tell what
 vanished; failures never end the loop, programming errors do; pauses grow to 30 s and are jittered;
-a watch that the server ended in order after it brought news is resumed without one.
+a watch that brought events and that the server ended normally is resumed without a pause.
 """
 
 from __future__ import annotations
@@ -74,21 +73,16 @@ class ReflectorSettings:
 
     page_size: int = 500
     min_watch_s: float = 300.0
-    """Shortest life we ask the server to give a watch; each asks for up to twice as long, so they
-    do not end together.
-    """
+    """Minimum requested watch duration; each asks for up to twice that, to spread their ends."""
     backoff_initial_s: float = 0.8
     backoff_max_s: float = 30.0
     steady_s: float = 5.0
-    """A watch that lived this long was healthy: when it ends, the next begins without a pause."""
+    """A watch that lived this long was healthy: the next begins without a pause."""
     initial_silence_s: float = 30.0
-    """A streamed list that is silent for this long is given up: servers too old to know it never
-    finish it.
-    """
+    """Silence after which a streamed list is given up: old servers never finish it."""
     prefers_streaming: bool = True
     first_check_s: float = 10.0
-    """A watch that has been quiet for this long since it began is compared with the server's state.
-    """
+    """A watch that is quiet for this long after its start is compared with the server's state."""
     check_s: float = 60.0
     """Pause between further comparisons while the watch stays quiet."""
 
@@ -101,33 +95,32 @@ class ListerWatcher(Protocol[T]):
         ...
 
     async def read(self, namespace: str, name: str) -> ListOf[T]:
-        """A list of just this object, or of none; a consistent read."""
+        """A list of this object, or empty; a consistent read."""
         ...
 
     def watch(
         self, *, resource_version: str, timeout_s: float, send_initial_events: bool
     ) -> Watch[T]:
-        """A watch from a revision on, or with the whole state first; bookmarks are wanted in any case."""
+        """A watch from a revision on, or with the whole state first; always with bookmarks."""
         ...
 
 
 class Sink(Protocol[T]):
-    """Where changes go."""
+    """Receives the changes."""
 
     def trimmed(self, obj: T) -> T:
-        """A listed object as it is kept: called once for each as it arrives, so that a long list is never there in full."""
+        """Trims a listed object on arrival, so that a long list is never in memory in full."""
         ...
 
     async def replace(self, objects: Mapping[str, T], *, is_restored: bool) -> None:
-        """The complete state, of trimmed objects by their key; what is not in it is gone.
+        """The complete state: trimmed objects by key; objects not in it are gone.
 
-        With `is_restored` it is not a continuation of what the sink has: equal revisions may differ
-        in content.
+        With `is_restored` it is a different history: equal revisions may differ in content.
         """
         ...
 
     def are_equal(self, known: T, fresh: T) -> bool:
-        """Whether an object that was just read is in the state of one that the sink was given, as far as it keeps it."""
+        """Whether a freshly read object equals the known one, in the fields the sink keeps."""
         ...
 
     def is_foreign(self, obj: T, reached: int) -> bool:
@@ -160,9 +153,7 @@ class Reflector(Generic[T]):
         self.last_error: KubeschedError | None = None
         """Why the last attempt failed, until one succeeds."""
         self.confirmed_at: float | None = None
-        """When the sink was last known to be current: a list, news from the watch, or a comparison
-        with the server.
-        """
+        """When a list, a watch event or a comparison last confirmed that the sink is current."""
         self._source = source
         self._sink = sink
         self._clock = clock
@@ -171,20 +162,18 @@ class Reflector(Generic[T]):
         self._settings = settings or ReflectorSettings()
         self._streams = self._settings.prefers_streaming
         self._revision: int | None = None  # `resource_version` as a number, if it is one
-        self._is_restored = False  # the next list does not continue the history we know
-        self._highest: int | None = (
-            None  # the last known `_revision`; survives the need to list again
-        )
-        self._newest: WatchEvent[T] | None = None  # the newest change we know, or object of a list
-        self._is_listed = False  # it is the object of a list
-        self._opened_at = 0.0  # when the latest list or watch was asked for
+        self._is_restored = False  # the next list is of another history
+        self._highest: int | None = None  # the last known `_revision`; kept while a list is due
+        self._newest: WatchEvent[T] | None = None  # the newest known change, or listed object
+        self._is_listed = False  # `_newest` is a listed object
+        self._opened_at = 0.0  # when the latest list or watch was requested
         self._batch_at = 0.0  # when the latest events came
-        self._heard_at = 0.0  # when the revision reached was the server's
-        # When the connection was opened that brought the newest change, and when the change came.
+        self._heard_at = 0.0  # when the server last confirmed the revision reached
+        # When the newest change's connection was opened, and when the change arrived.
         self._newest_span = (0.0, 0.0)
-        self._unproven: Witness[T] | None = None  # what the server has to repeat first
-        self._changeless: range | None = None  # revisions without a change, as far as we know
-        self._taken = 0  # events that were news
+        self._unproven: Witness[T] | None = None  # the change that the server must repeat first
+        self._changeless: range | None = None  # revisions known to be without a change
+        self._taken = 0  # events that were new
         self._slices = Slices(clock)
         self._failed_streams = 0
         self._restore = restore
@@ -201,9 +190,8 @@ class Reflector(Generic[T]):
             was_useful = False
             try:
                 await self._attempt()
-                # A server under load ends watches whose events it cannot deliver fast enough, again
-                # and again. As long as each brings news, pausing would only leave us further
-                # behind.
+                # A server under load repeatedly ends watches whose events it cannot deliver fast
+                # enough. As long as each brings new events, pausing would only increase the lag.
                 was_useful = self._taken > taken_before
             except (ApiError, TransportError, CredentialsError, ClusterRestored) as error:
                 self._note_failure(error)
@@ -215,15 +203,12 @@ class Reflector(Generic[T]):
                 await self._sleep(max(self._backoff.next_s(), retry_after_s))
 
     async def _attempt(self) -> None:
-        """List if that is due, then follow one watch to its end.
-
-        Returning normally means the server ended it.
-        """
+        """List if due, then follow one watch; returns normally if the server ended it."""
         if self._is_restored and self._restore is not None:
             await self._restore.wait_for_turn(self.name)
         if self._distrusted.is_set():
             self._reached("", None)
-            self._distrusted.clear()  # by the list that begins now, not by one that is under way
+            self._distrusted.clear()  # only for the list that begins now
         if self.resource_version:
             await self._resume()
             return
@@ -235,14 +220,14 @@ class Reflector(Generic[T]):
         await self._watch(self.resource_version)
 
     async def _resume(self) -> None:
-        """Follow a watch that continues the last one, if the server shows that its history is the one we know."""
+        """Resume the last watch, if the server proves that it has the history we know."""
         witness, reached = self._witness(), self._revision
         if witness is None or reached is None:
             await self.is_current()
             await self._watch(self.resource_version)
             return
-        # A list shows no deletions: its newest object may be in both histories, and what was
-        # deleted later be back.
+        # A list shows no deletions: its newest object may be in both histories, while objects
+        # deleted later may have reappeared.
         if not self._is_listed or witness.revision == reached:
             self._unproven = witness
             self._changeless = range(witness.revision + 1, reached + 1)
@@ -258,17 +243,17 @@ class Reflector(Generic[T]):
         await self._watch(self.resource_version)
 
     async def _is_continued(self, reached: int) -> bool:
-        """Whether the server's history is ours up to the revision reached, as far as any kind can tell.
+        """Whether any kind confirms that the server has our history up to the revision reached.
 
         Raises:
-            ClusterRestored: it is not.
+            ClusterRestored: the server has another history.
         """
         if self._restore is not None:
             return await self._restore.is_confirmed(reached, self._heard_at)
         return self.has_seen(reached, self._heard_at) and await self.is_current()
 
     def has_seen(self, revision: int, at: float) -> bool:
-        """Whether its newest change is at this revision or later, and came through a connection that was open at that time.
+        """Whether its newest change is at least this revision, from a connection open at that time.
 
         A restore ends all connections. So this change is of the history that the server had then.
         """
@@ -309,7 +294,7 @@ class Reflector(Generic[T]):
 
     @staticmethod
     def _makes_revision_useless(error: KubeschedError) -> bool:
-        """Whether the same watch will not succeed later: the server refused it, and not for want of time or rights."""
+        """Whether retrying the watch is useless: refused, not for lack of time or permission."""
         if isinstance(error, ClusterRestored):
             return True
         if not isinstance(error, ApiError):
@@ -321,7 +306,7 @@ class Reflector(Generic[T]):
     # Listing.
 
     async def _list(self) -> None:
-        """The whole state in pages.
+        """List the whole state in pages.
 
         A consistent read: older than what we have only if the cluster was restored.
         """
@@ -329,8 +314,7 @@ class Reflector(Generic[T]):
         try:
             objects, resource_version = await self._list_pages(self._settings.page_size)
         except Gone:
-            # The list took longer than the server remembers; without pages there is nothing to
-            # expire.
+            # The list outlived the server's revision history; without pages nothing can expire.
             objects, resource_version = await self._list_pages(0)
         await self._replace(objects, resource_version)
 
@@ -350,7 +334,7 @@ class Reflector(Generic[T]):
                 raise TransportError("server returned the same continue token twice")
 
     async def _stream_list_and_follow(self) -> None:
-        """Streamed list and the watch that continues it; clears `_streams` if the server does not offer this."""
+        """Streamed list, then its watch; clears `_streams` if the server does not support it."""
         self._opened_at = self._clock.monotonic()
         try:
             async with self._source.watch(
@@ -358,23 +342,23 @@ class Reflector(Generic[T]):
                 timeout_s=self._watch_timeout_s(),
                 send_initial_events=True,
             ) as watch:
-                # In functions of their own: the list must not live as long as the watch, nor as the
-                # error that ends it.
+                # Separate functions: the list must not live as long as the watch, nor as the error
+                # that ends it.
                 newer = await self._stream_list(watch)
                 await self._follow(watch, newer)
         except (ApiError, TransportError) as error:
             if self.resource_version:
-                raise  # the list was complete; this is about the watch behind it
+                raise  # the list was complete; the watch after it failed
             if isinstance(error, BadRequest | Invalid):
                 log.info("The server does not stream lists, using pages", type=self.name, err=error)
                 self._streams = False
                 return
-            # A list that repeatedly fails to stream is tried in pages: progress matters more.
+            # A list that repeatedly fails to stream is made in pages: progress matters more.
             self._failed_streams += 1
             raise
 
     async def _stream_list(self, watch: Watch[T]) -> list[WatchEvent[T]]:
-        """Take over a streamed list; returns the events that arrived along with its end."""
+        """Apply a streamed list; returns the events that arrived together with its end."""
         objects, resource_version, newer = await self._collect_initial(watch)
         await self._replace(objects, resource_version)
         return newer
@@ -382,12 +366,12 @@ class Reflector(Generic[T]):
     async def _collect_initial(
         self, watch: Watch[T]
     ) -> tuple[dict[str, T], str, list[WatchEvent[T]]]:
-        """The objects of a streamed list, its revision, and the events that arrived along with its end."""
+        """The objects of a streamed list, its revision, and events that arrived with its end."""
         objects: dict[str, T] = {}
         trimmed = self._sink.trimmed
         while True:
             batch = await self._next_initial_batch(watch)
-            # A batch that was buffered is returned at once, and the next may be, too.
+            # A buffered batch is returned without waiting, and the next may be, too.
             await self._slices.pause()
             for position, event in enumerate(batch):
                 if event.type == "BOOKMARK":
@@ -430,7 +414,7 @@ class Reflector(Generic[T]):
         log.info("Caches populated", v=2, type=self.name, objects=len(objects))
 
     async def _examine(self, objects: Iterable[T], resource_version: str) -> None:
-        """Find the newest of the listed objects, and whether they continue the history we know."""
+        """Find the newest listed object, and whether the list continues the history we know."""
         reached, revision = self._highest, number_of(resource_version)
         if reached is not None and revision is not None and revision < reached:
             self._note_restore(ClusterRestored(f"server is at revision {revision}"))
@@ -471,14 +455,14 @@ class Reflector(Generic[T]):
         self._distrusted.set()
 
     def _require_trust(self) -> None:
-        """Refuse a list that may have been made before the restore that another reflector noticed meanwhile."""
+        """Reject a list that may predate a restore that another reflector noticed meanwhile."""
         if self._distrusted.is_set():
             raise ClusterRestored("another kind went back to an older revision during the list")
 
     # Watching.
 
     async def _follow(self, watch: Watch[T], batch: list[WatchEvent[T]]) -> None:
-        """Apply this batch and all further ones, comparing revisions while none arrive."""
+        """Apply this batch and all further ones; compare revisions while none arrive."""
         applying = asyncio.ensure_future(self._apply_all(watch, batch))
         checking = asyncio.ensure_future(self._check_while_quiet())
         try:
@@ -507,8 +491,8 @@ class Reflector(Generic[T]):
 
         Raises:
             ClusterRestored: the server has another history.
-            Gone: whether it has is unclear; a list will tell.
-            TransportError: the watch is behind; another one will tell.
+            Gone: the history is unclear; requires a list.
+            TransportError: the watch is behind; requires a new one.
         """
         pause_s = self._settings.first_check_s
         was_behind = False
@@ -531,7 +515,7 @@ class Reflector(Generic[T]):
             elif was_behind:
                 raise TransportError("the watch does not bring the changes that the server has")
             else:
-                pause_s = self._settings.first_check_s  # it may be on its way
+                pause_s = self._settings.first_check_s  # the event may be in transit
             was_behind = not is_current
 
     async def _sleep_unless_distrusted(self, seconds: float) -> None:
@@ -543,7 +527,7 @@ class Reflector(Generic[T]):
         raise ClusterRestored("another kind went back to an older revision")
 
     async def is_current(self) -> bool:
-        """Whether the object of the newest known change is as we know it; False if the server has changed it since.
+        """Whether the object of the newest known change is unchanged; False if changed since.
 
         Raises:
             ClusterRestored: the server has not reached our revision, or has another history.
@@ -571,9 +555,9 @@ class Reflector(Generic[T]):
 
     def _take(self, event: WatchEvent[T]) -> None:
         resource_version = event.object.metadata.resource_version
-        # Within one collection revisions only grow, so what is not newer than the last one is a
-        # repetition. Servers whose revisions are no numbers (some aggregated ones) are believed as
-        # they are.
+        # Within one collection revisions only grow, so an event that is not newer than the last is
+        # a repetition. Events of servers with non-numeric revisions (some aggregated ones) are all
+        # applied.
         revision = number_of(resource_version)
         if self._unproven is not None and revision is not None:
             self._prove(event, revision, self._unproven)
@@ -587,28 +571,29 @@ class Reflector(Generic[T]):
             self._sink.apply(event)
             self._newest, self._is_listed = event, False
             self._newest_span = self._opened_at, self._batch_at
-        # As `_reached`, written out because every pod comes here twice.
+        # As `_reached`, inlined because every pod comes here twice.
         self.resource_version = resource_version
         self._revision = revision
         if revision is not None:
             self._highest = revision
 
     def _prove(self, event: WatchEvent[T], revision: int, witness: Witness[T]) -> None:
-        """The first event of a resumed watch must be the newest change we know."""
+        """The first event of a resumed watch must be the newest known change."""
         if revision < witness.revision:
             return  # an older event, repeated
         if revision != witness.revision or not witness.is_repeated_by(event):
             raise ClusterRestored(
-                f"server has revision {revision} where {witness.key} was changed at {witness.revision}"
+                f"server has revision {revision} where {witness.key} was changed at "
+                f"{witness.revision}"
             )
         self._unproven = None
 
     @staticmethod
     def _doubt(event: WatchEvent[T]) -> None:
-        """An event between the newest change we know and the revision that we had reached when the watch was resumed.
+        """An event between the newest known change and the revision reached before resuming.
 
-        The object may have come and gone before it could be listed, or the cluster was restored: a
-        list will tell.
+        The object may have come and gone before it could be listed, or the cluster was restored;
+        only a list shows which.
         """
         if event.type != "BOOKMARK":
             key, revision = key_of(event.object.metadata), event.object.metadata.resource_version
@@ -633,7 +618,7 @@ def _foreign(obj: ApiObject) -> ClusterRestored:
 
 
 def is_resource_version_too_large(error: ApiError) -> bool:
-    """Whether the server has not yet seen the revision we asked for (it may have been restored from a backup)."""
+    """Whether the server has not reached the requested revision (perhaps after a restore)."""
     details = error.details
     causes = (isinstance(details, StatusDetails) and details.causes) or []
     return any(cause.reason == "ResourceVersionTooLarge" for cause in causes) or (

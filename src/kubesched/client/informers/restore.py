@@ -1,9 +1,9 @@
-"""What informers do together when the cluster was restored to an older revision: all list again, pods last.
+"""Coordinates informers after a restore to an older revision: all list again, pods last.
 
 Each reflector notices a restore by itself, but at different times. Meanwhile pods of the new
 history would be placed on nodes of the old one, so the first reflector to notice makes the others
-list at once, and the pods are listed when the others are done. Until then nodes look empty, so
-nothing must be scheduled (`is_under_way`).
+list at once, and the pods are listed after the others. Until then nodes look empty, so nothing must
+be scheduled (`is_under_way`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from kubesched.client.informers.history import ClusterRestored
 
 LAST = "pods"
 MAX_WAIT_S = 30.0
-"""How long pods wait for the other kinds. One of them may be forbidden or broken: then the pods
-must go on.
-"""
+"""How long pods wait for the other kinds, one of which may be forbidden or broken."""
 
 
 class Contemporary(Protocol):
@@ -28,14 +26,11 @@ class Contemporary(Protocol):
     def name(self) -> str: ...
 
     def has_seen(self, revision: int, at: float) -> bool:
-        """Whether its newest change is at this revision or later, and of the history that the server had at that time."""
+        """Whether its newest change is at least this revision, of the history at that time."""
         ...
 
     async def is_current(self) -> bool:
-        """Whether the server has that change; False if the object has changed since.
-
-        Raises `ClusterRestored`.
-        """
+        """Whether the server has that change; False if changed since. Raises `ClusterRestored`."""
         ...
 
     def distrust(self) -> None:
@@ -53,10 +48,10 @@ class Restore:
         self._progress = asyncio.Event()
 
     async def is_confirmed(self, revision: int, at: float) -> bool:
-        """Whether the server still has the history that it had at that time, up to this revision, as far as any kind knows.
+        """Whether any kind confirms the server's history of that time, up to this revision.
 
         Raises:
-            ClusterRestored: it has not.
+            ClusterRestored: the server has another history.
         """
         for reflector in self._reflectors():
             if reflector.has_seen(revision, at) and await reflector.is_current():
@@ -64,7 +59,7 @@ class Restore:
         return False
 
     def begin(self, name: str) -> None:
-        """The reflector of this name noticed a restore; a later call for the same restore changes nothing."""
+        """The named reflector noticed a restore; repeated calls for one restore have no effect."""
         if name in self._pending:
             return
         others = [reflector for reflector in self._reflectors() if reflector.name != name]
@@ -74,16 +69,16 @@ class Restore:
 
     @property
     def is_under_way(self) -> bool:
-        """What is known is of two histories."""
+        """The known objects are from two histories."""
         return bool(self._pending)
 
     def require_turn(self, name: str) -> None:
-        """Raises `ClusterRestored` if this reflector has to list after others."""
+        """Raises `ClusterRestored` if this reflector must list after others."""
         if name == LAST and self._pending - {LAST}:
             raise ClusterRestored(f"{name} are listed when the other kinds are")
 
     async def wait_for_turn(self, name: str) -> None:
-        """Return when this reflector may list."""
+        """Wait until this reflector may list."""
         if name != LAST:
             return
         try:

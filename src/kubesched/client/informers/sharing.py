@@ -1,8 +1,9 @@
-"""Equal parts of pods are kept once.
+"""Keeps equal parts of pods once.
 
-Pods of one ReplicaSet have equal containers, tolerations, affinity and labels. Decoded one by one,
-a pod takes 7.6 kB with what the scheduler keeps beside it; with equal parts shared, 2.1 kB
-(`benchmarks/pod_memory.py`). Records are frozen, and lists and dictionaries in them are treated so.
+Pods of one ReplicaSet have equal containers, tolerations, affinity and labels. Decoded separately,
+a pod takes 7.6 kB with the scheduler's derived data; with equal parts shared, 2.1 kB
+(`benchmarks/pod_memory.py`). Records are frozen, and their lists and dictionaries are treated as
+frozen.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from kubesched.api.core_v1 import Pod, Volume
 
 TOKEN_VOLUME: Final = "kube-api-access-"
 """The API server adds a volume of this name and five random letters to every pod. The letters are
-dropped: nothing reads them, and with them no two pods were equal.
+dropped: nothing reads them, and with them no two pods are equal.
 """
 
 _LISTS_OF_PARTS = frozenset(("volumes", "conditions"))
-"""Of these one item may differ from pod to pod (a claim, a time), and the others recur."""
+"""In these lists one item may differ from pod to pod (a claim, a time) while the others recur."""
 _SPEC = (
     "volumes",
     "init_containers",
@@ -36,26 +37,22 @@ _METADATA = ("labels", "annotations", "owner_references", "namespace")
 _STATUS = ("conditions", "host_ips", "init_container_statuses", "container_statuses")
 
 PARTS_LIMIT: Final = 20_000
-"""Distinct parts of one field that are remembered. Beyond that all are forgotten, which only ends
-the sharing with them.
-"""
+"""Distinct parts remembered per field. Beyond that all are forgotten and no longer shared."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class Sharing:
-    """Remembers one of each distinct part while pods come in."""
+    """Remembers each distinct part while pods arrive."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[bytes, Any]] = {}
-        """By field, and in it by what the part is encoded as: of one type, equal encodings are
-        equal values.
-        """
+        """By field, then by encoding: for one type, equal encodings are equal values."""
 
     def share(self, pod: Pod) -> Pod:
-        """Have a pod that was just decoded, and that no one else holds, share what it can with those seen before.
+        """Let a newly decoded pod with no other owner share its parts with earlier pods.
 
-        Returns the pod itself, as informers want it of what trims their objects.
+        Returns the pod itself, as informers require of a transform.
         """
         if pod.spec.volumes is not None:
             _drop_token_letters(pod.spec.volumes)
@@ -66,7 +63,7 @@ class Sharing:
         structs.force_setattr(pod, "status", self._shared("status", pod.status))
         return pod
 
-    def _share_fields(self, record: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401  # frozen records
+    def _share_fields(self, record: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401  # records
         for name in names:
             part = getattr(record, name)
             if part:
@@ -74,7 +71,7 @@ class Sharing:
                     part[:] = [self._shared(f"{name}[]", item) for item in part]
                 structs.force_setattr(record, name, self._shared(name, part))
 
-    def _shared(self, name: str, part: Any) -> Any:  # noqa: ANN401  # a record, or a list or dictionary of records
+    def _shared(self, name: str, part: Any) -> Any:  # noqa: ANN401  # records, or lists or maps of them
         known = self._known.setdefault(name, {})
         if len(known) > PARTS_LIMIT:
             known.clear()

@@ -1,4 +1,4 @@
-"""Slices: how much of a long piece of work is done before other tasks on the loop get their turn."""
+"""Slices: bounds the work done before other tasks on the loop run."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from typing import Final
 from kubesched.base.clock import Clock
 
 SLICE_S: Final = 0.002
-"""As long as a burst of scheduling attempts. Lists of several kinds are often handled at the same
-time.
-"""
+"""As long as a burst of scheduling attempts; lists of several kinds are often handled at once."""
 SLICE_STEPS: Final = 256
-"""Steps in a slice at most. Under virtual time, where work takes no time, this is the only limit.
-"""
+"""Maximum steps in a slice; the only limit under virtual time, where work takes no time."""
 STEPS_PER_CHECK: Final = 8
-"""Reading the clock after every step would cost more than it tells."""
+"""Steps between clock reads; reading it after every step would cost too much."""
 
 
 class Slices:
-    """Divides one task's work. Call `step` after each small part, and `pause` when it says so."""
+    """Divides one task's work. Call `step` after each part, and `pause` if it returns True."""
 
     __slots__ = ("_clock", "_ends_at", "_steps")
 

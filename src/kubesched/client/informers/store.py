@@ -1,8 +1,7 @@
 """The objects of one informer by key, with indexes.
 
-Responsible for lookups and for keeping the indexes true. Not responsible for deciding what is
-newer: the informer does, and is the only writer. Reading is safe at any time on the event loop,
-since no change awaits in its middle.
+Looks up objects and keeps the indexes current. The informer decides which revision is newer, and is
+the only writer. Reading is safe at any time on the event loop, since no change awaits half-way.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def _namespace_of(obj: ApiObject) -> tuple[str, ...]:
 
 
 class Store(Generic[T]):
-    """Objects by key. Iteration is in the order in which the keys entered."""
+    """Objects by key, iterated in insertion order of the keys."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -33,9 +32,7 @@ class Store(Generic[T]):
         self._objects: dict[str, T] = {}
         self._indexes: dict[str, Index[T]] = {NAMESPACE_INDEX: Index(_namespace_of)}
         self._changing: tuple[Index[T], ...] = ()
-        """The indexes that a newer version of an object may change. Its namespace never changes: it
-        is part of its key.
-        """
+        """The indexes an update may change; the namespace, part of the key, never changes."""
         self._listeners: tuple[Callable[[T | None, T | None], None], ...] = ()
 
     def __len__(self) -> int:
@@ -62,7 +59,7 @@ class Store(Generic[T]):
         return [objects[key] for key in self._index(index).keys(value)]
 
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
-        """Index all objects, those already here included. A name can be used once."""
+        """Index all objects, existing ones included. A name can be used once."""
         if name in self._indexes:
             raise ValueError(f'index "{name}" exists already')
         index = Index(function)
@@ -72,7 +69,7 @@ class Store(Generic[T]):
         self._changing = (*self._changing, index)
 
     def subscribe(self, listener: Callable[[T | None, T | None], None]) -> Callable[[], None]:
-        """Call back with (old, new) on every change, before the informer's handlers; returns a function that unsubscribes.
+        """Call back with (old, new) on each change, before handlers; returns an unsubscriber.
 
         Listeners only note what changed: they must neither fail nor change a store.
         """
@@ -85,7 +82,7 @@ class Store(Generic[T]):
         self._listeners = tuple(listeners)
 
     def put(self, key: str, obj: T) -> T | None:
-        """Add or replace; returns what was there before."""
+        """Add or replace; returns the previous object."""
         old = self._objects.get(key)
         self._objects[key] = obj
         self.version += 1
@@ -96,7 +93,7 @@ class Store(Generic[T]):
         return old
 
     def remove(self, key: str) -> T | None:
-        """Returns what was there, or None."""
+        """Remove; returns the previous object, or None."""
         old = self._objects.pop(key, None)
         if old is not None:
             self.version += 1
@@ -107,7 +104,7 @@ class Store(Generic[T]):
         return old
 
     def check_invariants(self) -> None:
-        """Every index equals one built afresh."""
+        """Every index equals a freshly built one."""
         for name, index in self._indexes.items():
             fresh = index.rebuilt(self._objects)
             assert index.as_sets() == fresh.as_sets(), f'index "{name}" does not match its objects'

@@ -1,6 +1,6 @@
-"""State in columns: the node table, the pods on it, and the counters kept beside them.
+"""Cluster state in columns: the node table, its pods, and the counters derived from them.
 
-Arrays are indexed by *row*, the slot a node owns while it exists. Strings become small integers at
-the border. The tables change only between scheduling cycles, so the live table doubles as the
+Arrays are indexed by *row*, the slot of a node while it exists. Strings are interned as small
+integers. The tables change only between scheduling cycles, so the live table doubles as the
 snapshot; it is never copied.
 """

@@ -1,19 +1,19 @@
 """Pods per value of a topology label, over the eligible rows.
 
-    Domains        which domain each row is in; shared by all counters over one label and one kind of eligible rows
+    Domains        the domain of each row; shared by all counters of one label and eligibility
     DomainCounter  the pods of one counter summed by domain
 
 ```
- Domains zone, all rows       domain_of [0 1 0 2 ..]   nodes [12 11 12]   moves: row 7 from 1 to 2, ...
+ Domains zone, all rows   domain_of [0 1 0 2 ..]   nodes [12 11 12]   moves: row 7 from 1 to 2, ...
                                    |
- DomainCounter app=web        counts [3 2 0]     caught up with the moves until ...
+ DomainCounter app=web        counts [3 2 0]     applied the moves until ...
  DomainCounter app=db         counts [0 0 1]     ...
 ```
 
-Pods must be subtracted from the domain they were added to, and by then the label column already has
-the new value. So rows move between domains only in `Domains.sync`, which writes down every move,
-and a counter catches up with the moves before it counts or is read. A cluster with thousands of
-apps has thousands of counters over one zone label: each needs only a few numbers of its own.
+A pod must be subtracted from the domain it was added to, but by then the label column may have a
+new value. So rows move between domains only in `Domains.sync`, which records every move, and a
+counter applies the moves before it counts or is read. A cluster with thousands of apps has
+thousands of counters over one zone label, each with only a few numbers of its own.
 """
 
 from __future__ import annotations
@@ -29,14 +29,11 @@ if TYPE_CHECKING:
     from kubesched.framework.nodes.node_table import NodeTable
 
 MOVES_LIMIT: Final = 4096
-"""Moves remembered; a counter that lags further behind is summed up again."""
+"""Maximum number of recorded moves; a counter further behind is recomputed."""
 
 
 class Eligibility(Protocol):
-    """Selects the rows whose pods count.
-
-    Equal keys mean equal masks; a mask depends on node objects only.
-    """
+    """Selects the rows whose pods count. Equal keys mean equal masks over the node objects."""
 
     @property
     def key(self) -> Hashable: ...
@@ -45,12 +42,12 @@ class Eligibility(Protocol):
 
 
 class RowCounts(Protocol):
-    """The per-row counts that a domain counter sums up."""
+    """The per-row counts that a domain counter sums."""
 
     def count_at(self, row: int) -> int: ...
 
     def held(self) -> Iterable[tuple[int, int]]:
-        """(row, count) of every row with a count."""
+        """(row, count) of every row with a nonzero count."""
         ...
 
 
@@ -84,11 +81,9 @@ class Domains:
         self.version = 0
         """Increases with every change."""
         self.moves: list[tuple[int, int, int]] = []
-        """(row, domain before, domain after): what led from one version to the next since
-        `moves_base`.
-        """
+        """(row, old domain, new domain) for each version since `moves_base`."""
         self.moves_base = 0
-        """Counters of an older version have to be summed up again."""
+        """Counters of an older version must be recomputed."""
         self._build()
 
     def _build(self) -> None:
@@ -108,13 +103,13 @@ class Domains:
 
     def _hold(self, domain_of: Ids) -> None:
         self.domain_of = domain_of
-        self.cells = memoryview(domain_of)  # type: ignore[arg-type]  # arrays offer the buffer protocol
+        self.cells = memoryview(domain_of)  # type: ignore[arg-type]  # buffer protocol
 
     def _slots(self) -> int:
         return max(2 * len(self.column.values), 8) + 1
 
     def domains(self, rows: Rows) -> Ids:
-        """The domains of rows as of now."""
+        """The current domains of rows."""
         ids = self.column.ids[rows]
         live = self._table.alive[rows]
         if self._eligibility is not None:
@@ -127,7 +122,7 @@ class Domains:
         self._hold(bigger)
 
     def sync(self) -> None:
-        """Follow the node changes since the last call."""
+        """Apply the node changes since the last call."""
         table = self._table
         if self._cursor == table.node_log.end:
             return
@@ -162,10 +157,7 @@ class Domains:
 
 
 class DomainCounter:
-    """A counter's pods summed over the values of one topology label.
-
-    Summed up on first read, then kept current.
-    """
+    """A counter's pods summed by value of one topology label; computed on first read."""
 
     __slots__ = (
         "__weakref__",
@@ -183,7 +175,7 @@ class DomainCounter:
         self._domains = domains
         self._source = source
         self._version = 0
-        """That of the domains which the sums are for; 0 before they are first read."""
+        """Version of the domains that the sums are for; 0 before the first read."""
 
     def _build(self) -> None:
         domains = self._domains
@@ -199,7 +191,7 @@ class DomainCounter:
 
     def _hold(self, counts: Ints) -> None:
         self._counts = counts
-        self._cells = memoryview(counts)  # type: ignore[arg-type]  # arrays offer the buffer protocol
+        self._cells = memoryview(counts)  # type: ignore[arg-type]  # buffer protocol
         self._by_count: dict[int, int] | None = None
         """Pod count -> number of existing domains with it; None until `smallest` is first read."""
         self._smallest = 0
@@ -236,7 +228,7 @@ class DomainCounter:
         self._version = domains.version
 
     def add(self, row: int, delta: int) -> None:
-        """Count pods. Called before the source's own count of the row changes."""
+        """Count pods. Must be called before the source's own count of the row changes."""
         domains = self._domains
         if self._version != domains.version:
             if not self._version:
@@ -259,8 +251,7 @@ class DomainCounter:
         else:
             del by_count[before]
         if after < self._smallest or (not left and before == self._smallest):
-            # The last domain at the minimum moved up by one pod: `after` is the new minimum without
-            # a search.
+            # The last domain at the minimum gained one pod: `after` is the new minimum.
             self._smallest = after if after <= before + 1 else min(by_count)
 
     # -- reading -----------------------------------------------------------------------------------
@@ -274,14 +265,14 @@ class DomainCounter:
 
     @property
     def cells(self) -> memoryview:
-        """The same, for reading single counts."""
+        """`counts` as a memoryview, for reading single counts."""
         if not self._version:
             self._build()
         return self._cells
 
     @property
     def total(self) -> int:
-        """Pods in all domains together."""
+        """Number of pods in all domains."""
         if not self._version:
             self._build()
         return self._total
@@ -306,11 +297,11 @@ class DomainCounter:
         return self._source.held()
 
     def counts_row(self, row: int) -> bool:
-        """Do pods on that row count? False for rows without the label and ineligible ones."""
+        """False for ineligible rows and rows without the label."""
         return self._domains.cells[row] >= 0
 
     def count_in_domain_of(self, row: int) -> int:
-        """Pods in the row's domain; -1 if it lacks the label."""
+        """Pods in the row's domain; -1 if the node lacks the label."""
         if not self._version:
             self._build()
         domain = int(self._domains.column.ids[row])
@@ -318,7 +309,7 @@ class DomainCounter:
 
     @property
     def smallest(self) -> int:
-        """The lowest count over existing domains; 0 when there is none."""
+        """The lowest count over existing domains; 0 if there are none."""
         counts = self.counts
         if self._by_count is None:
             existing = counts[self._domains.nodes > 0]

@@ -1,8 +1,9 @@
-"""Which images are on which nodes, as upstream's snapshot would show it.
+"""Images by node, as upstream's snapshot would show them.
 
-# Upstream: a node's snapshot record holds the number of nodes with an image as of the moment the record was last
-# refreshed (a pod or the node itself changed). Another node gaining the image does not refresh it. So each image
-# keeps the history of its node count, and each row the version at which it was last refreshed.
+# Upstream: a node's snapshot record holds the number of nodes with an image as of the moment the
+# record was last refreshed (a pod or the node itself changed). Another node gaining the image does
+# not refresh it. So each image keeps the history of its node count, and each row the version at
+# which it was last refreshed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kubesched.framework.nodes.columns import Indices, IntColumn, Ints, Mask, Ro
 
 _HISTORY_LIMIT = 64
 _LONG_HISTORY = 8
-"""With more entries, it is worth a look at all rows which of them can still be looked up."""
+"""Above this many entries, a scan over all rows finds the entries that are still in use."""
 
 
 _BLOCK_BITS: Final = 10
@@ -28,11 +29,11 @@ _IN_BLOCK: Final = _BLOCK - 1
 
 
 class ImageRows:
-    """The rows that hold an image, as a bit mask per block of 1,024 rows; blocks without any are left out.
+    """The rows that hold an image, as a bit mask per non-empty block of 1,024 rows.
 
-    An image that all nodes hold takes a bit per node, one that few hold some hundred bytes. And a
-    row is added in the same time whatever is there already, where a `set` is copied now and then:
-    those of all images that all nodes hold, at the same node.
+    An image on all nodes takes one bit per node, an image on few nodes some hundred bytes. Adding a
+    row takes constant time. A `set` is copied as it grows, and the sets of all images that every
+    node holds would be copied at the same node.
     """
 
     __slots__ = ("_count", "_masks")
@@ -65,7 +66,7 @@ class ImageRows:
                 self._masks[block] = mask ^ bit
 
     def holds(self, length: int) -> Mask:
-        """Per row, up to a length that exceeds all of them, whether it holds the image."""
+        """Whether each row holds the image; `length` must exceed every row."""
         blocks = np.zeros(((length + _IN_BLOCK) >> _BLOCK_BITS, _BLOCK >> 3), dtype=np.uint8)
         for block, mask in self._masks.items():
             blocks[block] = np.frombuffer(mask.to_bytes(_BLOCK >> 3, "little"), dtype=np.uint8)
@@ -74,7 +75,7 @@ class ImageRows:
 
 
 class ImageState:
-    """One image name: its size as first reported, the rows that hold it, and the history of their number."""
+    """One image: its first reported size, the rows that hold it, and the history of their count."""
 
     __slots__ = ("_compact_above", "counts", "rows", "size_bytes", "versions")
 
@@ -86,9 +87,9 @@ class ImageState:
         self.counts: list[int] = []
 
     def record(self, version: int, newest_refresh: int, oldest_refresh: Callable[[], int]) -> None:
-        """Note the number of rows as of a version, in place of one that came after every refresh: no row sees that.
+        """Record the row count at `version`; replaces an entry newer than every refresh.
 
-        The first entry stays: rows that were refreshed before the history began see it.
+        The first entry stays: rows that were refreshed before the history began read it.
         """
         if len(self.versions) > 1 and self.versions[-1] > newest_refresh:
             self.versions[-1], self.counts[-1] = version, len(self.rows)
@@ -99,14 +100,14 @@ class ImageState:
             self.compact(oldest_refresh())
 
     def compact(self, oldest_refresh: int) -> None:
-        """Drop what cannot be looked up any more: entries before the newest one at or before the oldest refresh."""
+        """Drop entries that no row can read, given the version of the oldest refresh."""
         keep = max(bisect_right(self.versions, oldest_refresh) - 1, 0)
         del self.versions[:keep]
         del self.counts[:keep]
         self._compact_above = max(_HISTORY_LIMIT, 2 * len(self.versions))
 
     def count_at(self, version: int) -> int:
-        """Number of nodes with the image when `version` was current; before the history begins, its first entry."""
+        """Number of nodes with the image at `version`; the first entry if that is older."""
         return self.counts[max(bisect_right(self.versions, version) - 1, 0)]
 
 
@@ -123,7 +124,7 @@ class ImageIndex:
 
     @property
     def is_empty(self) -> bool:
-        """No node has reported any image."""
+        """True if no node has reported an image."""
         return not self._images
 
     def grow(self, capacity: int) -> None:
@@ -136,7 +137,7 @@ class ImageIndex:
     def set_row(self, row: int, node: Node | None) -> None:
         """Replace a row's images.
 
-        The old list is removed first, so an image only this row has loses its record.
+        Removes the old list first, so an image that only this row has loses its record.
         """
         old = self._of_row[row]
         images = (node.status.images or ()) if node is not None else ()
@@ -165,10 +166,10 @@ class ImageIndex:
                 current.record(self.version, self._newest_refresh, self._oldest_refresh)
 
     def renew_row(self, row: int, node: Node) -> None:
-        """The node was updated, its image names were not.
+        """Apply a node update that did not change the image names.
 
-        # Upstream: a node update removes and re-adds the node's images, so an image on no other node takes the size
-        # this update reports.
+        # Upstream: a node update removes and re-adds the node's images, so an image on no other
+        # node takes the size this update reports.
         """
         sizes: dict[str, int] = {}
         for image in node.status.images or ():
@@ -186,26 +187,23 @@ class ImageIndex:
                 state.record(self.version, self._newest_refresh, self._oldest_refresh)
 
     def _oldest_refresh(self) -> int:
-        """Over columns: while nodes are listed, the histories of all their images reach a limit at the same node."""
+        """Vectorized: during the initial node list all image histories hit the limit at once."""
         return int(self._refreshed_at.array.min(where=self._has_images, initial=self.version))
 
     def refresh_row(self, row: int) -> bool:
-        """Refresh the row's snapshot record: it sees current counts from now on.
-
-        False if that changes nothing.
-        """
+        """Refresh the row's snapshot record to current counts; False if nothing changes."""
         if self._refreshed_at.cells[row] == self.version:
             return False
         self._refreshed_at.cells[row] = self._newest_refresh = self.version
         return bool(self._of_row[row])
 
     def refresh_rows(self, rows: Rows) -> None:
-        """The same for many rows."""
+        """Like `refresh_row`, for many rows."""
         self._newest_refresh = self.version
         self._refreshed_at.array[rows] = self.version
 
     def refresh_stale(self, rows: Indices) -> list[int]:
-        """Refresh many rows; returns those for which `refresh_row` would be True."""
+        """Refresh many rows; returns those for which `refresh_row` would return True."""
         self._newest_refresh = self.version
         stale = rows[self._refreshed_at.array[rows] != self.version]
         self._refreshed_at.array[stale] = self.version
@@ -213,7 +211,7 @@ class ImageIndex:
         return changed
 
     def sizes(self) -> dict[str, int]:
-        """Image name -> size in bytes, which is that of the node that reported it first."""
+        """Image name -> size in bytes, as reported by the first node."""
         return {name: state.size_bytes for name, state in self._images.items()}
 
     def restore_sizes(self, sizes: Mapping[str, int]) -> None:
@@ -224,7 +222,7 @@ class ImageIndex:
         return self._images.get(name)
 
     def frozen_counts(self, state: ImageState, rows: Rows, length: int) -> Ints:
-        """Per row, the image's node count when the row was last refreshed; 0 where the row lacks the image."""
+        """Per row, the image's node count at the row's last refresh; 0 without the image."""
         refreshed = self._refreshed_at.array[rows]
         versions = np.asarray(state.versions, dtype=np.int64)
         counts = np.asarray(state.counts, dtype=np.int64)
@@ -234,13 +232,13 @@ class ImageIndex:
         return np.where(holds[rows], seen, 0)
 
     def count_seen_at(self, state: ImageState, row: int) -> int:
-        """The same for one row."""
+        """Like `frozen_counts`, for one row."""
         return state.count_at(self._refreshed_at.cells[row]) if row in state.rows else 0
 
     def counts_in_use(self, names: Sequence[str], limit: int) -> set[tuple[int, ...]] | None:
-        """Node counts of some images, in this order, as rows may see them, 0 where a row lacks one; None beyond the limit.
+        """Node counts of some images that rows may see, 0 without the image; None above the limit.
 
-        Rows see the counts of one moment. There may be more combinations than rows really have.
+        A row sees the counts of one version. The result may contain combinations that no row has.
         """
         states = [self._images.get(name) for name in names]
         known = [state for state in states if state is not None]

@@ -1,7 +1,7 @@
-"""Which labels of pods some selectors look at.
+"""The pod labels that a set of selectors reads.
 
-A StatefulSet gives every pod a label of its own. Unless a selector names that label, such pods are
-alike to all selectors.
+A StatefulSet gives every pod a unique label. Unless a selector names that label, all selectors
+treat these pods alike.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubesched.api.selectors import Operator, Selector
 K = TypeVar("K", bound=Hashable)
 
 ReadLabels = tuple[tuple[str, str | None], ...]
-"""Labels, with their values where these matter."""
+"""Labels, with their values where selectors read them."""
 
 
 class LabelReaders:
@@ -27,12 +27,12 @@ class LabelReaders:
         self._pairs: Counter[tuple[str, str]] = Counter()
         """Labels that some requirement compares with this value."""
         self._keys: Counter[str] = Counter()
-        """Labels whose presence matters to some requirement."""
+        """Labels whose presence some requirement tests."""
         self._whole: Counter[str] = Counter()
-        """Labels of which every value may matter."""
+        """Labels of which any value may matter."""
 
     def add(self, selector: Selector, delta: int = 1) -> None:
-        """Take a selector in; with a `delta` of -1 take it out again."""
+        """Add a selector, or remove it with a `delta` of -1."""
         for requirement in selector.requirements:
             key = requirement.key
             match requirement.meaning:
@@ -45,7 +45,7 @@ class LabelReaders:
                     _count(self._whole, key, delta)
 
     def read_of(self, labels: Mapping[str, str] | None) -> ReadLabels:
-        """Equal for labels that no selector tells apart."""
+        """Equal for label sets that no selector distinguishes."""
         if not labels or not (self._pairs or self._keys or self._whole):
             return ()
         read: list[tuple[str, str | None]] = []

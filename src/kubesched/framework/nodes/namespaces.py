@@ -8,10 +8,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 class NamespaceLabels:
-    """Namespace -> labels.
-
-    `version` increases with every change: selectors resolved before are stale.
-    """
+    """Namespace -> labels. A new `version` invalidates resolved selectors."""
 
     def __init__(self) -> None:
         self._labels: dict[str, Mapping[str, str]] = {}

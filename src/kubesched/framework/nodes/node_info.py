@@ -1,6 +1,6 @@
 """NodeInfo: one node as an object, for plugins that evaluate node by node and for diagnostics.
 
-A read-only copy of a row (or of a what-if of it), valid until the table changes.
+A read-only copy of a live or what-if row, valid until the table changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubesched.framework.nodes.pods import PodInfo
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Amounts by resource: CPU in thousandths of a core, memory and storage in bytes."""
+    """Amounts by resource: CPU in millicores, memory and storage in bytes."""
 
     milli_cpu: int = 0
     memory: int = 0
@@ -26,7 +26,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A node, the pods on it, and their sums."""
+    """A node, its pods, and their sums."""
 
     node: Node
     pods: Sequence[PodInfo]

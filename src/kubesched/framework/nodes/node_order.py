@@ -1,4 +1,4 @@
-"""The order in which nodes are evaluated: round robin over zones, as upstream's node tree lists them.
+"""The evaluation order of nodes: round robin over zones, like upstream's node tree.
 
 Zones are ordered by first appearance and disappear with their last node. Inside a zone nodes keep
 insertion order. Example: zones [a, b, c] [d] [e, f] give a, d, e, b, f, c.
@@ -34,7 +34,7 @@ def zone_key(node: Node) -> str:
 class NodeOrder:
     """The rows of the existing nodes by zone.
 
-    The list is computed when something reads it: only sampling, `parallelism: 1` and diagnoses do.
+    The list is computed on demand: only sampling, `parallelism: 1` and diagnoses read it.
     """
 
     __slots__ = ("_is_fixed", "_listed", "_zone_of", "_zones")
@@ -42,19 +42,20 @@ class NodeOrder:
     def __init__(self) -> None:
         self._zones: dict[str, dict[int, None]] = {}
         self._zone_of: list[str | None] = []
-        """Per row, its zone; None where no node is."""
+        """The zone of each row; None for a row without a node."""
         self._listed: Indices | None = None
         self._is_fixed = False
-        """A cycle has begun since the last node came or went: moves from now on must not show."""
+        """True if a cycle began since the last added or removed node: zone moves must not show."""
 
     def fix(self) -> None:
-        """Begin a scheduling cycle: the list is that of now, even if it is computed later."""
+        """Begin a scheduling cycle: freeze the list, even if it is computed later."""
         self._is_fixed = True
 
     def put(self, row: int, node: Node) -> None:
         """Add the node, or move it to the end of its new zone when the zone changed.
 
-        # Upstream: the list of nodes is rebuilt only when a node is added or removed, so a move alone does not show.
+        # Upstream: the list of nodes is rebuilt only when a node is added or removed, so a move
+        # alone does not show.
         """
         while row >= len(self._zone_of):
             self._zone_of.append(None)
@@ -90,17 +91,17 @@ class NodeOrder:
         log.info("Removed node from NodeTree", v=2, node=ObjectRef(name), zone=zone)
 
     def zones(self) -> dict[str, list[int]]:
-        """Rows by zone, both in their order."""
+        """Rows by zone, both in order."""
         return {zone: list(rows) for zone, rows in self._zones.items()}
 
     def begin_anew(self, zones: Mapping[str, Iterable[int]] | None = None) -> None:
-        """List the rows again when they are next read; with `zones`, in the order of these."""
+        """Recompute the list on the next read; with `zones`, in their order."""
         if zones is not None:
             self._zones = {zone: dict.fromkeys(rows) for zone, rows in zones.items()}
         self._changed()
 
     def rows(self) -> Indices:
-        """All rows in order. The same array until a node comes or goes."""
+        """All rows in order. The same array until a node is added or removed."""
         if self._listed is None:
             zones = self._zones.values()
             rounds = [np.arange(len(zone), dtype=np.intp) for zone in zones]

@@ -1,17 +1,17 @@
 """The node table: resources, labels, taints, ports, images and pods of all nodes, one row per node.
 
 A node owns a row while it exists; rows are reused. A pod whose node is not in the table is a
-*ghost*: it is kept aside until the node arrives, becomes a ghost again if the node is removed, and
-affects no decision meanwhile. Ghosts exist because pods and nodes come through separate watches: a
-pod can be seen before its node, and outlive it.
+*ghost*: it is stored separately until the node arrives, becomes a ghost again if the node is
+removed, and affects no decision meanwhile. Ghosts exist because pods and nodes have separate
+watches: a pod can arrive before its node, and outlive it.
 
-Consumers that keep derived values follow three logs:
+Consumers of derived values follow three logs:
 
     pod_log    rows whose pods or node changed
     node_log   rows whose node object changed, was added or removed; always in `pod_log` as well
-    swap_log   rows on which a pod object was replaced by one with the same sums; for consumers that hold pods
+    swap_log   rows where a pod object was replaced by one with equal sums; for consumers with pods
 
-Assumed and confirmed pods look the same here: the cache tells them apart.
+The table does not distinguish assumed from confirmed pods; the cache does.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ from kubesched.framework.nodes.ports import HostPortIndex
 from kubesched.framework.nodes.priorities import Below, PriorityIndex
 
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
-"""Indices of the resources every table has. A scalar resource gets the next index with its column.
-"""
+"""Indices of the resources in every table. A scalar resource gets the next free index."""
 T = TypeVar("T")
 
 FEW_CHANGES: Final = 32
@@ -61,11 +60,9 @@ class NodeTable:
     def __init__(self, capacity: int = 64) -> None:
         self.capacity = capacity
         self.high_water = 0
-        """Rows from here on were never used."""
+        """Rows from this one on were never used."""
         self.epoch = 0
-        """Increases when arrays are reallocated, so that references to them are stale, and when a
-        resource comes or goes.
-        """
+        """Increases when arrays are reallocated (references are stale) or resources change."""
         self.alive: Mask = np.zeros(capacity, dtype=np.bool_)
         self.names: list[str] = []
         self.nodes: list[Node | None] = []
@@ -75,16 +72,16 @@ class NodeTable:
         self._free: list[int] = []
 
         self.resource_index: dict[str, int] = dict(_NATIVE_RESOURCES)
-        """Resource name -> its key in `allocatable` and `requested`, for those that a node offers
-        or a plugin compares.
+        """Resource name -> its key in `allocatable` and `requested`.
 
-        Of any other, which pods can name in any number, there is nothing to give away on any node.
+        Only for resources that a node offers or a plugin compares. Pods can name any number of
+        other resources; no node has capacity for those.
         """
         self._next_resource = len(_NATIVE_RESOURCES)
         self._offers: Counter[str] = Counter()
-        """Scalar resource -> how many nodes offer it."""
+        """Scalar resource -> number of nodes that offer it."""
         self._compared: set[str] = set()
-        """Resources that keep their columns while no node offers them."""
+        """Resources that keep their columns even if no node offers them."""
         self.allocatable = {index: IntColumn(capacity) for index in _NATIVE_RESOURCES.values()}
         self.requested = {index: IntColumn(capacity) for index in _NATIVE_RESOURCES.values()}
         self.nonzero_cpu = IntColumn(capacity)
@@ -94,10 +91,11 @@ class NodeTable:
 
         self._interned: dict[Hashable, InternedColumn[Any]] = {}
         self._label_keys: dict[str, int] = {}
-        """Label key -> how many nodes have it."""
+        """Label key -> number of nodes with the label."""
         self._absent_labels: WeakValueDictionary[str, InternedColumn[str]] = WeakValueDictionary()
-        """Columns of labels that no node has. Pods can name any number of those, so they share one
-        array, are not written when nodes change, and go when nothing holds them.
+        """Weakly held columns of labels that no node has.
+
+        Pods can name any number of them, so they share one array and skip node updates.
         """
         self._nowhere = _no_ids(capacity)
         self._derived: dict[Callable[[NodeTable], Any], Any] = {}
@@ -116,9 +114,7 @@ class NodeTable:
         self._position: Ids = np.zeros(0, dtype=np.int32)
         self._refresh_cursor = 0
         self._touched = array("q")
-        """Rows that see current image counts from the next cycle on, though nothing else about them
-        has changed.
-        """
+        """Otherwise unchanged rows that see current image counts from the next cycle on."""
         self._is_touched = bytearray(capacity)
 
     # -- nodes -------------------------------------------------------------------------------------
@@ -129,7 +125,7 @@ class NodeTable:
 
     @property
     def free_rows(self) -> list[int]:
-        """Rows that nodes have left, in the order of leaving; the last is taken next."""
+        """Free rows in the order they became free; the last one is reused first."""
         return list(self._free)
 
     def set_node(self, node: Node) -> int:
@@ -137,7 +133,7 @@ class NodeTable:
         name = node.metadata.name
         row = self.row_of.get(name)
         if row is None:
-            allocatable = node_allocatable(node)  # may raise, so it comes before any change
+            allocatable = node_allocatable(node)  # may raise: call it before any change
             row = self._take_row(name)
             self._write_node(row, None, node, allocatable)
             for pod in self.ghosts.pop(name, {}).values():
@@ -146,8 +142,7 @@ class NodeTable:
             old = self.nodes[row]
             assert old is not None, f"row {row} of node {name} has no node"
             if not _scheduling_relevant_change(old, node):
-                # A heartbeat, several per second in a large cluster: no consumer has to recompute
-                # the row.
+                # A heartbeat, several per second in a large cluster: the row is not dirty.
                 self.nodes[row] = node
                 self._touch(row)
                 return row
@@ -175,8 +170,7 @@ class NodeTable:
         for interned in self._interned.values():
             interned.set_row(row, None)
         self.images.set_row(row, None)
-        # The row may be reused before consumers have read the log. That is safe: they recompute
-        # from current state.
+        # The row may be reused before consumers read the log: they recompute from current state.
         self._free.append(row)
         self._log_node(row)
 
@@ -199,7 +193,7 @@ class NodeTable:
     def _write_node(
         self, row: int, old: Node | None, node: Node, allocatable: NodeAllocatable | None
     ) -> None:
-        """Write a node's columns; `allocatable` is None if it did not change."""
+        """Write a node's columns; `allocatable` is None if unchanged."""
         self.nodes[row] = node
         self._count_labels(old, node)
         self.order.put(row, node)
@@ -225,7 +219,7 @@ class NodeTable:
             self.allocatable[self.resource_index[name]].cells[row] = amount
 
     def compare_resource(self, name: str) -> int:
-        """The index of a resource, which has columns from now on whether a node offers it or not."""
+        """The index of a resource; creates permanent columns for it if needed."""
         self._compared.add(name)
         return self._ensure_resource(name)
 
@@ -234,7 +228,7 @@ class NodeTable:
         return next(name for name, known in self.resource_index.items() if known == index)
 
     def _count_offers(self, old: Node | None, new: NodeAllocatable | None) -> None:
-        """Add and drop columns as a node that offered one set of resources comes to offer another."""
+        """Add and drop columns when the set of resources that a node offers changes."""
         before = node_allocatable(old).scalars.keys() if old is not None else set()
         after = new.scalars.keys() if new is not None else set()
         for name in after - before:
@@ -259,7 +253,7 @@ class NodeTable:
                 if amount:
                     requested.add(row, amount)
                     self.priorities.add_resource(pod, row, index, amount)
-            self.epoch += 1  # answers may rest on no node offering this resource
+            self.epoch += 1  # answers may assume that no node offers this resource
         return index
 
     def _drop_resource(self, name: str) -> None:
@@ -348,7 +342,8 @@ class NodeTable:
 
         The row does not become dirty.
 
-        # Upstream: the pod is removed and added again, which refreshes the node's snapshot record; hence `_touched`.
+        # Upstream: the pod is removed and added again, which refreshes the node's snapshot record;
+        # hence `_touched`.
         """
         pod.pod = newer
         row = self.row_of.get(newer.spec.node_name)
@@ -359,9 +354,10 @@ class NodeTable:
                 self._renew_ports(pod, row)
 
     def _renew_ports(self, pod: PodInfo, row: int) -> None:
-        """Take the pod's ports again.
+        """Claim the pod's ports again.
 
-        # Upstream: adding the pod again claims its ports, even those freed by a pod that shared them and left.
+        # Upstream: adding the pod again claims its ports, even those freed by a pod that shared
+        # them and left.
         """
         if not all(self.ports.is_taken(row, port) for port in pod.host_ports):
             self.ports.add(row, pod.host_ports)
@@ -408,7 +404,7 @@ class NodeTable:
         return ((row, pod) for row, pods in enumerate(self.pods) for pod in pods.values())
 
     def pods_below(self, priority: int) -> Below | None:
-        """Sums over the pods below a priority, per row; None if the cluster has too many priorities to keep sums."""
+        """Sums over the pods below a priority, per row; None if there are too many priorities."""
         return self.priorities.below(priority, self.pod_count.array, self.requested)
 
     # -- columns on demand -------------------------------------------------------------------------
@@ -426,7 +422,7 @@ class NodeTable:
         return column
 
     def derived(self, kind: Callable[[NodeTable], T]) -> T:
-        """A structure computed from this table and shared by its users; built by `kind(table)` on first use."""
+        """A shared structure derived from this table; `kind(table)` builds it on first use."""
         derived: T | None = self._derived.get(kind)
         if derived is None:
             derived = self._derived[kind] = kind(self)
@@ -451,11 +447,11 @@ class NodeTable:
         return column
 
     def label_keys(self) -> list[str]:
-        """Every label that some node has."""
+        """All labels of all nodes."""
         return list(self._label_keys)
 
     def has_label_keys(self, keys: AbstractSet[str]) -> bool:
-        """Whether each of the keys is a label of some node."""
+        """True if each key is a label of some node."""
         return keys <= self._label_keys.keys()
 
     def _count_labels(self, old: Node | None, new: Node | None) -> None:
@@ -468,7 +464,7 @@ class NodeTable:
             counts[key] = counts.get(key, 0) + 1
             absent = self._absent_labels.pop(key, None)
             if absent is not None:
-                # Its first node: from now on the column is written like any other.
+                # The label's first node: from now on node updates write the column.
                 absent.ids = np.full(self.capacity, ABSENT, dtype=np.int32)
                 self._interned["label", key] = absent
                 self.epoch += 1
@@ -479,7 +475,7 @@ class NodeTable:
                 self._forget_label(key)
 
     def _forget_label(self, key: str) -> None:
-        """No node has the label any more: who holds its column sees that, and the rest is freed."""
+        """Clear the column of a label that no node has any more, and free the rest."""
         column = self._interned.pop(("label", key), None)
         if column is not None:
             column.clear(self._nowhere)
@@ -490,7 +486,7 @@ class NodeTable:
 
     @property
     def order_rows(self) -> Indices:
-        """Rows in the order of upstream's node list."""
+        """Rows in upstream's node list order."""
         return self.order.rows()
 
     @property
@@ -506,22 +502,21 @@ class NodeTable:
     # -- cycle boundary ----------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Begin a scheduling cycle: rows changed since the last one see current image counts.
+        """Begin a scheduling cycle: changed rows see current image counts.
 
         Also fixes the node order for the cycle, as upstream does when it takes its snapshot.
         """
         self.order.fix()
         self._refresh_logged()
         if self._touched:
-            # These rows were not logged as dirty; a new image count makes them so.
+            # These rows were not logged as dirty, but a new image count makes them dirty.
             self.pod_log.extend(self._refresh_touched())
         self._refresh_cursor = self.pod_log.end
 
     def _refresh_logged(self) -> None:
         if self._refresh_cursor == self.pod_log.end:
             return
-        # Before the first cycle every row in use has changed; a list of all these changes is not
-        # needed.
+        # Before the first cycle every row in use has changed; no list is needed.
         changed = self.pod_log.since(self._refresh_cursor) if self._refresh_cursor else None
         if changed is not None and len(changed) <= FEW_CHANGES:
             for row in changed:
@@ -536,7 +531,7 @@ class NodeTable:
             self._touched.append(row)
 
     def _refresh_touched(self) -> list[int]:
-        """Refresh the touched rows; returns those that see other counts now."""
+        """Refresh the touched rows; returns those whose image counts changed."""
         touched, self._touched = self._touched, array("q")
         if len(touched) > FEW_CHANGES:
             rows: Indices = np.frombuffer(touched, dtype=np.intp)
@@ -547,7 +542,7 @@ class NodeTable:
         return [row for row in touched if self.images.refresh_row(row)]
 
     def begin_anew(self) -> None:
-        """Let node order and image counts be what they would be in a table built now.
+        """Reset node order and image counts to those of a newly built table.
 
         # Upstream: both lag behind. A checkpoint of a recording cannot hold how far.
         """
@@ -606,7 +601,7 @@ class NodeTable:
         self.priorities.check_invariants(self.all_pods())
 
     def _check_sums(self, row: int, node: Node) -> None:
-        """Assert that the sums of a row equal those of its node and pods, and that no port is taken without a pod."""
+        """Assert that a row's sums match its node and pods, and that every used port has a pod."""
         room, pods = node_allocatable(node), self.pods[row].values()
         requests = [pod.requests for pod in pods]
         nonzero = [pod.nonzero_requests for pod in pods]
@@ -636,10 +631,7 @@ class NodeTable:
 
 
 def _scheduling_relevant_change(old: Node, new: Node) -> bool:
-    """Did anything change that a plugin may read?
-
-    Of conditions, heartbeats only renew the times.
-    """
+    """True if anything changed that a plugin may read; condition timestamps do not count."""
     return (
         old.metadata.labels != new.metadata.labels
         or old.metadata.annotations != new.metadata.annotations

@@ -3,15 +3,15 @@
 Pods on nodes fall into *label classes* (equal namespace, labels and terminating flag); selectors
 are matched once per label class, never per pod. On top of the classes:
 
-    Counter        pods per row that satisfy a predicate (a pending pod's spread constraint or affinity term)
-    DomainCounter  the same pods per value of a topology label, over the eligible rows (`domain_counter`)
+    Counter        pods per row that match a predicate (a spread constraint or affinity term)
+    DomainCounter  the same pods per value of a topology label, over the eligible rows
     Term           an (anti-)affinity term of pods on nodes: how many pods carry it, per row
 
-Adding or removing a pod updates the counters of its label class and the terms it carries, nothing
-else. That is where spread constraints and inter-pod affinity get their speed: upstream recounts all
-pods for every pending pod. Counters and label classes find each other by a label pair that the
-selector requires, so thousands of each do not slow each other down. A caller must not hold a
-counter beyond an attempt without checking `is_dropped`: the least recently used are dropped.
+Adding or removing a pod updates only the counters of its label class and the terms it carries. This
+makes spread constraints and inter-pod affinity fast: upstream recounts all pods for every pending
+pod. Counters and label classes are matched by a label pair that the selector requires, so thousands
+of each do not slow each other down. The least recently used counters are dropped: a caller that
+keeps a counter beyond an attempt must check `is_dropped`.
 
 Invariant: every count equals a recount over the table's pods (`recount` in the tests,
 `check_invariants` here).
@@ -36,14 +36,11 @@ if TYPE_CHECKING:
     from kubesched.framework.nodes.node_table import NodeTable
 
 COUNTER_LIMIT: Final = 8192
-"""Maximum number of counters; the least recently used are dropped. A default-spread app needs one.
-"""
+"""Maximum number of counters (LRU). An app with default spreading needs one."""
 DENSE_LIMIT: Final = 512
-"""Maximum number of counters that have a column. One costs 4 bytes per row."""
+"""Maximum number of counters with a column, which costs 4 bytes per row."""
 DOMAINS_LIMIT: Final = 16
-"""Maximum number of domain counters a counter keeps. A single pod can name thousands of topology
-keys.
-"""
+"""Maximum number of domain counters per counter. A pod can name thousands of topology keys."""
 
 EMPTY_LABELS: Final[Mapping[str, str]] = {}
 
@@ -60,10 +57,7 @@ class PodPredicate(Protocol):
 
     @property
     def anchor(self) -> LabelPair | None:
-        """A label that every selected pod has; None if there is none.
-
-        Pods without it are not even looked at.
-        """
+        """A label that every selected pod has, or None. Pods without it are skipped."""
         ...
 
     def matches(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool: ...
@@ -92,14 +86,14 @@ class Counter:
         self._index = index
         self.predicate = predicate
         self.rows: dict[int, int] = {}
-        """The number of pods on each row that has any."""
+        """The nonzero pod counts by row."""
         self._dense: Ids | None = None
         self.is_dropped = False
-        """True once the index no longer updates this counter: request a new one."""
+        """True once the index stopped updating this counter: request a new one."""
         self.total = 0
         self._domains: dict[Hashable, DomainCounter] = {}
         self._overflow: WeakValueDictionary[Hashable, DomainCounter] = WeakValueDictionary()
-        """Those beyond the limit: kept current as long as something holds them."""
+        """Domain counters beyond the limit: weakly held, updated while in use."""
 
     def add(self, row: int, delta: int) -> None:
         for domains in self._domains.values():
@@ -128,7 +122,7 @@ class Counter:
         return dense
 
     def forget_dense(self) -> None:
-        """Free the column; it is made again when needed."""
+        """Free the column; it is rebuilt on demand."""
         self._dense = None
 
     def count_at(self, row: int) -> int:
@@ -152,7 +146,7 @@ class Counter:
         return domains.sync()
 
     def check_invariants(self, expected: dict[int, int]) -> None:
-        """Assert that every count equals the expected ones, per row."""
+        """Assert that the counts per row equal the expected ones."""
         key = self.predicate.key
         assert self.rows == expected, f"counter {key!r} drifted"
         assert self.total == sum(expected.values()), f"total of counter {key!r} drifted"
@@ -207,7 +201,7 @@ class Term:
 
     @property
     def domains(self) -> DomainCounter:
-        """How many pods carry the term, per value of its topology label."""
+        """Number of pods that carry the term, per value of its topology label."""
         if self._domains is None:
             self._domains = DomainCounter(self._index.domains(self.key.topology_key, None), self)
         return self._domains.sync()
@@ -251,18 +245,16 @@ class PodIndex:
         self._classes: dict[Hashable, LabelClass] = {}
         self._classes_by_pair: dict[LabelPair, dict[LabelClass, None]] = {}
         self._counters: OrderedDict[Hashable, Counter] = OrderedDict()
-        """The least recently used first."""
+        """Least recently used first."""
         self._counters_by_pair: dict[LabelPair | None, dict[Counter, None]] = {}
-        """By the pair that all of their pods have; under None those without such a pair."""
+        """Counters by anchor label pair; None for those without an anchor."""
         self._dense: OrderedDict[Counter, None] = OrderedDict()
         self._domains: WeakValueDictionary[Hashable, Domains] = WeakValueDictionary()
         self._terms: dict[str, dict[TermKey, Term]] = {kind: {} for kind in TERM_KINDS}
         self.term_labels = LabelReaders()
-        """The labels that terms of pods on nodes look at."""
+        """The labels read by terms of pods on nodes."""
         self.terms_version = 0
-        """Increases when a term appears or disappears: lists of matching terms made before are
-        stale.
-        """
+        """Increases when a term appears or disappears, to invalidate lists of matching terms."""
 
     @property
     def capacity(self) -> int:
@@ -314,7 +306,7 @@ class PodIndex:
         return label_class
 
     def _candidates(self, labels: Mapping[str, str]) -> Iterable[Counter]:
-        """The counters that pods with these labels may count for."""
+        """The counters that may match pods with these labels."""
         by_pair = self._counters_by_pair
         for pair in (None, *labels.items()):
             yield from by_pair.get(pair, ())
@@ -362,11 +354,11 @@ class PodIndex:
         return counter
 
     def keep(self, counter: Counter) -> None:
-        """Mark a counter as used, so that it is not the next to be dropped."""
+        """Mark a counter as recently used."""
         self._counters.move_to_end(counter.predicate.key)
 
     def keep_dense(self, counter: Counter) -> None:
-        """Mark a counter's column as used. Only a limited number of counters keep one."""
+        """Mark a counter's column as recently used. The number of columns is limited."""
         dense = self._dense
         dense[counter] = None
         dense.move_to_end(counter)

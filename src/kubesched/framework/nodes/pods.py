@@ -1,8 +1,7 @@
 """PodInfo: a pod with the derived values that the scheduler reads repeatedly.
 
-Derived values are computed on first use and then kept: the amounts added to a node's sums when the
-pod arrived are exactly those subtracted when it leaves, even if the pod object was replaced in
-between.
+Derived values are computed on first use and then kept: the amounts subtracted from a node's sums
+are exactly those that were added, even if the pod object was replaced in between.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Derived:
 
     def __init__(self) -> None:
         self.pod: Pod | None = None
-        """Of values that others may share: the pod they were computed from, with its labels."""
+        """For shared values: the pod they were computed from, with its labels."""
         self.label_key: LabelKey | None = None
         self.requests: PodRequests | None = None
         self.nonzero: tuple[int, int] | None = None
@@ -80,19 +79,16 @@ class PodInfo:
         self.key = f"{meta.namespace}/{meta.name}"
         self.priority = pod.spec.priority or 0
         self.label_class: LabelClass | None = None
-        """The label class under which the pod index counts this pod; None while it is not on a
-        node.
-        """
+        """The pod's label class in the pod index; None while it is not on a node."""
         self.label_key: LabelKey | None = None
-        """Namespace and labels as the pod index looks them up; None until computed."""
+        """Namespace and labels as a pod index key; None until computed."""
         self.class_key: bytes | None = None
         """Equivalence-class signature, computed when the pod is first queued."""
         self.shape_key: bytes | None = None
-        """The part of it that labels and owner do not enter; set with it."""
+        """The part of the signature without labels and owner; set together with it."""
         self._derived: Derived | None = None
         self._claims: tuple[str, ...] | None = None
-        """Not among the derived values: pods of one class may differ in the names of their claims.
-        """
+        """Not in `Derived`: pods of one class may have different claim names."""
 
     @property
     def name(self) -> str:
@@ -107,7 +103,7 @@ class PodInfo:
 
     @property
     def requests(self) -> PodRequests:
-        """The requests charged to the pod's node, status included: a resize in progress counts in full."""
+        """The requests charged to the node, status included: a pending resize counts in full."""
         derived = self.derived
         if derived.requests is None:
             derived.requests = accounted_requests(self.pod)
@@ -137,7 +133,7 @@ class PodInfo:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """`namespace/claim` of every volume that names a PersistentVolumeClaim, repeats included."""
+        """`namespace/claim` of every PersistentVolumeClaim volume, with duplicates."""
         claims = self._claims
         if claims is None:
             claims = self._claims = (
@@ -153,7 +149,7 @@ class PodInfo:
 
     @property
     def volume_uses(self) -> int:
-        """The kinds of volumes that placement depends on: flags of `api.pod_volumes`."""
+        """The volume kinds that affect placement: flags of `api.pod_volumes`."""
         derived = self.derived
         if derived.volume_uses is None:
             derived.volume_uses = volume_uses(self.pod.spec.volumes)
@@ -177,7 +173,7 @@ class PodInfo:
         return copy
 
     def twin(self, uid: str, key: str) -> PodInfo:
-        """A copy under another UID and key that shares the pod object too: for counting pods that are alike."""
+        """A copy with another UID and key but the same pod object, for counting identical pods."""
         copy = PodInfo.__new__(PodInfo)
         copy.pod = self.pod
         copy.uid = uid
@@ -193,17 +189,17 @@ class PodInfo:
         return copy
 
     def adopt_derived(self, other: PodInfo) -> None:
-        """Take over the values computed for another record of the same pod."""
+        """Take over the values computed for another PodInfo of the same pod."""
         self.class_key = other.class_key
         self.shape_key = other.shape_key
         self._derived = other._derived
         self._claims = other._claims
 
     def share_derived(self, derived: Derived, label_key: LabelKey) -> None:
-        """Share the derived values of a pod with an equal spec and labels.
+        """Share the derived values of a pod with equal spec and labels.
 
-        Values already computed stay: they may stem from an earlier version of the pod, and sums
-        rest on them.
+        Keeps values already computed: they may come from an earlier version of the pod, and the
+        node's sums include them.
         """
         if self._derived is None:
             self._derived = derived
@@ -225,7 +221,7 @@ class PodInfo:
 
 
 def is_same_class(old: Pod, new: Pod) -> bool:
-    """Whether a newer version of a pod differs in nothing that its equivalence class is made of."""
+    """True if both versions of a pod belong to the same equivalence class."""
     before, after = old.metadata, new.metadata
     return (
         (old.spec is new.spec or old.spec == new.spec)
@@ -248,6 +244,6 @@ def _resources_in_status(pod: Pod) -> tuple[object, ...]:
 
 
 def label_key_of(pod: Pod) -> LabelKey:
-    """Equal for pods that no label selector can tell apart."""
+    """Equal for pods that no label selector can distinguish."""
     labels = pod.metadata.labels
     return pod.metadata.namespace, tuple(sorted(labels.items())) if labels else ()

@@ -1,7 +1,7 @@
 """Host ports in use, by row.
 
-# Upstream: a node's ports are a set, not a multiset. If two pods on a node share one (ip, protocol, port), the port is
-# free as soon as one of them leaves.
+# Upstream: a node's ports are a set, not a multiset. If two pods on a node share one (ip, protocol,
+# port), the port is free as soon as one of them leaves.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class HostPortIndex:
         return rows
 
     def any_taken(self, row: int, wanted: Iterable[HostPort]) -> bool:
-        """Is at least one of the wanted ports in use on this row?"""
+        """True if at least one of the wanted ports is in use on this row."""
         for port in wanted:
             by_ip = self._rows.get((port.protocol, port.port))
             if by_ip is None:
@@ -61,10 +61,7 @@ class HostPortIndex:
         return False
 
     def is_taken(self, row: int, port: HostPort) -> bool:
-        """Is this port in use on the row under this very address?
-
-        Wildcard addresses are not matched.
-        """
+        """True if this port is in use on the row with exactly this address (no wildcards)."""
         return row in self._rows.get((port.protocol, port.port), {}).get(port.ip, ())
 
     def save(self) -> list[SavedPort]:
@@ -76,13 +73,13 @@ class HostPortIndex:
         ]
 
     def restore(self, saved: Iterable[SavedPort]) -> None:
-        """Replace the contents: which shared ports are free does not follow from the pods."""
+        """Replace the contents. The pods alone do not determine which shared ports are free."""
         self._rows.clear()
         for protocol, port, ip, rows in saved:
             self._rows.setdefault((protocol, port), {})[ip] = set(rows)
 
     def ports_of(self, row: int) -> set[HostPort]:
-        """All ports in use on one row. Scans the whole index: for self-checks and diagnostics."""
+        """All ports in use on a row. Scans the whole index: for self-checks and diagnostics."""
         return {
             HostPort(ip=ip, protocol=protocol, port=port)
             for (protocol, port), by_ip in self._rows.items()

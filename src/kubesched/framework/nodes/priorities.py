@@ -1,8 +1,8 @@
-"""Requests of the pods on each row, summed by priority: the room preemption could make.
+"""Pod requests per row, summed by priority: the room that preemption could make.
 
-Most clusters use one priority or a handful. The priority seen first, the *base*, has no columns:
-its share is the table's sums minus those of the others, so a cluster with a single priority pays
-nothing. Any other priority has columns while a pod of that priority is on a node.
+Most clusters use one priority or a handful. The first priority, the *base*, has no columns: its
+share is the table's sums minus those of the others, so a cluster with a single priority has no
+overhead. Any other priority has columns while a pod of that priority is on a node.
 
 Invariant: for every priority, columns equal a recount over the pods on nodes (`check_invariants`).
 """
@@ -18,15 +18,13 @@ from kubesched.framework.nodes.columns import IntColumn, Ints, Rows
 from kubesched.framework.nodes.pods import PodInfo
 
 PRIORITY_LIMIT: Final = 64
-"""Maximum number of priorities with columns, about 32 bytes per row each. Pods of others are only
-counted.
-"""
+"""Maximum number of priorities with columns (32 bytes per row each). Others are only counted."""
 
 _CPU, _MEMORY, _EPHEMERAL_STORAGE, _NATIVE_RESOURCES = 0, 1, 2, 3
 
 
 class RequestSums:
-    """Number and requests of some pods, per row."""
+    """Number and requests of a set of pods, per row."""
 
     def __init__(self, capacity: int) -> None:
         self.total = 0
@@ -34,7 +32,7 @@ class RequestSums:
         self.requested = {index: IntColumn(capacity) for index in range(_NATIVE_RESOURCES)}
 
     def column(self, resource: int) -> IntColumn:
-        """The column of a resource, added on first use."""
+        """The column of a resource, created on first use."""
         column = self.requested.get(resource)
         if column is None:
             column = self.requested[resource] = IntColumn(len(self.pod_count.array))
@@ -59,10 +57,10 @@ class RequestSums:
 
 
 class PriorityIndex:
-    """Sums per row and priority, kept by the node table."""
+    """Sums per row and priority, maintained by the node table."""
 
     def __init__(self, capacity: int, resource_index: dict[str, int]) -> None:
-        """`resource_index` is the table's own; shared, never written here."""
+        """`resource_index` is the table's own; it is only read here."""
         self._capacity = capacity
         self._resource_index = resource_index
         self._sums: dict[int, RequestSums] = {}
@@ -74,7 +72,7 @@ class PriorityIndex:
     # -- pods added and removed --------------------------------------------------------------------
 
     def add(self, pod: PodInfo, row: int, sign: int) -> None:
-        """Count a pod in (1) or out (-1); of its resources, those that have columns."""
+        """Add (1) or subtract (-1) a pod's requests for resources that have columns."""
         priority = pod.priority
         if priority == self.base:
             self.base_total += sign
@@ -102,7 +100,7 @@ class PriorityIndex:
             sums.add(pod, row, sign, self._resource_index)
 
     def add_resource(self, pod: PodInfo, row: int, resource: int, amount: int) -> None:
-        """Count what a pod that is counted requests of a resource that got its column now."""
+        """Add a counted pod's request for a resource whose column was just created."""
         sums = self._sums.get(pod.priority)
         if sums is not None:
             sums.column(resource).add(row, amount)
@@ -121,13 +119,13 @@ class PriorityIndex:
     def below(
         self, priority: int, pod_count: Ints, requested: Mapping[int, IntColumn]
     ) -> Below | None:
-        """The pods below a priority, given the table's own sums; None if some priorities have no columns."""
+        """The pods below a priority, given the table's sums; None if priorities lack columns."""
         if self._overflow:
             return None
         return Below(self, priority, pod_count, requested)
 
     def has_below(self, priority: int) -> bool:
-        """Is any pod below a priority on a node?"""
+        """True if any pod on a node is below a priority."""
         if self.base is not None and self.base_total and self.base < priority:
             return True
         for other in self._sums:
@@ -136,7 +134,7 @@ class PriorityIndex:
         return bool(self._overflow) and any(other < priority for other in self._overflow)
 
     def split(self, priority: int) -> tuple[bool, list[RequestSums]]:
-        """(is the base below, the columns on the other side of `priority` than the base)."""
+        """(is the base below `priority`, the columns on the opposite side from the base)."""
         base_below = self.base is not None and self.base < priority
         return base_below, [s for p, s in self._sums.items() if (p < priority) != base_below]
 
@@ -190,10 +188,7 @@ class Below:
         return self._combined(self._requested[resource].array, columns, rows)
 
     def _combined(self, whole: Ints, columns: list[IntColumn], rows: Rows) -> Ints:
-        """If the base is below: the table's sums minus the given columns.
-
-        Otherwise: the sum of the columns.
-        """
+        """The table's sums minus the columns if the base is below, else the columns' sum."""
         if self._base_below:
             left = whole[rows]
             for column in columns:

@@ -1,8 +1,7 @@
-"""The node table as a checkpoint of a recording holds it: what does not follow from the objects alone.
+"""Node table state in a checkpoint of a recording: the part that the objects do not determine.
 
-Columns and indexes are built from nodes and pods. Decisions also depend on the rows that nodes got,
-on their order, on the order of pods on a node, and on what two indexes remember of the past
-(`ports`, `images`).
+Columns and indexes are built from nodes and pods. Decisions also depend on the row of each node,
+the node order, the order of pods on a node, and the history in two indexes (`ports`, `images`).
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ class SavedTable(msgspec.Struct):
     rows: list[str]
     """The node of every row; empty for a free one."""
     free: list[int]
-    """Free rows in the order in which they became free; the last is taken first."""
+    """Free rows in the order they became free; the last one is reused first."""
     zones: dict[str, list[int]]
     pods: list[list[str]]
     """UIDs of the pods on every row, in order."""
     ghosts: dict[str, list[str]]
-    """The same by name for nodes that do not exist."""
+    """Pod UIDs by node name, for nodes that do not exist."""
     ports: list[SavedPort]
     image_sizes: dict[str, int]
 
@@ -45,7 +44,7 @@ class SavedTable(msgspec.Struct):
         )
 
     def place_nodes(self, table: NodeTable, nodes: Mapping[str, Node]) -> None:
-        """Fill an empty table such that every node gets its row again."""
+        """Fill an empty table, giving every node its saved row."""
         for row, name in enumerate(self.rows):
             table.set_node(nodes[name] if name else _placeholder(row))
         for row in self.free:
@@ -53,11 +52,11 @@ class SavedTable(msgspec.Struct):
         table.order.begin_anew(self.zones)
 
     def restore_memory(self, table: NodeTable) -> None:
-        """To be called when all pods are on their nodes."""
+        """Restore the indexes' history. Call after all pods are on their nodes."""
         table.ports.restore(self.ports)
         table.images.restore_sizes(self.image_sizes)
 
 
 def _placeholder(row: int) -> Node:
-    """Holds a row free; no real node has such a name."""
+    """Occupies a free row; no real node has this name."""
     return Node(metadata=ObjectMeta(name=f"/{row}"))

@@ -26,7 +26,7 @@ class NodeColumns:
     __slots__ = ("_candidates", "_length", "_rows", "table")
 
     is_bare: ClassVar[bool] = False
-    """True for node objects without pods and images, as extenders send them back."""
+    """True for nodes without pods and images, as returned by extenders."""
 
     def __init__(self, table: NodeTable, rows: Rows | None = None) -> None:
         self.table = table
@@ -47,14 +47,14 @@ class NodeColumns:
         return self._rows
 
     def _find_rows(self) -> Rows:
-        """Computes `rows` on first use, in views that are built without it."""
+        """Compute `rows` on first use, for views built without it."""
         raise NotImplementedError
 
     def __len__(self) -> int:
         return self._length
 
     def row_at(self, index: int) -> int:
-        """The table row behind the view's index-th entry."""
+        """The table row of the index-th entry."""
         if isinstance(self.rows, slice):
             return int(self.rows.start or 0) + index
         return int(self.rows[index])
@@ -71,7 +71,7 @@ class NodeColumns:
 
     @property
     def candidates(self) -> Mask:
-        """Nodes that no filter has rejected so far in this pass; all of them outside of filtering."""
+        """Nodes not rejected by a filter so far; all nodes outside of filtering."""
         candidates: Mask | None = getattr(self, "_candidates", None)
         return self.alive if candidates is None else candidates
 
@@ -97,13 +97,13 @@ class NodeColumns:
         return self.table.label_column(key)
 
     def interned(self, key: Hashable, derive: Callable[[Node], Any]) -> InternedColumn[Any]:
-        """A column of values derived from node objects; index its `ids` with `rows` or use `lookup`."""
+        """A column derived from node objects; index its `ids` with `rows` or use `lookup`."""
         return self.table.interned(key, derive)
 
     def lookup(
         self, column: InternedColumn[Any], table: np.ndarray[Any, Any]
     ) -> np.ndarray[Any, Any]:
-        """`table[value id]` per row; the table's last slot answers for nodes without a value."""
+        """`table[value id]` per row; the table's last slot is for nodes without a value."""
         looked_up: np.ndarray[Any, Any] = table[column.ids[self.rows]]
         return looked_up
 
@@ -114,7 +114,7 @@ class NodeColumns:
         return self.table.label_column(key).present < self.table.node_count
 
     def number_of_values(self, key: str, among: Mask | None = None) -> int:
-        """Number of distinct label values of the (given) nodes; lacking the label counts as one."""
+        """Number of distinct label values of the (given) nodes; a missing label counts as one."""
         ids = self.label_ids(key)
         if among is not None:
             ids = ids[among]
@@ -164,7 +164,7 @@ class NodeColumns:
     def what_if(
         self, index: int, *, add: Sequence[PodInfo] = (), remove: Sequence[PodInfo] = ()
     ) -> WhatIfColumns:
-        """A view of the index-th node alone, with some pods added and removed."""
+        """A view of only the index-th node, with some pods added and removed."""
         return WhatIfColumns(
             self.table, np.array([self.row_at(index)]), [list(add)], [list(remove)]
         )
@@ -208,7 +208,7 @@ class NodeColumns:
 
 
 class PassingColumns(NodeColumns):
-    """The rows selected by a mask over all rows in use; the row indices are computed on first use."""
+    """The rows selected by a mask over all used rows; row indices are computed on first use."""
 
     __slots__ = ("is_whole", "mask")
 
@@ -217,14 +217,14 @@ class PassingColumns(NodeColumns):
         self.mask = mask
         self._length = int(np.count_nonzero(mask))
         self.is_whole = self._length == len(mask)
-        """Every row passes: columns are then slices, not copies."""
+        """True if every row passes: columns are then slices, not copies."""
         self._rows = slice(0, self._length) if self.is_whole else None
 
     def _find_rows(self) -> Rows:
         return self.mask.nonzero()[0]
 
     def label_ids(self, key: str) -> Ids:
-        # By the mask: where few rows are missing this copies long runs, a fifth of the time.
+        # By mask: if few rows are missing this copies long runs, in a fifth of the time.
         ids = self.table.label_column(key).ids[: len(self.mask)]
         return ids if self.is_whole else ids[self.mask]
 
@@ -237,8 +237,9 @@ class PassingColumns(NodeColumns):
 class WhatIfColumns(NodeColumns):
     """Some rows with hypothetical pods added and removed.
 
-    # Upstream: a node's ports are a set. Removing a pod frees a port that another pod on the node shares, and adding it
-    # back claims the port again, so the order matters: removals are applied first.
+    # Upstream: a node's ports are a set. Removing a pod frees a port that another pod on the node
+    # shares, and adding it back claims the port again, so the order matters: removals are applied
+    # first.
     """
 
     __slots__ = ("_added", "_delta", "_pods_delta", "_ports", "_removed")
@@ -302,7 +303,7 @@ class WhatIfColumns(NodeColumns):
         self._account(index, pod, 1)
 
     def take(self, index: int, pod: PodInfo) -> None:
-        """Remove a pod from the index-th node, be it a live or an added one."""
+        """Remove a live or added pod from the index-th node."""
         if pod in self._added[index]:
             self._added[index].remove(pod)
         else:
@@ -315,7 +316,7 @@ class WhatIfColumns(NodeColumns):
         return self._added[index]
 
     def removed_at(self, index: int) -> Sequence[PodInfo]:
-        """Pods of the table that are removed from the index-th node."""
+        """Table pods removed from the index-th node."""
         return self._removed[index]
 
     def requested(self, resource: int) -> Ints:
@@ -336,14 +337,13 @@ class WhatIfColumns(NodeColumns):
     def port_conflicts(self, wanted: Iterable[HostPort]) -> Mask:
         ports = list(wanted)
         taken = super().port_conflicts(ports)
-        # Removed pods only free ports: check again where the live table has a conflict, or where
-        # pods were added.
+        # Removed pods only free ports: recheck live conflicts and rows with added pods.
         for index in {*np.flatnonzero(taken).tolist(), *self._with_more_ports()}:
             taken[index] = any_conflict(ports, self.ports_at(index))
         return taken
 
     def _with_more_ports(self) -> Iterable[int]:
-        """Indices at which ports may be in use that are free in the table."""
+        """Indices where ports may be in use that are free in the table."""
         return self._ports
 
     def ports_at(self, index: int) -> set[HostPort]:
@@ -369,7 +369,7 @@ class WhatIfColumns(NodeColumns):
 
 
 class BareColumns(WhatIfColumns):
-    """Nodes without their pods and images: what upstream is left with after an extender returned node objects."""
+    """Nodes without pods and images: upstream's view after an extender returned node objects."""
 
     is_bare = True
 
@@ -379,10 +379,10 @@ class BareColumns(WhatIfColumns):
 
 
 class BulkWhatIfColumns(WhatIfColumns):
-    """Many what-if rows at once, from sums the caller has already computed.
+    """Many what-if rows at once, from sums that the caller has computed.
 
-    The pods behind the sums are looked up per row, and only for plugins that read pods. The owner
-    may change the sums in place between uses; the live columns are gathered once.
+    Pods are looked up per row, and only for plugins that read them. The owner may change the sums
+    in place between uses; the live columns are gathered once.
     """
 
     def __init__(
@@ -470,7 +470,7 @@ class BulkWhatIfColumns(WhatIfColumns):
         return self.table.nonzero_memory.array[self.rows] + self._nonzero_delta(1)
 
     def _nonzero_delta(self, which: int) -> Ints:
-        """Summed up pod by pod: filters do not read these columns and what-ifs are not scored, so no sums are kept."""
+        """Summed pod by pod: filters do not read these columns and what-ifs are not scored."""
         return np.array(
             [
                 sum(pod.nonzero_requests[which] for pod in self.added_at(index))

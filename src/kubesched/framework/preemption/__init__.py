@@ -1,11 +1,11 @@
 """Preemption: making room for a pod by evicting less important ones.
 
     evaluator        the steps from "fits nowhere" to "evict these pods", in order
-    dry_run          tries nodes until there are enough candidates
-    victims          selects the victims on one node; `victim_columns` does so for many nodes at once
+    dry_run          evaluates nodes until there are enough candidates
+    victims          selects the victims on one node; `victim_columns` on many nodes at once
     candidates       compares candidates
     budgets          checks evictions against PodDisruptionBudgets
     executor         evicts: conditions, deletions, events, nominations
 
-Nothing but the executor has side effects. Mirrors upstream's `framework/preemption`.
+Only the executor has side effects. Mirrors upstream's `framework/preemption`.
 """

@@ -1,7 +1,7 @@
 """Disruption budgets: which evictions would violate them.
 
-# Upstream: budgets are charged in order of importance for every potential victim, and a charge is not returned when
-# the pod is reprieved.
+# Upstream: budgets are charged in order of importance for every potential victim, and a charge is
+# not returned when the pod is reprieved.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Budget:
     selector: Selector
     allowed: int
     disrupted: frozenset[str]
-    """Names of pods whose eviction was already granted: they neither violate nor use the budget."""
+    """Names of pods whose eviction was already granted: they are exempt from the budget."""
 
 
 class Budgets:
@@ -46,7 +46,7 @@ class Budgets:
         return not self._by_namespace
 
     def violated_by(self, pods: Sequence[PodInfo]) -> list[bool]:
-        """For each pod of one node, the most important first: would evicting it violate a budget?"""
+        """For each pod of a node, most important first: would evicting it violate a budget?"""
         left: dict[_Budget, int] = {}
         verdicts = []
         for pod in pods:
@@ -81,7 +81,7 @@ class Budgets:
 
 
 def _parsed(budget: PodDisruptionBudget) -> _Budget | None:
-    """None for a budget that matches no pod: without selector, with an empty or an invalid one."""
+    """None for a budget that matches no pod: a missing, empty or invalid selector."""
     try:
         selector = from_label_selector(budget.spec.selector)
     except SelectorError:
@@ -93,7 +93,7 @@ def _parsed(budget: PodDisruptionBudget) -> _Budget | None:
 
 
 class BudgetLister:
-    """The budgets as the informer knows them, parsed again only when they changed."""
+    """The informer's budgets, parsed again only after a change."""
 
     def __init__(self, listers: Listers | None) -> None:
         self._listers = listers

@@ -1,4 +1,4 @@
-"""Candidates: nodes on which evicting some pods would make room, and the choice between them."""
+"""Candidates: nodes where evicting some pods would make room, and the choice between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRIORITY_OFFSET: Final = 2**31
 """Added to every priority before summing, so that an additional victim always costs more."""
 
 ScoreFunction = Callable[[str], int]
-"""Node name -> score; the node with the highest is preferred."""
+"""Node name -> score; the highest score wins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +30,18 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class CandidateCount:
-    """How many candidates are enough."""
+    """The number of candidates at which the dry run stops."""
 
     minimum_percentage: int = 10
     minimum_absolute: int = 100
 
     def of(self, nodes: int) -> int:
-        """For that many potential nodes; never more than there are."""
+        """The limit for that many potential nodes, and at most `nodes`."""
         return min(max(nodes * self.minimum_percentage // 100, self.minimum_absolute), nodes)
 
 
 def visiting_order(rows: Indices, random: Random) -> Indices:
-    """The rows rotated to a random start, so that preemption does not always hit the same nodes."""
+    """The rows rotated to a random start, so preemption does not always hit the same nodes."""
     offset = random.randrange(len(rows))
     return np.roll(rows, -offset)
 
@@ -49,8 +49,9 @@ def visiting_order(rows: Indices, random: Random) -> Indices:
 class Quota:
     """Decides when the dry run has enough candidates.
 
-    # Upstream: at most `size` candidates without budget violations are kept, and `size` with. The search ends with at
-    # least one of the former and `size` in total, so it goes on while every candidate violates a budget.
+    # Upstream: at most `size` candidates without budget violations are kept, and `size` with. The
+    # search ends with at least one of the former and `size` in total, so it goes on while every
+    # candidate violates a budget.
     """
 
     def __init__(self, size: int) -> None:
@@ -60,7 +61,7 @@ class Quota:
         self.is_filled = False
 
     def admit(self, violations: Ints) -> Indices:
-        """Given the violations of the next candidates, the indices of those that are kept."""
+        """Given the violations of the next candidates, the indices of those to keep."""
         size = self._size
         spares = violations == 0
         sparing = self._sparing + np.cumsum(spares)
@@ -81,18 +82,18 @@ class Quota:
 
 
 CRITERIA: Final = 5
-"""Fewest budget violations; lowest priority of the first victim, who is the most important one
-unless an extender changed the order; smallest sum of priorities; fewest victims; the most important
-victims running for the shortest time.
+"""In order: fewest budget violations; lowest priority of the first victim (the most important one
+unless an extender changed the order); smallest sum of priorities; fewest victims; shortest running
+time of the most important victims.
 """
 
 
 class Shortlist(Protocol):
-    """Candidates and the values the choice depends on: one entry per candidate, in order of preference."""
+    """Candidates and their criteria: one entry per candidate, in order of preference."""
 
     @property
     def criteria(self) -> Ints:
-        """A row for each of the `CRITERIA`, a column for each candidate; the higher the better."""
+        """A row for each of the `CRITERIA`, a column for each candidate; higher is better."""
         ...
 
     def __len__(self) -> int: ...
@@ -129,7 +130,7 @@ class Part(NamedTuple):
 
 
 class JoinedCandidates:
-    """A shortlist made of parts of others, in visiting order, candidates without budget violations first.
+    """A shortlist of parts of others, in visiting order, those without budget violations first.
 
     Only the chosen candidate is built as an object.
     """
@@ -156,10 +157,7 @@ class JoinedCandidates:
 
 
 def best_of(shortlist: Shortlist) -> Candidate:
-    """The least disruptive candidate by the `CRITERIA`, the first of them first.
-
-    The first one wins a tie.
-    """
+    """The least disruptive candidate by the `CRITERIA`, in order; the first one wins a tie."""
     left: Indices = np.arange(len(shortlist))
     for scores in shortlist.criteria:
         here = scores[left]
@@ -170,7 +168,7 @@ def best_of(shortlist: Shortlist) -> Candidate:
 
 
 def best_by(candidates: Sequence[Candidate], scores: Sequence[ScoreFunction]) -> Candidate:
-    """The best candidate by a plugin's own criteria, in their order; the first one wins a tie."""
+    """The best candidate by a plugin's own criteria, in order; the first one wins a tie."""
     left = list(candidates)
     for score in scores:
         points = [score(candidate.node_name) for candidate in left]

@@ -1,9 +1,10 @@
-"""The dry run: evaluate preemption node by node, without side effects, until there are enough candidates.
+"""The dry run: evaluates preemption on nodes, without side effects, until it has enough candidates.
 
 Three stages, each over fewer nodes than the one before:
 
-    screen    drops nodes without potential victims, and nodes that row-local filters reject even with all of them gone
-    together  nodes where no plugin cares which pods are removed: evaluated as columns, a block of nodes at a time
+    screen    drops nodes without potential victims, and nodes that row-local filters reject even
+              with all victims removed
+    together  nodes where no plugin tracks removed pods: evaluated as columns, in blocks of nodes
     alone     the remaining nodes, one by one
 
 The first two are optimizations; the result equals evaluating every node alone. "Row-local" filters
@@ -55,9 +56,7 @@ from kubesched.framework.runtime.nominated import Rivals, rivals_of
 from kubesched.framework.status import Code, Status
 
 _UNEXPLAINED, _PASSES, _NO_VICTIMS = -2, -1, 0
-"""Verdict ids: rejected by filters (status not computed yet), not rejected so far, and the first
-status.
-"""
+"""Verdict ids: rejected by filters (status not computed), not rejected so far, first status."""
 
 
 def dry_run(
@@ -71,21 +70,21 @@ def dry_run(
 ) -> DryRun:
     """Evaluate the rows in the given order until there are `wanted` candidates.
 
-    Without `together` every node is evaluated alone; the outcome is the same.
+    Without `together` every node is evaluated alone, with the same outcome.
     """
     run = partial(_Run, preemptor, rows, wanted, budgets, rules)
     try:
         return run(together=together).run()
     except Broken:
-        # A filter failed for some node of a block. Only the evaluation node by node tells which
-        # one, and whether the search ends before it gets there.
+        # A filter failed for some node of a block. Only the evaluation node by node shows which
+        # one, and whether the search ends before that node.
         return run(together=False).run()
 
 
 def victims_on(
     preemptor: Preemptor, rows: Indices, budgets: Budgets
 ) -> tuple[VictimColumns | None, NodeStatusColumns]:
-    """The victims on those of the rows where preemption may help, if any, and why not on others.
+    """The victims on rows where preemption may help, if any, and the statuses of the other rows.
 
     The preemptor's filters must be row-local. Raises `Broken` if a filter failed for some row.
     """
@@ -93,7 +92,7 @@ def victims_on(
 
 
 class DryRun:
-    """The outcome: candidates, those without budget violations first, and the statuses of the other nodes."""
+    """The outcome: candidates, without budget violations first, and other nodes' statuses."""
 
     def __init__(self, table: NodeTable, shortlist: Shortlist | None, verdicts: _Verdicts) -> None:
         self._table = table
@@ -103,7 +102,7 @@ class DryRun:
         self.errors: list[Exception] = verdicts.errors
 
     def statuses(self) -> NodeStatusColumns:
-        """The statuses of the nodes that are no candidates."""
+        """The statuses of the nodes that are not candidates."""
         return self._verdicts.as_statuses(self._table)
 
 
@@ -125,10 +124,7 @@ class _Verdicts:
             self.errors.append(error)
 
     def reject_as(self, indices: Indices, outcome: FilterOutcome) -> None:
-        """Record a filter outcome for the rows at these indices.
-
-        Statuses are computed in `as_statuses`.
-        """
+        """Record a filter outcome for these indices; `as_statuses` computes the statuses."""
         self._outcomes.append((indices, outcome))
         self.ids[indices[~outcome.passing]] = _UNEXPLAINED
 
@@ -187,7 +183,7 @@ class _Run:
         return DryRun(self._table, shortlist, self._verdicts)
 
     def all_victims(self) -> tuple[VictimColumns | None, NodeStatusColumns]:
-        """The victims on all rows that pass the screen, and the others' verdicts; or `Broken`."""
+        """The victims on rows that pass the screen, and the other rows' verdicts; or `Broken`."""
         assert self._is_local, "the filters are not row-local"
         passing = self._screen()
         victims = None
@@ -205,8 +201,7 @@ class _Run:
     def _screen(self) -> Indices:
         """Reject the nodes that cannot help; returns the indices of the others.
 
-        No `remove_pod` call is made for nodes rejected here, so an error it would have returned is
-        not reported.
+        Nodes rejected here get no `remove_pod` call, so an error from it is not reported.
         """
         verdicts, below = self._verdicts, self._pods_below()
         has_some = below.pod_count(self._rows) > 0
@@ -219,7 +214,7 @@ class _Run:
         return np.flatnonzero(verdicts.ids == _PASSES)
 
     def _screening_plugins(self) -> list[FilterPlugin]:
-        """All filters if they are row-local, otherwise those before the first that is not: order decides the status."""
+        """The filters before the first that is not row-local; their order decides the status."""
         if not self._screens or self._rules.is_eligible is not None:
             return []
         framework = self._preemptor.framework
@@ -249,13 +244,13 @@ class _Run:
     # -- together and alone ------------------------------------------------------------------------
 
     def _try(self, block: Indices) -> None:
-        """Select the victims on a block of rows, and keep as many candidates as the quota admits."""
+        """Select the victims on a block of rows; keep the candidates that the quota admits."""
         alone = self._must_be_tried_alone(block)
         tried = [self._try_together(block[~alone]), self._try_alone(block[alone])]
         parts = [part for part in tried if part is not None]
         if not parts:
             return
-        # Admit them in visiting order, as if they had been evaluated one after the other.
+        # Admit them in visiting order, as if evaluated one after the other.
         places = np.concatenate([part.places for part in parts])
         violations = np.concatenate([-part.source.criteria[0, part.chosen] for part in parts])
         order = np.argsort(places)
@@ -306,8 +301,7 @@ class _Run:
     def _try_alone(self, indices: Indices) -> Part | None:
         candidates: list[Candidate] = []
         places: list[int] = []
-        # If these candidates alone fill the quota, the search ends here: skip the rest of the
-        # block.
+        # If these candidates fill the quota, the search ends here: skip the rest of the block.
         quota = self._quota.copy()
         for index in indices.tolist():
             row = int(self._rows[index])
@@ -329,7 +323,7 @@ class _Run:
 
 
 class _CaringPlugins:
-    """The plugins that need `remove_pod` calls during what-ifs, and the pods they do not ignore."""
+    """The plugins that need `remove_pod` calls during what-ifs, and the pods they track."""
 
     def __init__(self, preemptor: Preemptor) -> None:
         framework, state, pod = preemptor.framework, preemptor.state, preemptor.pod.pod
@@ -345,7 +339,7 @@ class _CaringPlugins:
             for plugin in framework.filter
             if plugin.name not in skipped
         )
-        """Do all filters that are not row-local say which pods they ignore?"""
+        """True if all filters that are not row-local implement `ignores_pod`."""
 
     def care(self, pod: PodInfo) -> bool:
         label_class = pod.label_class
@@ -362,5 +356,5 @@ class _CaringPlugins:
 
 
 def _has_extensions(plugin: FilterPlugin) -> bool:
-    """Does the plugin need `add_pod` and `remove_pod` calls during what-ifs?"""
+    """True if the plugin needs `add_pod` and `remove_pod` calls during what-ifs."""
     return isinstance(plugin, PreFilterPlugin) and plugin.has_extensions

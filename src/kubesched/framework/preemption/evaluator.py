@@ -1,4 +1,4 @@
-"""Evaluates preemption for a pod that fits nowhere.
+"""Evaluates preemption for a pod that fits on no node.
 
     eligible?  ->  potential nodes  ->  dry run  ->  extenders  ->  best candidate  ->  executor
 
@@ -65,9 +65,7 @@ NOT_HELPFUL: Final = unresolvable("Preemption is not helpful for scheduling")
 log = get_logger(__name__)
 
 OrderedScores = Callable[[Mapping[str, Victims]], Sequence[ScoreFunction]]
-"""Victims by node name -> criteria for the choice, the most important first; empty for the default
-criteria.
-"""
+"""Victims by node name -> criteria, most important first; empty for the default criteria."""
 
 
 class Evaluator:
@@ -123,9 +121,9 @@ class Evaluator:
         return _nominated(candidate)
 
     def premise_of_no_candidates(self, pod: Pod, statuses: NodeToStatus) -> Premise | None:
-        """After a rejection: how long it holds for pods of the class with these verdicts.
+        """A premise of the last rejection, for pods of the class with these verdicts.
 
-        None if it was no lack of candidates, or extenders had a say in it.
+        None if the reason was not a lack of candidates, or if extenders took part.
         """
         current = self._current(pod)
         if current is None or self._why_not_eligible(current, statuses):
@@ -136,7 +134,7 @@ class Evaluator:
         priority, priorities = pod.spec.priority or 0, table.priorities
         pods, swaps = table.pod_log, table.swap_log
 
-        def premise() -> Hashable:  # called for every pod that fails
+        def premise() -> Hashable:  # called for every failing pod
             nominations = 0 if nominator is None else nominator.version
             if priorities.has_below(priority):
                 return nominations, pods.end, swaps.end
@@ -159,7 +157,8 @@ class Evaluator:
         A pod whose earlier victims are still terminating waits for them instead of choosing new
         ones, unless the nominated node has become impossible for it.
 
-        # Upstream: they may be another preemptor's, and their going an event that the pod is not told of.
+        # Upstream: the victims may be another preemptor's, and the pod may get no event when they
+        # are gone.
         """
         if pod.spec.preemption_policy == "Never":
             return NEVER
@@ -182,7 +181,7 @@ class Evaluator:
     ) -> Shortlist | PostFilterAnswer:
         """Candidates, or the final answer if there are none.
 
-        With `is_current`, the pod is the version that was tried, of which the class is known.
+        With `is_current`, the pod is the version that was tried, whose class is known.
         """
         table = self._handle.table
         rows = rows_with_code(statuses, table, Code.UNSCHEDULABLE)
@@ -198,7 +197,7 @@ class Evaluator:
     def _look_for_victims(
         self, state: CycleState, pod: Pod, rows: Indices, *, is_current: bool
     ) -> Shortlist | PostFilterAnswer | NodeToStatus:
-        """Candidates, an error, or the verdicts on all of the rows."""
+        """Candidates, an error, or the verdicts on all rows."""
         table = self._handle.table
         if not len(rows) or not table.priorities.has_below(pod.spec.priority or 0):
             return NodeStatusColumns(table, rows, np.zeros(len(rows), np.int32), [NO_VICTIMS])
@@ -234,7 +233,7 @@ class Evaluator:
     async def _choose_and_wait(
         self, shortlist: Shortlist, extenders: Sequence[Extender], pod: Pod
     ) -> PostFilterAnswer:
-        """Let the extenders narrow the candidates, choose one and, unless in the background, evict its victims."""
+        """Apply extenders, choose a candidate and, if in the foreground, evict its victims."""
         if extenders:
             victims = victims_by_node(shortlist.candidates())
             left = await ask_extenders(extenders, pod, victims)
@@ -274,7 +273,7 @@ def _nominated(candidate: Candidate) -> PostFilterAnswer:
 
 
 def is_terminating_by_preemption(pod: Pod) -> bool:
-    """Is the pod being deleted because of a preemption?"""
+    """True if the pod is being deleted because of a preemption."""
     if pod.metadata.deletion_timestamp is None:
         return False
     for condition in pod.status.conditions or ():

@@ -1,17 +1,17 @@
-"""Executes a preemption: marks, deletes and reports the victims, and clears lower nominations to the node.
+"""Executes a preemption: deletes and reports the victims, and clears lower nominations to the node.
 
 Usually in the background (`start`), after the attempt has ended. Meanwhile PreEnqueue keeps the
 preemptor out of the active queue (`is_running`), because it could only fail again:
 
     preempting      UIDs of the preemptors whose victims are being evicted
-    last victims    for preemptors with a single deletion left. Its watch event may arrive before the response to the
-                    request, and it is the event that wakes the preemptor: from here on the
-                    preemptor may be queued as soon as that victim is terminating
+    last victims    for preemptors with a single deletion left. Its watch event wakes the preemptor
+                    and may arrive before the response to the request: from here on the preemptor
+                    may be queued as soon as that victim is terminating
 
 Without asynchronous preemption (`carry_out`) the attempt waits until everything is done.
 
-After a failure some victims are left alone; the preemptor is activated at once and evaluates
-preemption again.
+After a failure the remaining victims are not evicted; the preemptor is activated at once and
+evaluates preemption again.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ IN_MEMORY: Final = " (in kube-scheduler memory)."
 
 @runtime_checkable
 class Rehearsing(Protocol):
-    """A PostFilter plugin that can say whom it would evict, without doing so."""
+    """A PostFilter plugin that can report its victims without evicting them."""
 
     def rehearse(self) -> AbstractContextManager[Sequence[Candidate]]:
-        """Evict nothing within; gives the candidates that would have been evicted, in order."""
+        """Evict nothing in this context; yields the candidates that would be evicted, in order."""
         ...
 
 
@@ -62,14 +62,13 @@ class Executor:
         self._preempting: set[str] = set()
         self._last_victims: dict[str, _LastVictim] = {}
         self._kept_back: dict[str, Pod] = {}
-        """Preemptors by UID that a helpful event reached while `is_running` still held them back.
-        """
+        """UIDs of preemptors that a helpful event reached while `is_running` held them back."""
         self._rehearsed: list[Candidate] | None = None
         """If set, candidates are appended here and nothing is evicted."""
 
     @contextmanager
     def rehearse(self) -> Iterator[Sequence[Candidate]]:
-        """Evict nothing within; gives the candidates that would have been evicted."""
+        """Evict nothing in this context; yields the candidates that would be evicted."""
         self._rehearsed = rehearsed = list[Candidate]()
         try:
             yield rehearsed
@@ -81,16 +80,13 @@ class Executor:
         return self._rehearsed is not None
 
     def is_idle(self) -> bool:
-        """Whether no eviction is under way and no preemptor is held back."""
+        """True if no eviction is in progress and no preemptor is held back."""
         return not (self._preempting or self._kept_back)
 
     # -- in the background -------------------------------------------------------------------------
 
     def start(self, candidate: Candidate, preemptor: Pod) -> None:
-        """Evict the victims in the background.
-
-        Victims that are already terminating are left out.
-        """
+        """Evict the victims in the background, except those already terminating."""
         if self._rehearsed is not None:
             self._rehearsed.append(candidate)
             return
@@ -113,7 +109,7 @@ class Executor:
         spawn(work, f"preemption for pod {key_of(preemptor.metadata)} on {candidate.node_name}")
 
     def keeps_back(self, preemptor: Pod) -> bool:
-        """Must the pod stay out of the active queue for now?
+        """True if the pod must stay out of the active queue for now.
 
         Called by PreEnqueue after an event that may help it.
         """
@@ -125,11 +121,11 @@ class Executor:
         return False
 
     def was_kept_back(self, preemptor: Pod) -> bool:
-        """Did an event that helps the pod arrive too early? It will not arrive again."""
+        """True if an event that helps the pod arrived too early. It will not arrive again."""
         return preemptor.metadata.uid in self._kept_back
 
     def is_running(self, preemptor: Pod) -> bool:
-        """Are the pod's victims still being evicted, the last one not even terminating?"""
+        """True while the pod's victims are being evicted and the last one is not terminating."""
         uid = preemptor.metadata.uid
         if uid not in self._preempting:
             return False
@@ -141,10 +137,10 @@ class Executor:
         return victim is not None and not _is_terminating(victim)
 
     async def _evict(self, candidate: Candidate, victims: Sequence[Pod], preemptor: Pod) -> None:
-        """Evict all victims but the last concurrently, then the last: its deletion event wakes the preemptor.
+        """Evict all victims but one concurrently, then the last, which wakes the preemptor.
 
-        If one of the others fails, the last is left alone, or the preemptor would be woken without
-        enough room.
+        If another eviction fails, the last victim stays: its deletion would wake the preemptor
+        without enough room.
         """
         uid, started = preemptor.metadata.uid, self._handle.clock.monotonic()
         failed = True
@@ -154,9 +150,9 @@ class Executor:
             error = await self._preempt_all(candidate, others, preemptor)
             if error is None:
                 self._last_victims[uid] = _LastVictim(last.metadata.namespace, last.metadata.name)
-                # A victim stopped in memory is undone, and wakes the preemptor, as soon as the
-                # event loop runs other tasks. Nothing is awaited from there to the end of this
-                # method, so `_preempting` is clear by then.
+                # A victim stopped in memory is undone, and wakes the preemptor, as soon as other
+                # tasks run. Nothing is awaited from there to the end of this method, so
+                # `_preempting` is clear by then.
                 if not self._stopped_in_memory(candidate, last, preemptor):
                     error = await self._try_to_delete(candidate, last, preemptor)
             failed = error is not None or not cleared
@@ -171,9 +167,8 @@ class Executor:
                 node=candidate.node_name,
                 result="error" if failed else "success",
             )
-            # An event that came while the preemptor was held back is lost. If the last victim is
-            # already off the node, no further event will come for it either, so activate the
-            # preemptor here.
+            # An event that arrived while the preemptor was held back is lost. If the last victim is
+            # already off the node, no further event follows, so activate the preemptor here.
             has_room = not self._holds_place(victims[-1], candidate.node_name)
             missed = uid in self._kept_back and has_room
             if (failed or missed) and self._handle.activate is not None:
@@ -181,7 +176,7 @@ class Executor:
             self._forget_the_gone()
 
     def _holds_place(self, victim: Pod, node_name: str) -> bool:
-        """Does the victim still count on the node? Then its removal will be an event."""
+        """True if the victim still counts on the node, so its removal will be an event."""
         table = self._handle.table
         row = table.row_of.get(node_name)
         return row is not None and victim.metadata.uid in table.pods[row]
@@ -212,7 +207,7 @@ class Executor:
     # -- while the attempt waits -------------------------------------------------------------------
 
     async def carry_out(self, candidate: Candidate, preemptor: Pod) -> Status | None:
-        """Evict the victims and wait for it; returns an Error status if that failed."""
+        """Evict the victims and wait for completion; returns an Error status on failure."""
         if self._rehearsed is not None:
             self._rehearsed.append(candidate)
             return None
@@ -239,10 +234,9 @@ class Executor:
     async def _preempt_all(
         self, candidate: Candidate, victims: Sequence[Pod], preemptor: Pod
     ) -> KubeschedError | None:
-        """Preempt pods, `parallelism` deletions at a time; the first failure cancels the others and is returned."""
-        # Victims on Permit or in PreBind are looked for here and not in the tasks, which begin
-        # later: a recording knows the steps of this work, and has to find the same victims there
-        # when it is played.
+        """Preempt pods, `parallelism` at a time; the first failure cancels the rest."""
+        # Victims on Permit or in PreBind are looked up here and not in the tasks, which start
+        # later: a replayed recording must find the same victims at this step.
         bound = [pod for pod in victims if not self._stopped_in_memory(candidate, pod, preemptor)]
         slots = asyncio.Semaphore(max(self._handle.parallelism, 1))
 
@@ -263,7 +257,7 @@ class Executor:
         return None
 
     def _stopped_in_memory(self, candidate: Candidate, victim: Pod, preemptor: Pod) -> bool:
-        """Stop a victim that is not bound yet (waiting on Permit, or in PreBind); False if it is too late."""
+        """Stop a victim that is not bound yet (on Permit or in PreBind); False if too late."""
         handle, uid = self._handle, victim.metadata.uid
         waiting = handle.waiting_pods.get(uid) if handle.waiting_pods is not None else None
         binding = handle.pods_in_pre_bind.get(uid) if handle.pods_in_pre_bind is not None else None
@@ -304,8 +298,7 @@ class Executor:
             note = (
                 f"Preempted by pod {preemptor.metadata.uid} on node {candidate.node_name}{suffix}"
             )
-            # Upstream passes the preemptor as the related object, but fails to build a reference to
-            # it.
+            # Upstream passes the preemptor as the related object, but fails to build a reference.
             self._handle.recorder.event(victim, None, "Normal", "Preempted", "Preempting", note)
 
     async def delete(self, victim: Pod, preemptor: Pod) -> bool:
@@ -314,7 +307,8 @@ class Executor:
             type=DISRUPTION_TARGET,
             status="True",
             reason=PREEMPTION_BY_SCHEDULER,
-            message=f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher priority pod",
+            message=f"{preemptor.spec.scheduler_name}: preempting to accommodate "
+            "a higher priority pod",
             observed_generation=victim.metadata.generation or 0,
         )
         now = self._handle.clock.now()
@@ -337,10 +331,7 @@ class Executor:
         return True
 
     async def _clear_nominations(self, candidate: Candidate, preemptor: Pod) -> bool:
-        """Clear nominations of lower priority to the node.
-
-        Failures are logged; False if there were any.
-        """
+        """Clear nominations of lower priority to the node; logs failures and returns False."""
         nominator = self._handle.nominator
         if nominator is None:
             return True

@@ -1,7 +1,6 @@
-"""Extenders in preemption: each receives the candidates the previous one left, and returns those it leaves.
+"""Extenders in preemption: each receives the candidates that the previous one returned.
 
-A response replaces the candidates as it is, including the order of victims and the number of
-violations.
+A response replaces the candidates as it is, including victim order and number of violations.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def interested_in(extenders: Sequence[Extender], pod: Pod) -> list[Extender]:
 async def ask_extenders(
     extenders: Sequence[Extender], pod: Pod, victims: Mapping[str, Victims]
 ) -> Mapping[str, Victims] | Status:
-    """The candidates left by the extenders; an Error status if one that is not ignorable fails."""
+    """The candidates left by the extenders; an Error status if a non-ignorable one fails."""
     for extender in extenders:
         try:
             answer = await extender.process_preemption(pod, victims)
@@ -57,7 +56,7 @@ async def ask_extenders(
 def find_victims(
     table: NodeTable, extender: str, node_name: str, uids: Iterable[str], pdb_violations: int
 ) -> Victims:
-    """Resolves the UIDs in an extender's response.
+    """Resolve the UIDs in an extender's response.
 
     Raises:
         KubeschedError: the node, or one of the pods, is unknown.
@@ -73,7 +72,8 @@ def find_victims(
         pod = on_node.get(uid)
         if pod is None:
             raise KubeschedError(
-                f"extender: {extender} claims to preempt pod (UID: &{{{uid}}}) on node: {node_name}, "
+                f"extender: {extender} claims to preempt pod (UID: &{{{uid}}}) "
+                f"on node: {node_name}, "
                 "but the pod is not found on that node"
             )
         pods.append(pod.pod)

@@ -14,7 +14,7 @@ MoreImportant = Callable[[PodInfo, PodInfo], bool]
 """(a, b) -> is `a` more important than `b`?"""
 
 NOT_STARTED: Final = -(2**63)
-"""An unset start time, where start times are kept as integers."""
+"""The integer for an unset start time."""
 
 
 def started_us(pod: Pod) -> int:
@@ -24,7 +24,7 @@ def started_us(pod: Pod) -> int:
 
 
 def _rank(pod: PodInfo, now_us: int) -> tuple[int, int]:
-    """Higher priority first, then longer running. A pod yet to start counts as starting now."""
+    """Higher priority first, then longer running. A pod not started counts as starting now."""
     started = started_us(pod.pod)
     return -pod.priority, now_us if started == NOT_STARTED else started
 
@@ -32,7 +32,7 @@ def _rank(pod: PodInfo, now_us: int) -> tuple[int, int]:
 def by_importance(
     pods: Iterable[PodInfo], now_us: int, more_important: MoreImportant | None
 ) -> list[PodInfo]:
-    """Sorted, the most important first, by the default rule unless another is given."""
+    """Sorted, most important first, by the default rule unless another is given."""
     if more_important is None:
         return sorted(pods, key=lambda pod: _rank(pod, now_us))
     is_first = more_important

@@ -1,8 +1,8 @@
-"""What preemption found out about each node, kept between the pods of one class.
+"""Preemption results per node, cached for the pods of one class.
 
-Where every filter judges a node by that node and its pods, the outcome of the dry run on a node
-depends on nothing but the preemptor's class, the row, the pods nominated to the node and, for the
-comparison of candidates, the budgets. So it is kept per row:
+If every filter judges a node by that node and its pods, the dry run's outcome on a node depends
+only on the preemptor's class, the row, the pods nominated to the node and, for the comparison of
+candidates, the budgets. So it is cached per row:
 
     row        0           1            2          3
     verdict    candidate   no victims   unknown    Insufficient cpu
@@ -10,10 +10,10 @@ comparison of candidates, the budgets. So it is kept per row:
 
 A preemption evaluates the unknown rows among those it visits, and reads the others. Rows become
 unknown when the table's logs or the nominator name them; new budgets make candidates unknown. The
-outcome equals that of `dry_run.dry_run`, which remains the way for all other pods.
+outcome equals that of `dry_run.dry_run`, which handles all other pods.
 
-A class without any candidate is tried again after each event that may help. The verdicts are then
-the answer, after the few rows that changed have been evaluated.
+A class without any candidate is retried after each event that may help. The cached verdicts are
+then the answer, after the few changed rows have been evaluated.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from kubesched.framework.runtime.nominated import is_nominated
 from kubesched.framework.status import Status
 
 BYTES_LIMIT: Final = 64 * 1024 * 1024
-"""For all classes; the oldest class is dropped."""
+"""Limit for all classes; the oldest class is dropped."""
 BYTES_PER_ROW: Final = 8 * CRITERIA + 4
 STATUS_LIMIT: Final = 1000
-"""Distinct verdicts of a class: with more of them, they are all forgotten."""
+"""Limit of distinct verdicts per class; above it, all of them are dropped."""
 
 _UNKNOWN, _CANDIDATE = -1, -2
-"""Verdicts below 0; others are numbers of statuses."""
+"""Verdicts below 0; others are status numbers."""
 _STARTED: Final = CRITERIA - 1
 """The criterion that is a time."""
 _NOW: Final = 2**63 - 1
-"""In place of that time if no victim has started: whenever the choice is made."""
+"""Replaces that time if no victim has started: the time of the choice."""
 
 
 class KnownVictims:
-    """What is known for all classes of one profile."""
+    """The cached results for all classes of one profile."""
 
     def __init__(self, table: NodeTable, key: Hashable) -> None:
-        """`key` is the key of what is known in the memo of a class."""
+        """`key` is the key of the cached results in a class's memo."""
         self._table = table
         self._key = key
         self._memos: deque[dict[Hashable, Any]] = deque()
 
     def of(self, preemptor: Preemptor, budgets: Budgets) -> ClassVictims | None:
-        """What is known for the preemptor's class; None if its victims cannot be kept."""
+        """The cached results for the preemptor's class; None if they cannot be cached."""
         memo = preemptor.state.class_memo
         if memo is None or is_nominated(preemptor.framework, preemptor.pod):
             return None
@@ -87,7 +87,7 @@ class KnownVictims:
 
 
 class ClassVictims:
-    """What is known for one class, by row."""
+    """The cached results for one class, by row."""
 
     def __init__(self, preemptor: Preemptor, basis: Basis, budgets: Budgets) -> None:
         table = self._table = preemptor.framework.handle.table
@@ -100,21 +100,21 @@ class ClassVictims:
         self._statuses: list[Status] = []
         self._criteria: Ints = np.zeros((CRITERIA, table.capacity), dtype=np.int64)
         self._passing: list[int] = []
-        """Candidates for this preemption only: time will change the order of their pods."""
+        """Candidates for this preemption only: the order of their pods changes with time."""
         self._is_hopeless = False
-        """There was no candidate the last time."""
+        """True if the last evaluation found no candidate."""
 
-    # -- what is known still ---------------------------------------------------------------------
+    # -- invalidation ----------------------------------------------------------------------------
 
     def follow(self, preemptor: Preemptor, budgets: Budgets) -> bool:
-        """Forget the rows that changed; False if nothing that is known can be used."""
+        """Mark changed rows as unknown; False if no cached result can be used."""
         rows = self._basis.dirty_rows()
         if rows is None or not self._basis.holds() or len(self._statuses) > STATUS_LIMIT:
             return False
         if self._skipped != preemptor.state.skip_filter_plugins:
             return False
         if budgets is not self._budgets or preemptor.now_us < self._now_us:
-            # Others, or the clock was set back: candidates compare in another way.
+            # New budgets, or the clock was set back: candidates compare differently.
             self._verdicts[self._verdicts == _CANDIDATE] = _UNKNOWN
         self._verdicts[[*rows, *self._passing]] = _UNKNOWN
         self._passing = []
@@ -126,7 +126,7 @@ class ClassVictims:
     # -- candidates ------------------------------------------------------------------------------
 
     def still_none(self, preemptor: Preemptor, rows: Indices) -> NodeStatusColumns | None:
-        """The verdicts on the rows, if there was no candidate the last time and there is none now.
+        """The verdicts on the rows, if there was no candidate last time and there is none now.
 
         The order of the rows does not matter then, so the caller need not draw one.
         """
@@ -138,7 +138,7 @@ class ClassVictims:
     ) -> Shortlist | NodeStatusColumns | None:
         """The candidates among the rows, in visiting order, or the verdicts if there are none.
 
-        None if only the dry run tells: a filter failed for some row, or needs no victim there.
+        None if a dry run is needed: a filter failed for some row, or the pod needs no victim there.
         """
         try:
             chosen = self._choose(preemptor, rows, wanted)
@@ -165,7 +165,7 @@ class ClassVictims:
         return np.concatenate(admitted)
 
     def _learn(self, preemptor: Preemptor, rows: Indices) -> None:
-        """Evaluate rows. Those on which the pod fits without a victim stay unknown."""
+        """Evaluate rows. Rows where the pod fits without a victim stay unknown."""
         victims, rejected = victims_on(preemptor, rows, self._budgets)
         self._verdicts[rejected.rows] = self._numbers_of(rejected.statuses)[rejected.ids]
         if victims is None:
@@ -192,7 +192,7 @@ class ClassVictims:
         return criteria
 
     def victims_on(self, preemptor: Preemptor, rows: Indices) -> VictimColumns:
-        """The victims on some candidates. They are not kept: mostly those of one are wanted."""
+        """The victims on some candidates. Not cached: usually only one candidate's are needed."""
         return VictimColumns(preemptor, rows, self._budgets)
 
 

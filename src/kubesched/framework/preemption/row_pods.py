@@ -1,4 +1,4 @@
-"""The pods that may be evicted from some nodes, as numbers, for evaluating many nodes at once."""
+"""The potential victims on some nodes as arrays, for evaluating many nodes at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ assert (CPU, MEMORY, EPHEMERAL_STORAGE) == (0, 1, 2), "amounts follow the table'
 
 
 class LowerPods:
-    """The pods below a priority on some rows: row after row, in the order of the table."""
+    """The pods below a priority on some rows: row after row, in table order."""
 
     def __init__(self, table: NodeTable, rows: Indices, priority: int) -> None:
         pods: list[PodInfo] = []
@@ -28,7 +28,7 @@ class LowerPods:
         requests = [pod.requests for pod in pods]
         self.pods = pods
         self.counts: Indices = np.array(counts, dtype=np.intp)
-        """How many there are on each row."""
+        """Number of pods per row."""
         self.priority: Ints = np.array([pod.priority for pod in pods], dtype=np.int64)
         self.started: Ints = np.array([started_us(pod.pod) for pod in pods], dtype=np.int64)
         self.amounts: Ints = np.array(
@@ -39,15 +39,15 @@ class LowerPods:
             ),
             dtype=np.int64,
         )
-        """What each requests, (resources, pods), in the order of the table's resource index."""
+        """Requests, (resources, pods), in the order of the table's resource index."""
         self.have_scalars = any(request.scalars for request in requests)
 
 
 class CountedBelow:
-    """The interface of `snapshot.priorities.Below`, counted: for clusters with many priorities."""
+    """Like `nodes.priorities.Below`, but counted: for clusters with many priorities."""
 
     def __init__(self, table: NodeTable, rows: Indices, priority: int) -> None:
-        """Other rows must not be read."""
+        """Only `rows` may be read."""
         self._table = table
         self._lower = LowerPods(table, rows, priority)
         self._owner = np.repeat(rows, self._lower.counts)

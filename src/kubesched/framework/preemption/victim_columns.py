@@ -1,12 +1,12 @@
 """Victim selection on many nodes at once.
 
-Where every relevant filter judges a node by that node and its pods alone, or ignores the potential
+If every relevant filter judges a node by that node and its pods alone, or ignores the potential
 victims, the what-ifs of different nodes are independent, and one array operation performs a step
 for all of them:
 
-    screen     rows without any pod of lower priority, from the table's sums by priority. No pod is read, so nodes
-               that cannot help cost next to nothing
-    reprieve   of the rows that pass, each row's most important pod is added back and all rows are filtered; pods
+    screen     drops rows without any pod of lower priority, using the table's sums by priority. No
+               pod is read, so nodes that cannot help cost almost nothing
+    reprieve   adds back the most important pod of each remaining row and filters all rows; pods
                without room are removed again. Then each row's second pod, and so on
 
 The outcome equals `victims.select_victims` for each node.
@@ -37,7 +37,7 @@ from kubesched.framework.status import Status
 
 
 class Broken(Exception):
-    """A filter failed for some node of a block; only the evaluation node by node tells which."""
+    """A filter failed for some node of a block; evaluate node by node to find out which."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
@@ -49,7 +49,7 @@ def filter_what_if(
     rivals: Rivals | None,
     plugins: list[FilterPlugin] | None,
 ) -> FilterOutcome:
-    """Filter what-if rows; rows with nominated pods have to pass with them and without.
+    """Filter what-if rows; rows with nominated pods must pass both with and without them.
 
     Raises:
         Broken: a filter failed.
@@ -73,7 +73,7 @@ def _filtered(
 
 
 def _with_rivals(view: BulkWhatIfColumns, rivals: Rivals, indices: Indices) -> BulkWhatIfColumns:
-    """The rows at these indices of a view, with their rivals in place."""
+    """The rows at these indices of a view, with their rivals added."""
     rows = view.row_indices()[indices]
 
     def delta(resource: int) -> Ints:
@@ -132,10 +132,10 @@ class VictimColumns:
         self._reprieve(rivals_of(preemptor.framework, preemptor.pod))
         self._summarize()
 
-    # -- who may go, the most important first ------------------------------------------------------
+    # -- potential victims, most important first ---------------------------------------------------
 
     def _rank(self) -> None:
-        """Flat columns over all pods that may go, row after row, the most important first."""
+        """Flat columns over all potential victims, row after row, most important first."""
         preemptor = self._preemptor
         lower = LowerPods(preemptor.framework.handle.table, self.rows, preemptor.pod.priority)
         assert lower.counts.all(), "a row without possible victims was not screened out"
@@ -169,7 +169,7 @@ class VictimColumns:
         return violating if violating.any() else None
 
     def _find_amounts(self) -> tuple[Ints, dict[int, int]]:
-        """What each pod frees, (pods, resources), and which column holds which resource."""
+        """Amounts that each pod frees, (pods, resources), and the column of each resource."""
         native = self._lower.amounts[:, self._order].T
         column_of = {resource: resource for resource in range(NATIVE_RESOURCES)}
         if not self._lower.have_scalars:
@@ -188,7 +188,7 @@ class VictimColumns:
     # -- reprieve ----------------------------------------------------------------------------------
 
     def _reprieve(self, rivals: Rivals | None) -> None:
-        """Add pods back in turn, over all rows at once: first those whose eviction would violate a budget."""
+        """Add pods back in turn, on all rows at once: first those protected by a budget."""
         self._gone: Mask = np.ones(len(self._owner), dtype=np.bool_)
         self._requested_delta: Ints = -np.add.reduceat(self._amounts, self._first, axis=0)
         self._pods_delta: Ints = -self._counts.astype(np.int64)
@@ -205,11 +205,11 @@ class VictimColumns:
             return self._rank_of
         order = np.lexsort((self._rank_of, ~self._violating, self._owner))
         turns = np.empty_like(self._rank_of)
-        turns[order] = self._rank_of  # places within a row run from 0 in both orders
+        turns[order] = self._rank_of  # positions within a row start at 0 in both orders
         return turns
 
     def _let_back(self, pods: Indices, rivals: Rivals | None) -> None:
-        """Add one pod back on each of some rows, and remove it again where the preemptor no longer fits."""
+        """Add back one pod per given row; remove it again where the preemptor no longer fits."""
         at = self._owner[pods]
         self._requested_delta[at] += self._amounts[pods]
         self._pods_delta[at] += 1
@@ -228,7 +228,7 @@ class VictimColumns:
             self._gone[pods] = True
 
     def _view(self, at: Indices | None = None) -> BulkWhatIfColumns:
-        """A view of all rows that follows later changes of the sums, or of some rows as of now."""
+        """A view of all rows that follows later changes of the sums, or a copy of some rows."""
         columns = self._column_of
         if at is None:
             delta, pods_delta, rows = self._requested_delta, self._pods_delta, self.rows
@@ -261,8 +261,8 @@ class VictimColumns:
     def _ports_at(self, index: int) -> set[HostPort]:
         """The ports in use on a row without the removed pods.
 
-        For shared ports the order of changes matters upstream. Not here: a pod that was added back
-        and stayed holds no port the preemptor wants.
+        Upstream's result for shared ports depends on the order of changes. This one does not: a pod
+        that was added back and stayed holds no port that the preemptor wants.
         """
         ports = self._preemptor.framework.handle.table.ports_at(int(self.rows[index]))
         if self._holds_ports[index]:
@@ -279,7 +279,7 @@ class VictimColumns:
     # -- the outcome -------------------------------------------------------------------------------
 
     def _summarize(self) -> None:
-        """Compute, per row, the values that the choice between candidates depends on."""
+        """Compute the criteria of each row for the choice between candidates."""
         gone, first = self._gone, self._first
         priorities = self._priority
         lowest = np.iinfo(np.int64).min
@@ -301,7 +301,7 @@ class VictimColumns:
 
     @property
     def started_before_now(self) -> Mask:
-        """Rows where all potential victims that have started did so before now: their order does not change with time."""
+        """Rows where all started victims started before now, so their order will not change."""
         latest: Ints = np.maximum.reduceat(self._lower.started, self._first)
         return latest < self._preemptor.now_us
 
@@ -309,7 +309,7 @@ class VictimColumns:
         return len(self.rows)
 
     def candidate(self, index: int) -> Candidate:
-        """The index-th row's node and its victims, the most important first."""
+        """The index-th row's node and its victims, most important first."""
         name = self._preemptor.framework.handle.table.names[int(self.rows[index])]
         pods = tuple(pod.pod for pod in self._gone_from(index))
         return Candidate(name, Victims(pods, -int(self.criteria[0, index])))

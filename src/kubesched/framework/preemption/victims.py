@@ -1,9 +1,10 @@
-"""Victim selection on one node: remove all potential victims, then reprieve the important ones while the pod fits.
+"""Victim selection on one node: remove all potential victims, then reprieve important ones.
 
 Works for every pod and plugin. `victim_columns` does the same for many nodes at once where the
 pod's filters allow; the tests compare the two.
 
-# Upstream: the victims are not a minimal set, as the most important pods get the first chance to stay.
+# Upstream: the victims are not a minimal set, as the most important pods get the first chance to
+# stay.
 """
 
 from __future__ import annotations
@@ -32,13 +33,12 @@ from kubesched.framework.status import Status, error_status, unresolvable
 NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
 
 IsEligible = Callable[[NodeInfo, PodInfo, PodInfo], bool]
-"""(node, potential victim, preemptor) -> may it be evicted? Called for pods of lower priority only.
-"""
+"""(node, potential victim, preemptor) -> may it be evicted? Only for pods of lower priority."""
 
 
 @dataclass(frozen=True, slots=True)
 class VictimRules:
-    """Overrides for the selection of victims; None stands for the default rule."""
+    """Overrides for victim selection; None means the default rule."""
 
     is_eligible: IsEligible | None = None
     more_important: MoreImportant | None = None
@@ -57,7 +57,7 @@ class Scopes(NamedTuple):
     are_row_local: bool
     """A node's verdict depends on that node and its pods alone."""
     pod_dependent: list[FilterPlugin]
-    """The filters to run again when pods are added to a node or removed from it."""
+    """The filters to rerun when pods are added to or removed from a node."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Preemptor:
 
     @cached_property
     def scopes(self) -> Scopes:
-        """May be set by a caller that knows them."""
+        """A caller that knows the scopes may set them."""
         framework, state, pod = self.framework, self.state, self.pod.pod
         return Scopes(
             is_row_local(framework, state, pod), pod_dependent_filters(framework, state, pod)
@@ -79,19 +79,19 @@ class Preemptor:
 
 
 def no_victim_on(node_name: str) -> Status:
-    """For a node on which the pod fits although it did not a moment ago, or whose victims an extender removed."""
+    """For a node where the pod now fits, or whose victims an extender removed."""
     return error_status(f'expected at least one victim pod on node "{node_name}"')
 
 
 def select_victims(
     preemptor: Preemptor, row: int, budgets: Budgets, rules: VictimRules = USUAL_RULES
 ) -> Victims | Status:
-    """The pods to evict from a node, possibly none, or the status of a node where preemption does not help."""
+    """The pods to evict from a node, possibly none, or a status if preemption does not help."""
     return _OneNode(preemptor, row, budgets, rules).select()
 
 
 class _OneNode:
-    """The what-if of one node: a view and a copy of the cycle state."""
+    """The what-if for one node: a view and a copy of the cycle state."""
 
     def __init__(
         self, preemptor: Preemptor, row: int, budgets: Budgets, rules: VictimRules
@@ -139,7 +139,7 @@ class _OneNode:
         return [pod for pod in lower if is_eligible(node, pod, preemptor)]
 
     def _reprieve(self, pods: Sequence[PodInfo]) -> list[PodInfo] | Status:
-        """Add pods back one by one; returns those for which there is no room."""
+        """Add pods back one by one; returns those that do not fit."""
         evicted: list[PodInfo] = []
         for pod in pods:
             failed = self._put(pod)

@@ -1,7 +1,4 @@
-"""The binding side: PreBindPreFlight, PreBind, Bind and PostBind.
-
-These points may do I/O and be awaited.
-"""
+"""The binding side: PreBindPreFlight, PreBind, Bind and PostBind, which may do I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ log = get_logger(__name__)
 def run_pre_bind_pre_flight(
     framework: Framework, state: CycleState, pod: Pod, node_name: str
 ) -> Status | None:
-    """Find out which PreBind plugins will act, and which may run in parallel.
+    """Determine which PreBind plugins will act, and which may run in parallel.
 
     SKIP if none will act; an error if one failed or returned an unsupported code.
     """
@@ -41,7 +38,7 @@ def run_pre_bind_pre_flight(
                     skipped.add(plugin.name)
                 continue
             status = as_status(plugin, answer)
-        except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
+        except Exception as error:  # a plugin failure fails only this attempt
             return raised(f'running PreBindPreFlight "{plugin.name}": ', error, plugin=plugin.name)
         if status is None or status.is_success:
             continue
@@ -53,7 +50,8 @@ def run_pre_bind_pre_flight(
             )
         else:
             return error_status(
-                f'PreBindPreFlight {plugin.name} returned "{status.code.upstream_name}", which is unsupported. '
+                f'PreBindPreFlight {plugin.name} returned "{status.code.upstream_name}", '
+                "which is unsupported. "
                 "It is supposed to return Success, Skip, or Error status",
                 plugin=plugin.name,
             )
@@ -63,7 +61,7 @@ def run_pre_bind_pre_flight(
 async def run_pre_bind(
     framework: Framework, state: CycleState, pod: Pod, node_name: str
 ) -> Status | None:
-    """Run the PreBind plugins group by group; the first failure ends it."""
+    """Run the PreBind plugins group by group, up to the first failure."""
     for group in pre_bind_groups(framework, state):
         if len(group) == 1:
             status = await _pre_bind(group[0], state, pod, node_name)
@@ -135,7 +133,7 @@ async def _pre_bind(
 async def run_bind(
     framework: Framework, state: CycleState, pod: Pod, node_name: str
 ) -> Status | None:
-    """The first Bind plugin that does not skip decides. All skipping gives the last Skip."""
+    """The first Bind plugin that does not skip decides. If all skip, returns the last Skip."""
     last: Status | None = SKIP
     for plugin in framework.bind:
         prefix = f'running Bind plugin "{plugin.name}": '
@@ -154,11 +152,11 @@ async def run_bind(
 
 
 def direct_binder(framework: Framework) -> DirectBindPlugin | None:
-    """The plugin that binds by callback, if no other one has a say."""
+    """The plugin that binds by callback, if no other Bind plugin is configured."""
     if len(framework.bind) != 1:
         return None
     plugin = framework.bind[0]
-    # As `isinstance`, which is slow for abstract classes, and this is asked for every pod.
+    # Like `isinstance`, which is slow for abstract classes; this runs for every pod.
     if DirectBindPlugin not in type(plugin).__mro__:
         return None
     direct: DirectBindPlugin = plugin  # type: ignore[assignment]
@@ -166,7 +164,7 @@ def direct_binder(framework: Framework) -> DirectBindPlugin | None:
 
 
 async def finish_bind(plugin: DirectBindPlugin, outcome: BindOutcome) -> Status | None:
-    """What a plugin's `start_bind` left to do; the answer is that of `run_bind`."""
+    """Complete the rest of a plugin's `start_bind`; returns what `run_bind` would."""
     prefix = f'running Bind plugin "{plugin.name}": '
     try:
         status = as_status(plugin, await outcome())
@@ -192,7 +190,7 @@ async def _ask(
     pod: Pod,
     node_name: str,
 ) -> object:
-    """Call a plugin that may return its answer or an awaitable of it."""
+    """Call a plugin that may return its answer or an awaitable."""
     if state.timer is not None:
         return await state.timer.call_async(plugin, point, function, state, pod, node_name)
     answer = function(state, pod, node_name)

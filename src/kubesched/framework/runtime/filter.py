@@ -26,11 +26,11 @@ from kubesched.framework.verdicts import Verdicts
 log = get_logger(__name__)
 
 FEW: Final = 16
-"""Up to this many nodes are classified one by one."""
+"""Up to this many nodes are classified individually."""
 
 
 class FilterOutcome:
-    """The filters' answer over a view. `error` set: something broke and the rest means nothing."""
+    """The filters' answer over a view. If `error` is set, the other fields are meaningless."""
 
     __slots__ = ("_memo", "_rejections", "broken", "error", "has_hidden_errors", "passing")
 
@@ -38,18 +38,18 @@ class FilterOutcome:
         self.passing = passing
         self.error = error
         self.broken: Mask | None = None
-        """With an error: the nodes where it happened; None if the plugin failed as a whole."""
+        """With an error: the nodes where it occurred; None if the plugin failed as a whole."""
         self.has_hidden_errors = False
-        """A plugin failed at nodes that were ruled out before it was asked."""
+        """True if a plugin failed at nodes that an earlier plugin had rejected."""
         self._rejections: list[tuple[str, Verdicts]] = []
         self._memo: dict[tuple[int, int], Status] = {}
 
     def add(self, plugin: str, verdicts: Verdicts) -> None:
-        """Verdicts of the next plugin; with an empty name their statuses carry the plugin already."""
+        """Add the next plugin's verdicts; an empty name if their statuses carry the plugin."""
         self._rejections.append((plugin, verdicts))
 
     def status_at(self, index: int) -> Status | None:
-        """The verdict on one node: None when it passes."""
+        """The verdict on one node; None if it passes."""
         for at, (plugin, verdicts) in enumerate(self._rejections):
             code = int(verdicts.codes[index])
             if code:
@@ -62,13 +62,13 @@ class FilterOutcome:
         return None
 
     def classify(self, indices: Indices) -> tuple[Ids, list[Status]]:
-        """The verdicts on some rejected nodes: distinct statuses, and for each node which of them it is."""
+        """The verdicts on some rejected nodes: an id per node, and the distinct statuses."""
         if len(indices) <= FEW:
             return self._classify_few(indices)
         return self._classify_many(indices)
 
     def _classify_few(self, indices: Indices) -> tuple[Ids, list[Status]]:
-        """As `_classify_many`, node by node: less than half the time for a few."""
+        """Like `_classify_many`, node by node: less than half the time for a few."""
         firsts: list[tuple[int, int] | None] = [None] * len(indices)
         for at, (_, verdicts) in enumerate(self._rejections):
             if None not in firsts:
@@ -109,7 +109,7 @@ class FilterOutcome:
         return ids, statuses
 
     def overrule(self, indices: Indices, other: FilterOutcome) -> None:
-        """Put the rejections of another outcome, which covers these entries, before all others."""
+        """Put another outcome's rejections, which cover these entries, before all others."""
         failing = np.flatnonzero(~other.passing)
         if not len(failing):
             return
@@ -122,7 +122,7 @@ class FilterOutcome:
 
 
 def _distinct(codes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], Ids]:
-    """The distinct values, and for each entry which of them it is. Small codes need no sorting."""
+    """The distinct values, and the index of each entry's value. Small codes need no sorting."""
     if codes.dtype.itemsize > 1:
         values, numbers = np.unique(codes, return_inverse=True)
         return values, numbers.astype(np.int32)
@@ -137,20 +137,20 @@ def what_if_scope(plugin: FilterPlugin, state: CycleState, pod: Pod) -> Scope:
     """What the plugin's verdicts depend on within this attempt.
 
     Claims and volumes, for instance, do not change during an attempt, so a filter that reads them
-    and nodes has NODE scope here although its verdicts are not kept for other pods.
+    and nodes has NODE scope here although its verdicts are not cached for other pods.
     """
     try:
         rule = plugin.filter_rule(state, pod)
-    except Exception as error:  # a plugin may raise anything; without a rule it is asked every time
+    except Exception as error:  # a plugin may raise anything; treated as having no rule
         log.error("Plugin failed to describe its filter", error, plugin=plugin.name, pod=pod)
         return Scope.CLUSTER
     return Scope.CLUSTER if rule is None else rule.depends_on
 
 
 def is_row_local(framework: Framework, state: CycleState, pod: Pod) -> bool:
-    """True if in this attempt every node's verdict depends on that node and its pods alone, and comes in columns.
+    """True if every node's verdict depends only on that node and its pods, and comes in columns.
 
-    What-ifs about many nodes can then be evaluated together.
+    What-ifs for many nodes can then be evaluated together.
     """
     skipped = state.skip_filter_plugins
     return not any(
@@ -163,7 +163,7 @@ def is_row_local(framework: Framework, state: CycleState, pod: Pod) -> bool:
 
 
 def pod_dependent_filters(framework: Framework, state: CycleState, pod: Pod) -> list[FilterPlugin]:
-    """The filters whose verdict on a node can change when pods come to it or leave it."""
+    """The filters whose verdict on a node can change when pods are added or removed."""
     return [p for p in framework.filter if what_if_scope(p, state, pod) is not Scope.NODE]
 
 
@@ -175,7 +175,7 @@ def run_filters(
     plugins: list[FilterPlugin] | None = None,
     passing: Mask | None = None,
 ) -> FilterOutcome:
-    """Run the (given) Filter plugins over a view; `passing` may rule out nodes beforehand."""
+    """Run the (given) Filter plugins over a view; `passing` may exclude nodes beforehand."""
     outcome = FilterOutcome(nodes.alive.copy() if passing is None else passing)
     nodes.candidates = outcome.passing  # updated in place below
     skipped, timer, length = state.skip_filter_plugins, state.timer, len(nodes)
@@ -209,7 +209,7 @@ def run_filters(
                     outcome.error = failure(_prefix(plugin), status, plugin=plugin.name)
                     return outcome
                 outcome.has_hidden_errors = True
-        except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
+        except Exception as error:  # a plugin failure fails only this attempt
             outcome.error = raised(_prefix(plugin), error, plugin=plugin.name)
             return outcome
         if rejected.any():
@@ -227,7 +227,7 @@ def _prefix(plugin: FilterPlugin) -> str:
 def _one_by_one(
     plugin: FilterPlugin, state: CycleState, pod: Pod, nodes: NodeColumns, passing: Mask
 ) -> Verdicts | Status | None:
-    """Call a per-node plugin for every node that survived so far."""
+    """Call a per-node plugin for every remaining node."""
     codes = np.zeros(len(nodes), dtype=np.int32)
     statuses: list[Status] = []
     for index in np.flatnonzero(passing).tolist():

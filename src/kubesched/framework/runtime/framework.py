@@ -38,10 +38,7 @@ _OF_BINDING = frozenset({"PreBindPreFlight", "PreBind", "Bind", "PostBind"})
 
 
 class Framework:
-    """One profile's plugins in the order in which they run.
-
-    The phases live in their own modules beside this one.
-    """
+    """One profile's plugins in execution order. Sibling modules implement the phases."""
 
     def __init__(
         self,
@@ -78,7 +75,7 @@ class Framework:
         self.post_bind: list[PostBindPlugin] = at("postBind")
         self.points = {point: list(plugins) for point, plugins in points.items()}
         self.caches: dict[type[Any], Any] = {}
-        """Derived state of the runtime's phases, by type."""
+        """Derived state of the phases, by type."""
         handle.framework = self
         self._point_durations: dict[str | tuple[str, Code], Histogram] = {}
         """By extension point and status code; successes by extension point."""
@@ -91,10 +88,10 @@ class Framework:
         if handle.metrics is not None:
             self._measure(handle.metrics)
         self.fails_per_class = all(map(answers_per_class, self.post_filter))
-        """Pods of a class that fit nowhere fail alike: no PostFilter plugin tells them apart."""
+        """True if no PostFilter plugin distinguishes unschedulable pods of a class."""
         self.class_field_plugins = [p for p in self.plugins if p.has_class_fields]
         self.answers_by_spec = all(map(answers_by_spec, self.deciding_plugins))
-        """No plugin keeps answers that depend on labels, owner or names of claims."""
+        """True if no cached answer depends on labels, owner or claim names."""
 
     @property
     def deciding_plugins(self) -> list[Plugin]:
@@ -113,7 +110,7 @@ class Framework:
         self.evaluations = EvaluationCounts(metrics, self.profile_name, counted)
 
     def point_done(self, point: str, started: float, status: Status | None = None) -> float:
-        """Record the duration of an extension point, by status code; returns the start time of the next one."""
+        """Record an extension point's duration by status code; returns the next start time."""
         durations = self._point_durations.get(point if status is None else (point, status.code))
         if durations is None:
             if self.handle.metrics is None:
@@ -121,7 +118,7 @@ class Framework:
             durations = self._durations_of(self.handle.metrics, point, status)
         now = self.now()
         seconds = now - started
-        # Spelled out, as `observe` does it: this happens nine times for every pod.
+        # Inlined from `observe`: this runs nine times for every pod.
         durations.counts[bisect_left(durations.bounds, seconds)] += 1
         durations.sum += seconds
         self._steps[point] = seconds
@@ -141,12 +138,12 @@ class Framework:
         return durations
 
     def attempt_begins(self) -> None:
-        """Forget the extension points of the attempt before."""
+        """Clear the extension points of the previous attempt."""
         self._steps.clear()
 
     @property
     def steps(self) -> dict[str, float]:
-        """Extension points of the current attempt and their seconds, logged if the attempt is slow."""
+        """Seconds per extension point of the current attempt; logged if the attempt is slow."""
         return {point: s for point, s in self._steps.items() if point not in _OF_BINDING}
 
     def algorithm_done(self, started: float) -> None:
@@ -156,7 +153,7 @@ class Framework:
             self.handle.metrics.scheduling_algorithm_duration_seconds.observe(seconds)
 
     def attempt_done(self, result: str, seconds: float) -> None:
-        """Count an attempt by how it ended: `scheduled`, `unschedulable` or `error`."""
+        """Count an attempt by its result: `scheduled`, `unschedulable` or `error`."""
         metrics = self.handle.metrics
         if metrics is None:
             return
@@ -172,7 +169,7 @@ class Framework:
             self.tracing.attempt_done(result)
 
     def attempts_settled(self, result: str, count: int) -> None:
-        """Count pods that another pod of their class was tried for: they took no time."""
+        """Count pods settled by another pod of their class, with a duration of zero."""
         if self.handle.metrics is not None:
             attempts = self.handle.metrics.schedule_attempts_total
             attempts.labels(result, self.profile_name).inc(count)
@@ -187,7 +184,7 @@ class Framework:
         for plugin in self.plugins:
             try:
                 plugin.close()
-            except Exception as error:  # raised by a plugin; the others still have to be closed
+            except Exception as error:  # raised by a plugin; close the others
                 log.error(
                     "Failed to close plugin", error, profile=self.profile_name, plugin=plugin.name
                 )

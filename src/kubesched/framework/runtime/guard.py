@@ -21,11 +21,11 @@ _logged: set[tuple[str, int, type[Exception]]] = set()
 
 
 class WrongAnswer(KubeschedError, TypeError):
-    """A plugin returned something that its interface does not allow."""
+    """A plugin returned a value that its interface does not allow."""
 
 
 class WrappedError(Exception):
-    """An error with a prefix; the original stays reachable as the cause."""
+    """An error with a prefix; the original is its cause."""
 
     def __init__(self, prefix: str, cause: Exception | str) -> None:
         super().__init__(f"{prefix}{cause}")
@@ -58,9 +58,9 @@ def raised(prefix: str, error: Exception, *, plugin: str = "") -> Status:
 
 
 def _log_once(prefix: str, error: Exception) -> None:
-    """Log one traceback per source line, the others at -v=4: a broken plugin usually raises for every pod."""
+    """Log one traceback per source line, others at -v=4: a plugin bug usually hits every pod."""
     if isinstance(error, KubeschedError):
-        return  # raised on purpose; its text says everything
+        return  # raised on purpose; its message is sufficient
     frames = traceback.extract_tb(error.__traceback__)
     place = (frames[-1].filename, frames[-1].lineno or 0, type(error)) if frames else None
     is_new = place is not None and place not in _logged and len(_logged) < MAX_LOGGED
@@ -76,7 +76,7 @@ def _log_once(prefix: str, error: Exception) -> None:
 
 
 def as_status(plugin: Plugin, answer: object) -> Status | None:
-    """A status or None; anything else is a broken plugin."""
+    """The answer if it is a status or None; raises for anything else."""
     if answer is None or isinstance(answer, Status):
         return answer
     raise WrongAnswer(

@@ -1,8 +1,8 @@
 """Filtering with nominated pods.
 
-A node that was nominated for other pods of equal or higher priority (the *rivals* of this pod) must
-have room for them too. But they may also end up elsewhere, and a pod with affinity must not rely on
-them. So such a node has to pass twice: with the rivals on it, and without.
+A node that is nominated for other pods of equal or higher priority (the *rivals* of this pod) must
+have room for them too. But they may also be placed elsewhere, and a pod with affinity must not rely
+on them. So such a node must pass twice: with the rivals on it, and without.
 
 During a wave of preemptions thousands of nodes can have nominated pods. They are therefore kept as
 columns and, where the pod's filters allow, all such nodes are evaluated together.
@@ -30,11 +30,11 @@ from kubesched.framework.status import Status
 from kubesched.framework.verdicts import Verdicts
 
 NO_NOMINATIONS: Final = -1
-"""The version of the nominations if there are no rivals."""
+"""The nominations version if there are no rivals."""
 
 
 class Rivals:
-    """The nominated pods that a pod has to leave room for, by row.
+    """The nominated pods that need room besides a pod, by row.
 
     Valid until nominations or nodes change.
     """
@@ -48,7 +48,7 @@ class Rivals:
         self._pod_count = nominated.sum_of(lambda _pod: 1, None, priority, own)
 
         self.rows: Indices = np.flatnonzero(self._pod_count)
-        """The rows that have any, in ascending order."""
+        """The rows with rivals, in ascending order."""
 
     def among(self, rows: Indices) -> Indices:
         """Indices into `rows` of the rows that have rivals."""
@@ -87,7 +87,7 @@ class Rivals:
 
 
 class NominatedPods:
-    """All nominated pods on existing nodes, as sums by row and priority; follows the nominator and the table."""
+    """All nominated pods on existing nodes, as sums by row and priority."""
 
     def __init__(self, table: NodeTable, nominator: Nominator) -> None:
         self.table = table
@@ -113,14 +113,14 @@ class NominatedPods:
         return self._nominator.version
 
     def holds(self, uid: str) -> bool:
-        """Is that pod nominated?"""
+        """True if that pod is nominated."""
         return uid in self._by_uid
 
     def pods_at(self, row: int) -> Sequence[PodInfo]:
         return self._by_row.get(row, ())
 
     def rivals_of(self, pod: PodInfo) -> Rivals | None:
-        """The nominated pods of equal or higher priority, except this one; None if there are none."""
+        """The other nominated pods of equal or higher priority; None if there are none."""
         self._sync()
         if not self._held:
             return None
@@ -140,7 +140,7 @@ class NominatedPods:
         priority: int,
         without: PodInfo | None,
     ) -> Ints:
-        """Per row, requests of a resource (or, for None, the number) of the pods of at least that priority."""
+        """Per row, requests (or for None, number) of the pods of at least that priority."""
         rows = slice(0, self.table.high_water)
         sums = self._sums
         below = self._priorities.below(priority, sums.pod_count.array, sums.requested)
@@ -170,7 +170,7 @@ class NominatedPods:
         if has_same_nodes:
             names = nominator.changes_since(self._version)
         if names is None:
-            # Nodes with nominated pods may have come, gone, or returned with another row.
+            # Nodes with nominated pods may have been added, removed, or moved to another row.
             names = (*self._held, *nominator.nominated_nodes())
         changed = dict.fromkeys(names)
         self._version, self._nodes = nominator.version, table.node_log.end
@@ -199,7 +199,7 @@ class NominatedPods:
         row, pods = held
         del self._by_row[row]
         for pod in pods:
-            # The pod may have been nominated to another node since, and be known from there.
+            # The pod may have been nominated to another node since, and be counted there.
             if self._by_uid.get(pod.uid, (None,))[0] == row:
                 del self._by_uid[pod.uid]
             self._sums.add(pod, row, -1, self.table.resource_index)
@@ -228,7 +228,7 @@ def filter_with_nominated_pods(
 def filter_contested(
     framework: Framework, state: CycleState, pod: PodInfo, nodes: NodeColumns
 ) -> tuple[Indices, FilterOutcome] | None:
-    """The first pass: which entries of a live view have rivals on them, and the verdicts on these with them in place."""
+    """The first pass: the entries of a live view with rivals, and verdicts with rivals added."""
     rivals = rivals_of(framework, pod)
     if rivals is None:
         return None
@@ -297,7 +297,7 @@ def _filter_with(
 
 
 def rivals_of(framework: Framework, pod: PodInfo) -> Rivals | None:
-    """The nominated pods this pod has to leave room for; None if there are none."""
+    """The nominated pods that need room besides this pod; None if there are none."""
     nominated: NominatedPods | None = framework.caches.get(NominatedPods)
     if nominated is None:
         nominator = framework.handle.nominator
@@ -309,14 +309,14 @@ def rivals_of(framework: Framework, pod: PodInfo) -> Rivals | None:
 
 
 def is_nominated(framework: Framework, pod: PodInfo) -> bool:
-    """Is the pod itself nominated to an existing node?"""
-    rivals_of(framework, pod)  # follows the nominator
+    """True if the pod itself is nominated to an existing node."""
+    rivals_of(framework, pod)  # synchronizes with the nominator
     nominated: NominatedPods | None = framework.caches.get(NominatedPods)
     return nominated is not None and nominated.holds(pod.uid)
 
 
 def nominations_version(framework: Framework, pod: PodInfo) -> int | None:
-    """Changes when the rivals of pods of this class change; None for a pod that is nominated itself."""
+    """Changes when the rivals of this class's pods change; None for a nominated pod."""
     if rivals_of(framework, pod) is None:
         return NO_NOMINATIONS
     nominated: NominatedPods = framework.caches[NominatedPods]

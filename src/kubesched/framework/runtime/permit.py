@@ -17,9 +17,9 @@ ASKED_TO_WAIT = "one or more plugins asked to wait and no plugin rejected pod"
 
 @dataclass(slots=True)
 class PermitOutcome:
-    """`status` None: go on.
+    """`status` None: continue.
 
-    With code Wait, `timeouts_s` says which plugins wait and for how long at most.
+    With code Wait, `timeouts_s` holds the maximum wait of each waiting plugin.
     """
 
     status: Status | None = None
@@ -27,7 +27,7 @@ class PermitOutcome:
 
 
 GO_ON = PermitOutcome()
-"""Of no plugin; never changed."""
+"""The outcome without plugins; never modified."""
 
 
 def run_permit(framework: Framework, state: CycleState, pod: Pod, node_name: str) -> PermitOutcome:
@@ -45,7 +45,7 @@ def run_permit(framework: Framework, state: CycleState, pod: Pod, node_name: str
                 last_reasons = (answer.reason,) if answer.reason else ()
                 continue
             status = as_status(plugin, answer)
-        except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
+        except Exception as error:  # a plugin failure fails only this attempt
             return PermitOutcome(raised(prefix, error, plugin=plugin.name))
         if status is None or status.is_success:
             continue

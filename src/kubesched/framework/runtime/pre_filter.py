@@ -1,4 +1,4 @@
-"""PreFilter: each plugin sees the pod once; it may narrow the nodes, skip its Filter, or reject the pod."""
+"""PreFilter: each plugin may narrow the nodes, skip its Filter, or reject the pod."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kubesched.framework.status import SKIP, Code, Status, unresolvable
 
 @dataclass(slots=True)
 class PreFilterOutcome:
-    """With `status` None, filtering goes on, over `node_names` if `narrowing_plugins` narrowed the nodes."""
+    """If `status` is None, filtering continues; `narrowing_plugins` reduced it to `node_names`."""
 
     status: Status | None = None
     node_names: frozenset[str] | None = None
@@ -34,8 +34,8 @@ def run_pre_filter(
 ) -> PreFilterOutcome:
     """Run the (given) PreFilter plugins in order.
 
-    # Upstream: after Unschedulable the remaining plugins still run, and the last such status counts. Only
-    # UnschedulableAndUnresolvable, an error, or an empty node set ends the phase.
+    # Upstream: after Unschedulable the remaining plugins still run, and the last such status
+    # counts. Only UnschedulableAndUnresolvable, an error, or an empty node set ends the phase.
     """
     result = PreFilterResult()
     narrowing: set[str] = set()

@@ -26,7 +26,7 @@ def run_reserve(framework: Framework, state: CycleState, pod: Pod, node_name: st
             if answer is None:
                 continue
             status = as_status(plugin, answer)
-        except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
+        except Exception as error:  # a plugin failure fails only this attempt
             return raised(_prefix(plugin), error)
         if status is None or status.is_success:
             continue
@@ -41,9 +41,9 @@ def _prefix(plugin: Plugin) -> str:
 
 
 def run_unreserve(framework: Framework, state: CycleState, pod: Pod, node_name: str) -> None:
-    """Run Unreserve of all Reserve plugins in reverse order, even of those whose `reserve` did not run."""
+    """Run Unreserve of all plugins in reverse order, even if their `reserve` did not run."""
     for plugin in reversed(framework.reserve):
         try:
             timed(state.timer, plugin, "Unreserve", plugin.unreserve)(state, pod, node_name)
-        except Exception:  # the others still have to be undone
+        except Exception:  # continue with the other plugins
             log.exception("Unreserve plugin failed", plugin=plugin.name, pod=pod)

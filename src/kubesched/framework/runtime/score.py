@@ -46,7 +46,7 @@ class ScoreOutcome:
         self._apart: dict[str, Ints] = {}
         """Weighted scores of plugins that scored the feasible nodes only."""
         self.constants: dict[str, int] = {}
-        """Weighted scores of plugins that give all nodes the same."""
+        """Weighted scores of plugins that score all nodes equally."""
 
     def add(self, plugin: str, weighted: Ints, *, all_rows: bool) -> None:
         """Add a plugin's scores, which must not be changed afterwards."""
@@ -201,7 +201,7 @@ def _all_rows(feasible: NodeColumns) -> NodeColumns | None:
 def raw_scores(
     plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: NodeColumns
 ) -> Ints | int | Status:
-    """A raw score per node, one integer if all nodes get the same, or the error."""
+    """A raw score per node, one integer if all nodes score equally, or the error."""
     timer = state.timer
     try:
         if not plugin.scores_columns:
@@ -237,7 +237,8 @@ def _one_by_one(
             return answer
         if isinstance(answer, bool) or not isinstance(answer, int | np.integer):
             raise WrongAnswer(
-                f"{plugin.name} returned {type(answer).__name__} where an integer score was expected"
+                f"{plugin.name} returned {type(answer).__name__} "
+                "where an integer score was expected"
             )
         scores[index] = answer
     return scores
@@ -246,7 +247,7 @@ def _one_by_one(
 def final_scores(
     plugin: ScorePlugin, state: CycleState, pod: Pod, raw: Ints, feasible: NodeColumns
 ) -> Levels | Status:
-    """Normalised scores, checked to lie in 0..100."""
+    """Normalized scores, checked to be in 0..100."""
     scores: Levels = raw
     if plugin.normalizes:
         prefix = f'running Normalize on Score plugins: plugin "{plugin.name}" failed with: '
@@ -263,20 +264,21 @@ def final_scores(
             scores = checked_levels(plugin, answer, len(raw))
         except Exception as error:  # as above
             return raised(prefix, error)
-    is_single = len(scores) == 1  # a score for all nodes: a plain comparison is cheaper
+    is_single = len(scores) == 1  # one score for all nodes: a plain comparison is cheaper
     if not MIN_NODE_SCORE <= scores[0] <= MAX_NODE_SCORE if is_single else _is_out_of_range(scores):
         bad = int(scores[(scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)][0])
         return error_status(
-            f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" returns an invalid score {bad}, '
+            f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" '
+            f"returns an invalid score {bad}, "
             f"it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
         )
     return scores
 
 
 def _is_out_of_range(scores: Levels) -> bool:
-    """Is any score out of range?
+    """True if any score is out of range.
 
-    Viewed as unsigned, negative ones are huge: one comparison covers both ends.
+    Viewed as unsigned, negative scores are huge: one comparison covers both ends.
     """
     if not len(scores):
         return False

@@ -1,8 +1,8 @@
 """Plugin metrics: durations in a sample of the attempts, and evaluation counts.
 
-Both are on the path of every pod and do as little as possible there. Attempts outside the sample
-have no timer. Evaluations are counted per attempt, keyed by the set of skipped plugins, and summed
-up per plugin when the metrics page is read.
+Both run for every pod, so they do little work there. Attempts outside the sample have no timer.
+Evaluations are counted per attempt, keyed by the set of skipped plugins, and summed per plugin when
+the metrics page is read.
 """
 
 from __future__ import annotations
@@ -28,10 +28,7 @@ _COUNTED: Final = {"PreFilter": PRE_FILTER, "Filter": FILTER, "PreScore": PRE_SC
 
 
 class PluginTimer:
-    """Times the plugin calls of one attempt.
-
-    Series are cached, so an observation is just an addition.
-    """
+    """Times the plugin calls of one attempt. Caches the series: an observation is an addition."""
 
     def __init__(self, clock: Clock, durations: Family[Histogram]) -> None:
         self._now = clock.monotonic
@@ -39,7 +36,7 @@ class PluginTimer:
         self._cells: dict[tuple[str, str, Code], Histogram] = {}
 
     def call(self, plugin: Plugin, point: str, function: Callable[..., T], *arguments: object) -> T:
-        """Call and measure; returns or raises what the function does."""
+        """Call and time the function; returns its result or raises its exception."""
         started = self._now()
         code = Code.ERROR
         try:
@@ -52,7 +49,7 @@ class PluginTimer:
     async def call_async(
         self, plugin: Plugin, point: str, function: Callable[..., object], *arguments: object
     ) -> object:
-        """The same for a function that may return an awaitable."""
+        """Like `call`, for a function that may return an awaitable."""
         started = self._now()
         code = Code.ERROR
         try:
@@ -65,7 +62,7 @@ class PluginTimer:
             self.observe(plugin.name, point, code, started)
 
     def observe(self, plugin: str, point: str, code: Code, started: float) -> None:
-        """Note a call that began at `started` and ends now."""
+        """Record a call that started at `started` and ends now."""
         cell = self._cells.get((plugin, point, code))
         if cell is None:
             cell = self._durations.labels(plugin, point, code.upstream_name)
@@ -85,7 +82,7 @@ class EvaluationCounts:
     """`plugin_evaluation_total` of one profile.
 
     Upstream counts a Filter or Score plugin once per node; here it answers for all nodes at once
-    and counts once per attempt, also when an identical pod's answer is used again.
+    and counts once per attempt, also when an identical pod's answer is reused.
     """
 
     def __init__(

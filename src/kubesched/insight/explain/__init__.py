@@ -1,11 +1,10 @@
-"""Why a pod is pending, why it is where it is, and what would help.
+"""Explains why a pod is pending, why it is on its node, and which changes would help.
 
     explainer = Explainer(in_memory_scheduler(state, config, classes=False))
     explanation = explainer.explain(pod)
 
-Every answer comes from the scheduler's own framework: plugins are asked through its runtime, one by
-one and about every node, and the message is the one that an attempt would write. Nothing is written
-and no pod is placed.
+Every answer comes from the scheduler's own framework: its runtime runs each plugin on every node,
+and the message is the one that an attempt would write. Nothing is written and no pod is placed.
 """
 
 from kubesched.insight.explain.explainer import Explainer

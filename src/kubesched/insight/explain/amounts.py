@@ -1,4 +1,4 @@
-"""Resource amounts as people write them."""
+"""Resource amounts as readable quantities."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def is_in_bytes(resource: str) -> bool:
 
 
 def shown(resource: str, amount: int) -> str:
-    """An amount in the table's unit (thousandths for cpu) as a quantity; bytes are rounded down to a tenth of a unit."""
+    """The amount (thousandths for cpu) as a quantity; bytes are rounded down to 0.1 of a unit."""
     if resource == "cpu":
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if not is_in_bytes(resource):
@@ -28,7 +28,7 @@ def shown(resource: str, amount: int) -> str:
 
 
 def exact(resource: str, amount: int) -> str:
-    """The same as a quantity that means exactly this amount, for commands."""
+    """The amount as an exact quantity, for commands."""
     if resource == "cpu":
         return shown(resource, amount)
     if is_in_bytes(resource):

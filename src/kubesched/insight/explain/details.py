@@ -1,7 +1,7 @@
-"""What exactly is in the way, where more can be said than the plugin's sentence.
+"""Details of a rejection beyond the plugin's message.
 
-Text for people only. Nothing here decides: rows come in already rejected by a plugin, and the
-details are read from the pod, the node and the table.
+For display only. Rows are already rejected by a plugin; the details are read from the pod, the node
+and the table.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from kubesched.plugins.taint_toleration import taint_column
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """A detail and the rows it is about."""
+    """A detail and the rows it applies to."""
 
     text: str
     rows: Mask
     is_whole: Mask
-    """Of these, the rows about which it says everything that the plugin's reason does."""
+    """The rows for which the detail covers everything in the plugin's reason."""
 
 
 def untolerated(pod: Pod, taints: tuple[Taint, ...] | list[Taint] | None) -> list[Taint]:
-    """The taints that keep the pod away."""
+    """The taints that the pod does not tolerate."""
     return [
         taint
         for taint in taints or ()
@@ -61,7 +61,7 @@ def taint_text(taint: Taint) -> str:
 def split(
     table: NodeTable, pod: PodInfo, code: ReasonCode, reason: str, rows: Mask
 ) -> Iterator[Detail]:
-    """The rows rejected for one reason, by what exactly is in the way."""
+    """Group the rows rejected for one reason by the exact obstacle."""
     if code is UNTOLERATED_TAINT:
         yield from _by_taint(table, pod, rows)
     elif code is INSUFFICIENT_RESOURCE:
@@ -101,13 +101,16 @@ def _shortage(table: NodeTable, pod: PodInfo, resource: str, rows: Mask) -> str:
         return f"wants {amounts.shown(resource, wanted)}, no node offers any"
     offered = table.allocatable[column].array[: len(rows)][rows]
     free = int((offered - table.requested[column].array[: len(rows)][rows]).max())
-    text = f"wants {amounts.shown(resource, wanted)}, largest free part is {amounts.shown(resource, max(free, 0))}"
+    text = (
+        f"wants {amounts.shown(resource, wanted)}, "
+        f"largest free part is {amounts.shown(resource, max(free, 0))}"
+    )
     if int(offered.max()) < wanted:
         text += f", the largest of these nodes offers {amounts.shown(resource, int(offered.max()))}"
     return text
 
 
-# -- details that are about the pod, whatever the node ---------------------------------------------
+# -- details about the pod, independent of the node ------------------------------------------------
 
 
 def _ports(pod: PodInfo) -> str:
@@ -115,7 +118,7 @@ def _ports(pod: PodInfo) -> str:
 
 
 def selector_text(pod: Pod) -> str:
-    """The pod's conditions on node labels."""
+    """The pod's requirements on node labels."""
     spec = pod.spec
     parts = [f"{key}={value}" for key, value in (spec.node_selector or {}).items()]
     affinity = spec.affinity.node_affinity if spec.affinity else None
@@ -164,7 +167,7 @@ _ABOUT_POD: dict[str, Callable[[PodInfo], str]] = {
 
 
 def on_node(table: NodeTable, pod: PodInfo, code: ReasonCode, reason: str, row: int) -> str:
-    """What one node lacks, shortly."""
+    """A short description of what one node lacks."""
     if code is INSUFFICIENT_RESOURCE:
         resource = reason.removeprefix(INSUFFICIENT)
         free, offered = amounts.free_of(table, resource, row)

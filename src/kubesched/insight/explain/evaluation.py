@@ -1,9 +1,8 @@
-"""Every plugin's opinion of every node, without stopping at the first rejection.
+"""Evaluates every plugin on every node, without stopping at the first rejection.
 
-The scheduler stops asking about a node once a filter has rejected it, and stops asking altogether
-once PreFilter has. Here each plugin is asked on its own, through the same runtime, over all nodes
-at once; what comes back stays in columns, so that 100,000 nodes cost array operations, and only the
-nodes that are shown become records.
+The scheduler stops evaluating a node once a filter rejects it, and a pod once PreFilter does. Here
+each plugin runs on its own, through the same runtime, over all nodes at once. Results stay in
+columns, so 100,000 nodes cost array operations; only displayed nodes become records.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ PASSES = -1
 
 @dataclass(slots=True)
 class Rejections:
-    """What one plugin says: per row of the table an index into `statuses`, or `PASSES`."""
+    """One plugin's verdicts: per table row an index into `statuses`, or `PASSES`."""
 
     plugin: str
     ids: Ids
     statuses: list[Status]
     rivals: bool = False
-    """Only because of pods nominated to the node."""
+    """True if the plugin rejects only because of pods nominated to the node."""
 
 
 @dataclass(slots=True)
@@ -60,26 +59,26 @@ class Evaluation:
     """Rows of all nodes, in node order."""
     rejections: list[Rejections] = field(default_factory=list)
     pod_statuses: list[Status] = field(default_factory=list)
-    """Rejections of PreFilter plugins: they hold for every node."""
+    """Rejections by PreFilter plugins, which apply to every node."""
     feasible: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     """Rows of the feasible nodes, in node order."""
     scores: list[PluginScores] = field(default_factory=list)
     totals: Ints | None = None
-    """Per feasible row; None without score plugins or if scoring failed."""
+    """Total per feasible row; None without score plugins or if scoring failed."""
 
     @property
     def failure_counts(self) -> Ints:
-        """Per row of the table, how many reasons speak against it."""
+        """Number of reasons against each table row."""
         counts = np.zeros(self.table.high_water, dtype=np.int64)
         for rejections in self.rejections:
             sizes = np.array(
                 [*(len(status.all_reasons) for status in rejections.statuses), 0], dtype=np.int64
             )
-            counts += sizes[rejections.ids]  # PASSES takes the last entry
+            counts += sizes[rejections.ids]  # PASSES selects the last entry
         return counts
 
     def statuses_at(self, row: int) -> list[tuple[Rejections, Status]]:
-        """The rejections of one node, in the order of the plugins."""
+        """The rejections of one node, in plugin order."""
         return [
             (rejections, rejections.statuses[at])
             for rejections in self.rejections
@@ -88,7 +87,7 @@ class Evaluation:
 
 
 def evaluate(framework: Framework, pod: PodInfo) -> Evaluation:
-    """Ask every PreFilter, Filter, PreScore and Score plugin of the profile about every node."""
+    """Run every PreFilter, Filter, PreScore and Score plugin of the profile on every node."""
     table = framework.handle.table
     table.refresh()
     state = CycleState()
@@ -133,8 +132,8 @@ def _pre_filter(
 ) -> tuple[set[str], dict[str, frozenset[str]]]:
     """Run PreFilter plugins one by one.
 
-    Returns the plugins that reject the pod, so that their filters cannot be asked, and the node
-    names that others narrowed the search to.
+    Returns the plugins that reject the pod (their filters cannot run) and the node names to which
+    the other plugins narrowed the search.
     """
     state, pod = evaluation.state, evaluation.pod
     skipped: set[str] = set()
@@ -156,7 +155,7 @@ def _pre_filter(
 def _narrow(
     evaluation: Evaluation, plugin: str, kept: frozenset[str], view: NodeColumns, passing: Mask
 ) -> None:
-    """Rule out nodes that a PreFilter plugin left out although its filter, if it has one, lets them pass."""
+    """Reject nodes that a PreFilter plugin excluded although its filter, if any, passes them."""
     row_of = evaluation.table.row_of
     left_out = view.alive.copy()
     left_out[[row_of[name] for name in kept if name in row_of]] = False
@@ -171,7 +170,7 @@ def _narrow(
 def _with_nominated_pods(
     framework: Framework, evaluation: Evaluation, view: NodeColumns, passing: Mask
 ) -> None:
-    """Nodes that other pods are nominated to must have room for these as well."""
+    """Reject nodes without room for the pod and the pods nominated there."""
     contested = filter_contested(framework, evaluation.state, evaluation.pod, view)
     if contested is None:
         return
@@ -190,7 +189,7 @@ def _with_nominated_pods(
     ids[indices[failing]] = numbers
     known = {rejections.plugin: rejections for rejections in evaluation.rejections}
     for at, status in enumerate(statuses):
-        if status.plugin in known:  # it rejects these nodes without the nominated pods, too
+        if status.plugin in known:  # it also rejects these nodes without the nominated pods
             ids[(ids == at) & (known[status.plugin].ids != PASSES)] = PASSES
     passing[indices[failing]] = False
     for name in dict.fromkeys(status.plugin for status in statuses):
@@ -202,14 +201,14 @@ def _with_nominated_pods(
 
 
 def _add(evaluation: Evaluation, plugin: str, rejected: Mask, status: Status) -> None:
-    """One status for all the given rows."""
+    """Record one status for all given rows."""
     if rejected.any():
         ids = np.where(rejected, 0, PASSES).astype(np.int32)
         evaluation.rejections.append(Rejections(plugin, ids, [status.with_plugin(plugin)]))
 
 
 def nominated_at(framework: Framework, evaluation: Evaluation, row: int) -> Sequence[PodInfo]:
-    """Pods nominated to the node that the pod has to leave room for."""
+    """Pods nominated to the node that the pod must leave room for."""
     rivals = rivals_of(framework, evaluation.pod)
     return () if rivals is None else rivals.pods_at(row)
 
@@ -223,12 +222,12 @@ def _score(framework: Framework, evaluation: Evaluation) -> None:
         if plugin.name in state.skip_score_plugins:
             continue
         raw = raw_scores(plugin, state, pod, view)
-        if isinstance(raw, int):  # all nodes get the same: the contract then hands over one score
+        if isinstance(raw, int):  # one score for all nodes, as the contract allows
             raw = np.array([raw], dtype=np.int64)
         final = raw if isinstance(raw, Status) else final_scores(plugin, state, pod, raw, view)
         if isinstance(raw, Status) or isinstance(final, Status):
             evaluation.scores.clear()
-            return  # the attempt fails, and its message says why
+            return  # the attempt fails; its message gives the cause
         final = final.astype(np.int64, copy=False)
         weighted = final * framework.score_weights[plugin.name]
         columns = [np.broadcast_to(points, (len(view),)) for points in (raw, final, weighted)]

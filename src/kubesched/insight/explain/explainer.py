@@ -1,4 +1,4 @@
-"""Explainer: one pod's story, told by the scheduler's own framework."""
+"""Explainer: explains one pod with the scheduler's own framework."""
 
 from __future__ import annotations
 
@@ -48,23 +48,26 @@ from kubesched.scheduler.factory import Assembly
 POST_FILTER_NOT_KNOWN = (
     "a PostFilter plugin waits for something; what it would add to the message is not known"
 )
-WITHOUT_LATER_PODS = "the scores are of the cluster as it is now: pods that came or went since this one was placed count as they are now"
+WITHOUT_LATER_PODS = (
+    "the scores are of the cluster as it is now: "
+    "pods that came or went since this one was placed count as they are now"
+)
 TIES = "nodes with equal totals are drawn by lot: which of them is taken is not known beforehand"
 
 
 class ExplainError(KubeschedError):
-    """The pod cannot be explained, and why."""
+    """The pod cannot be explained; the message gives the cause."""
 
 
 class Explainer:
-    """Answers questions about pods over a scheduler in memory. Leaves that scheduler as it was."""
+    """Explains pods with an in-memory scheduler, whose state is left unchanged."""
 
     def __init__(
         self, assembly: Assembly, *, notes: Sequence[str] = (), run: Run | None = None
     ) -> None:
-        """`notes` go into every answer: what limits it.
+        """`notes` (limits of the answer) are added to every explanation.
 
-        `run` runs a coroutine to its end; with it, the scheduler's extenders are asked.
+        `run` runs a coroutine to its end; with it, the scheduler's extenders are called.
         """
         self.assembly = assembly
         self.notes = notes
@@ -73,12 +76,12 @@ class Explainer:
     def explain(
         self, pod: Pod, select: Selection = every_node, *, fix: bool = False, decided: str = ""
     ) -> Explanation:
-        """The pod's story; `select` says which nodes the matrix lists, `fix` whether to look for fixes.
+        """Explain the pod; `select` chooses the nodes to list, `fix` enables the search for fixes.
 
-        `decided` is the node that was chosen, for a scheduler that is as it was right before.
+        `decided` is the node that was chosen, if the scheduler is in the state right before that.
 
         Raises:
-            ExplainError: values of the pod make no sense.
+            ExplainError: the pod has invalid values.
         """
         framework = self.assembly.frameworks.get(pod.spec.scheduler_name)
         if framework is None:
@@ -94,12 +97,12 @@ class Explainer:
 
     @contextmanager
     def as_pending(self, pod: Pod) -> Iterator[PodInfo]:
-        """The pod as if it had no node; a placed one is taken off its node meanwhile."""
+        """The pod as pending; a placed pod is taken off its node until the block ends."""
         known = self.assembly.scheduler.cache.get_pod(pod.metadata.uid)
         if known is None:
             yield PodInfo(pod)
             return
-        # Off the table only: the cache knows whether it is assumed, and must go on knowing.
+        # Only the table is changed: the cache must keep track of whether the pod is assumed.
         table, node_name = self.assembly.table, known.pod.spec.node_name
         table.remove_pod(known, node_name)
         try:
@@ -108,7 +111,7 @@ class Explainer:
             table.add_pod(known, node_name)
 
     def _node_of(self, pod: Pod) -> str:
-        """Where the scheduler counts the pod; empty if nowhere."""
+        """The node on which the scheduler counts the pod; empty if none."""
         known = self.assembly.scheduler.cache.get_pod(pod.metadata.uid)
         return known.pod.spec.node_name if known is not None else ""
 
@@ -142,10 +145,10 @@ class Explainer:
     def decide(
         self, framework: Framework, pod: PodInfo
     ) -> tuple[ScheduleResult | Failed | None, Candidate | None]:
-        """What an attempt would come to, and whom it would evict; None if a PostFilter plugin needs time."""
+        """The result of an attempt and its victims; None if a PostFilter plugin has to wait."""
         random = framework.handle.random
         drawn = random.getstate()
-        random.seed(0)  # the same question gets the same answer
+        random.seed(0)  # makes answers reproducible
         with ExitStack() as rehearsal:
             rehearsal.callback(random.setstate, drawn)
             evictions = [
@@ -175,19 +178,19 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class _Story:
-    """The parts of one answer."""
+    """Builds one explanation."""
 
     def __init__(
         self, explainer: Explainer, framework: Framework, info: PodInfo, node_name: str
     ) -> None:
-        """`node_name` is the node the pod is on, empty for a pending one."""
+        """`node_name` is the pod's node, empty for a pending pod."""
         self.explainer = explainer
         self.framework = framework
         self.pod = info.pod
         self.info = info
         self.node_name = node_name
         self.is_later = False
-        """The pod was placed some time ago, and the cluster has changed since."""
+        """True if the pod was placed earlier and the cluster has changed since."""
         self.notes = list(explainer.notes)
 
     def told(self, select: Selection, *, fix: bool) -> Explanation:
@@ -217,7 +220,7 @@ class _Story:
         preemption = _preemption(candidate)
         reasons = reasons_of(evaluation)
         matrix = node_rows(framework, evaluation, select(evaluation))
-        # Last, since trials change the table and put it back.
+        # Last, because trials change the table temporarily.
         fixes = self._fixes(evaluation, verdict) if fix else None
         return Explanation(
             pod=self.info.key,
@@ -249,7 +252,7 @@ class _Story:
         return FixSearch(self.framework, evaluation, before).fixes()
 
     def _waits_outside_the_queue(self) -> list[WaitingFor]:
-        """What keeps the pod from being tried at all."""
+        """What keeps the pod out of the queue."""
         if self.pod.metadata.deletion_timestamp is not None:
             return [waiting.deletion()]
         queue = self.explainer.assembly.scheduler.queue
@@ -319,7 +322,7 @@ def _preemption(candidate: Candidate | None) -> Preemption | None:
 def _immediately(
     work: Coroutine[Any, Any, ScheduleResult | Failed],
 ) -> ScheduleResult | Failed | None:
-    """What a coroutine gives without waiting for anything, or None."""
+    """The coroutine's result if it completes without waiting, else None."""
     try:
         work.send(None)
     except StopIteration as done:

@@ -1,7 +1,7 @@
-"""Extenders' share in the matrix: which feasible nodes they rule out, and the points they give.
+"""Extenders in the matrix: the feasible nodes they reject, and the scores they add.
 
-They are asked only if told to (`kubesched explain --ask-extenders`), through the code that asks
-them in production.
+Extenders are called only on request (`kubesched explain --ask-extenders`), through the production
+code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEFT_OUT = unresolvable("an extender left the node out and gave no reason")
 
 
 async def ask_extenders(evaluation: Evaluation, extenders: Sequence[Extender]) -> None:
-    """Narrow the feasible nodes and add a column of points per extender."""
+    """Narrow the feasible nodes and add one score column per extender."""
     pod = evaluation.pod
     interested = [extender for extender in extenders if extender.is_interested(pod.pod)]
     if not interested or not len(evaluation.feasible):

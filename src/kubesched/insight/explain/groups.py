@@ -1,4 +1,4 @@
-"""Pods with the same story, told together."""
+"""Groups pods with the same explanation."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ def grouped(explanations: Sequence[Explanation]) -> list[list[Explanation]]:
             tuple((r.plugin, r.reason, r.detail, r.nodes) for r in explanation.reasons),
             tuple((w.code, w.what) for w in explanation.waiting_for),
             explanation.nodes.feasible,
-            # Where a pod is belongs to its story; which of several equal nodes it would get does
-            # not.
+            # A pod's current node matters; which of several equal nodes it would get does not.
             explanation.chosen.node
             if explanation.chosen is not None and explanation.verdict.value == "Placed"
             else "",

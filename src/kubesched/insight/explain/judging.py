@@ -1,4 +1,4 @@
-"""From the matrix to a verdict, and to the reasons over all nodes."""
+"""Derives the verdict and the reasons over all nodes from the matrix."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def reasons_of(evaluation: Evaluation) -> list[Reason]:
 
 
 def _by_reason(rejections: Rejections) -> Iterator[tuple[str, Status, Mask]]:
-    """Each reason a plugin gives, a status that gives it, and the rows it is given for."""
+    """Each reason a plugin gives, a status that contains it, and its rows."""
     statuses: dict[str, list[int]] = {}
     for at, status in enumerate(rejections.statuses):
         for reason in status.all_reasons:
@@ -61,7 +61,7 @@ def _by_reason(rejections: Rejections) -> Iterator[tuple[str, Status, Mask]]:
 
 
 def is_hopeless(framework: Framework, evaluation: Evaluation) -> bool:
-    """Would every node of the cluster reject the pod even if it were empty, untainted and not cordoned?"""
+    """Whether every node would reject the pod even if it were empty, untainted and not cordoned."""
     hopeless = np.zeros(evaluation.table.high_water, dtype=np.bool_)
     for rejections in evaluation.rejections:
         lasting = [
@@ -90,7 +90,7 @@ def _refusing_pods(evaluation: Evaluation) -> set[str]:
 
 
 def emptied_columns(table: NodeTable, rows: Indices) -> BulkWhatIfColumns:
-    """These nodes without any pod on them."""
+    """The nodes' columns without any pods."""
     return BulkWhatIfColumns(
         table,
         rows,

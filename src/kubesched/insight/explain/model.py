@@ -1,4 +1,4 @@
-"""What `explain` answers: plain records, whose JSON form is the published schema (`schema.json`)."""
+"""The result of `explain`: plain records; `schema.json` is the published schema of their JSON."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Verdict(Enum):
     """How it stands with the pod."""
 
     PLACED = "Placed"
-    """It is bound to a node."""
+    """The pod is bound to a node."""
     FITS = "Fits"
-    """Some node would take it now."""
+    """Some node would take the pod now."""
     NOT_NOW = "NotNow"
-    """No node takes it as things stand, but room can come."""
+    """No node takes the pod now, but room may become available."""
     NEVER = "Never"
-    """No node of this cluster could take it even if the node were empty and untainted."""
+    """No node of this cluster could take the pod even if the node were empty and untainted."""
     WAITING = "Waiting"
-    """It waits for something that is not a node."""
+    """The pod waits for something other than a node."""
 
 
 class _Record(msgspec.Struct, rename="camel"):
@@ -43,15 +43,15 @@ class Reason(_Record):
     code: str
     """Stable; see the reference."""
     reason: str
-    """As the plugin says it."""
+    """The plugin's message."""
     detail: str
-    """What exactly is missing or in the way, where more is known than the plugin says."""
+    """What exactly is missing or in the way, if more is known than the plugin's message."""
     nodes: int
-    """Nodes rejected for it."""
+    """Nodes rejected for this reason."""
     only_reason: int
-    """Nodes rejected for nothing else."""
+    """Nodes rejected only for this reason."""
     remedy: str
-    """What would change it."""
+    """The change that would help."""
 
 
 class Failure(_Record):
@@ -60,16 +60,12 @@ class Failure(_Record):
     plugin: str
     code: str
     status: str
-    """`Unschedulable`, `UnschedulableAndUnresolvable` (evicting pods would not help), `Pending` or
-    `Error`.
-    """
+    """`Unschedulable`, `UnschedulableAndUnresolvable` (eviction won't help), `Pending`, `Error`."""
     reasons: list[str]
     lacks: list[str]
-    """The same for people, with what is missing on this node; one entry per reason."""
+    """Readable reasons with what is missing on this node; one entry per reason."""
     with_nominated: list[str]
-    """Pods nominated to the node that count as if they were on it: without them the plugin would
-    not reject.
-    """
+    """Pods nominated to the node without which the plugin would not reject it."""
 
 
 class Score(_Record):
@@ -98,10 +94,10 @@ class WaitingFor(_Record):
 
     code: str
     plugin: str
-    """Which plugin says so; empty if it is none."""
+    """The plugin that holds the pod back; empty if none does."""
     what: str
     names: list[str]
-    """Objects, gates or schedulers by name."""
+    """Names of objects, gates or schedulers."""
 
 
 class WokenBy(_Record):
@@ -109,7 +105,7 @@ class WokenBy(_Record):
 
     plugin: str
     events: list[str]
-    """As metrics and logs call them; `*` stands for any event."""
+    """Names as in metrics and logs; `*` stands for any event."""
 
 
 class Chosen(_Record):
@@ -119,7 +115,7 @@ class Chosen(_Record):
     total: int | None
     rank: int | None
     margin: int | None
-    """Total minus the best total of any other feasible node; None without another one."""
+    """Total minus the best total of any other feasible node; None if there is no other."""
     tied: int
     """Other feasible nodes with the same total."""
     decisive: list[str]
@@ -148,7 +144,7 @@ class Change(_Record):
     kind: str
     text: str
     object: str
-    """`kind/namespace/name` of what is changed."""
+    """`kind/namespace/name` of the changed object."""
 
 
 class Fix(_Record):
@@ -160,7 +156,7 @@ class Fix(_Record):
     """Further nodes that would take the pod after the same changes."""
     commands: list[str]
     effects: list[str]
-    """What else follows: disruption budgets, owners that create a pod again."""
+    """Side effects: disruption budgets, controllers that recreate a pod."""
 
 
 class Condition(_Record):
@@ -178,18 +174,16 @@ class Explanation(_Record):
     pod: str
     uid: str
     profile: str
-    """The profile of the configuration that was asked; empty if there is none for the pod."""
+    """The profile that was evaluated; empty if the pod has none."""
     verdict: Verdict
     summary: str
     """The verdict in a sentence."""
     message: str
-    """What the scheduler writes into the PodScheduled condition, byte for byte; empty if it writes
-    none.
-    """
+    """The PodScheduled message, byte for byte as the scheduler writes it; empty if none."""
     condition_reason: str
-    """The reason it writes beside the message: `Unschedulable` or `SchedulerError`."""
+    """The reason written with the message: `Unschedulable` or `SchedulerError`."""
     condition: Condition | None
-    """The one stored now, which may be older."""
+    """The condition stored now, which may be older."""
     nominated_node: str
     waiting_for: list[WaitingFor]
     woken_by: list[WokenBy]
@@ -199,9 +193,9 @@ class Explanation(_Record):
     chosen: Chosen | None
     preemption: Preemption | None
     fixes: list[Fix] | None
-    """None if they were not asked for."""
+    """None if fixes were not requested."""
     notes: list[str]
-    """What limits the answer: what cannot be known, what was not asked."""
+    """Limits of the answer: what is unknown or was not evaluated."""
 
 
 def schema() -> dict[str, Any]:

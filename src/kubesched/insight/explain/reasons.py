@@ -1,8 +1,8 @@
-"""Stable codes for the reasons that plugins give.
+"""Stable codes for plugin rejections.
 
-Plugins reject with a sentence, the one kube-scheduler uses. Programs want something that does not
-change with the wording: a code. The codes below are part of the published schema; new ones may
-come, none changes its meaning.
+Plugins reject with kube-scheduler's messages. Programs need an identifier that does not change with
+the wording: a code. The codes are part of the published schema; new ones may be added, and existing
+ones keep their meaning.
 """
 
 from __future__ import annotations
@@ -32,21 +32,20 @@ from kubesched.plugins.volume_binding import search as volume_search
 
 INSUFFICIENT: Final = "Insufficient "
 EXTENDER: Final = "Extender"
-"""The plugin name under which extenders appear."""
+"""The plugin name used for extenders."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReasonCode:
-    """What a kind of rejection is called, and what can undo it."""
+    """The code of a kind of rejection, and what can undo it."""
 
     code: str
     remedy: str
-    """What would change it, for people."""
+    """Readable description of what would help."""
     is_lasting: bool = False
-    """True if the node keeps rejecting the pod even when it is empty, untainted and not cordoned.
-    """
+    """True if the node rejects the pod even when empty, untainted and not cordoned."""
     is_waiting: bool = False
-    """True if the pod waits for an object or a component, whatever the nodes are like."""
+    """True if the pod waits for an object or a component, independent of the nodes."""
 
 
 LEAVING: Final = "pods leaving"
@@ -92,9 +91,9 @@ NARROWED_AWAY: Final = ReasonCode(
 REJECTED_BY_EXTENDER: Final = ReasonCode("RejectedByExtender", "depends on the extender")
 PLUGIN_ERROR: Final = ReasonCode("PluginError", "whatever broke being repaired")
 REJECTED: Final = ReasonCode("Rejected", "depends on the plugin")
-"""Of plugins that are not in this table."""
+"""The code for plugins that are not in this table."""
 REJECTED_FOR_GOOD: Final = ReasonCode("RejectedUnresolvably", "depends on the plugin")
-"""The same, where the plugin says that evicting pods would not help."""
+"""The same, if the plugin reports that preemption would not help."""
 
 
 def _reason(status: Status) -> str:
@@ -200,7 +199,7 @@ def code_of_reason(reason: str, status: Status) -> ReasonCode:
 
 
 def all_codes() -> list[ReasonCode]:
-    """Every code there is, by name: for the documentation and the tests."""
+    """All codes by name, for the documentation and the tests."""
     named = [value for value in globals().values() if isinstance(value, ReasonCode)]
     listed = [*named, *_BY_REASON.values(), *(code for _, code in _BY_PATTERN)]
     return sorted({code.code: code for code in listed}.values(), key=lambda code: code.code)

@@ -1,4 +1,4 @@
-"""Records of single nodes, and of the chosen one among the others."""
+"""Records of single nodes, and how the chosen node compares with the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUNNERS_UP = 3
 
 
 def node_rows(framework: Framework, evaluation: Evaluation, rows: Indices) -> list[NodeRow]:
-    """Records of the given rows, in their order."""
+    """Records of the given rows, in the given order."""
     places = {row: at for at, row in enumerate(evaluation.feasible.tolist())}
     columns = [
         (score.plugin, score.raw.tolist(), score.normalized.tolist(), score.weighted.tolist())
@@ -48,14 +48,14 @@ def node_rows(framework: Framework, evaluation: Evaluation, rows: Indices) -> li
 
 
 def ranks_of(totals: Ints) -> Ints:
-    """1 for the highest; equal totals share a rank."""
+    """Ranks from 1 for the highest total; equal totals share a rank."""
     ascending = np.sort(totals)
     ranks: Ints = 1 + len(totals) - np.searchsorted(ascending, totals, side="right")
     return ranks
 
 
 def failures_at(framework: Framework, evaluation: Evaluation, row: int) -> list[Failure]:
-    """Every plugin's rejection of one node; reasons with different codes are listed apart."""
+    """Every plugin's rejection of one node; reasons with different codes are separate entries."""
     failures = []
     for rejections, status in evaluation.statuses_at(row):
         rivals = (
@@ -97,7 +97,7 @@ def _failure(
 
 
 def chosen_of(evaluation: Evaluation, node_name: str) -> Chosen:
-    """How a node compares with the other feasible ones."""
+    """How a node compares with the other feasible nodes."""
     names = evaluation.table.names
     ranked = [names[row] for row in by_total(evaluation)[: RUNNERS_UP + 1].tolist()]
     runners_up = [name for name in ranked if name != node_name][:RUNNERS_UP]
@@ -128,7 +128,7 @@ def chosen_of(evaluation: Evaluation, node_name: str) -> Chosen:
 
 
 def _decisive(evaluation: Evaluation, totals: Ints, at: int) -> list[str]:
-    """Plugins without whose score some other node would be ahead."""
+    """Plugins without whose score another node would be ahead."""
     if int(totals.max()) > int(totals[at]):
         return []
     return [

@@ -1,4 +1,4 @@
-"""Which nodes to show: all of them, one, or the most telling ones."""
+"""Selects the nodes to show: all, one, or the most informative ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubesched.insight.explain.evaluation import Evaluation
 from kubesched.insight.explain.judging import rejected_rows
 
 Selection = Callable[[Evaluation], Indices]
-"""The matrix -> rows to make records of, in the order in which they are shown."""
+"""Maps the matrix to the rows to show, in display order."""
 
 
 def every_node(evaluation: Evaluation) -> Indices:
@@ -46,7 +46,7 @@ def telling_nodes(limit: int) -> Selection:
         ordered = np.concatenate((best[:share], others[:3], distinct))
         _, first = np.unique(ordered, return_index=True)
         chosen = ordered[np.sort(first)][:limit]
-        # Shown in the same order as all nodes are.
+        # Same order as in `every_node`.
         return np.concatenate((best[np.isin(best, chosen)], others[np.isin(others, chosen)]))
 
     return select
@@ -72,7 +72,7 @@ def nearest(evaluation: Evaluation) -> Indices:
 def _shortage(
     evaluation: Evaluation, rows: Indices
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """How much is missing of what the pod asks for, as the sum of the missing shares."""
+    """The shortage of the requested resources, as the sum of the missing shares."""
     table, requests = evaluation.table, evaluation.pod.requests
     missing = np.zeros(len(rows), dtype=np.float64)
     for resource, column in table.resource_index.items():

@@ -1,4 +1,4 @@
-"""From a state and a configuration to an `Explainer`, with notes on what its answers cannot say."""
+"""Builds an `Explainer` from a state and a configuration, with notes on its limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from kubesched.scheduler.algorithm import MIN_FEASIBLE_NODES_TO_FIND
 from kubesched.scheduler.http_extender import make_extenders
 
 SAMPLING = (
-    "kube-scheduler looks at a part of the nodes only, unless percentageOfNodesToScore is 100; which part is not known, "
+    "kube-scheduler looks at a part of the nodes only, unless percentageOfNodesToScore is 100; "
+    "which part is not known, "
     "so that on a cluster it schedules a node further down may be taken"
 )
 
@@ -27,10 +28,9 @@ def explainer_of(
     registry: Registry | None = None,
     ask_extenders: Run | None = None,
 ) -> Explainer:
-    """An explainer over a scheduler in memory that knows the state.
+    """An explainer over an in-memory scheduler loaded with the state.
 
-    `ask_extenders` runs the questions to configured extenders to their end; without it they are not
-    asked.
+    `ask_extenders` runs the calls to configured extenders; without it they are not called.
 
     Raises:
         ConfigError: the configuration names plugins that do not exist or do not fit.

@@ -28,13 +28,19 @@ def summary_of(
     if not nodes.total:
         return "not now. There are no nodes."
     if verdict is Verdict.NEVER:
-        return f"never. {_none(nodes)} could take it even if it were empty, untainted and not cordoned."
-    if nodes.feasible:  # filters pass, but something broke
+        return (
+            f"never. {_none(nodes)} could take it "
+            "even if it were empty, untainted and not cordoned."
+        )
+    if nodes.feasible:  # the filters pass, but another step failed
         return "not now. The attempt fails with an error and is repeated after a pause."
     if preemption is not None:
         count = len(preemption.victims)
         pods = "1 pod" if count == 1 else f"{count} pods"
-        return f"not now. {_none(nodes)} takes it; the scheduler would evict {pods} from {preemption.node}."
+        return (
+            f"not now. {_none(nodes)} takes it; "
+            f"the scheduler would evict {pods} from {preemption.node}."
+        )
     return (
         f"not now. {_none(nodes)} takes it; it is tried again when something changes that can help."
     )
@@ -53,10 +59,19 @@ def _placed(chosen: Chosen, nodes: NodeCounts) -> str:
 
 def _fits(chosen: Chosen, nodes: NodeCounts) -> str:
     if chosen.rank is None or chosen.rank > 1:
-        return f"fits. {_of(nodes)} would take it; {chosen.node} is tried first, as it is nominated there."
+        return (
+            f"fits. {_of(nodes)} would take it; "
+            f"{chosen.node} is tried first, as it is nominated there."
+        )
     if chosen.tied:
-        return f"fits. {_of(nodes)} would take it; {chosen.tied + 1} share the highest total, {chosen.total}."
-    return f"fits. {_of(nodes)} would take it; {chosen.node} is the best with a total of {chosen.total}."
+        return (
+            f"fits. {_of(nodes)} would take it; "
+            f"{chosen.tied + 1} share the highest total, {chosen.total}."
+        )
+    return (
+        f"fits. {_of(nodes)} would take it; "
+        f"{chosen.node} is the best with a total of {chosen.total}."
+    )
 
 
 def _of(nodes: NodeCounts) -> str:

@@ -1,4 +1,4 @@
-"""What a pod waits for besides room, and which events have it tried again."""
+"""What a pod waits for other than room, and which events requeue it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def another_scheduler(pod: Pod, profiles: Iterable[str]) -> WaitingFor:
     return WaitingFor(
         code=OTHER_SCHEDULER.code,
         plugin="",
-        what=f"the scheduler {name} is to place it, and no profile has that name (profiles: {known})",
+        what=(
+            f"the scheduler {name} is to place it, and no profile has that name (profiles: {known})"
+        ),
         names=[name],
     )
 
@@ -50,7 +52,7 @@ def before_the_queue(
 ) -> Iterator[WaitingFor]:
     """PreEnqueue plugins that keep the pod out of the queue.
 
-    Of a pod that waits somewhere the queue knows; plugins are asked again only for what they say.
+    None if the pod waits elsewhere in the queue. Plugins run again to obtain their messages.
     """
     place = queue.place_of(pod.metadata.namespace, pod.metadata.name)
     if place not in (None, GATED):
@@ -74,14 +76,14 @@ def before_the_queue(
 
 
 def objects(evaluation: Evaluation, listers: Listers) -> Iterator[WaitingFor]:
-    """Objects that PreFilter plugins miss, or that are not ready."""
+    """Objects that PreFilter plugins report as missing or not ready."""
     told: set[str] = set()
     for status in evaluation.pod_statuses:
         for reason in status.all_reasons:
             code = code_of_reason(reason, status)
             if not code.is_waiting or reason in told:
                 continue
-            told.add(reason)  # several plugins miss the same claim
+            told.add(reason)  # several plugins report the same claim
             names = _names_in(reason)
             if code.code == _UNBOUND_CLAIMS:
                 names = _unbound_claims(evaluation.pod.pod, listers)

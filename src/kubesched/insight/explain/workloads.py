@@ -1,7 +1,7 @@
-"""A workload's pods, and why its controller makes fewer than it wants.
+"""A workload's pods, and why its controller creates fewer than it wants.
 
-A state holds ReplicaSets and StatefulSets but no Deployments, DaemonSets or Jobs: those are known
-by what they own. For a live cluster `ask_cluster` reads the object itself and the events about it.
+A state holds ReplicaSets and StatefulSets but no Deployments, DaemonSets or Jobs; these are derived
+from the objects they own. For a live cluster `ask_cluster` reads the object and its events.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ API_VERSIONS = {
 
 @dataclass(slots=True)
 class Workload:
-    """What is known of a workload."""
+    """What is known about a workload."""
 
     kind: str
     namespace: str
@@ -43,9 +43,9 @@ class Workload:
     owners: set[tuple[str, str]]
     """Kind and name of the objects that own its pods."""
     wanted: int | None = None
-    """Pods that it asks for; None if that is not known."""
+    """Number of pods it wants; None if unknown."""
     obstacles: list[str] = field(default_factory=list)
-    """Why its controller makes no more pods."""
+    """Why its controller creates no more pods."""
 
     @property
     def is_known(self) -> bool:
@@ -56,7 +56,7 @@ class Workload:
         return [pod for pod in self.pods if not pod.spec.node_name]
 
     def summary(self) -> str:
-        """A sentence with its counts."""
+        """One sentence with the counts."""
         pending = len(self.pending)
         placed = f"{len(self.pods) - pending} placed, {pending} pending"
         of = "" if self.wanted is None else f" of {self.wanted}"
@@ -66,7 +66,7 @@ class Workload:
 
 
 def find_workload(state: ClusterState, kind: str, namespace: str, name: str) -> Workload:
-    """The workload as the state's objects tell of it."""
+    """The workload, derived from the objects of the state."""
     sets: list[ReplicaSet | StatefulSet] = [*state.of(ReplicaSet), *state.of(StatefulSet)]
     sets = [
         owner
@@ -99,10 +99,10 @@ def _controller(metadata: ObjectMeta) -> tuple[str, str] | None:
 
 
 async def ask_cluster(client: RestClient, workload: Workload) -> None:
-    """Add what only the live cluster tells: the object itself, and events of failed creations.
+    """Add data from the live cluster: the object itself, and events of failed pod creations.
 
     Raises:
-        NotFound: there is no such object.
+        NotFound: the object does not exist.
     """
     kind = find_kind(API_VERSIONS[workload.kind], workload.kind)
     assert kind is not None, f"the kind table lacks {workload.kind}"
@@ -124,7 +124,7 @@ async def ask_cluster(client: RestClient, workload: Workload) -> None:
         about = event.involved_object
         if (about.kind, about.name) in workload.owners:
             told.append(f"FailedCreate: {event.message.removeprefix('Error creating: ')}")
-    # Every attempt names another pod; the last of those that say the same is enough.
+    # Every attempt names another pod; the last event of each distinct message suffices.
     told = [*workload.obstacles, *told]
     workload.obstacles = list({_NAME.sub("", text): text for text in told}.values())
 

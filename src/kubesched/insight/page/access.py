@@ -1,12 +1,11 @@
-"""Who may see the page: a one-time token in the link, then a cookie; and what the browser may do with it.
+"""Access control: a one-time token in the link, then a cookie; and restrictions for the browser.
 
-- A link's token is good for one use. Whoever opens it gets a cookie (HttpOnly, SameSite=Strict),
-  and the next link is printed. The cookie is signed with a key that only the user can read, so it
-  outlives a restart of the server.
-- The Host header must be an IP address or localhost: a name that someone else controls may point
-  here (DNS rebinding).
-- What changes something must come from the page itself: the Origin header is that of the server.
-- The content security policy allows scripts and styles of this server and nothing else.
+- A link's token works once. Opening the link sets a cookie (HttpOnly, SameSite=Strict), and the
+  next link is printed. The cookie is signed with a stored key that only the user can read, so it
+  survives a restart of the server.
+- The Host header must be an IP address or localhost, which prevents DNS rebinding.
+- Requests that change something must come from the page: the Origin header must be the server's.
+- The content security policy allows scripts and styles of this server only.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ HEADERS: Final = {
 _HOST: Final = re.compile(
     r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+)|(?P<name>[A-Za-z]+))(?::[0-9]{1,5})?"
 )
-"""A whole Host header: an address or a word, and perhaps a port."""
+"""A complete Host header: an address or a name, and an optional port."""
 
 
 def with_headers(response: Response) -> Response:
-    """The response with the headers that all responses of the page have."""
+    """Add the headers common to all responses of the page."""
     given = response.headers or {}
     response.headers = {"Cache-Control": "no-store", **HEADERS, **given}
     return response
@@ -65,7 +64,7 @@ def load_or_make_key(path: Path) -> bytes:
     """The key that signs cookies, in a file that only the user can read.
 
     Raises:
-        OSError: the file can neither be read nor made.
+        OSError: the file can be neither read nor created.
     """
     try:
         key = path.read_bytes()
@@ -91,14 +90,14 @@ class Access:
         self._clock = clock
         self.token = secrets.token_urlsafe(32)
         self.on_used: Callable[[], None] = lambda: None
-        """Called when a token was used, and `token` is the next one."""
+        """Called after a token was used; `token` is the next one by then."""
 
     @property
     def _cookie_name(self) -> str:
-        return f"kubesched-page-{self._port}"  # cookies do not tell ports apart
+        return f"kubesched-page-{self._port}"  # cookies are shared between ports
 
     def redeem(self, token: str) -> str | None:
-        """The Set-Cookie header for a token, or None if it is not, or no longer, valid."""
+        """The Set-Cookie header for a token, or None if the token is not or no longer valid."""
         if not hmac.compare_digest(token.encode(), self.token.encode()):
             return None
         self.token = secrets.token_urlsafe(32)
@@ -111,7 +110,7 @@ class Access:
         )
 
     def is_known(self, headers: Mapping[str, str]) -> bool:
-        """Whether the request has a cookie of ours that has not expired."""
+        """Whether the request carries a valid cookie that has not expired."""
         for part in headers.get("cookie", "").split(";"):
             name, _, value = part.strip().partition("=")
             if name == self._cookie_name and self._is_valid(value):
@@ -135,7 +134,7 @@ class Access:
 
 
 def is_allowed_host(host: str) -> bool:
-    """Whether a Host header names this machine in a way that no foreign name server can."""
+    """Whether a Host header names this machine in a form that DNS cannot spoof."""
     match = _HOST.fullmatch(host)
     if match is None:
         return False
@@ -149,7 +148,7 @@ def is_allowed_host(host: str) -> bool:
 
 
 def is_same_origin(headers: Mapping[str, str], scheme: str) -> bool:
-    """Whether a page of this very server sent the request; browsers put an Origin on everything but plain reads."""
+    """Whether this server's page sent the request; browsers omit Origin only on plain reads."""
     return headers.get("origin") == f"{scheme}://{headers.get('host', '')}"
 
 

@@ -1,4 +1,4 @@
-"""What can be done to a playground from the page, each with the kubectl command that does the same."""
+"""Actions on a playground, each with its equivalent kubectl command."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ Json = dict[str, Any]
 
 
 class ActionError(KubeschedError):
-    """An action that makes no sense, and why."""
+    """An invalid action; the message gives the cause."""
 
 
 class Actions(Protocol):
     """Changes a cluster on request."""
 
     def do(self, request: Json, *, preview: bool) -> Json:
-        """Carry an action out, or with `preview` only say how; raises ActionError or ApiError."""
+        """Execute an action, or with `preview` only describe it; raises ActionError or ApiError."""
         ...
 
     def workloads(self) -> list[Json]:
-        """What can be scaled: namespace, name, replicas."""
+        """Scalable workloads: namespace, name, replicas."""
         ...
 
 
 AddNodes = Callable[[int], list[Json]]
-"""Makes so many Node objects with free names."""
+"""Creates that many Node objects with free names."""
 
 
 class PlaygroundActions:
-    """Actions over the embedded cluster's own API."""
+    """Actions through the embedded cluster's own API."""
 
     def __init__(self, api: LocalApi, new_nodes: AddNodes) -> None:
         self._api = api.as_manager("kubesched-page")
@@ -173,7 +173,7 @@ def _command(*words: str) -> str:
 
 
 def _here_document(verb: str, text: str) -> str:
-    """The text between two words that are no line of it, so that the shell reads none of it."""
+    """A here-document whose delimiter is no line of the text, so the shell reads none of it."""
     lines, word = set(text.splitlines()), "EOF"
     while word in lines:
         word += "_"

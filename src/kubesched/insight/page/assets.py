@@ -1,4 +1,4 @@
-"""Static files: read once, compressed once, served with an entity tag."""
+"""Static files: read and compressed once, served with an entity tag."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Asset:
 
 @cache
 def assets() -> Mapping[str, Asset]:
-    """By file name."""
+    """Assets by file name."""
     by_name = {}
     static = files("kubesched.insight.page").joinpath("static")
     for file in [files("kubesched").joinpath("theme.css"), *static.iterdir()]:
@@ -46,7 +46,7 @@ def assets() -> Mapping[str, Asset]:
 
 
 def serve(name: str, headers: Mapping[str, str]) -> Response | None:
-    """The file, a 304 if the browser has it, or None if there is no such file."""
+    """The file, a 304 if the browser has it, or None if it does not exist."""
     asset = assets().get(name)
     if asset is None:
         return None

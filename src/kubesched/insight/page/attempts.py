@@ -1,7 +1,7 @@
-"""Decisions as the view lists them, whatever they come from: one record per attempt, oldest first.
+"""The list of decisions from any source: one record per attempt, oldest first.
 
-A scheduler's ring has the last 10,000 attempts; a recording has all of its own; for any other
-cluster the PodScheduled conditions tell when each pod was last decided about.
+A scheduler's ring holds the last 10,000 attempts, a recording all of its own. For any other cluster
+the PodScheduled conditions give the time of each pod's last decision.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FIELDS: Final = Listed.__struct_fields__
 
 
 def from_ring(ring: DecisionRing, after: int = 0) -> list[Listed]:
-    """Attempts after a number, oldest first. Only the new ones are looked at."""
+    """Attempts after a number, oldest first. Only new entries are read."""
     first = max(after + 1, ring.count - LIMIT + 1, 1)
     entries = (ring.get(number) for number in range(first, ring.count + 1))
     return [_from_entry(entry) for entry in entries if entry is not None]
@@ -73,7 +73,7 @@ def _from_entry(entry: RingEntry) -> Listed:
 def from_recording(reader: RecordingReader) -> list[Listed]:
     """The last attempts of all runs, oldest first.
 
-    Numbers begin anew with each run; the last run's are its own.
+    Numbers restart with each run, so attempts of earlier runs get number 0.
     """
     listed: list[Listed] = []
     runs = reader.runs()
@@ -117,7 +117,7 @@ def _outcome(entry: Decision) -> str:
 
 
 def from_conditions(pods: Iterable[Pod]) -> list[Listed]:
-    """When each pod was last decided about, as its PodScheduled condition says; the newest `LIMIT` of them."""
+    """Each pod's last decision from its PodScheduled condition; the newest `LIMIT` of them."""
     timed = sorted(_timed(pods), key=lambda attempt: attempt[0])[-LIMIT:]
     return [
         Listed(number=number, time=time, pod=pod, outcome=outcome, node=node, message=message)
@@ -133,7 +133,7 @@ def _timed(pods: Iterable[Pod]) -> Iterator[tuple[float, str, str, str, str]]:
         try:
             time = parse_time(condition.since)
         except ValueError:
-            continue  # a dump may hold anything
+            continue  # dumps may contain invalid times
         node = pod.spec.node_name
         if node:
             outcome = SCHEDULED

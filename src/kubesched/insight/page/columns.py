@@ -1,10 +1,10 @@
-"""Columns for the browser: a JSON header, then arrays that become typed arrays without copying.
+"""The column format: a JSON header, then arrays that become typed arrays without copying.
 
     4 bytes   length of the header, little endian
-    header    JSON: `columns` lists name, type and offset of every array; the rest is up to the caller
+    header    JSON: `columns` lists name, type and offset of every array; other keys are free
     arrays    each at a multiple of 8 bytes from the end of the padded header
 
-Texts travel as one array of bytes, UTF-8 with a zero byte behind each text.
+Texts are sent as one UTF-8 byte array with a zero byte after each text.
 """
 
 from __future__ import annotations
@@ -26,19 +26,13 @@ Array = NDArray[Any]
 
 
 def texts(values: Iterable[str]) -> Array:
-    """Texts as a column of bytes.
-
-    A zero byte in a text would shift all later ones, so it is replaced.
-    """
+    """Encode texts as a byte column. Zero bytes in a text are replaced, since they end a text."""
     joined = "".join([f"{value}\0" for value in (text.replace("\0", "\ufffd") for text in values)])
     return np.frombuffer(joined.encode("utf-8", "replace"), dtype=np.uint8)
 
 
 def pack(header: Mapping[str, Any], columns: Mapping[str, Array]) -> bytes:
-    """One message of a header and columns.
-
-    Integers of 64 bits become doubles, which browsers can index.
-    """
+    """One message of header and columns; 64-bit integers become doubles for the browser."""
     parts: list[bytes] = []
     listed: list[dict[str, Any]] = []
     offset = 0

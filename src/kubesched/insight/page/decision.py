@@ -1,4 +1,4 @@
-"""One pod's explanation with the whole matrix: every node and every plugin, as columns."""
+"""One pod's explanation with the complete matrix of nodes and plugins, as columns."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kubesched.insight.explain.selection import by_total, every_node, telling_no
 from kubesched.insight.page.columns import Array, pack, texts
 
 TELLING: Final = 50
-"""Nodes whose story is told in full beside the columns."""
+"""Number of nodes with a full record in addition to the columns."""
 
 
 class MatrixSelection:
     """A selection for `Explainer.explain` that also keeps the evaluation's columns.
 
-    The columns are made at once: looking for fixes changes the table for a moment.
+    The columns are built at once, because the search for fixes changes the table temporarily.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class MatrixSelection:
             )
 
     def _add_scores(self, evaluation: Evaluation) -> None:
-        """Scores of the feasible nodes, which come first, in the order of the rows."""
+        """Scores of the feasible nodes, which come first in row order."""
         feasible = len(evaluation.feasible)
         self.header["feasible"] = feasible
         if evaluation.totals is None or not feasible:

@@ -1,4 +1,4 @@
-"""Devices per node and driver, from resource slices and claims: what dynamic resource allocation gives and has given."""
+"""Devices per node and driver (dynamic resource allocation), from resource slices and claims."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kubesched.insight.page.columns import Array
 from kubesched.scheduler.factory import Assembly
 
 PREFIX: Final = "devices "
-"""The page shows devices of a driver as a resource of this name."""
+"""Prefix of the resource name under which the page shows a driver's devices."""
 
 
 def version(assembly: Assembly) -> int:
-    """Changes with every slice and every claim; 0 if devices are not watched."""
+    """Changes with every slice and claim; 0 if devices are not watched."""
     listers = _listers(assembly)
     return 0 if listers is None else sum(lister.version for lister in listers)
 
@@ -59,7 +59,7 @@ _Device = tuple[str, str, str]
 
 
 def _offered(slices: Iterable[ResourceSlice]) -> dict[_Device, str]:
-    """Device -> node. Of a pool only the newest generation counts."""
+    """Device -> node. Only the newest generation of a pool counts."""
     newest: dict[tuple[str, str], int] = {}
     local = [resource_slice for resource_slice in slices if resource_slice.spec.node_name]
     for resource_slice in local:
@@ -79,7 +79,7 @@ def _offered(slices: Iterable[ResourceSlice]) -> dict[_Device, str]:
 
 
 def _allocated(claims: Iterable[ResourceClaim]) -> set[_Device]:
-    """Devices that some claim has; access for administration takes none."""
+    """Devices allocated to a claim, except by admin access."""
     return {
         (result.driver, result.pool, result.device)
         for claim in claims

@@ -1,4 +1,4 @@
-"""States of a recording at points in time, the last few kept."""
+"""States of a recording at points in time, with a small cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEPT: Final = 6
 
 
 class Moments:
-    """Views of the past. Blocking: to be called in a thread, one call at a time."""
+    """Views of the past. Blocking: call it in a thread, one call at a time."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Moments:
         return self._reader()
 
     def at(self, wall_time: float) -> View:
-        """The cluster at a time of day.
+        """The cluster at a wall-clock time.
 
         Raises:
             RecordingError: the recording does not reach back that far, or is damaged.
@@ -64,6 +64,6 @@ class Moments:
         return from_recording(self._reader())
 
     def span(self) -> tuple[float, float]:
-        """First and last moment that can be looked at."""
+        """The first and last available time."""
         reader = self._reader()
         return reader.segments[0].header.wall_time, reader.end()

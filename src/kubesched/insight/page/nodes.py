@@ -1,4 +1,4 @@
-"""The node table as columns: all rows at once, the rows that changed, and one node in full."""
+"""The node table as columns: all rows, changed rows, and one node in full."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def node_columns(table: NodeTable) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def label_keys(table: NodeTable) -> list[str]:
-    """Labels that some node has, except those that name single nodes."""
+    """Label keys that occur on nodes, except those that identify single nodes."""
     many = table.node_count > 1
     keys = [key for key in table.label_keys() if not (many and key == "kubernetes.io/hostname")]
     return sorted(keys)[:MAX_LABEL_KEYS]
 
 
 def label_values(table: NodeTable, key: str) -> tuple[dict[str, Any], dict[str, Array]]:
-    """One label of all nodes: ids into `values`, -1 where a node has none."""
+    """One label of all nodes: ids into `values`, -1 if a node lacks it."""
     column = table.label_column(key)
     rows = live_rows(table)
     header = {"key": key, "values": list(column.values)}
@@ -66,20 +66,20 @@ def label_values(table: NodeTable, key: str) -> tuple[dict[str, Any], dict[str, 
 
 
 def changed_rows(table: NodeTable, rows: Iterable[int]) -> dict[str, Any]:
-    """The rows as plain lists, for a message of the event stream."""
+    """The rows as plain lists, for an event stream message."""
     at = np.array(sorted({row for row in rows if table.alive[row]}), dtype=np.intp)
     columns = {"row": at, "flags": _flags(table, at), **_amounts(table, at)}
     return {name: values.tolist() for name, values in columns.items()}
 
 
 def identities(table: NodeTable, rows: Iterable[int]) -> list[tuple[int, str, int]]:
-    """(row, name, zone) of rows whose nodes changed; a row without a node has an empty name."""
+    """(row, name, zone) of rows whose nodes changed; the name is empty for a removed node."""
     zones = table.label_column(ZONE).ids
     return [(row, table.names[row], int(zones[row])) for row in sorted(set(rows))]
 
 
 def resources_of(table: NodeTable) -> list[str]:
-    """Resources that some node has, in table order, then the number of pods."""
+    """Resources that occur on nodes, in table order, then the number of pods."""
     used = [
         name
         for name, index in table.resource_index.items()
@@ -100,7 +100,7 @@ def _amounts(table: NodeTable, rows: Indices) -> dict[str, Array]:
 
 
 def _flags(table: NodeTable, rows: Indices) -> Array:
-    # Interned like any other derived column: only rows whose node changed are looked at again.
+    # Interned like other derived columns: only rows with changed nodes are recomputed.
     column = table.interned("page flags", flags_of)
     values = np.array([*column.values, 0], dtype=np.uint8)
     return values[column.ids[rows]]
@@ -117,7 +117,7 @@ def flags_of(node: Node) -> int:
 
 
 def node_details(table: NodeTable, name: str) -> dict[str, Any] | None:
-    """One node with its labels, taints, conditions and pods; None if there is none of that name."""
+    """One node with labels, taints, conditions and pods; None if it does not exist."""
     row = table.row_of.get(name)
     node = None if row is None else table.nodes[row]
     if row is None or node is None:

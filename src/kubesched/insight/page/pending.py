@@ -1,7 +1,7 @@
-"""The pods that wait: where, since when, why, and which events would have them tried again.
+"""Pending pods: where and since when they wait, why, and which events would requeue them.
 
-A running scheduler's queue knows all of it. For other clusters the pods' PodScheduled conditions
-tell what their scheduler last said.
+A running scheduler's queue provides all of this. For other clusters the pods' PodScheduled
+conditions hold the scheduler's last message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kubesched.scheduler.factory import Assembly
 from kubesched.scheduler.queue.contents import GATED
 
 LIMIT: Final = 5000
-"""Pods listed; the counts are of all."""
+"""Maximum number of listed pods; the counts include all."""
 ACTIVE, BACKOFF, UNSCHEDULABLE, PERMIT, OTHER = (
     "active",
     "backoff",
@@ -30,9 +30,7 @@ ACTIVE, BACKOFF, UNSCHEDULABLE, PERMIT, OTHER = (
     "other",
 )
 PLACES: Final = (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED, PERMIT, OTHER)
-"""Where pods wait, in the order of the view. `permit`: for a Permit plugin; `other`: for another
-scheduler.
-"""
+"""Where pods wait, in display order. `permit`: for a Permit plugin; `other`: another scheduler."""
 
 
 def queued_pods(assembly: Assembly) -> dict[str, Any]:
@@ -71,7 +69,7 @@ def _entry(
 
 
 def pending_pods(assembly: Assembly, pods: Iterable[Pod]) -> dict[str, Any]:
-    """Pods without a node, by what their conditions say."""
+    """Pods without a node, with the data of their conditions."""
     rows = [_from_condition(assembly, pod) for pod in pods if not pod.spec.node_name]
     counts = Counter(row["place"] for row in rows)
     rows.sort(key=lambda row: (PLACES.index(row["place"]), -row["priority"], row.get("since", 0)))
@@ -120,11 +118,11 @@ def _seconds(text: str) -> float:
     try:
         return parse_time(text)
     except ValueError:
-        return 0.0  # a dump may hold anything
+        return 0.0  # dumps may contain invalid times
 
 
 class _Wakes:
-    """Events that wake pods, by the plugins that rejected them; few combinations serve all pods."""
+    """Requeue events by rejecting plugins; few combinations serve all pods."""
 
     def __init__(self, assembly: Assembly) -> None:
         self._hints = assembly.hints

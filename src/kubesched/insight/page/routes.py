@@ -1,7 +1,4 @@
-"""Paths into answers.
-
-Access is checked before this (`access`, or the serving port's own authorization).
-"""
+"""Maps request paths to answers. Access is checked before, by `access` or the serving port."""
 
 from __future__ import annotations
 
@@ -37,11 +34,11 @@ MAX_STREAMS: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request, allowed already."""
+    """One authorized request."""
 
     method: str
     path: str
-    """Relative to where the page is: `api/nodes`."""
+    """Relative to the page's root: `api/nodes`."""
     query: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
@@ -52,14 +49,14 @@ class Call:
 
 
 class BadCall(KubeschedError):
-    """A request that cannot be understood."""
+    """A malformed request."""
 
 
 Handler = Callable[[Call], Awaitable[Response]]
 
 
 class Pages:
-    """Everything the page can be asked."""
+    """Answers all requests of the page."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -88,7 +85,7 @@ class Pages:
         self._writes: dict[str, Handler] = {"api/whatif": self._ask_what_if, "api/act": self._act}
 
     async def answer(self, call: Call) -> Response:
-        """The response, whatever happens: failures become a JSON object with a message."""
+        """The response; failures become a JSON object with a message."""
         try:
             return with_headers(await self._route(call))
         except Busy:
@@ -113,14 +110,13 @@ class Pages:
         if handler is None:
             known = call.path in self._reads or call.path in self._writes
             return failure(405 if known else 404, "there is nothing here for that method")
-        # Not compressed: most readers are on this machine, and packing 100,000 nodes would block
-        # the loop.
+        # Not compressed: most clients are local, and packing 100,000 nodes would block the loop.
         return await handler(call)
 
     # -- views -------------------------------------------------------------------------------------
 
     async def _view(self, call: Call) -> View:
-        """The view that the parameter `at` means: a time of day in seconds; none is now."""
+        """The view for the parameter `at` (seconds since the epoch); the current one without it."""
         text = call.one("at")
         if not text:
             return self.source.view
@@ -137,7 +133,7 @@ class Pages:
         return self._moments
 
     async def _read(self, view: View, function: Callable[[], T]) -> T:
-        """Run where the view may be read: only the current one belongs to the source's thread."""
+        """Run where the view may be read: only the current view needs the source's thread."""
         if view is self.source.view:
             return await self.source.read(function)
         return function()
@@ -172,7 +168,7 @@ class Pages:
             made |= more
             if view is self.source.view:
                 header["id"] = str(self.updates.place())
-            # Copies, since the table goes on changing while they are packed.
+            # Copied, since the table changes while they are packed.
             return header, {name: values.copy() for name, values in made.items()}
 
         header, made = await self._read(view, look)
@@ -220,7 +216,7 @@ class Pages:
         return json_response(attempts.as_json(listed, len(listed)))
 
     async def _pods(self, call: Call) -> Response:
-        """Names for the search: pods that contain the text."""
+        """Pods whose names contain the text, for the search."""
         view, text = await self._view(call), call.one("contains").lower()
 
         def look() -> list[list[str]]:
@@ -241,7 +237,7 @@ class Pages:
 
     async def _events(self, call: Call) -> Response:
         if not self.source.is_live:
-            return Response(204)  # tells an EventSource not to come back
+            return Response(204)  # tells an EventSource not to reconnect
         if self.updates.readers >= MAX_STREAMS:
             return failure(503, "too many readers")
         since = call.headers.get("last-event-id") or call.one("since")
@@ -282,7 +278,7 @@ class Pages:
         return matrix.pack(explanation, source=view.state().source)
 
     def _explain_attempt(self, moments: Moments, pod: str, number: int, fix: bool) -> bytes:
-        """As it was at the attempt: played if the recording reaches back to its run's beginning."""
+        """Explain an attempt; replays it if the recording includes the beginning of its run."""
         if self.source.play is not None:
             matrix = MatrixSelection()
             explanation = self.source.play(moments.reader(), pod, number, matrix, fix)
@@ -291,7 +287,7 @@ class Pages:
         return self._explained(moments.before_attempt(number), pod, fix)
 
     async def _state(self) -> ClusterState:
-        """The current objects; the same copy as long as nothing has changed."""
+        """The current objects; the same copy is returned until something changes."""
 
         def look() -> tuple[object, ClusterState]:
             table = self.source.view.assembly.table
@@ -303,7 +299,7 @@ class Pages:
         self._copy = await self.source.read(look)
         return self._copy[1]
 
-    # -- asking and acting -------------------------------------------------------------------------
+    # -- what-if and actions -----------------------------------------------------------------------
 
     async def _ask_what_if(self, call: Call) -> Response:
         request = _json(call)
@@ -325,7 +321,7 @@ class Pages:
         return json_response(answered)
 
     def _prepare(self, state: ClusterState) -> None:
-        """Load the next cluster while the user reads."""
+        """Load the next cluster while the user reads the answer."""
         if self._preparing is None or self._preparing.done():
 
             async def prepare() -> None:

@@ -1,4 +1,4 @@
-"""The page on a socket of its own: HTTP on loopback, with a token."""
+"""Serves the page on its own socket: HTTP on loopback, with a token."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PageServer:
         self._access = access
 
     def begin(self, request: Request) -> Response | None:
-        """Refuse from the head alone, so that a stranger cannot have a body buffered."""
+        """Refuse by headers alone, so that an unauthorized body is never buffered."""
         headers = request.headers
         if not is_allowed_host(headers.get("host", "")):
             return failure(421, "the Host header must be an IP address or localhost")
@@ -76,9 +76,8 @@ class PageServer:
     def _enter(self, request: Request) -> Response:
         """Exchange the link's token for a cookie.
 
-        The answer is a page that goes on by itself and not a redirect: a browser that followed a
-        link from another site would not send a SameSite=Strict cookie along with the redirected
-        request.
+        The answer is a page that navigates by itself instead of a redirect: after following a link
+        from another site, a browser does not send a SameSite=Strict cookie with the redirect.
         """
         try:
             token = token_of(request.query)
@@ -107,7 +106,7 @@ class ServedPage:
 
     @property
     def link(self) -> str:
-        """What opens the page, once."""
+        """A link that opens the page once."""
         return f"{self.url}/?token={self.access.token}"
 
 
@@ -134,7 +133,7 @@ async def serve_page(
     served = ServedPage(f"{_SCHEME}://{_shown(address)}:{actual}", access)
 
     def link_used() -> None:
-        # Later: the caller of the hook has not answered the browser yet.
+        # Deferred: the response to the browser has not been sent yet.
         asyncio.get_running_loop().call_soon(on_link_used, served)
 
     access.on_used = link_used

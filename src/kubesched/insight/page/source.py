@@ -1,7 +1,7 @@
-"""What the page looks at, and how it gets there.
+"""What the page shows, and how it reads it.
 
-A `View` is one cluster at one moment, or one that goes on changing. A `Source` has a current view,
-and with a recording any number of earlier ones.
+A `View` is one cluster, fixed at a moment or live. A `Source` has a current view and, with a
+recording, any number of earlier ones.
 """
 
 from __future__ import annotations
@@ -38,40 +38,38 @@ class Read(Protocol):
 
 
 async def read_here(function: Callable[[], T]) -> T:
-    """For a page on the same event loop."""
+    """For a page on the scheduler's event loop."""
     return function()
 
 
 class Listers(Protocol):
-    """Informers, or stores in memory."""
+    """Informers, or in-memory stores."""
 
     def of(self, kind: type[Any]) -> Any: ...  # noqa: ANN401  # a lister of that kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One cluster to look at."""
+    """One cluster to show."""
 
     assembly: Assembly
     """Its table and queue are read, never changed."""
     state: Callable[[], ClusterState]
-    """The objects, as they are when it is called."""
+    """Returns the current objects."""
     explainer: Explainer | None
-    """None if the assembly schedules: then explanations are made over a copy of the state."""
+    """None if the assembly schedules: explanations then use a copy of the state."""
 
     def pods(self) -> list[Pod]:
         return self.state().of(Pod)
 
 
 Play = Callable[[RecordingReader, str, int, Selection, bool], Explanation | None]
-"""Plays a recording up to a pod's attempt: reader, pod, number, selection, fixes. None if it does
-not reach back.
-"""
+"""Replays up to an attempt (reader, pod, number, selection, fixes); None if out of reach."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Source:
-    """What the page looks at."""
+    """The data behind the page."""
 
     kind: SourceKind
     title: str
@@ -79,10 +77,10 @@ class Source:
     config: KubeSchedulerConfiguration
     gates: FeatureGates
     is_live: bool = False
-    """Whether it goes on changing."""
+    """Whether it keeps changing."""
     ring: DecisionRing | None = None
     reader: Callable[[], RecordingReader] | None = None
-    """Opens the recording, if there is one, as it is now."""
+    """Opens the recording, if there is one, in its current state."""
     play: Play | None = None
     actions: Actions | None = None
     read: Read = read_here
@@ -91,7 +89,7 @@ class Source:
 def view_of_state(
     state: ClusterState, config: KubeSchedulerConfiguration, gates: FeatureGates
 ) -> View:
-    """A state that does not change, with a scheduler in memory that knows it."""
+    """A fixed state, with an in-memory scheduler loaded from it."""
     explainer = explainer_of(state, config, gates=gates)
     return View(assembly=explainer.assembly, state=lambda: state, explainer=explainer)
 
@@ -99,9 +97,9 @@ def view_of_state(
 def state_of_listers(
     title: str, listers: Listers, unwatched: Callable[[Kind[Any]], list[Any]] | None = None
 ) -> ClusterState:
-    """A copy of what informers know; the records themselves are shared.
+    """A copy of the informers' stores; the records themselves are shared.
 
-    `unwatched` gives the objects of kinds without an informer; no decision depends on those, but
+    `unwatched` provides objects of kinds without an informer: decisions do not depend on them, but
     admission may.
     """
     state = ClusterState(title)
@@ -116,18 +114,18 @@ def state_of_listers(
 
 
 class Busy(Exception):
-    """Too many questions wait for an answer."""
+    """Too many requests are waiting."""
 
 
 def _without_exit(work: Callable[[], T]) -> T:
     try:
         return work()
-    except SystemExit as error:  # a plugin's; a question must not end the process
+    except SystemExit as error:  # raised by a plugin; a request must not end the process
         raise RuntimeError(f"the process was asked to exit: {error}") from error
 
 
 class Turns:
-    """Work in threads, one at a time, with a bounded number waiting."""
+    """Runs work in threads, one at a time, with a bounded number waiting."""
 
     def __init__(self, max_waiting: int = 8) -> None:
         self._lock = asyncio.Lock()

@@ -1,9 +1,9 @@
-"""The event stream: what changed since an event id, at most ten messages a second.
+"""The event stream: changes since an event id, at most ten messages per second.
 
-Nothing is queued for a reader. Each has its place in the table's log and in the ring; a message
-holds whatever changed since the one before. So a slow reader gets fewer and larger messages, one
-that does not read at all is dropped by the server after `send_s`, and one that comes back goes on
-from its `Last-Event-ID` if the logs still reach that far.
+Nothing is queued per reader. Each reader has a position in the table's log and in the ring, and a
+message holds all changes since the previous one. A slow reader gets fewer and larger messages. The
+server drops a reader that does not read for `send_s`. A reader that reconnects resumes from its
+`Last-Event-ID` if the logs still reach that far.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kubesched.insight.page.source import Source
 PERIOD_S: Final = 0.1
 RETRY_MS: Final = 1000
 MAX_ROWS: Final = 2000
-"""With more changed rows the browser fetches all columns instead."""
+"""Above this many changed rows, the browser fetches all columns instead."""
 MAX_DECISIONS: Final = 1000
 
 _encoder = msgspec.json.Encoder()
@@ -33,14 +33,14 @@ _encoder = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far a reader is."""
+    """A reader's position."""
 
     epoch: str
-    """Of the process; places of another one mean nothing."""
+    """Identifies the process; positions of another process are invalid."""
     rows: int
-    """In the table's log."""
+    """Position in the table's log."""
     nodes: int
-    """In the table's log of changed nodes."""
+    """Position in the table's log of changed nodes."""
     decisions: int
     """Number of the last attempt."""
     resources: int
@@ -48,7 +48,10 @@ class Place:
     """Version of slices and claims."""
 
     def __str__(self) -> str:
-        return f"{self.epoch}.{self.rows}.{self.nodes}.{self.decisions}.{self.resources}.{self.devices}"
+        return (
+            f"{self.epoch}.{self.rows}.{self.nodes}."
+            f"{self.decisions}.{self.resources}.{self.devices}"
+        )
 
     @classmethod
     def parse(cls, text: str) -> Place | None:
@@ -61,7 +64,7 @@ class Place:
 
 
 class Updates:
-    """Changes of a live source."""
+    """The changes of a live source."""
 
     def __init__(self, source: Source, *, period_s: float = PERIOD_S) -> None:
         self._source = source
@@ -70,7 +73,7 @@ class Updates:
         self.readers = 0
 
     def place(self) -> Place:
-        """Of a reader that knows everything; to be called where the source may be read."""
+        """The position of an up-to-date reader; call it where the source may be read."""
         table, ring = self._source.view.assembly.table, self._source.ring
         return Place(
             self._epoch,
@@ -82,7 +85,7 @@ class Updates:
         )
 
     async def events(self, last_event_id: str) -> AsyncGenerator[Event, None]:
-        """Messages from the given id on; a reader without a usable id is told to begin anew."""
+        """Messages after the given id; a reader without a usable id is told to reload."""
         self.readers += 1
         try:
             place = Place.parse(last_event_id)
@@ -110,7 +113,7 @@ class Updates:
         queue = self._sizes()
         change: dict[str, Any] = {}
         if now.devices != known.devices:
-            change["reload"] = True  # few claims change beside pods, and all columns are right then
+            change["reload"] = True  # rare compared with pod changes; refreshes all columns
         elif now.rows != known.rows:
             rows, nodes = table.pod_log.since(known.rows), table.node_log.since(known.nodes)
             distinct = set(rows or ())

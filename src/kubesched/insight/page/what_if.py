@@ -1,7 +1,7 @@
-"""What if: a plan while the user types.
+"""What-if plans while the user types.
 
-Loading a cluster into a scheduler takes ten times as long as planning a few pods over it, so the
-next cluster is loaded ahead, while the user reads the answer and goes on typing.
+Loading a cluster into a scheduler takes ten times as long as planning a few pods, so the next
+cluster is loaded ahead, while the user reads the answer or types.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from kubesched.plugins.registry import in_tree_registry
 MAX_PODS: Final = 20_000
 CONFIGURATION: Final = "KubeSchedulerConfiguration"
 EDITOR: Final = "YAML"
-"""What messages call the text."""
+"""Name of the text in messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the text asks: objects to create, nodes to add or change, a configuration."""
+    """The content of the text: objects to create, nodes to add or change, a configuration."""
 
     manifests: tuple[Manifest, ...]
     nodes: tuple[Manifest, ...]
@@ -39,10 +39,7 @@ class Question:
 
 
 class WhatIf:
-    """Plans over one state after another.
-
-    Blocking: to be called in a thread, one call at a time.
-    """
+    """Plans over successive states. Blocking: call it in a thread, one call at a time."""
 
     def __init__(self, config: KubeSchedulerConfiguration, gates: FeatureGates) -> None:
         self._config, self._notes = without_extenders(config)
@@ -50,15 +47,15 @@ class WhatIf:
         self._spare: tuple[ClusterState, PlannedCluster] | None = None
 
     def prepare(self, state: ClusterState) -> None:
-        """Load the state for the next question, unless that was done."""
+        """Load the state for the next question, unless already loaded."""
         if self._spare is None or self._spare[0] is not state:
             self._spare = state, self._loaded(state, self._config)
 
     def answer(self, state: ClusterState, text: str) -> dict[str, Any]:
-        """The plan, and with a configuration also what the current one would do.
+        """The plan; with a configuration, also the plan under the current one.
 
         Raises:
-            PlanError, ConfigError: the text makes no sense, and why.
+            PlanError, ConfigError: the text is invalid; the message gives the cause.
         """
         question = self._parse(text)
         changes = Changes(manifests=question.manifests, nodes=question.nodes)
@@ -105,13 +102,13 @@ class WhatIf:
 
     def _loaded(self, state: ClusterState, config: KubeSchedulerConfiguration) -> PlannedCluster:
         registry = in_tree_registry()
-        # What a reader of the page asks for must not have code imported.
+        # Requests from the page must not import code.
         registry.add_installed(loaded_only=config is not self._config)
         return PlannedCluster(state, config, gates=self._gates, registry=registry)
 
 
 def _check_size(manifests: Sequence[Manifest]) -> None:
-    """A slip of the finger must not keep the page busy for minutes."""
+    """Limit the number of pods, so that a typo cannot keep the page busy for minutes."""
     wanted = 0
     for manifest in manifests:
         spec = manifest.obj.get("spec")
@@ -121,12 +118,13 @@ def _check_size(manifests: Sequence[Manifest]) -> None:
                 wanted += count
     if wanted > MAX_PODS:
         raise PlanError(
-            f"{wanted} pods are asked for; here at most {MAX_PODS} are planned (kubesched plan has no limit)"
+            f"{wanted} pods are asked for; "
+            f"here at most {MAX_PODS} are planned (kubesched plan has no limit)"
         )
 
 
 def differences(before: Plan, after: Plan) -> list[dict[str, str]]:
-    """Pods that two plans put on different nodes; an empty node means that it got none."""
+    """Pods that two plans put on different nodes; the node is empty for an unplaced pod."""
     nodes_before, nodes_after = (
         {placement.pod: placement.node for placement in plan.placed} for plan in (before, after)
     )

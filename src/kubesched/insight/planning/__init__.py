@@ -1,10 +1,10 @@
-"""What would happen: placements, evictions and capacity, found by running the scheduler over a state in virtual time.
+"""Plans placements, evictions and capacity: runs the scheduler over a state in virtual time.
 
 | Module | What |
 |---|---|
 | `world` | a cluster in memory whose scheduler is the production one |
-| `manifests`, `workloads` | files of objects; the embedded control plane that turns workloads into pods |
+| `manifests`, `workloads` | object files; the control plane that creates pods from workloads |
 | `capacity` | how many more replicas fit |
-| `plan` | what would happen; with `drain`, `budgets`, `replacements`, `deletion`, `nodes`, `utilisation` |
+| `plan` | the plan; with `drain`, `budgets`, `replacements`, `deletion`, `nodes`, `utilisation` |
 | `stops` | why a pod fits nowhere, by zone |
 """

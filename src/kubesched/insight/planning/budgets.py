@@ -1,9 +1,9 @@
-"""Disruption budgets during a plan: which evictions they refuse, and their status as pods go and come.
+"""Disruption budgets during a plan: refused evictions, and budget status as pods leave and arrive.
 
-The rules of the eviction subresource and the arithmetic of budgets are the embedded cluster's. What
-a disruption controller would write is kept up to date in the cluster, where preemption reads it
-too: healthy pods fall with every pod that leaves and rise with every one that is placed; how many
-must be healthy stays as the state says, or is worked out for budgets without a status.
+Eviction rules and budget arithmetic are the embedded cluster's. The status that a disruption
+controller would write is kept current in the cluster, where preemption also reads it: the healthy
+count falls with every pod that leaves and rises with every pod that is placed. The desired healthy
+count stays as in the state, or is computed for budgets without a status.
 """
 
 from __future__ import annotations
@@ -67,10 +67,7 @@ class Budgets:
         return self._world.objects(PodDisruptionBudget)
 
     def _of(self, pod: Pod) -> list[PodDisruptionBudget]:
-        """The budgets that select the pod.
-
-        Parsed anew: a plan asks for hundreds of pods, not for millions.
-        """
+        """The budgets that select the pod; not cached, since a plan asks for hundreds of pods."""
         return [
             budget
             for budget in self._all()
@@ -101,7 +98,7 @@ class Budgets:
         return _with_health(structs.replace(budget, status=status), healthy)
 
     def _scale(self, pods: Iterable[Pod]) -> int:
-        """What the pods' controllers want together; of a controller that the state does not have, its pods count."""
+        """Replicas wanted by the pods' controllers; pods of an unknown controller count instead."""
         counts: dict[str, int] = {}
         wanted: dict[str, int] = {}
         for pod in pods:

@@ -1,10 +1,10 @@
-"""How many more replicas of a workload fit, and what stops the next one.
+"""Counts how many more replicas of a workload fit, and explains what stops the next one.
 
-Replicas are placed one by one by the scheduling cycle of `run`: PreFilter, Filter, Score, Reserve
-and Permit, each pod assumed where the scheduler put it. They skip the queue, since all are alike
-and each is tried once, and the binding, which changes no decision; those without claims also
-Reserve and Permit, unless a plugin of others takes part there. Counting ends with the first pod
-that fits nowhere; nothing is evicted for it.
+The scheduling cycle of `run` places replicas one by one: PreFilter, Filter, Score, Reserve and
+Permit, with each pod assumed on its node. Replicas skip the queue, since all are alike and each is
+tried once, and the binding, which changes no decision. Replicas without claims also skip Reserve
+and Permit unless a third-party plugin takes part there. Counting ends with the first pod that fits
+nowhere; nothing is evicted for it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from kubesched.scheduler.scheduling_cycle import Assumed
 IDLE_WITHOUT_CLAIMS = {VolumeBinding.name, DynamicResources.name}
 """Plugins whose Reserve does nothing for a pod without claims."""
 DEFAULT_LIMIT = 1_000_000
-"""Replicas after which counting ends, so that pods that ask for nothing end, too."""
+"""Maximum number of replicas, so that counting pods without requests ends."""
 
 
 def count_capacity(
@@ -55,11 +55,10 @@ def count_capacity(
     limit: int = DEFAULT_LIMIT,
     seed: int = 0,
 ) -> Capacity:
-    """Count replicas of these workloads over a state, after its pending pods have had their try.
+    """Count replicas of these workloads over a state, after trying its pending pods.
 
     Raises:
-        PlanError: the manifests hold no workload, or one that cannot be counted or would be
-            refused.
+        PlanError: the manifests hold no workload, or an uncountable or invalid one.
         ConfigError: the configuration names plugins that do not exist or do not fit.
     """
     with PlannedCluster(state, config, gates=gates, registry=registry, seed=seed) as world:
@@ -70,7 +69,7 @@ def count_capacity(
 
 
 class _Template:
-    """One workload's pod, as its controller makes it, and copies of it."""
+    """One workload's pod as its controller creates it, and copies of it."""
 
     def __init__(
         self,
@@ -83,20 +82,18 @@ class _Template:
         self.per_replica = per_replica
         self.pod = pod
         self._claims = claims
-        """Claims that belong to the one pod: of a StatefulSet's claim templates, or of ephemeral
-        volumes.
-        """
+        """Claims owned by one pod: from StatefulSet claim templates or ephemeral volumes."""
         self._first = PodInfo(pod)
         self._first.label_key = label_key_of(pod)
         self._is_ordinal = manifest.kind == "StatefulSet"
         self._placed: dict[str, PodInfo] = {}
-        """The pod by node, if it were there."""
+        """The pod as placed on a node, by node."""
         base = pod.metadata.name.rpartition("-")[0]
         self._base = base if manifest.kind in TEMPLATED else pod.metadata.name
         self._key = f"{pod.metadata.namespace}/{self._base}"
 
     def copy(self, number: int) -> PodInfo:
-        """The pod for a number from 0 on."""
+        """The pod with a number, counted from 0."""
         pod = self.pod
         name = f"{self._base}-{number}"
         meta = structs.replace(pod.metadata, name=name, uid=f"{pod.metadata.uid}-{number}")
@@ -114,29 +111,29 @@ class _Template:
 
     @property
     def is_plain(self) -> bool:
-        """Whether its pods are alike but for their names, and bring nothing that has to be reserved."""
+        """Whether its pods differ in names only and need no Reserve."""
         first = self._first
         return not (
             self._is_ordinal
             or self._claims
             or first.claims
             or first.pod.spec.resource_claims
-            or first.requests.scalars  # a device class may stand behind one
+            or first.requests.scalars  # may be backed by a device class
         )
 
     def stand_in(self) -> PodInfo:
-        """A pod that stands for all copies when they are decided about; its name and uid are none of theirs."""
+        """A pod that represents all copies in decisions, with its own name and uid."""
         return self._first
 
     def placed(self, number: int, node_name: str) -> PodInfo:
-        """The copy of that number on a node; of plain templates only."""
+        """The copy with that number on a node; plain templates only."""
         placed = self._placed.get(node_name)
         if placed is None:
             placed = self._placed[node_name] = self._first.assumed_on(node_name)
         return placed.twin(f"{placed.uid}-{number}", f"{self._key}-{number}")
 
     def learn(self, info: PodInfo) -> None:
-        """Share with later copies what the scheduler worked out for this one."""
+        """Share the scheduler's results for this pod with later copies."""
         if not self._claims and not self._is_ordinal:
             self._first.class_key, self._first.shape_key = info.class_key, info.shape_key
 
@@ -169,7 +166,7 @@ class _Template:
         ]
 
     def _renamed(self, claim: str, pod: str) -> str:
-        """Claims are named `<template>-<pod>` by StatefulSets, `<pod>-<volume>` for ephemeral volumes."""
+        """`<template>-<pod>` for claims of StatefulSets, `<pod>-<volume>` for ephemeral volumes."""
         old = self.pod.metadata.name
         if claim.endswith(f"-{old}"):
             return claim.removesuffix(old) + pod
@@ -179,10 +176,7 @@ class _Template:
 def _templates(
     state: ClusterState, world: PlannedCluster, manifests: Sequence[Manifest], seed: int
 ) -> list[_Template]:
-    """The pod of each workload.
-
-    Other objects of the files (claims, services) are added to the cluster.
-    """
+    """The pod of each workload. Other objects of the files (claims, services) are added."""
     made: list[Any] = []
 
     def listen(change: ChangeType, obj: Any) -> None:  # noqa: ANN401  # of any kind
@@ -201,7 +195,8 @@ def _templates(
     for manifest in manifests:
         if manifest.kind == "DaemonSet":
             raise PlanError(
-                f"{manifest}: a DaemonSet has one pod per node, whatever the room; 'kubesched plan' shows where it fits"
+                f"{manifest}: a DaemonSet has one pod per node, whatever the room; "
+                "'kubesched plan' shows where it fits"
             )
         made.clear()
         workloads.create(manifest, replicas=1)
@@ -222,7 +217,7 @@ def _templates(
 
 
 def _wanted(manifest: Manifest) -> int:
-    """Pods that the file asks for."""
+    """Number of pods in the manifest."""
     spec = manifest.obj.get("spec") or {}
     field = "replicas" if manifest.kind in SCALED else "parallelism"
     wanted = spec.get(field, 1) if manifest.kind != "Pod" else 1
@@ -237,12 +232,13 @@ def _check_profile(world: PlannedCluster, manifest: Manifest, pod: Pod) -> None:
         field = "spec" if manifest.kind == "Pod" else "spec.template.spec"
         known = ", ".join(world.assembly.frameworks)
         raise PlanError(
-            f'{manifest}: {field}.schedulerName: no profile of the configuration is called "{name}" (there is {known})'
+            f"{manifest}: {field}.schedulerName: "
+            f'no profile of the configuration is called "{name}" (there is {known})'
         )
 
 
 class _Count:
-    """Counting, round by round; a round has every template's share of pods."""
+    """Counts in rounds; each round places every template's share of pods."""
 
     def __init__(self, world: PlannedCluster, templates: Sequence[_Template], limit: int) -> None:
         self._world = world
@@ -284,7 +280,7 @@ class _Count:
         )
 
     def _by_node(self) -> dict[str, int]:
-        """Where the copies are."""
+        """Number of copies by node."""
         table = self._world.assembly.table
         names, counts = table.names, table.pod_count.array.tolist()
         added = zip(names, self._before, counts, strict=False)
@@ -296,8 +292,7 @@ class _Count:
         for replica in range(self._limit):
             for at, template in enumerate(self._templates):
                 for _ in range(template.per_replica):
-                    # The first goes through the queue, which a PreEnqueue plugin may keep it out
-                    # of.
+                    # The first goes through the queue, where a PreEnqueue plugin may hold it back.
                     place = places[at] if numbers[at] else partial(self._place, at, template)
                     if not place(numbers[at]):
                         return replica, stop_of(self._world, self._untried(template, numbers[at]))
@@ -305,7 +300,7 @@ class _Count:
         return self._limit, None
 
     def _placing(self, at: int, template: _Template) -> Callable[[int], bool]:
-        """What places the copy of a number, the first one apart."""
+        """Returns a function that places the copy with a given number, except the first."""
         framework = self._framework_of(template)
         others = {plugin.name for plugin in (*framework.reserve, *framework.permit)}
         if template.is_plain and others <= IDLE_WITHOUT_CLAIMS:
@@ -316,7 +311,7 @@ class _Count:
         return self._world.assembly.frameworks[template.pod.spec.scheduler_name]
 
     def _untried(self, template: _Template, number: int) -> Pod:
-        """The pod that failed under another uid: an eviction may have been prepared for the first."""
+        """The failed pod under a new uid, since an eviction may be prepared for the old one."""
         pod = template.copy(number).pod
         meta = structs.replace(pod.metadata, uid=f"{pod.metadata.uid}/next")
         pod = structs.replace(pod, metadata=meta)
@@ -326,10 +321,10 @@ class _Count:
     def _placing_shortly(
         self, at: int, template: _Template, framework: Framework
     ) -> Callable[[int], bool]:
-        """What `_place` does, for pods that no plugin reserves anything for: decide once, count the copy there.
+        """A fast `_place` for pods that need no Reserve: decide, then count the copy on its node.
 
-        Copies are counted in the table alone. The cache knows single pods for the sake of later
-        events, of which there are none.
+        Copies are counted in the table only: the cache tracks pods for later events, and none
+        follow.
         """
         schedule = self._world.assembly.scheduler.cycle.algorithm.schedule
         add_pod = self._world.assembly.table.add_pod
@@ -367,10 +362,9 @@ class _Count:
         return True
 
     def _queued(self, at: int, info: PodInfo) -> QueuedPodInfo | None:
-        """The pod as the queue hands it out; None if a PreEnqueue plugin keeps it back.
+        """The pod as the queue returns it; None if a PreEnqueue plugin holds it back.
 
-        The first of each template goes through the queue; the others differ in nothing that it
-        looks at.
+        Only the first pod of each template goes through the queue; the others look the same to it.
         """
         if at in self._signatures:
             queued = QueuedPodInfo(info, self._world.clock.monotonic())

@@ -1,4 +1,4 @@
-"""Two plans beside each other: what the second does differently."""
+"""Compares two plans."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kubesched.insight.planning.world import PlanError
 
 
 class Elsewhere(Record):
-    """A pod that has a node in both plans, or in one of them."""
+    """A pod whose node differs between the plans."""
 
     pod: str
     before: str
-    """Its node in the first plan; empty if it has none there."""
+    """Its node in the first plan; empty if it has none."""
     after: str
 
 
 class Share(Record):
-    """How much of a resource is requested in the end."""
+    """The requested share of a resource at the end."""
 
     before: float
     after: float
@@ -34,12 +34,12 @@ class PlanDifference(Record):
     complete_before: bool
     complete_after: bool
     placed: list[Elsewhere]
-    """Pods that go to different nodes, or to a node in one plan only."""
+    """Pods placed on different nodes, or in one plan only."""
     evicted_before: list[str]
-    """Pods that leave their nodes in the first plan only."""
+    """Pods that leave their nodes only in the first plan."""
     evicted_after: list[str]
     unplaced_before: list[str]
-    """Pods that are left over in the first plan only."""
+    """Pods left unplaced only in the first plan."""
     unplaced_after: list[str]
     nodes_before: int
     nodes_after: int
@@ -86,10 +86,10 @@ def compare_plans(before: Plan, after: Plan) -> PlanDifference:
 
 
 def read_plan(path: str) -> Plan:
-    """A plan that `-o json` has printed.
+    """A plan printed with `-o json`.
 
     Raises:
-        PlanError: it cannot be read, or is no plan.
+        PlanError: the file cannot be read, or is not a plan.
     """
     try:
         return msgspec.json.decode(read_file(path), type=Plan)

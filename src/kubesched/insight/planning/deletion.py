@@ -1,4 +1,4 @@
-"""`--delete KIND/NAME`: a pod comes back if it has a controller; a workload takes its pods with it."""
+"""`--delete KIND/NAME`: controllers recreate a deleted pod; a workload is deleted with its pods."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kubesched.insight.planning.world import PlanError, PlannedCluster
 def doomed_pods(
     world: PlannedCluster, replacements: Replacements, wanted: Sequence[str], namespace: str
 ) -> list[Pod]:
-    """The pods to delete; the controllers among the workloads named are retired.
+    """The pods to delete; controllers among the named workloads are retired.
 
     Raises:
-        PlanError: a text names no kind, or nothing that is there.
+        PlanError: a text names no kind, or an object that does not exist.
     """
     doomed: dict[str, Pod] = {}
     for text in wanted:
@@ -36,16 +36,17 @@ def doomed_pods(
 
 
 def workload_named(text: str, namespace: str, option: str) -> tuple[str, str, str]:
-    """Kind, namespace and name that an option's text means.
+    """Kind, namespace and name in an option's text.
 
     Raises:
-        PlanError: it names no kind.
+        PlanError: the text names no kind.
     """
     parts = text.split("/")
     kind = workload_kind(parts[0])
     if kind is None or len(parts) not in (2, 3) or not all(parts):
         raise PlanError(
-            f"{option}: {text!r}: expected KIND/NAME or KIND/NAMESPACE/NAME, with one of {', '.join(KINDS)}"
+            f"{option}: {text!r}: expected KIND/NAME or KIND/NAMESPACE/NAME, "
+            f"with one of {', '.join(KINDS)}"
         )
     return kind, parts[1] if len(parts) == 3 else namespace, parts[-1]
 

@@ -1,8 +1,8 @@
-"""Draining nodes as `kubectl drain` does: cordon all, then evict node by node, as far as disruption budgets allow.
+"""Drains nodes like `kubectl drain`: cordon all, then evict node by node as far as budgets allow.
 
-An evicted pod's replacement is placed before the next try, which gives its budget the disruption
-back. What a budget still refuses then stays where it is. Pods of DaemonSets and mirror pods are not
-evicted; pods without a controller only if forced, and they do not come back.
+An evicted pod's replacement is placed before the next try, which restores the budget. Pods that a
+budget still refuses stay. DaemonSet pods and mirror pods are not evicted. Pods without a controller
+are evicted only with force, and are not replaced.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Drain:
         *,
         force: bool = False,
     ) -> None:
-        """`evict` takes a pod away that may go."""
+        """`evict` removes an evictable pod."""
         self._world = world
         self._evict = evict
         self._budgets = budgets
@@ -65,7 +65,7 @@ class Drain:
         return count
 
     def _candidates(self, node: str) -> list[Pod]:
-        """Pods on the node that are to go, in order of their names."""
+        """Pods to evict from the node, by name."""
         pods = sorted(pods_on(self._world, node), key=lambda pod: key_of(pod.metadata))
         return [pod for pod in pods if not is_mirror(pod) and not is_daemon(pod)]
 
@@ -95,10 +95,10 @@ def is_daemon(pod: Pod) -> bool:
 
 
 def choose_nodes(world: PlannedCluster, wanted: Iterable[str], option: str) -> list[Node]:
-    """Nodes by name or by label selector, each once, in the order asked for.
+    """Nodes by name or label selector, each once, in the requested order.
 
     Raises:
-        PlanError: there is no such node, or none that the selector matches.
+        PlanError: a node does not exist, or the selector matches none.
     """
     chosen: dict[str, Node] = {}
     for text in wanted:

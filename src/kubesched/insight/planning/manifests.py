@@ -1,4 +1,4 @@
-"""Files of objects as users write them for `kubectl apply -f`: YAML or JSON, several documents, Lists."""
+"""Manifest files as for `kubectl apply -f`: YAML or JSON, several documents, Lists."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Manifest:
 
     file: str
     line: int
-    """Where its document begins."""
+    """Line where its document begins."""
     obj: JsonObject
 
     @property
@@ -49,7 +49,7 @@ def read_manifests(paths: Sequence[str]) -> list[Manifest]:
     """The objects of these files, in order.
 
     Raises:
-        PlanError: a file is missing, is not YAML or JSON, or holds something that is no object.
+        PlanError: a file is missing, is not YAML or JSON, or contains something other than objects.
     """
     return [manifest for path in paths for manifest in _read(path)]
 
@@ -64,7 +64,7 @@ def _read(path: str) -> Iterator[Manifest]:
 
 
 def parse_manifests(name: str, text: bytes) -> list[Manifest]:
-    """The objects of a text; `name` is what messages call it.
+    """The objects of a text; `name` identifies it in messages.
 
     Raises PlanError as `read_manifests` does.
     """

@@ -1,4 +1,4 @@
-"""What `capacity` and `plan` answer: plain records, whose JSON form is what `-o json` prints."""
+"""Results of `capacity` and `plan`: plain records whose JSON form is printed by `-o json`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ZoneStop(Record):
     """Empty for nodes without a zone label."""
     nodes: int
     reasons: dict[str, int]
-    """Reason, as the plugin says it -> nodes of the zone."""
+    """The plugin's reason -> nodes of the zone."""
 
 
 class Stop(Record):
@@ -28,11 +28,11 @@ class Stop(Record):
     verdict: Verdict
     summary: str
     message: str
-    """As the scheduler would write it into the pod's condition."""
+    """The message that the scheduler would write into the pod's condition."""
     reasons: list[Reason]
     zones: list[ZoneStop]
     preemption: Preemption | None
-    """What it would evict; counting replicas evicts nothing."""
+    """What preemption would evict; counting replicas evicts nothing."""
 
 
 class Part(Record):
@@ -41,7 +41,7 @@ class Part(Record):
     kind: str
     name: str
     per_replica: int
-    """Pods of it in one replica of the whole: several files count in proportion."""
+    """Its pods per replica of the whole; several files count in proportion."""
 
 
 class Capacity(Record):
@@ -51,15 +51,15 @@ class Capacity(Record):
     parts: list[Part]
     replicas: int
     pods: int
-    """Pods placed; more than the whole replicas come to if the last one fits in part."""
+    """Pods placed, including those of an incomplete last replica."""
     is_limited: bool
-    """Whether counting ended at the limit that was asked for, not at the cluster's."""
+    """Whether counting ended at the requested limit, not at the cluster's."""
     zones: dict[str, int]
     nodes: dict[str, int]
     next: Stop | None
     """What stops the next pod; None at the limit."""
     pending: int
-    """Pods that were pending in the state and stay so."""
+    """Pods that were pending in the state and still are."""
     notes: list[str]
 
 
@@ -70,11 +70,11 @@ class Placed(Record):
     node: str
     zone: str
     was_pending: bool
-    """Whether it was pending in the state already."""
+    """Whether it was already pending in the state."""
 
 
 class Moved(Record):
-    """A pod that left a node and came back elsewhere."""
+    """A pod that left a node and was placed on another."""
 
     pod: str
     from_node: str
@@ -91,11 +91,11 @@ class Evicted(Record):
     by: str
     """`drain`, `delete`, `scale`, `removal` (of its node) or `preemption`."""
     replacement: str
-    """The pod that comes back in its place; empty if none does."""
+    """The pod that replaces it; empty if none does."""
 
 
 class Kept(Record):
-    """A pod on a node to be drained that cannot be evicted."""
+    """A pod that cannot be evicted from a node to be drained."""
 
     pod: str
     node: str
@@ -103,16 +103,16 @@ class Kept(Record):
 
 
 class Unplaced(Record):
-    """Pods alike that got no node."""
+    """Similar pods that got no node."""
 
     pods: list[str]
     was_pending: bool
     stop: Stop
-    """Of the first of them."""
+    """The stop of the first pod."""
 
 
 class Amount(Record):
-    """How much of a resource is requested, in the scheduler's unit: thousandths of a cpu, bytes, pieces."""
+    """Requested amount of a resource in the scheduler's unit: thousandths of a cpu, bytes, or 1."""
 
     requested: int
     allocatable: int
@@ -131,10 +131,9 @@ class Plan(Record):
 
     source: str
     is_complete: bool
-    """Whether every pod that the changes concern has a node, and every node to be drained is empty.
-    """
+    """Whether every affected pod has a node, and every node to be drained is empty."""
     placed: list[Placed]
-    """In the order in which the pods came."""
+    """In order of arrival."""
     moved: list[Moved]
     evicted: list[Evicted]
     kept: list[Kept]
@@ -144,5 +143,5 @@ class Plan(Record):
     before: Utilisation
     after: Utilisation
     tightest: str
-    """The resource of which the largest share is requested afterwards: what runs out next."""
+    """The resource with the largest requested share afterwards, which runs out next."""
     notes: list[str]

@@ -1,4 +1,4 @@
-"""Nodes that a plan adds: from a template file, or like a node that is there."""
+"""Nodes that a plan adds: from a template file, or like an existing node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOSTNAME = "kubernetes.io/hostname"
 _LIKE = "like="
 MAX_NODES = 100_000
 _OF_ITS_MOMENT = ("node.kubernetes.io/",)
-"""Taints under this prefix tell the state of the one node; a new node is taken to be well."""
+"""Taints with this prefix reflect a node's condition; new nodes are assumed healthy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class NewNodes:
 
     @classmethod
     def parse(cls, text: str) -> NewNodes:
-        """Raises ValueError with what was expected."""
+        """Raises ValueError with the expected form."""
         number, colon, what = text.partition(":")
         if not colon or not what or not number.isdecimal():
             raise ValueError(f"{text!r}: expected N:FILE or N:like=NODE")
@@ -49,7 +49,7 @@ def add_nodes(world: PlannedCluster, new: NewNodes) -> list[str]:
     """Add the nodes; returns their names.
 
     Raises:
-        PlanError: there is no such node, or the template is none.
+        PlanError: the node does not exist, or the template is invalid.
     """
     template = _like(world, new.like) if new.like else _from_file(new.file)
     csi_node = world.find(CSINode, "", new.like) if new.like else None
@@ -66,13 +66,13 @@ def add_nodes(world: PlannedCluster, new: NewNodes) -> list[str]:
 
 
 def _daemons(world: PlannedCluster, node: str) -> list[Pod]:
-    """The DaemonSet pods of a node, which its likes will have, too."""
+    """The DaemonSet pods of a node, which new nodes like it also get."""
     pods = pods_on(world, node) if node else []
     return sorted(filter(is_daemon, pods), key=lambda pod: pod.metadata.name)
 
 
 def _daemon_on(pod: Pod, node: str) -> Pod:
-    """The pod that the DaemonSet makes for another node."""
+    """The pod that the DaemonSet creates for another node."""
     given = codec.to_json(pod.spec.affinity) if pod.spec.affinity is not None else None
     affinity = codec.convert(pinned_to(given, node), Affinity)
     owner = controller_of(pod)
@@ -103,12 +103,12 @@ def _from_file(path: str) -> Node:
 
 
 def put_node(world: PlannedCluster, manifest: Manifest) -> str:
-    """Add a node, or replace the one of that name; returns the name of an added one, else nothing.
+    """Add a node, or replace the one with that name; returns the name of an added node, else "".
 
-    A replacement without a status keeps the status of the node it replaces.
+    A replacement without a status keeps the status of the replaced node.
 
     Raises:
-        PlanError: it is no node, or has no size.
+        PlanError: the manifest is not a node, or has no size.
     """
     node = _node_of(manifest)
     name = node.metadata.name
@@ -142,7 +142,7 @@ def _has_size(node: Node) -> bool:
 
 
 def _sized(node: Node, where: str) -> Node:
-    """With allocatable, which is the capacity if nothing is said."""
+    """The node with allocatable set, by default to its capacity."""
     if not _has_size(node):
         raise PlanError(f"{where}: status.allocatable: missing, so nothing fits it")
     allocatable = node.status.allocatable or node.status.capacity

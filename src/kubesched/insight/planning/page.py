@@ -1,4 +1,4 @@
-"""A plan as one HTML page: utilisation before and after, and the tables of what happens."""
+"""A plan as one HTML page: utilisation before and after, and tables of the changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BAR, LABEL, FIGURE = 18, 220, 60
 
 
 def page(plan: Plan) -> str:
-    """The whole document."""
+    """The complete document."""
     left = sum(len(left_over.pods) for left_over in plan.unplaced)
     counts = (
         f"{len(plan.placed)} placed, {len(plan.moved)} moved, {len(plan.evicted)} evicted, "
@@ -92,10 +92,12 @@ def _bars(plan: Plan) -> str:
         for amount, colour in ((was, charts.COLOURS[0]), (now, charts.COLOURS[1])):
             width = max(1.0, min(1.0, _share(amount)) * room)
             lines.append(
-                f'<rect x="{LABEL}" y="{y + 2}" width="{width:.1f}" height="{BAR - 4}" fill="{colour}"/>'
+                f'<rect x="{LABEL}" y="{y + 2}" width="{width:.1f}" '
+                f'height="{BAR - 4}" fill="{colour}"/>'
             )
             lines.append(
-                f'<text x="{LABEL + width + 6:.1f}" y="{y + BAR - 5}">{100 * _share(amount):.1f} %</text>'
+                f'<text x="{LABEL + width + 6:.1f}" y="{y + BAR - 5}">'
+                f"{100 * _share(amount):.1f} %</text>"
             )
             y += BAR
         y += BAR // 2

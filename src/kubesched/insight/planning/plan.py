@@ -1,7 +1,7 @@
-"""What would happen: a state, some changes, and the scheduler and the controllers let loose on them.
+"""Plans: applies changes to a state and runs the scheduler and the controllers until they settle.
 
-Order: pods that are pending already get their try; nodes are added; objects are deleted; workloads
-are scaled; files are applied; nodes are drained and removed. After each step everything settles.
+Order: try pending pods, add nodes, delete objects, scale workloads, apply files, drain and remove
+nodes. After each step everything settles.
 """
 
 from __future__ import annotations
@@ -43,29 +43,29 @@ from kubesched.playground.apimachinery.objects import ChangeType
 
 DELETE, DRAIN, REMOVAL, PREEMPTION = "delete", "drain", "removal", "preemption"
 SCALE = "scale"
-"""Why a pod left its node."""
+"""Reason why a pod left its node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What is asked about."""
+    """The changes to plan."""
 
     manifests: Sequence[Manifest] = ()
     replicas: int | None = None
-    """Overrides how many pods the manifests' workloads want."""
+    """Overrides the replicas of the manifests' workloads."""
     scale: Sequence[Scale] = ()
-    """How many pods workloads of the state are to have."""
+    """New replica counts for workloads of the state."""
     add_nodes: Sequence[NewNodes] = ()
     nodes: Sequence[Manifest] = ()
-    """Nodes to add under their own names, or to put in place of nodes with the same names."""
+    """Nodes to add by name, or to replace if the name exists."""
     delete: Sequence[str] = ()
     """`KIND/NAME` or `KIND/NAMESPACE/NAME`."""
     drain: Sequence[str] = ()
     """Nodes by name or label selector."""
     remove_nodes: Sequence[str] = ()
-    """As `drain`; nodes that come empty are then deleted."""
+    """As `drain`; nodes that become empty are deleted."""
     force: bool = False
-    """Evict pods without a controller, too."""
+    """Also evict pods without a controller."""
     namespace: str = "default"
 
 
@@ -80,13 +80,13 @@ def make_plan(
     extenders: bool = False,
     on_loaded: Callable[[], None] = lambda: None,
 ) -> Plan:
-    """Apply the changes and see where all pods end up. The state itself is not changed.
+    """Apply the changes and report where all pods end up. The state itself is not changed.
 
-    With `extenders`, those of the configuration are asked; without, there must be none. `on_loaded`
-    is called when the scheduler knows the state and the changes begin.
+    With `extenders`, configured extenders are called; without, there must be none. `on_loaded` is
+    called once the scheduler has loaded the state, before the changes.
 
     Raises:
-        PlanError: a change makes no sense, and why.
+        PlanError: a change is invalid; the message gives the cause.
         ConfigError: the configuration names plugins that do not exist or do not fit.
     """
     with PlannedCluster(
@@ -97,16 +97,16 @@ def make_plan(
 
 
 def plan_in(world: PlannedCluster, state: ClusterState, changes: Changes, *, seed: int = 0) -> Plan:
-    """As `make_plan`, in a cluster that was loaded from the state before and serves this one plan.
+    """As `make_plan`, in a cluster already loaded from the state, which serves this plan only.
 
     Raises:
-        PlanError: a change makes no sense, and why.
+        PlanError: a change is invalid; the message gives the cause.
     """
     return _Planning(world, state, changes, seed).run()
 
 
 class _Planning:
-    """One plan in the making."""
+    """One plan in progress."""
 
     def __init__(
         self, world: PlannedCluster, state: ClusterState, changes: Changes, seed: int
@@ -115,9 +115,9 @@ class _Planning:
         self._state = state
         self._changes = changes
         self._pending = world.assembly.scheduler.queue.pending_pods()[0]
-        """Pods that the state has without a node."""
+        """Pods without a node in the state."""
         self._departures: list[tuple[Pod, str, str]] = []
-        """Pods that left: the pod, its node, and why."""
+        """Departed pods: the pod, its node, and the cause."""
         self._why = PREEMPTION
         self._workloads: Workloads | None = None
         self._seed = seed
@@ -154,7 +154,7 @@ class _Planning:
         self._world.settle()
 
     def _check_new(self, manifest: Manifest) -> None:
-        """A pod cannot be created twice; workloads of the same name make pods of other names."""
+        """Reject an existing pod; a workload with an existing name creates pods with new names."""
         namespace = (manifest.obj.get("metadata") or {}).get("namespace") or "default"
         if manifest.kind == "Pod" and self._world.find(Pod, namespace, manifest.name) is not None:
             raise PlanError(f"{manifest}: there is a pod of that name in {namespace} already")
@@ -185,7 +185,7 @@ class _Planning:
         self._why = PREEMPTION
 
     def _remove_node(self, name: str) -> None:
-        """What is left on an empty node goes with it: pods of DaemonSets and of the kubelet."""
+        """Remove a drained node with its remaining pods: DaemonSet and mirror pods."""
         world = self._world
         for pod in pods_on(world, name):
             self._take_away(pod, REMOVAL)
@@ -193,10 +193,10 @@ class _Planning:
         if node is not None:
             world.delete(node)
 
-    # -- what happens meanwhile --------------------------------------------------------------------
+    # -- hooks -------------------------------------------------------------------------------------
 
     def _made(self, change: ChangeType, obj: Any) -> None:  # noqa: ANN401  # a record of any kind
-        """An object of the plan's own workloads came, changed or went."""
+        """An object of the plan's own workloads was added, changed or deleted."""
         world = self._world
         known = world.find(type(obj), obj.metadata.namespace, obj.metadata.name)
         if change == "ADDED":
@@ -256,9 +256,10 @@ class _Planning:
         )
 
     def _existing(self) -> list[str]:
-        """A note for each workload of the files that the state has already."""
+        """A note for each workload of the files that already exists in the state."""
         return [
-            f"{manifest.kind} {where}/{manifest.name} exists already: the pods of the file come in addition; "
+            f"{manifest.kind} {where}/{manifest.name} exists already: "
+            "the pods of the file come in addition; "
             f"--replicas {manifest.kind.lower()}/{manifest.name}=N scales it"
             for manifest in self._changes.manifests
             if manifest.kind in SCALABLE
@@ -280,10 +281,9 @@ class _Planning:
         )
 
     def _outcomes(self) -> tuple[list[Placed], list[Pod]]:
-        """Pods that got a node, and those that have none; pods that stayed where they were are in neither."""
+        """Newly placed pods and unplaced pods; pods that stayed on their node are in neither."""
         world, placed, unplaced = self._world, list[Placed](), list[Pod]()
-        # Only pods that were pending or came can have a new node: the cluster may have 100,000
-        # others.
+        # Only pending and new pods can get a node; the cluster may have 100,000 others.
         for then in [*self._pending, *world.added_pods]:
             pod = world.find(Pod, then.metadata.namespace, then.metadata.name)
             if pod is None or pod.metadata.uid != then.metadata.uid:
@@ -338,7 +338,7 @@ class _Planning:
         ]
 
     def _grouped(self, pods: Sequence[Pod]) -> list[Unplaced]:
-        """Pods of one controller together: one explanation serves them all."""
+        """Group pods by controller: one explanation serves all of them."""
         groups: dict[tuple[str, bool], list[Pod]] = {}
         for pod in pods:
             owner = controller_of(pod)
@@ -356,7 +356,7 @@ class _Planning:
 
 
 def _as_new(pod: Pod) -> Pod:
-    """Without the nomination of an attempt that came to nothing."""
+    """The pod without the nomination of a failed attempt."""
     if not pod.status.nominated_node_name:
         return pod
     return structs.replace(pod, status=structs.replace(pod.status, nominated_node_name=""))

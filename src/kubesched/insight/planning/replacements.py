@@ -1,8 +1,8 @@
-"""Pods that come back: what the controllers of the state's own pods do when one of them leaves.
+"""Replacement pods: what the controllers of the state's own pods do when a pod leaves.
 
-A controller makes the new pod from the template that the old one was made from, so the old pod
-without node, status and identity is the new one. Pods of a plan's own workloads are replaced by
-their controllers (`workloads`).
+A controller creates the new pod from the old pod's template, so the new pod is the old one without
+node, status and identity. Pods of a plan's own workloads are replaced by their controllers
+(`workloads`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def controller_of(pod: Pod) -> OwnerReference | None:
 
 
 def is_mirror(pod: Pod) -> bool:
-    """Whether the kubelet runs the pod from a file; nothing in the API can stop it."""
+    """Whether the kubelet runs the pod from a file; the API cannot stop it."""
     owner = controller_of(pod)
     return _MIRROR in (pod.metadata.annotations or {}) or (
         owner is not None and owner.kind == "Node"
@@ -33,18 +33,18 @@ def is_mirror(pod: Pod) -> bool:
 
 
 class Replacements:
-    """Makes the pods that come back."""
+    """Creates replacement pods."""
 
     def __init__(self, world: PlannedCluster, seed: int) -> None:
         self._world = world
         self._random = Random(seed)
         self.retired: set[str] = set()
-        """Controllers, by uid, that make no pods any more."""
+        """Uids of controllers that no longer create pods."""
         self.of: dict[str, str] = {}
-        """Uid of a pod that left -> `namespace/name` of the one that came back."""
+        """Uid of a departed pod -> `namespace/name` of its replacement."""
 
     def replace(self, pod: Pod) -> Pod | None:
-        """Add the pod that takes the place of one that left; None if none does."""
+        """Add the replacement of a departed pod; None if there is none."""
         owner = controller_of(pod)
         if owner is None or owner.uid in self.retired or is_mirror(pod):
             return None
@@ -57,7 +57,7 @@ class Replacements:
         return new
 
     def add_like(self, pod: Pod, name: str | None = None) -> None:
-        """Add a further pod of the pod's controller, under this name or a new one."""
+        """Add another pod of the pod's controller, with the given name or a new one."""
         owner = controller_of(pod)
         assert owner is not None, "only pods of a controller have others like them"
         self._world.add(self._renewed(pod, owner, name or self._new_name(pod, owner)))
@@ -84,7 +84,7 @@ class Replacements:
                 return name
 
     def _renew_claim(self, old: Pod, new: Pod, volume: str) -> None:
-        """The claim of an ephemeral volume goes with its pod; the new pod gets one of its own."""
+        """Give the new pod its own ephemeral claim; the old claim is deleted with its pod."""
         namespace = old.metadata.namespace
         claim = self._world.find(PersistentVolumeClaim, namespace, f"{old.metadata.name}-{volume}")
         if claim is None:

@@ -1,7 +1,4 @@
-"""`--replicas KIND/NAME=N`: an existing workload gets more pods, like those it has, or loses some, as its controller would choose.
-
-A state holds no Deployments: one is known by the ReplicaSets that it owns.
-"""
+"""`--replicas KIND/NAME=N`: scales an existing workload; Deployments are found by ReplicaSets."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ SCALABLE = ("Deployment", "ReplicaSet", "StatefulSet")
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How many pods an existing workload is to have."""
+    """The desired number of pods of an existing workload."""
 
     workload: str
     """`KIND/NAME` or `KIND/NAMESPACE/NAME`."""
@@ -39,10 +36,10 @@ class Scale:
 def surplus_pods(
     world: PlannedCluster, replacements: Replacements, wanted: Sequence[Scale], namespace: str
 ) -> list[Pod]:
-    """Add the pods that are missing; returns those that are too many.
+    """Add missing pods; returns surplus pods, chosen as the controller would.
 
     Raises:
-        PlanError: there is no such workload, or its pods cannot be foretold.
+        PlanError: the workload does not exist, or its pods cannot be predicted.
     """
     surplus: list[Pod] = []
     for scale in wanted:
@@ -52,7 +49,8 @@ def surplus_pods(
         pods = pods_of(world, kind, where, name)
         if not pods:
             raise PlanError(
-                f'--replicas: there is no pod of {kind} "{where}/{name}" that others could be made like; '
+                f'--replicas: there is no pod of {kind} "{where}/{name}" '
+                "that others could be made like; "
                 "give its file with -f"
             )
         missing = scale.replicas - len(pods)

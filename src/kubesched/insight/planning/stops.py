@@ -1,4 +1,4 @@
-"""Why a pod that a plan could not place fits nowhere, by zone."""
+"""Why an unplaced pod of a plan fits nowhere, by zone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def zone_of(node: Node | None) -> str:
 
 
 def stop_of(world: PlannedCluster, pod: Pod) -> Stop:
-    """The pod's verdict from `explain`, with the reasons counted per zone."""
+    """The pod's verdict from `explain`, with reasons counted per zone."""
     explanation = Explainer(world.assembly).explain(pod, every_node)
     return Stop(
         pod=explanation.pod,

@@ -1,4 +1,4 @@
-"""How full a cluster is, from the scheduler's own sums."""
+"""Utilisation of a cluster, from the scheduler's own sums."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PODS = "pods"
 
 
 def utilisation_of(world: PlannedCluster) -> Utilisation:
-    """Requests and allocatable of all nodes that are not cordoned, together and by zone."""
+    """Requests and allocatable of all nodes that are not cordoned, in total and by zone."""
     table = world.assembly.table
     rows_by_zone: dict[str, list[int]] = {}
     for node in world.objects(Node):
@@ -43,7 +43,7 @@ def _sums(table: NodeTable, rows: list[int]) -> dict[str, Amount]:
 
 
 def tightest(utilisation: Utilisation) -> str:
-    """The resource with the largest share requested; empty without nodes."""
+    """The resource with the largest requested share; empty without nodes."""
     resources = utilisation.resources
     return max(
         resources,

@@ -1,4 +1,4 @@
-"""The kinds of workloads that commands take, by the words kubectl knows them by."""
+"""Workload kinds that commands accept, by their kubectl names."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ _SHORT = {
 
 
 def workload_kind(word: str) -> str | None:
-    """The kind that a word such as `deploy`, `deployments` or `deployment.apps` means."""
+    """The kind for a word such as `deploy`, `deployments` or `deployment.apps`."""
     word = word.lower().partition(".")[0]
     return KINDS.get(_SHORT.get(word, word.removesuffix("s")))

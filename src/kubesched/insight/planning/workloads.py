@@ -1,11 +1,9 @@
-"""From workloads to pods: the embedded control plane, in memory, over nothing but the objects that a plan adds.
+"""Creates pods from workloads: the embedded control plane, in memory, for a plan's new objects.
 
-Objects of files are created through the embedded API server's own defaulting, admission and
-validation, and its controllers make the pods, without HTTP and in the plan's time. What scheduling
-reads of the result is handed on as records.
-
-The state's PriorityClasses and StorageClasses are there, because admission reads them; its nodes
-only when a DaemonSet asks for them.
+Objects of files pass the embedded API server's defaulting, admission and validation. Controllers
+create the pods, without HTTP and in the plan's time. Objects that scheduling reads are passed on as
+records. The state's PriorityClasses and StorageClasses are loaded for admission; its nodes only if
+there is a DaemonSet.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ from kubesched.playground.registry.rest_storage import WriteOptions
 SCALED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
 TEMPLATED = (*SCALED, "DaemonSet", "Job")
 PATIENCE_S = 60.0
-"""Controllers' appointments further off than this (progress deadlines, TTLs) make no pods."""
+"""Controller timers beyond this (progress deadlines, TTLs) create no pods."""
 
 _ON = frozenset(
     controller.name
@@ -61,10 +59,10 @@ Listener = Callable[[ChangeType, Any], None]
 
 
 class Workloads:
-    """A control plane that holds what a plan adds."""
+    """A control plane with the objects that a plan adds."""
 
     def __init__(self, state: ClusterState, clock: Clock, seed: int, listener: Listener) -> None:
-        """`listener` is told about every object that scheduling reads, as a record."""
+        """`listener` gets every object that scheduling reads, as a record."""
         self._api = LocalApi.in_memory(clock=clock, rng=Random(seed))
         self._state = state
         self._has_nodes = False
@@ -88,10 +86,10 @@ class Workloads:
                 )
 
     def create(self, manifest: Manifest, replicas: int | None = None) -> JsonObject:
-        """Create an object of a file; `replicas` overrides how many pods a workload wants.
+        """Create an object of a file; `replicas` overrides a workload's replica count.
 
         Raises:
-            PlanError: an API server would refuse it, or the pods of its template.
+            PlanError: an API server would reject it, or the pods of its template.
         """
         obj = copy_json(manifest.obj)
         metadata = obj.setdefault("metadata", {})
@@ -102,7 +100,7 @@ class Workloads:
         for field in ("resourceVersion", "uid", "creationTimestamp"):
             metadata.pop(field, None)
         if manifest.kind == "Pod" and isinstance(obj.get("spec"), dict):
-            obj["spec"].pop("nodeName", None)  # where it is now, if it was dumped
+            obj["spec"].pop("nodeName", None)  # set if the manifest was dumped from a cluster
         if replicas is not None:
             _scale(obj, replicas)
         if manifest.kind == "DaemonSet":
@@ -115,19 +113,19 @@ class Workloads:
             raise PlanError(f"{manifest}: {_cause(error)}") from None
 
     def run(self) -> float | None:
-        """Let the controllers act; returns seconds until one of them wants another turn."""
+        """Run the controllers; returns seconds until one of them needs another turn."""
         self._controllers.settle()
         due = self._controllers.next_due_s()
         return due if due is not None and due <= PATIENCE_S else None
 
     def owns(self, pod: Pod) -> bool:
-        """Whether the pod was made here."""
+        """Whether the pod was created here."""
         meta = pod.metadata
         entry = self._api.registry.store.get("pods", meta.namespace, meta.name)
         return entry is not None and entry.obj["metadata"]["uid"] == meta.uid
 
     def bound(self, pod: Pod) -> None:
-        """A pod got its node: report it ready. Only StatefulSets wait for that."""
+        """Report a bound pod as ready, which only StatefulSets wait for."""
         owners = pod.metadata.owner_references or ()
         if not any(owner.kind == "StatefulSet" for owner in owners) or not self.owns(pod):
             return
@@ -153,10 +151,10 @@ class Workloads:
         return info
 
     def _check_template(self, info: ResourceInfo, workload: JsonObject) -> None:
-        """Have admission look at a pod of the template: controllers would be refused one by one."""
+        """Run admission on a pod of the template; otherwise each pod would be rejected later."""
         template = (workload.get("spec") or {}).get("template")
         if not isinstance(template, dict):
-            return  # validation says so
+            return  # validation reports it
         owner = {**workload, "apiVersion": info.api_version, "kind": info.kind}
         pod = pod_from_template(template, owner)
         pod["metadata"]["ownerReferences"][0]["uid"] = "planned"
@@ -203,7 +201,7 @@ def _scale(obj: JsonObject, replicas: int) -> None:
 
 
 def _cause(error: ApiError) -> str:
-    """The fields that the server names, or its message."""
+    """The fields named by the server, or its message."""
     details = error.details if isinstance(error.details, dict) else {}
     causes = details.get("causes") or ()
     named = [f"{cause['field']}: {cause['message']}" for cause in causes if cause.get("field")]

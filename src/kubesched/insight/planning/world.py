@@ -1,15 +1,14 @@
-"""The cluster of a plan: one attempt at a time, and pods that run as soon as they are bound.
+"""The cluster of a plan: one attempt at a time; pods run as soon as they are bound.
 
     with PlannedCluster(state, config) as world:
         world.add(pod)
         world.settle()
 
-Time stands still while there is anything to do and then jumps to the next deadline. `settle` ends
-when nothing can change any more: no pod is left to try, or every pending pod was tried since the
-last change.
+Time stops while there is work and then jumps to the next deadline. `settle` ends when nothing can
+change: no pod is left to try, or every pending pod was tried since the last change.
 
-A binding that waits for something outside the scheduler (a volume to be provisioned, a Permit
-plugin) keeps its place; the pod counts as assumed. Timeouts of plugins that wait so do not fire.
+A binding that waits for something outside the scheduler (volume provisioning, a Permit plugin)
+stays pending, and the pod counts as assumed. Timeouts of waiting plugins do not fire.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ _SET_BY_KUBELET = ("PodScheduled", "Ready")
 
 
 class PlanError(KubeschedError):
-    """A question that cannot be answered, and why."""
+    """A question that cannot be answered; the message gives the cause."""
 
 
 class PlannedCluster(Cluster):
-    """The scheduler driven attempt by attempt. The state it starts from is not changed."""
+    """Runs the scheduler attempt by attempt. The initial state is not changed."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class PlannedCluster(Cluster):
         extenders: bool = False,
         clock: ManualClock | None = None,
     ) -> None:
-        """`extenders` says whether configured extenders are asked; without it there must be none.
+        """With `extenders`, configured extenders are called; without, there must be none.
 
         Raises:
             ConfigError: the configuration names plugins that do not exist or do not fit.
@@ -83,15 +82,11 @@ class PlannedCluster(Cluster):
         self.on_bound: Callable[[Pod], None] = lambda _pod: None
         self.on_deleted: Callable[[Pod], None] = lambda _pod: None
         self.on_idle: Callable[[], float | None] = lambda: None
-        """Lets controllers act when the scheduler has nothing to do; returns seconds until they
-        want another turn.
-        """
+        """Runs controllers when the scheduler is idle; returns seconds until their next turn."""
         self._happened: deque[Callable[[], None]] = deque()
-        """Calls of the hooks that are due: they run between attempts, where their failures are not
-        the scheduler's.
-        """
+        """Pending hook calls; they run between attempts, outside the scheduler's error handling."""
         self.added_pods: list[Pod] = []
-        """Pods that came after the state, as they came."""
+        """Pods added after the state, as added."""
         self._is_started = False
 
     def make_extenders(
@@ -107,7 +102,7 @@ class PlannedCluster(Cluster):
         """Create objects.
 
         Raises:
-            PlanError: there is one of this name.
+            PlanError: an object with this name exists.
         """
         for obj in objects:
             try:
@@ -124,7 +119,7 @@ class PlannedCluster(Cluster):
             self.on_deleted(old)
 
     def where(self, pod: Pod) -> str:
-        """Where the scheduler counts the pod: bound, or assumed while its binding waits."""
+        """The node on which the scheduler counts the pod: bound, or assumed during binding."""
         known = self.assembly.scheduler.cache.get_pod(pod.metadata.uid)
         return known.pod.spec.node_name if known is not None else ""
 
@@ -145,7 +140,7 @@ class PlannedCluster(Cluster):
         self._happened.append(lambda: self.on_deleted(pod))
 
     def status_when_bound(self, pod: Pod) -> PodStatus:
-        """The status that a kubelet would soon report: pods are taken to start and become ready at once."""
+        """The status that a kubelet would soon report: pods become ready at once."""
         others = [
             condition
             for condition in pod.status.conditions or ()
@@ -161,7 +156,7 @@ class PlannedCluster(Cluster):
         )
 
     def _with_topology_labels(self, pod: Pod, node_name: str) -> ObjectMeta:
-        """A bound pod carries the zone and region of its node, as API servers add them."""
+        """Metadata with the node's zone and region labels, which API servers add to bound pods."""
         node = self.find(Node, "", node_name)
         labels = (node.metadata.labels if node is not None else None) or {}
         added = {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
@@ -172,7 +167,7 @@ class PlannedCluster(Cluster):
     # -- running -----------------------------------------------------------------------------------
 
     def settle(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Let the scheduler, and the controllers behind `on_idle`, work until nothing more can happen."""
+        """Run the scheduler and the controllers behind `on_idle` until nothing more can happen."""
         tried, changes = 0, self.changes
         while True:
             self.run_hooks()
@@ -183,7 +178,7 @@ class PlannedCluster(Cluster):
             if self._attempt():
                 tried += 1
                 if changes == self.changes and tried > self._pending_count():
-                    return  # each was tried, some of them twice, and nothing has changed
+                    return  # each was tried, some twice, and nothing has changed
             elif self._settle_background():
                 continue
             else:
@@ -192,14 +187,13 @@ class PlannedCluster(Cluster):
                     return
 
     def advance_to(self, moment: float) -> None:
-        """Let the scheduler work until the clock shows this moment, retries at the end of backoffs included."""
+        """Run the scheduler until the clock shows this moment, including retries after backoff."""
         tried, changes = 0, self.changes
         while True:
             self.run_hooks()
             if changes != self.changes:
                 tried, changes = 0, self.changes
-            # A pod that was tried since the last change and failed need not be tried again at the
-            # same instant.
+            # A pod that failed since the last change need not be retried at the same instant.
             if tried <= self._pending_count() and self._attempt():
                 tried += 1
             elif self._settle_background():
@@ -210,30 +204,30 @@ class PlannedCluster(Cluster):
                 tried = 0
 
     def attempt_once(self) -> None:
-        """Let the scheduler try one pod, and everything happen that follows from it."""
+        """Try one pod, and run everything that follows from it."""
         self._attempt()
         self._settle_background()
         self.run_hooks()
 
     def run_hooks(self) -> None:
-        """Report what happened to `on_bound` and `on_deleted`."""
+        """Report pending changes to `on_bound` and `on_deleted`."""
         while self._happened:
             self._happened.popleft()()
 
     def _step_towards(self, moment: float) -> bool:
-        """Pass time until something is due; False if nothing was, and the moment has come."""
+        """Advance to the next due event; False if there was none before the moment."""
         now, queue = self.clock.monotonic(), self.assembly.scheduler.queue
         due, before = self._next_due(), (queue.sizes, len(self._timers))
         if due is not None and due <= moment:
             self._jump_to(due)
-            # A deadline that has passed and changes nothing must not hold up time.
+            # An overdue deadline that changes nothing must not stop time.
             if due > now or (queue.sizes, len(self._timers)) != before:
                 return True
         self.clock.advance(max(0.0, moment - self.clock.monotonic()))
         return False
 
     def _let_time_pass(self, again_s: float | None) -> bool:
-        """Jump to the end of a backoff, a timer, or the controllers' next turn."""
+        """Jump to the next backoff expiry, timer, or controller turn."""
         due = self._next_due()
         if again_s is not None:
             again = self.clock.monotonic() + again_s
@@ -252,7 +246,7 @@ class PlannedCluster(Cluster):
         return sum(self.assembly.scheduler.queue.sizes) + 1
 
     def _attempt(self) -> bool:
-        """Try the next pod, and bind it if it got a node; False when there is none."""
+        """Try the next pod, and bind it if it got a node; False if there is none."""
         scheduler = self.assembly.scheduler
         outcome = scheduler.attempt()
         if isinstance(outcome, QueueEmpty):
@@ -269,7 +263,7 @@ class PlannedCluster(Cluster):
         return True
 
     def _settle_background(self) -> bool:
-        """Let background work (evictions, status patches) go on; returns whether it did."""
+        """Run background work (evictions, status patches); returns whether there was any."""
         scheduler = self.assembly.scheduler
         before = len(scheduler.background), len(scheduler.status_writer), self.changes
         if not any(before[:2]):
@@ -278,7 +272,7 @@ class PlannedCluster(Cluster):
         return before != (len(scheduler.background), len(scheduler.status_writer), self.changes)
 
     def work(self) -> None:
-        """Run what was begun until it ends, or waits for something outside the scheduler."""
+        """Run started work until it ends or waits for something outside the scheduler."""
         if not self._is_started:
             self._is_started = True
             scheduler = self.assembly.scheduler

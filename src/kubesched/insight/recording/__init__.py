@@ -1,8 +1,7 @@
-"""The flight recorder: what went into the scheduler's decisions, in order, and what came out.
+"""The flight recorder: the inputs of the scheduler's decisions, in order, and their results.
 
-A recording is a folder of segments. Each begins with a header and a checkpoint (every object as it
-was then) and goes on with a log: informer events, attempts, decisions, outcomes of calls, timers.
-`records` says what is written, `segments` how, `recorder` takes the records from the scheduling
-loop, `recorded_dependencies` has a scheduler's calls and timers go through it, `reader` gives the
-records back.
+A recording is a folder of segments. Each begins with a header and a checkpoint (all objects at that
+moment), followed by a log: informer events, attempts, decisions, call outcomes, timers. `records`
+defines the records, `segments` the file format. `recorder` takes records from the scheduling loop,
+`recorded_dependencies` wraps a scheduler's calls and timers, `reader` reads the records.
 """

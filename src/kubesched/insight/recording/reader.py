@@ -1,4 +1,4 @@
-"""Reading a recording: its segments, its runs, and the state of the cluster at a time."""
+"""Reads a recording: its segments, its runs, and the cluster state at a given time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _record_of: dict[str, type[Any]] = {kind.resource: kind.record for kind in KINDS
 
 
 class Objects:
-    """The objects of a recording, brought up to date record by record."""
+    """The objects of a recording, updated record by record."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -43,7 +43,7 @@ class Objects:
             yield from objects.values()
 
     def store(self, entry: Stored) -> None:
-        """Take in an object of a checkpoint."""
+        """Add an object of a checkpoint."""
         obj = self._made(entry.resource, lambda record: restored(record, entry.parts))
         self._objects.setdefault(entry.resource, {})[key_of(obj.metadata)] = obj
 
@@ -51,8 +51,7 @@ class Objects:
         """Apply a change; returns the object's new or final state.
 
         Raises:
-            RecordingError: the change does not fit what is known, or is about something this
-                kubesched does not know.
+            RecordingError: the change does not match the known state, or its kind is unknown.
         """
         objects = self._objects.setdefault(entry.resource, {})
         old = objects.get(entry.key)
@@ -89,7 +88,7 @@ class Segment:
     header: Header
     _open: Callable[[], BinaryIO]
     torn_at: int | None = field(default=None, init=False)
-    """Where it broke off, known after it was read."""
+    """Offset where it breaks off; known once it has been read."""
 
     def blocks(self) -> Iterator[list[AnyEntry]]:
         with self._open() as file:
@@ -101,12 +100,12 @@ class Segment:
         return chain.from_iterable(self.blocks())
 
     def in_memory(self) -> Segment:
-        """The same segment without its file; it can be pickled."""
+        """The same segment without its file, so that it can be pickled."""
         with self._open() as file:
             return Segment(self.name, self.header, partial(BytesIO, file.read()))
 
     def has_checkpoint(self) -> bool:
-        """Whether its checkpoint was written to the end."""
+        """Whether its checkpoint is complete."""
         for entry in self.entries():
             if isinstance(entry, CheckpointEnd):
                 return True
@@ -117,23 +116,23 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The segments of one run of a scheduler that are still there, in order."""
+    """The remaining segments of one scheduler run, in order."""
 
     segments: list[Segment]
 
     @property
     def is_complete(self) -> bool:
-        """Whether its beginning is still there."""
+        """Whether its beginning still exists."""
         return self.segments[0].header.is_origin
 
     @property
     def is_playable(self) -> bool:
-        """Whether its first segment holds all that playing needs."""
+        """Whether its first segment holds everything needed for replay."""
         first = self.segments[0].header
         return first.is_origin or first.is_playable
 
     def playable(self) -> Run | None:
-        """The part that can be played: from the first segment that holds the state of the scheduler; None if none does."""
+        """The replayable part, from the first segment with scheduler state; None if none has it."""
         for index in range(len(self.segments)):
             rest = Run(self.segments[index:])
             if rest.is_playable:
@@ -141,7 +140,7 @@ class Run:
         return None
 
     def playable_before(self, attempt: int) -> Run:
-        """The least that has to be played to come to an attempt of this run."""
+        """The shortest part to replay to reach an attempt of this run."""
         index = 0
         for at, segment in enumerate(self.segments):
             if segment.header.is_playable and segment.header.attempts < attempt:
@@ -153,33 +152,34 @@ class Run:
         return chain.from_iterable(self.blocks())
 
     def blocks(self) -> Iterator[list[AnyEntry]]:
-        """The log from the first segment on; of the checkpoints only the first, since the others repeat the log.
+        """The log from the first segment on; later checkpoints are skipped, as they repeat the log.
 
         Raises:
-            RecordingError: a segment is damaged or missing in the middle.
+            RecordingError: a segment in the middle is damaged or missing.
         """
         for index, segment in enumerate(self.segments):
             if index and segment.header.number != self.segments[index - 1].header.number + 1:
                 raise RecordingError(f"{segment.name}: the segment before it is missing")
             if index and self.segments[index - 1].torn_at is not None:
                 raise RecordingError(
-                    f"{self.segments[index - 1].name}: damaged at byte {self.segments[index - 1].torn_at}"
+                    f"{self.segments[index - 1].name}: "
+                    f"damaged at byte {self.segments[index - 1].torn_at}"
                 )
             for block in segment.blocks():
                 if index and isinstance(block[0], Stored | SavedScheduler | CheckpointEnd):
-                    continue  # a checkpoint has blocks of its own
+                    continue  # checkpoints have their own blocks
                 yield block
 
 
 class RecordingReader:
-    """A recording, read from the beginning of any segment."""
+    """A recording, readable from the beginning of any segment."""
 
     def __init__(self, storage: Storage, name: str) -> None:
-        """Raises RecordingError: nothing is recorded there, or it cannot be read."""
+        """Raises RecordingError if there is no recording, or it cannot be read."""
         self.name = name
         self.segments: list[Segment] = []
         self._unreadable: dict[int, str] = {}
-        """Segments that broke off in their header, by number."""
+        """Segments that break off in their header, by number."""
         for number in storage.numbers():
             self._add(storage, number)
         if not self.segments:
@@ -195,7 +195,7 @@ class RecordingReader:
             with storage.open(number) as file:
                 header = SegmentReader.open(file, name).header
         except FileNotFoundError:
-            return  # the recorder, which is at work, has just deleted it for its limit
+            return  # just deleted by an active recorder to stay within its limit
         except OSError as error:
             raise RecordingError(f"{name}: {error.strerror or error}") from None
         except RecordingError as error:
@@ -207,10 +207,10 @@ class RecordingReader:
 
     @property
     def notes(self) -> list[str]:
-        """What is missing of the recording: segments that cannot be read."""
+        """Gaps in the recording: unreadable segments."""
         notes = []
         for number, name in self._unreadable.items():
-            # A crash leaves the last segment of a run like that; any other has had its header.
+            # Expected after a crash for the last segment of a run; all others have a header.
             is_damaged = any(s.header.run <= number < s.header.number for s in self.segments)
             what = "is damaged in its header and left out" if is_damaged else "broke off at once"
             notes.append(f"{name} {what}")
@@ -223,7 +223,7 @@ class RecordingReader:
         return [Run(segments) for segments in by_run.values()]
 
     def end(self) -> float:
-        """The time of day of the last record."""
+        """The wall-clock time of the last record."""
         header = self.segments[-1].header
         last = header.time
         for entry in self.segments[-1].entries():
@@ -231,14 +231,14 @@ class RecordingReader:
         return header.wall_time + (last - header.time)
 
     def state_at(self, wall_time: float | None = None, attempt: int | None = None) -> ClusterState:
-        """The objects at a time of day, before an attempt of the last run, or at the end.
+        """The objects at a wall-clock time, before an attempt of the last run, or at the end.
 
         Raises:
             RecordingError: the recording does not reach back that far, or is damaged.
         """
         segments = self._segments_until(wall_time, attempt)
         while len(segments) > 1 and not segments[-1].has_checkpoint():
-            segments.pop()  # broken off in its checkpoint; the log before it ends there, too
+            segments.pop()  # breaks off in its checkpoint, where the previous log also ends
         segment = segments[-1]
         header = segment.header
         limit = None if wall_time is None else header.time + (wall_time - header.wall_time)
@@ -261,7 +261,8 @@ class RecordingReader:
         else:
             if attempt is not None:
                 raise RecordingError(
-                    f"{self.name}: there is no attempt {attempt}; the last one of the last run is {attempts}"
+                    f"{self.name}: there is no attempt {attempt}; "
+                    f"the last one of the last run is {attempts}"
                 )
         if not is_whole:
             raise RecordingError(f"{segment.name}: broken off in its checkpoint, or damaged there")
@@ -274,7 +275,7 @@ class RecordingReader:
         return state
 
     def _segments_until(self, wall_time: float | None, attempt: int | None) -> list[Segment]:
-        """Of which the last is the one to begin with."""
+        """The segments up to a point; reading starts with the last one."""
         if attempt is not None:
             last_run = self.segments[-1].header.run
             segments = [segment for segment in self.segments if segment.header.run == last_run]
@@ -289,7 +290,8 @@ class RecordingReader:
         if not before:
             first = self.segments[0].header
             raise RecordingError(
-                f"{self.name}: does not reach back to {what}; it begins at {_rfc3339(first, first.time)}"
+                f"{self.name}: does not reach back to {what}; "
+                f"it begins at {_rfc3339(first, first.time)}"
             )
         return before
 

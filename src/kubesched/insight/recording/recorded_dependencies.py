@@ -1,4 +1,4 @@
-"""A recorder beside a running scheduler: opening it, and the calls and timers that go through it."""
+"""Attaches a recorder to a running scheduler: opens it, and wraps calls and timers."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 
 RING_BYTES = 32 << 20
-"""What the recording in memory may take."""
+"""Maximum size of an in-memory recording."""
 
 
 EXTENDER_VERBS = ("filter", "prioritize", "preempt")
-"""Under which the answers of extenders are noted."""
+"""Verbs under which extender answers are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorder and what belongs to its run."""
+    """A recorder and the parts of its run."""
 
     recorder: Recorder
     storage: Storage
     seed: int
 
     def close(self) -> None:
-        """Write what is left, within a bound."""
+        """Write remaining records, within a time limit."""
         self.recorder.stop()
         self.storage.close()
 
@@ -64,10 +64,10 @@ def open_recording(
     flush_at: int | None = None,
     storage: Storage | None = None,
 ) -> Recording:
-    """Begin a run in a folder, or in memory without one, or in a storage of the caller's.
+    """Start a run in a folder, in memory (without a folder), or in the given storage.
 
-    Without a thread, all is written at the end, or whenever `flush_at` records wait. A disk that
-    fails ends the recording, with the first segment as with any other.
+    Without a thread, records are written at the end, or whenever `flush_at` records are pending. A
+    disk failure ends the recording, even in the first segment.
 
     Raises:
         RecordingError: the folder cannot be used, or another process records there.
@@ -92,14 +92,14 @@ def open_recording(
         classes=classes,
     )
     recorder = Recorder(RecordingWriter(storage, limits, header), clock, flush_at=flush_at)
-    recorder.flush()  # makes the first segment, or says at once why there is none
+    recorder.flush()  # creates the first segment, or reports the failure at once
     if threaded:
         recorder.start()
     return Recording(recorder, storage, seed)
 
 
 def recorded_dependencies(dependencies: Dependencies, recording: Recording) -> Dependencies:
-    """The same dependencies, with everything that enters decisions going through the recorder."""
+    """The same dependencies, with every input of decisions passing through the recorder."""
     recorder, extenders = recording.recorder, dependencies.extenders
     return replace(
         dependencies,
@@ -116,10 +116,7 @@ def recorded_dependencies(dependencies: Dependencies, recording: Recording) -> D
 
 
 class RecordedCalls:
-    """The plugins' client: says when each call returns to them.
-
-    Bindings are reported by the binding cycle.
-    """
+    """The plugins' client; records when each call returns. The binding cycle reports bindings."""
 
     def __init__(self, calls: SchedulerClient, recorder: Recorder) -> None:
         self._calls = calls
@@ -163,14 +160,14 @@ class RecordedCalls:
 
 
 def object_name(obj: Any) -> str:  # noqa: ANN401  # a record of any kind
-    """Kind and key; of an object that the server is to name, what its name begins with."""
+    """Kind and key; for a generated name, its prefix."""
     metadata = obj.metadata
     name = object_key(metadata.namespace, metadata.name or metadata.generate_name)
     return f"{type(obj).__name__}/{name}"
 
 
 async def recorded(recorder: Recorder, verb: str, key: str, call: Awaitable[T]) -> T:
-    """Await a call and note how it ended, right before the caller goes on."""
+    """Await a call and record its outcome, right before the caller continues."""
     token = in_call.set(True)
     try:
         result = await call
@@ -184,7 +181,7 @@ async def recorded(recorder: Recorder, verb: str, key: str, call: Awaitable[T]) 
 
 
 class RecordedExtender:
-    """An extender whose answers are noted."""
+    """Records an extender's answers."""
 
     def __init__(self, extender: Extender, recorder: Recorder) -> None:
         self._extender = extender
@@ -211,7 +208,7 @@ class RecordedExtender:
 
 
 def recorded_timers(recorder: Recorder, call_later: CallLater) -> CallLater:
-    """A `call_later` whose callbacks are noted when they run."""
+    """A `call_later` that records callbacks when they run."""
 
     def later(delay: float, callback: Callable[[], None]) -> Timer:
         number = recorder.new_timer()

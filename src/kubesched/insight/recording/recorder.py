@@ -1,8 +1,8 @@
-"""The recorder on the scheduling loop: hands records to a thread that encodes and writes them.
+"""The recorder on the scheduling loop: passes records to a thread that encodes and writes them.
 
-What happens on the loop for a record is one look at the clock and one append; objects are handed
-over as they are, since records are frozen. The thread writes every half second. Whatever goes wrong
-there ends the recording, with one line in the log and a metric, and never the scheduler.
+Per record, the loop reads the clock and appends once. Objects are passed without copying, since
+records are frozen. The thread writes every half second. A failure there ends the recording, with
+one log line and a metric, but never the scheduler.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ log = get_logger(__name__)
 
 FLUSH_S = 0.5
 BLOCK_RECORDS = 256
-"""Records in one block at most."""
+"""Maximum number of records in one block."""
 MAX_PENDING = 500_000
-"""Records that wait to be written. With more the disk cannot keep up, and recording ends."""
+"""Maximum number of pending records. Beyond this the disk is too slow, and recording ends."""
 
 
 TASKS = (BINDING_BEGINS, WORK_GOES_ON)
 actor: ContextVar[str] = ContextVar("actor", default="")
-"""Which binding or work a call is made for: several may make the same call at a time."""
+"""The binding or task that makes a call; several may make the same call concurrently."""
 
 
 class LatchedClock:
@@ -62,10 +62,7 @@ class LatchedClock:
 
 
 class Recorder:
-    """Implements `scheduler.flight.FlightRecorder`.
-
-    `start` and `stop` are called on the loop's thread.
-    """
+    """A `scheduler.flight.FlightRecorder`. Call `start` and `stop` on the loop's thread."""
 
     def __init__(
         self,
@@ -75,7 +72,7 @@ class Recorder:
         flush_s: float = FLUSH_S,
         flush_at: int | None = None,
     ) -> None:
-        """With `flush_at`, records are written in place as soon as so many wait; for runs without a thread."""
+        """With `flush_at`, writes in place once that many records are pending (no thread)."""
         self.clock = LatchedClock(writer.started_at, clock.now)
         self.stopped_reason = ""
         """Why recording ended before the scheduler did."""
@@ -92,10 +89,9 @@ class Recorder:
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
 
-    # -- the loop's side: cheap --------------------------------------------------------------------
+    # -- on the loop: cheap ------------------------------------------------------------------------
     #
-    # Entries are handed over as tuples: their tag, then their fields. That is how they are encoded,
-    # too.
+    # Entries are passed as tuples of tag and fields, the form in which they are encoded.
 
     def tick(self) -> None:
         self.clock.time = self._monotonic()
@@ -152,7 +148,7 @@ class Recorder:
         self._append((SCHEDULING_ENDED, time))
 
     def call_done(self, verb: str, key: str, error: Exception | None, result: object) -> None:
-        """A plugin's call returned to it."""
+        """A plugin's call returned."""
         self.clock.time = time = self._monotonic()
         what = None if error is None else error_of(error)
         self._append((CALL_DONE, time, verb, f"{actor.get()} {key}", what, result))
@@ -173,7 +169,7 @@ class Recorder:
         self._thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Write what is left and end, within a bound."""
+        """Write remaining records and stop, within a time limit."""
         if self._thread is None:
             self.flush()
         else:
@@ -184,7 +180,7 @@ class Recorder:
                 return
         try:
             self._writer.close()
-        except OSError as error:  # some file systems write only now
+        except OSError as error:  # some file systems report write errors only here
             self._give_up(str(error))
 
     def _run(self) -> None:
@@ -193,7 +189,7 @@ class Recorder:
         self.flush()
 
     def flush(self) -> None:
-        """Write what has come so far."""
+        """Write all pending records."""
         pending = self._pending
         try:
             while pending and not self.stopped_reason:
@@ -201,7 +197,7 @@ class Recorder:
                 self._writer.write([pending.popleft() for _ in range(few)])
             if not self.stopped_reason:
                 self._writer.sync()
-        except (Exception, SystemExit) as error:  # the edge of a thread: scheduling goes on
+        except (Exception, SystemExit) as error:  # thread boundary: scheduling continues
             self._give_up(str(error) or type(error).__name__)
 
     def _too_many_pending(self) -> None:
@@ -223,17 +219,17 @@ class Recorder:
 
 
 def _drop(_entry: Handed) -> None:
-    """Recording has ended."""
+    """Used after recording has ended."""
 
 
 def digest_of(status: Status) -> str:
-    """A short hash of all that a failed attempt says."""
+    """A short hash of a failed attempt's complete status."""
     text = "\n".join(outcome_of(status))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def outcome_of(status: Status) -> list[str]:
-    """A status as texts: code, plugin, message; `fit`, the rejecting and the pending plugins if no node fits."""
+    """Code, plugin, message of a status; for a FitError also `fit`, rejecting, pending plugins."""
     error = status.error
     fit = ["", "", ""]
     if isinstance(error, FitError):
@@ -247,6 +243,6 @@ def outcome_of(status: Status) -> list[str]:
 
 
 def error_of(error: Exception) -> list[str]:
-    """An exception as texts: type, message, and the code and reason of an API error."""
+    """An exception as texts: type, message, and code and reason of an API error."""
     said = [type(error).__name__, str(error)]
     return [*said, str(error.code), error.reason] if isinstance(error, ApiError) else said

@@ -1,11 +1,10 @@
 """The records of a recording, and objects as parts of them.
 
-A record is a MessagePack array whose first element says what it is. Times are the scheduler's
-monotonic clock; the header of a segment relates it to the time of day.
+A record is a MessagePack array whose first element is its tag. Times are the scheduler's monotonic
+clock; the segment header maps it to wall-clock time.
 
-An updated object is written as the top-level parts that differ from its previous version (most
-updates of a pod change its status alone), so reading needs the versions before it; a checkpoint
-provides them.
+An updated object is written as the top-level parts that differ from its previous version (most pod
+updates change only the status). Reading needs the previous versions, which a checkpoint provides.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Parts = dict[str, Any]
 """Top-level fields of an object by their JSON names."""
 
 
-# What the first element says.
+# Tags.
 STORED: Final = 0
 CHECKPOINT_END: Final = 1
 CHANGED: Final = 2
@@ -41,7 +40,7 @@ SCHEDULER: Final = 12
 
 
 class Entry(msgspec.Struct, array_like=True, gc=False):
-    """Base of all records; `time` is when it happened."""
+    """Base of all records, with the `time` of the event."""
 
     time: float
 
@@ -51,11 +50,11 @@ class Stored(Entry, tag=STORED):
 
     resource: str
     parts: msgspec.Raw
-    """`Parts`, left encoded until the type is known."""
+    """`Parts`, decoded once the type is known."""
 
 
 class CheckpointEnd(Entry, tag=CHECKPOINT_END):
-    """All objects of the checkpoint came before; the log follows."""
+    """End of the checkpoint's objects; the log follows."""
 
     objects: int
 
@@ -64,15 +63,14 @@ class Changed(Entry, tag=CHANGED):
     """An informer's store changed.
 
     `op` is `a` (added), `u` (updated: `parts` differ), `d` (deleted: `parts` of the final state
-    differ from the last known one) or `t` (found missing in a list: the last known state is the
-    final one).
+    differ from the last known one) or `t` (missing in a list: the last known state is final).
     """
 
     resource: str
     op: str
     key: str
     parts: msgspec.Raw
-    """`Parts`, left encoded until the type is known."""
+    """`Parts`, decoded once the type is known."""
 
 
 class Attempt(Entry, tag=ATTEMPT):
@@ -84,7 +82,7 @@ class Attempt(Entry, tag=ATTEMPT):
 
 
 class Decision(Entry, tag=DECISION):
-    """What an attempt came to: a node, or a status whose text has this digest."""
+    """The result of an attempt: a node, or the digest of a status."""
 
     number: int
     pod: str
@@ -95,54 +93,54 @@ class Decision(Entry, tag=DECISION):
 
 
 class Reached(Entry, tag=REACHED):
-    """A task went past a point from which on it changes what decisions read."""
+    """A task passed a point after which it changes inputs of decisions."""
 
     point: str
     uid: str
     outcome: list[str] | None = None
-    """Of a point that has one: code, plugin and reasons of a status."""
+    """Code, plugin and reasons of the point's status, if it has one."""
 
 
 class CallDone(Entry, tag=CALL_DONE):
-    """A call to the outside returned to its caller."""
+    """An external call returned to its caller."""
 
     verb: str
     key: str
     error: list[str] | None = None
-    """Type and message of what it raised; code and reason of an API error."""
+    """Type and message of the exception; code and reason of an API error."""
     result: Any = None
 
 
 class TimerFired(Entry, tag=TIMER_FIRED):
-    """A timer of the scheduler's own fired."""
+    """One of the scheduler's own timers fired."""
 
     number: int
 
 
 class QueueFlushed(Entry, tag=QUEUE_FLUSHED):
-    """The queue looked for pods whose backoff or stay was over."""
+    """The queue checked for pods whose backoff or stay was over."""
 
 
 class SchedulingBegan(Entry, tag=SCHEDULING_BEGAN):
-    """This process leads, and its loop takes pods from now on."""
+    """This process leads, and its loop starts to take pods."""
 
 
 class SchedulingEnded(Entry, tag=SCHEDULING_ENDED):
-    """The loop ended; what was under way was called off."""
+    """The loop ended; work in progress was cancelled."""
 
 
 class Checkpointed(Entry, tag=CHECKPOINTED):
-    """The next segment can be played by itself; the scheduler forgot what its checkpoint does not hold."""
+    """The next segment is replayable alone; the scheduler dropped state outside its checkpoint."""
 
     seed: int
-    """Of the random numbers from here on."""
+    """Seed of the random numbers from here on."""
 
 
 class SavedScheduler(Entry, tag=SCHEDULER):
-    """The last part of a checkpoint that can be played from."""
+    """The last part of a replayable checkpoint."""
 
     timers: int
-    """How many the scheduler had begun before."""
+    """Number of timers started before."""
     state: SchedulerState
 
 
@@ -171,7 +169,7 @@ def encode_entries(entries: Sequence[Entry | tuple[Any, ...]]) -> bytes:
     try:
         return _encoder.encode(entries)
     except OverflowError:
-        # A quantity may be a number of any size; as text it means the same.
+        # A quantity may be an arbitrarily large number; as text it means the same.
         return _encoder.encode([_small_numbers(msgspec.to_builtins(entry)) for entry in entries])
 
 
@@ -194,7 +192,7 @@ def decode_entries(data: bytes) -> list[AnyEntry]:
 
 
 def whole(obj: Record) -> Parts:
-    """All parts of an object that are not empty."""
+    """All non-empty parts of an object."""
     parts: Parts = {}
     names = zip(obj.__struct_fields__, obj.__struct_encode_fields__, strict=True)
     defaults = obj.__struct_defaults__
@@ -206,7 +204,7 @@ def whole(obj: Record) -> Parts:
 
 
 def difference(old: Record, new: Record) -> Parts:
-    """The parts of `new` that are not those of `old`."""
+    """The parts of `new` that differ from `old`."""
     parts: Parts = {}
     for attribute, name in zip(new.__struct_fields__, new.__struct_encode_fields__, strict=True):
         before, after = getattr(old, attribute), getattr(new, attribute)
@@ -217,7 +215,7 @@ def difference(old: Record, new: Record) -> Parts:
 
 _decoders: dict[type[Any], msgspec.msgpack.Decoder[Any]] = {}
 _fields: dict[type[Any], dict[str, tuple[str, msgspec.msgpack.Decoder[Any]]]] = {}
-"""By kind, the top-level fields by their JSON names: attribute and decoder."""
+"""Top-level fields of each kind by JSON name: attribute and decoder."""
 _raws: msgspec.msgpack.Decoder[dict[str, msgspec.Raw]] = msgspec.msgpack.Decoder(
     dict[str, msgspec.Raw]
 )
@@ -243,6 +241,6 @@ def patched(old: Any, parts: msgspec.Raw) -> Any:  # noqa: ANN401  # a record of
     changed = {}
     for name, raw in _raws.decode(parts).items():
         field = fields.get(name)
-        if field is not None:  # else of a newer Kubernetes
+        if field is not None:  # otherwise a field of a newer Kubernetes version
             changed[field[0]] = field[1].decode(raw)
     return structs.replace(old, **changed)

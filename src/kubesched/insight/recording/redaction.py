@@ -1,9 +1,8 @@
-"""What a recording leaves out of objects: annotations that scheduling does not read.
+"""Removes annotations that scheduling does not read from recorded objects.
 
-They hold what their authors put there: `kubectl apply` keeps the whole manifest in one, with
-environment variables and commands. Decisions depend on the annotations in one way only: any change
-is an event. So the rest of an object's annotations is written as one, a digest under a key that is
-nowhere kept.
+Annotations may hold private data: `kubectl apply` stores the whole manifest in one, including
+environment variables and commands. Decisions depend on them only in that any change is an event. So
+they are replaced by a single digest, under a key that is not stored anywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _KEY: Final = os.urandom(32)
 
 
 def redacted(parts: dict[str, Any]) -> dict[str, Any]:
-    """Top-level parts of an object as they are recorded."""
+    """An object's top-level parts in their recorded form."""
     kept = dict(parts)
     if isinstance(meta := parts.get("metadata"), ObjectMeta):
         kept["metadata"] = _stripped(meta)

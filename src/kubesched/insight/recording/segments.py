@@ -1,17 +1,17 @@
-"""Segments: how records lie in a file, so that a crash costs the end of the last one and nothing else.
+"""The segment format: a crash loses at most the end of the last segment.
 
     magic, format version (2 bytes)
     block: header (MessagePack)
     block: records …
     block: records …
 
-A block is its length, a checksum, and packed data. Blocks of one segment share a window of text:
-each is packed with the end of the one before as its dictionary, so that small blocks pack as well
-as large ones. A block that is cut short or does not match its checksum ends the segment there.
+A block is its length, a checksum, and compressed data. Each block uses the end of the previous one
+as its dictionary, so that small blocks compress as well as large ones. A truncated block or a
+checksum mismatch ends the segment there.
 
-Packing is zlib at level 1. Measured on the lives of 20,000 pods (benchmarks/recording.py): zlib 1
-packs a life of 4,611 bytes into 290 in 10 us, zlib 6 into 252 in 27 us, zstandard 1 into 155 in 9
-us. That is not worth a dependency.
+Compression is zlib at level 1. Measured on the lives of 20,000 pods (benchmarks/recording.py):
+zlib 1 compresses a life of 4,611 bytes to 290 in 10 us, zlib 6 to 252 in 27 us, zstandard 1 to 155
+in 9 us. That is not worth a dependency.
 """
 
 from __future__ import annotations
@@ -35,56 +35,51 @@ SUFFIX = ".rec"
 _VERSION = struct.Struct(">H")
 _BLOCK = struct.Struct(">II")
 MAX_BLOCK_BYTES = 64 << 20
-"""Of a packed block; a larger length is a damaged one."""
+"""Maximum size of a compressed block; a larger length indicates damage."""
 MAX_UNPACKED_BYTES = 1 << 30
 _WINDOW_BYTES = 32 << 10
 _LEVEL = 1
 
 
 class RecordingError(KubeschedError):
-    """A recording cannot be used; the text names folder or segment and says why."""
+    """A recording cannot be used; the message names the folder or segment and the cause."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What a segment says about itself."""
+    """The metadata of a segment."""
 
     number: int
-    """Of the segment; they are numbered through."""
+    """Number of the segment; numbers are consecutive."""
     run: int
-    """Number of the segment with which this run of the scheduler began."""
+    """Number of the first segment of this scheduler run."""
     made_by: str
     """Version of kubesched."""
     wall_time: float
-    """Time of day, in seconds since the epoch, when the segment was begun."""
+    """Wall-clock time at the start of the segment, in seconds since the epoch."""
     time: float
     """The scheduler's clock at that moment."""
     attempts: int
     """Attempts of this run before the segment."""
     seed: int
-    """Of the random numbers that enter decisions."""
+    """Seed of the random numbers used in decisions."""
     config: dict[str, Any]
-    """KubeSchedulerConfiguration, as it was in effect."""
+    """The KubeSchedulerConfiguration in effect."""
     feature_gates: dict[str, bool]
     max_in_unschedulable_s: float = 300.0
     """The flag --pod-max-in-unschedulable-pods-duration."""
     classes: bool = True
-    """Whether equal pods shared answers, and waited as one (`bench run --no-classes`: they did
-    not).
-    """
+    """Whether equal pods shared answers and waited as one; False for `bench run --no-classes`."""
     is_playable: bool = False
-    """Whether the checkpoint holds the state of the scheduler, too."""
+    """Whether the checkpoint includes the scheduler's state."""
 
     @property
     def is_origin(self) -> bool:
-        """Whether the run begins here, with nothing known."""
+        """Whether the run starts here, with empty state."""
         return self.number == self.run
 
 
 class SegmentWriter:
-    """Writes one segment to a file-like object.
-
-    Not responsible for when to begin another (`storage`).
-    """
+    """Writes one segment to a file-like object; `storage` decides when to start another."""
 
     def __init__(self, file: BinaryIO, header: Header) -> None:
         self._file = file
@@ -94,7 +89,7 @@ class SegmentWriter:
         self.write_block(msgspec.msgpack.encode(header))
 
     def write_block(self, data: bytes) -> None:
-        """Write data as one block; after it has been written the segment is whole up to here."""
+        """Write data as one block; the segment is complete up to here afterwards."""
         packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -15, zdict=self._window)
         packed = packer.compress(data) + packer.flush()
         self._window = (self._window + data)[-_WINDOW_BYTES:]
@@ -104,7 +99,7 @@ class SegmentWriter:
         view = memoryview(data)
         while view:
             written = self._file.write(view)
-            if not written:  # else a disk that takes nothing is asked for ever
+            if not written:  # otherwise a full disk would cause an endless loop
                 raise OSError(errno.EIO, "the disk takes no data")
             view = view[written:]
         self.size += len(data)
@@ -118,7 +113,7 @@ class SegmentReader:
     name: str
     header: Header
     torn_at: int | None = None
-    """Offset at which the segment broke off, once all before it was read."""
+    """Offset where the segment breaks off, set after reading up to it."""
     _window: bytes = b""
     _offset: int = 0
 
@@ -127,12 +122,12 @@ class SegmentReader:
         """Read the header.
 
         Raises:
-            RecordingError: it is no segment, or of a newer format, or broke off in its header.
+            RecordingError: not a segment, a newer format, or truncated in the header.
         """
         start = file.read(len(MAGIC) + _VERSION.size)
         if len(start) < len(MAGIC) + _VERSION.size and MAGIC.startswith(start[: len(MAGIC)]):
             raise RecordingError(f"{name}: broken off before its header")
-        if not any(start):  # the file was made, its data was not written before power failed
+        if not any(start):  # file created, but power failed before its data was written
             raise RecordingError(f"{name}: broken off before its header")
         if not start.startswith(MAGIC):
             raise RecordingError(f"{name}: not a segment of a recording")
@@ -153,13 +148,12 @@ class SegmentReader:
         return reader
 
     def blocks(self) -> Iterator[list[AnyEntry]]:
-        """All records up to the end, or to where the segment broke off, as they were written together."""
+        """All records up to the end or the break, grouped as written."""
         while (data := self._next_block()) is not None:
             try:
                 yield decode_entries(data)
             except msgspec.MsgspecError as error:
-                # The checksum was right, so this was written so: not a torn end but another
-                # program's data.
+                # The checksum matches, so this is not a torn end but another program's data.
                 raise RecordingError(f"{self.name}: unreadable records: {error}") from None
 
     def _next_block(self) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Where segments live: a folder, or memory for a ring that is looked at while the process lives."""
+"""Storage for segments: a folder, or memory for a ring that lives as long as the process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Storage(Protocol):
     """Numbered segments."""
 
     def numbers(self) -> list[int]:
-        """Of all segments, oldest first."""
+        """Numbers of all segments, oldest first."""
         ...
 
     def create(self, number: int) -> BinaryIO: ...
@@ -27,7 +27,7 @@ class Storage(Protocol):
     def open(self, number: int) -> BinaryIO: ...
 
     def name(self, number: int) -> str:
-        """For messages."""
+        """Name for messages."""
         ...
 
     def size(self, number: int) -> int: ...
@@ -35,7 +35,7 @@ class Storage(Protocol):
     def delete(self, number: int) -> None: ...
 
     def sync(self, file: BinaryIO) -> None:
-        """Make sure that what was written survives."""
+        """Make written data durable."""
         ...
 
     def close(self) -> None: ...
@@ -49,7 +49,7 @@ class FolderStorage:
         self._lock: int | None = None
 
     def lock(self) -> None:
-        """Make the folder and keep other writers away.
+        """Create the folder and lock it against other writers.
 
         Raises:
             RecordingError: another process records there, or the folder cannot be used.
@@ -84,7 +84,7 @@ class FolderStorage:
         return open(handle, "wb", buffering=0)
 
     def _sync_folder(self) -> None:
-        """A file that was synced is lost with a power failure all the same if its name was not."""
+        """Sync the folder: a power failure loses a synced file whose name was not synced."""
         handle = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(handle)
@@ -116,10 +116,10 @@ class FolderStorage:
 
 
 class _Kept(io.BytesIO):
-    """A file in memory that can still be read after it was closed."""
+    """An in-memory file that stays readable after close."""
 
     def close(self) -> None:
-        """Its contents stay."""
+        """Keeps the contents."""
 
 
 class MemoryStorage:
@@ -149,7 +149,7 @@ class MemoryStorage:
         self._segments.pop(number, None)
 
     def sync(self, file: BinaryIO) -> None:
-        """Memory needs none."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing."""

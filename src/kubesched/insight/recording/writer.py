@@ -1,9 +1,9 @@
-"""Writing a recording: segments in turn, each with a checkpoint, within a limit.
+"""Writes a recording: successive segments, each with a checkpoint, within a size limit.
 
-`RecordingWriter` does all that takes time: encoding, packing, writing, deleting. It keeps a mirror
-of the stores (the same frozen records, so it costs a dictionary entry for each object) from which
-it makes checkpoints, so that the scheduling loop never has to walk over the cluster. It runs
-wherever it is called: in `recorder`'s thread, or in place.
+`RecordingWriter` does the slow work: encoding, compressing, writing, deleting. It keeps a mirror of
+the stores (the same frozen records, one dictionary entry per object) and creates checkpoints from
+it, so the scheduling loop never iterates over the cluster. It runs in the caller's thread:
+`recorder`'s, or in place.
 """
 
 from __future__ import annotations
@@ -34,24 +34,22 @@ from kubesched.insight.recording.storage import Storage
 DEFAULT_LIMIT_BYTES = 1 << 30
 SEGMENT_BYTES = 64 << 20
 PATIENCE = 2
-"""A segment grows to this many times its size while it waits for an idle scheduler."""
+"""A segment may grow to this many times its size while waiting for an idle scheduler."""
 CHECKPOINT_BLOCK = 2_000
-"""Objects of a checkpoint in one block."""
+"""Objects per block of a checkpoint."""
 
 
 Handed = tuple[Any, ...]
-"""An entry as the loop hands it over: its tag and its fields. A change holds the old and the new
-object instead of parts.
-"""
+"""An entry from the loop: tag and fields. A change holds the old and new object, not parts."""
 
 
 @dataclass(slots=True)
 class Limits:
-    """How much a recording may take."""
+    """Size limits of a recording."""
 
     total_bytes: int = DEFAULT_LIMIT_BYTES
     segment_bytes: int = 0
-    """0: an eighth of the total, at most 64 MiB."""
+    """0 means an eighth of the total, at most 64 MiB."""
 
     @property
     def per_segment(self) -> int:
@@ -59,25 +57,23 @@ class Limits:
 
 
 class RecordingWriter:
-    """Writes entries in order. Raises OSError when the storage fails; the caller stops then.
+    """Writes entries in order. Raises OSError if the storage fails; the caller then stops.
 
-    The first segment is made by the first write: a disk that is full when a scheduler starts does
-    not keep it from starting.
+    The first write creates the first segment, so that a full disk does not prevent a scheduler
+    from starting.
     """
 
     def __init__(self, storage: Storage, limits: Limits, header: Header) -> None:
-        """`header` describes the run; number, time and attempts are filled in for each segment."""
+        """`header` describes the run; number, time and attempts are set for each segment."""
         self._storage = storage
         self._limits = limits
         self._mirror: dict[str, dict[str, Any]] = {}
         self._attempts = 0
         self._checkpoint_bytes = 0
         self.checkpoints = 0
-        """Checkpoints of the scheduler that were written."""
+        """Number of scheduler checkpoints written."""
         self.wants_checkpoint = False
-        """The segment is full, or cannot be played from: the next may begin as soon as the
-        scheduler is idle.
-        """
+        """The segment is full or not replayable: start the next once the scheduler is idle."""
         self._number = 0
         self._is_playable = True
         self._header = header
@@ -87,16 +83,16 @@ class RecordingWriter:
 
     @property
     def started_at(self) -> float:
-        """The scheduler's clock when the run began."""
+        """The scheduler's clock at the start of the run."""
         return self._header.time
 
     @property
     def total_bytes(self) -> int:
-        """What all segments take."""
+        """Size of all segments."""
         return self._total + (self._segment.size if self._number else 0)
 
     def begin(self) -> None:
-        """Make the first segment, if that was not done yet."""
+        """Create the first segment, if not done yet."""
         if self._file is not None:
             return
         numbers = self._storage.numbers()
@@ -112,7 +108,7 @@ class RecordingWriter:
         self._number = header.number
 
     def write(self, entries: Sequence[Handed]) -> None:
-        """Write entries as one block; they survive a crash of the process, and of the machine after `sync`."""
+        """Write entries as one block; it survives a process crash, after `sync` a machine crash."""
         if not entries:
             return
         self.begin()
@@ -153,7 +149,7 @@ class RecordingWriter:
             self._file.close()
 
     def _is_full(self, times: int = 1) -> bool:
-        """A large checkpoint is followed by at least as much log, so that most of a recording is not checkpoints."""
+        """Whether to rotate: a checkpoint is followed by at least as much log, so logs dominate."""
         wanted_bytes = times * max(self._limits.per_segment, 2 * self._checkpoint_bytes)
         return self._segment.size >= wanted_bytes
 
@@ -167,7 +163,7 @@ class RecordingWriter:
         old: Any,  # noqa: ANN401  # a record of any kind
         new: Any,  # noqa: ANN401  # as above
     ) -> Handed:
-        """The change as it is written, and the mirror brought up to date."""
+        """The change in its written form; also updates the mirror."""
         objects = self._mirror.setdefault(resource, {})
         if op == "a":
             parts = whole(new)
@@ -182,9 +178,9 @@ class RecordingWriter:
         return tag, time, resource, op, key, parts
 
     def _rotate(self, time: float, scheduler: Handed | None = None) -> None:
-        """Begin the next segment: it must be readable before the old ones may go.
+        """Start the next segment, which must be readable before old ones are deleted.
 
-        Without the state of the scheduler it cannot be played from its beginning.
+        Without the scheduler's state, it cannot be replayed from its beginning.
         """
         self._is_playable = scheduler is not None
         self.sync()

@@ -1,5 +1,5 @@
-"""The objects that scheduling reads, from a live cluster, from dumps or from a snapshot archive.
+"""The objects that scheduling reads, from a live cluster, dumps or a snapshot archive.
 
-`ClusterState` is the result of every source. It is plain data: `memory.in_memory_scheduler` builds
-a scheduler over it.
+Every source produces a `ClusterState`. It is plain data: `memory.in_memory_scheduler` builds a
+scheduler over it.
 """

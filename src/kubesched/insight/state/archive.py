@@ -1,8 +1,8 @@
-"""Snapshot archives: a header, then one object per line, packed.
+"""Snapshot archives: a header, then one object per line, compressed.
 
 An archive is JSON lines in gzip. The header is a line like any other object, of the kind
-`Snapshot`; what follows are the objects as the API would show them. So `zcat`, `jq` and `kubectl
-apply --dry-run` understand it, and it loads like every other dump (`documents`).
+`Snapshot`; the objects follow as the API would return them. So `zcat`, `jq` and `kubectl apply
+--dry-run` can read it, and it loads like any other dump (`documents`).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def is_header(api_version: str, kind: str) -> bool:
 
 
 def read_header(raw: Any, state: ClusterState) -> None:  # noqa: ANN401  # any buffer
-    """Note what an archive says about itself.
+    """Store an archive's metadata in the state.
 
     Raises:
-        StateError: a newer kubesched made it, or the header is broken.
+        StateError: a newer kubesched wrote it, or the header is invalid.
     """
     try:
         header = msgspec.json.decode(raw, type=Header)
@@ -70,7 +70,7 @@ def read_header(raw: Any, state: ClusterState) -> None:  # noqa: ANN401  # any b
 
 
 def write_archive(state: ClusterState, file: BinaryIO, *, now: float, pseudonyms: bool) -> None:
-    """Write an archive of a state that was redacted already."""
+    """Write an archive of an already redacted state."""
     header = Header(
         api_version=f"{API_GROUP}/v{VERSION}",
         made_by=__version__,
@@ -88,7 +88,7 @@ def write_archive(state: ClusterState, file: BinaryIO, *, now: float, pseudonyms
 
 
 def save_archive(state: ClusterState, path: str, *, now: float, pseudonyms: bool) -> None:
-    """Write an archive, readable by its owner alone; an existing file is replaced once the new one is whole.
+    """Write an archive that only its owner can read; replaces an existing file atomically.
 
     Raises:
         OSError: it cannot be written; nothing is left behind.

@@ -1,24 +1,22 @@
-"""A cluster in memory: objects, the production scheduler over them, and time that passes on demand.
+"""An in-memory cluster: objects, the production scheduler over them, and virtual time.
 
     with Cluster([make_node("n1").build()]) as cluster:
         cluster.add(make_pod("a").build())
         cluster.settle()
         assert cluster.node_of("a") == "n1"
 
-The cluster plays API server, informers and event recorder: what the scheduler writes takes
-effect at once and comes back as an event. There are no kubelets and no controllers; what they
-would do, the caller does.
+The cluster acts as API server, informers and event recorder: the scheduler's writes take effect at
+once and return as events. There are no kubelets or controllers; the caller takes their part.
 
-Everything runs on a virtual loop of the cluster's own, so the methods are plain functions, also
-inside a running event loop. The loop knows when nothing is left to do: no callback is ready and
-no timer is due.
+Everything runs on the cluster's own virtual loop, so the methods are plain functions, even inside a
+running event loop. The loop is idle when no callback is ready and no timer is due.
 
 | Method | Runs until |
 |---|---|
 | `settle()` | nothing can happen at this instant |
-| `advance(seconds)` | the same, after the clock was set forward in one go: backoffs end |
-| `run(seconds)` | so much time has passed, deadline by deadline |
-| `run()` | waiting helps no more: each pending pod was tried since the last change |
+| `advance(seconds)` | the same, after setting the clock forward in one step: backoffs end |
+| `run(seconds)` | that much time has passed, deadline by deadline |
+| `run()` | waiting cannot help: each pending pod was tried since the last change |
 """
 
 from __future__ import annotations
@@ -69,7 +67,7 @@ FIRST_REVISION = 10**12
 
 
 LEAST_STEP_S = 0.001
-"""Least time between two deadlines: one that has passed and changes nothing must not hold it up."""
+"""Minimum step between deadlines: an overdue one that changes nothing must not stop time."""
 
 
 class Event(NamedTuple):
@@ -86,7 +84,7 @@ class Cluster:
     """Objects, their events, and the scheduler over them."""
 
     connect: ClassVar[type[OutsideTransport | HttpTransport]] = OutsideTransport
-    """Makes the transport to an extender."""
+    """Creates the transport to an extender."""
 
     def __init__(
         self,
@@ -108,10 +106,10 @@ class Cluster:
     ) -> None:
         """`config` is a `KubeSchedulerConfiguration`, as a record or as YAML.
 
-        `plugins` may be named in it beside the in-tree and installed ones; a `registry`, which
-        clusters made by the thousand may share, replaces them all. `extender_transport` replaces
-        the network on the way to the configured extenders. `wrap` may replace what the scheduler
-        is given. Without `remembers`, neither events nor the client's calls are kept.
+        It may name `plugins` in addition to the in-tree and installed ones; a `registry`, which
+        thousands of clusters may share, replaces them all. `extender_transport` replaces the
+        network to the configured extenders. `wrap` may replace the scheduler's dependencies.
+        Without `remembers`, neither events nor client calls are kept.
 
         Raises:
             ConfigError: the configuration names plugins that do not exist or do not fit.
@@ -124,7 +122,7 @@ class Cluster:
         self.events: list[Event] = []
         self.metrics = MetricsRegistry()
         self.changes = 0
-        """Counts what happened: objects added, changed or removed."""
+        """Number of objects added, changed or removed so far."""
         self._extender_transport = extender_transport
         self._extenders: list[HttpExtender] = []
         self._revision = FIRST_REVISION
@@ -155,7 +153,7 @@ class Cluster:
         self.assembly = scheduler.assembly
         self.listers = scheduler.listers
         self.problems = scheduler.problems
-        """Objects that the scheduler refuses (malformed quantities, say), and why."""
+        """Objects that the scheduler rejects (such as malformed quantities), and why."""
         handlers = self.assembly.handlers
         self._generic = {
             (resource, action): handlers.generic(resource, action)
@@ -167,7 +165,7 @@ class Cluster:
     def make_extenders(
         self, configured: Sequence[ExtenderConfig], table: NodeTable
     ) -> Sequence[Extender]:
-        """Extenders in call order, over the network unless the cluster was given a transport."""
+        """Extenders in call order, over the network unless the cluster has its own transport."""
         self._extenders = make_extenders(
             configured, _Stored(self), table, self._extender_transport, self.connect
         )
@@ -187,7 +185,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Stop the scheduler: bindings under way are called off and undone."""
+        """Stop the scheduler; bindings in progress are cancelled and undone."""
         if not self._is_over:
             self._is_over = True
             for extender in self._extenders:
@@ -197,10 +195,10 @@ class Cluster:
     # -- objects -----------------------------------------------------------------------------------
 
     def add(self, *objects: Any) -> None:  # noqa: ANN401  # of whichever kinds
-        """Create objects; namespace, uid, revision and scheduler name are added as an API server does.
+        """Create objects; sets namespace, uid, revision and scheduler name as an API server does.
 
         Raises:
-            KubeschedError: there is one of this kind and name.
+            KubeschedError: an object of this kind and name exists.
         """
         for obj in objects:
             new = completed(obj)
@@ -209,10 +207,10 @@ class Cluster:
             self._put(None, new)
 
     def update(self, obj: R) -> R:
-        """Change an object that exists; returns it as stored.
+        """Change an existing object; returns it as stored.
 
         Raises:
-            NotFound: there is none of this kind and name.
+            NotFound: no object of this kind and name exists.
         """
         new, old = self._with_old(obj)
         if old is None:
@@ -230,7 +228,7 @@ class Cluster:
         return obj, self.find(type(obj), meta.namespace, meta.name)
 
     def _put(self, old: Any, new: R) -> R:  # noqa: ANN401  # as above
-        """Store an object under a new revision, unless it came with one, and tell the scheduler."""
+        """Store an object and notify the scheduler; sets a new revision if it has none."""
         meta = new.metadata  # type: ignore[attr-defined]  # as above
         if old is not None or not meta.resource_version:
             new = self._stamped(new)
@@ -248,7 +246,7 @@ class Cluster:
         return new
 
     def delete(self, obj: Any) -> None:  # noqa: ANN401  # of whichever kind
-        """Delete an object at once; one that is gone already stays gone."""
+        """Delete an object at once; does nothing if it is already gone."""
         old = self.find(type(obj), obj.metadata.namespace, obj.metadata.name)
         if old is None:
             return
@@ -285,7 +283,7 @@ class Cluster:
         return stamped
 
     def bound(self, pod: Pod, node_name: str) -> None:
-        """The scheduler bound a pod, which ends its nomination. Override to play kubelet."""
+        """The scheduler bound a pod, which ends its nomination. Override to act as kubelet."""
         spec = structs.replace(pod.spec, node_name=node_name)
         status = structs.replace(pod.status, nominated_node_name="")
         self._put(pod, structs.replace(pod, spec=spec, status=status))
@@ -294,15 +292,15 @@ class Cluster:
         """The scheduler changed a pod's status."""
         before = self.changes
         self._put(pod, structs.replace(pod, status=status))
-        # A condition alone makes no room: what is settled stays settled.
+        # A condition alone makes no room, so the cluster stays settled.
         is_news = status.nominated_node_name != pod.status.nominated_node_name
         self.changes = before + is_news
 
     def evicted(self, pod: Pod) -> None:
-        """The scheduler deleted a pod to make room. Override for a deletion that takes time."""
+        """The scheduler deleted a pod to make room. Override for a slow deletion."""
         self.delete(pod)
 
-    # -- what is there -----------------------------------------------------------------------------
+    # -- inspection --------------------------------------------------------------------------------
 
     def find(self, kind: type[R], namespace: str, name: str) -> R | None:
         """The object, or None. Cluster-scoped kinds use an empty namespace."""
@@ -310,11 +308,11 @@ class Cluster:
         return obj
 
     def objects(self, kind: type[R], namespace: str | None = None) -> list[R]:
-        """All objects of a kind, in the order they came."""
+        """All objects of a kind, in order of arrival."""
         return self.listers.of(kind).list(namespace)
 
     def current(self, obj: R) -> R:
-        """The stored version; NotFound when it is gone or another one by now."""
+        """The stored version; NotFound if it was deleted or replaced."""
         meta = obj.metadata  # type: ignore[attr-defined]  # records of kinds have metadata
         stored: Any = self.find(type(obj), meta.namespace, meta.name)
         if stored is None or stored.metadata.uid != meta.uid:
@@ -323,7 +321,7 @@ class Cluster:
         return current
 
     def pod(self, name: str, namespace: str = "default") -> Pod:
-        """Raises KeyError if there is none of this name."""
+        """Raises KeyError if it does not exist."""
         pod = self.find(Pod, namespace, name)
         if pod is None:
             raise KeyError(object_key(namespace, name))
@@ -339,7 +337,7 @@ class Cluster:
         return {key_of(pod.metadata): pod.spec.node_name for pod in pods if pod.spec.node_name}
 
     def nominations(self) -> dict[str, str]:
-        """Nodes that room is made on, by the pod (`namespace/name`) it is made for."""
+        """Nominated nodes by pod (`namespace/name`)."""
         pods = self.objects(Pod)
         named = ((key_of(pod.metadata), pod.status.nominated_node_name) for pod in pods)
         return {key: node for key, node in named if node}
@@ -350,11 +348,11 @@ class Cluster:
         return next(((c.reason, c.message) for c in conditions if c.type == "PodScheduled"), None)
 
     def place_in_queue(self, name: str, namespace: str = "default") -> str | None:
-        """`active`, `backoff` or `unschedulable`; None if the pod does not wait."""
+        """`active`, `backoff` or `unschedulable`; None if the pod is not queued."""
         return self.assembly.scheduler.queue.place_of(namespace, name)
 
     def decisions(self) -> list[Decision]:
-        """The last attempts, the newest first."""
+        """The last attempts, newest first."""
         return list(self.assembly.scheduler.decisions.newest())
 
     def event(
@@ -366,7 +364,7 @@ class Cluster:
         action: str,
         note: str,
     ) -> None:
-        """Keep an event; the scheduler's recorder."""
+        """Store an event; called as the scheduler's recorder."""
         del related, action
         if not self._remembers:
             return
@@ -378,22 +376,22 @@ class Cluster:
     def settle(self, until: Callable[[], bool] = lambda: False) -> None:
         """Run until nothing is left to do at this instant, then check the scheduler's invariants.
 
-        Ends earlier as soon as `until` holds.
+        Ends early once `until` returns True.
         """
         self._work(until)
         self.assembly.scheduler.check_invariants()
 
     def advance(self, seconds: float) -> None:
-        """Set the clock forward in one go: timers fire, backoffs end."""
+        """Set the clock forward in one step: timers fire, backoffs end."""
         self._jump(seconds)
         self.assembly.scheduler.check_invariants()
 
     def run(self, seconds: float | None = None) -> None:
-        """Run for so long; without `seconds`, until waiting helps no more.
+        """Run for that long; without `seconds`, until waiting cannot help.
 
-        Time passes from one deadline to the next. Waiting helps no more when no pod is in backoff,
-        or each pending pod was tried again since the last change. A binding that waits for
-        something outside the scheduler (a volume to be provisioned) goes on waiting.
+        Time advances from deadline to deadline. Waiting cannot help once no pod is in backoff, or
+        each pending pod was tried again since the last change. A binding that waits for something
+        outside the scheduler (volume provisioning) keeps waiting.
         """
         self._work()
         if seconds is None:
@@ -427,7 +425,7 @@ class Cluster:
             self._run = self.loop.create_task(self.assembly.scheduler.run())
         self.loop.run_until_idle(until)
         if self._run.done():
-            self._run.result()  # raises: it ends by failing only
+            self._run.result()  # raises, since it ends only by failing
 
     def _jump(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -437,7 +435,7 @@ class Cluster:
         self._work()
 
     def _next_due(self) -> float | None:
-        """When the next backoff ends or timer fires, if any."""
+        """The next backoff expiry or timer, if any."""
         queue = self.assembly.scheduler.queue
         active, backoff, _ = queue.sizes
         while self._timers and self._timers[0][3].is_cancelled:
@@ -463,7 +461,7 @@ class Cluster:
 
 
 class _Stored(KeptObjects):
-    """What extenders are sent: the objects as they are stored now."""
+    """The stored objects, as sent to extenders."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -475,7 +473,7 @@ class _Stored(KeptObjects):
 
 
 class _Timer:
-    """A handle on a pending call."""
+    """Handle of a pending call."""
 
     def __init__(self) -> None:
         self.is_cancelled = False

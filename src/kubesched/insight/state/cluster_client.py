@@ -1,6 +1,6 @@
-"""The scheduler's client of a cluster in memory: writes take effect at once, and are remembered.
+"""The scheduler's client of an in-memory cluster: writes take effect at once and are recorded.
 
-`before` holds hooks for tests: called before a call takes effect, a hook makes it fail by raising,
+`before` holds hooks for tests. A hook runs before a call takes effect and makes it fail by raising,
 or wait by returning an awaitable.
 """
 
@@ -29,7 +29,7 @@ Hook = Callable[..., Awaitable[None] | None]
 
 
 class Written(Protocol):
-    """Where the client's writes go."""
+    """The target of the client's writes."""
 
     def find(self, kind: type[R], namespace: str, name: str) -> R | None: ...
 
@@ -47,23 +47,23 @@ class Written(Protocol):
 
 
 class ClusterClient(StoredObjects):
-    """Takes the scheduler's calls."""
+    """Handles the scheduler's calls."""
 
     def __init__(self, cluster: Written, *, remembers: bool = True) -> None:
-        """Without `remembers`, no history of the calls is kept."""
+        """Without `remembers`, calls are not recorded."""
         self._cluster = cluster
         self._remembers = remembers
         self.before: dict[str, Hook] = {}
-        """Hooks by call, given its arguments: `bind_pod`, `patch_pod_status`, `delete_pod`, and
-        `write` for any write of another kind, which gets the object and cannot wait."""
+        """Hooks by call, with its arguments: `bind_pod`, `patch_pod_status`, `delete_pod`, and
+        `write` for writes of other kinds, which gets the object and cannot wait."""
         self.bindings: dict[str, str] = {}
-        """Nodes by pod (`namespace/name`), in the order of the bindings."""
+        """Nodes by pod (`namespace/name`), in binding order."""
         self.patches: list[tuple[str, Mapping[str, Any]]] = []
         """Status patches: (pod, body)."""
         self.deleted: list[str] = []
-        """Pods that were evicted."""
+        """Evicted pods."""
         self.written: list[Record] = []
-        """Objects of other kinds, in the order they were written."""
+        """Objects of other kinds, in write order."""
         self._generated = 0
 
     async def _before(self, call: str, *arguments: object) -> None:
@@ -124,7 +124,7 @@ class ClusterClient(StoredObjects):
 
 
 def patched_status(status: PodStatus, patch: Mapping[str, Any]) -> PodStatus:
-    """A pod's status after a strategic merge patch, as far as the scheduler sends any."""
+    """A pod's status after a strategic merge patch, for the patches that the scheduler sends."""
     conditions = {condition.type: condition for condition in status.conditions or ()}
     for change in patch.get("conditions", ()):
         old = conditions.get(change["type"])

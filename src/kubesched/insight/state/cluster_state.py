@@ -1,7 +1,7 @@
-"""ClusterState: typed records by kind and key, with where they came from.
+"""ClusterState: typed records by kind and key, with their origin.
 
-Responsible for holding objects, for resolving duplicates and for saying how consistent the whole
-is. The sources (`dumps`, `live`, `archive`) fill it.
+Holds objects, resolves duplicates and reports consistency. The sources (`dumps`, `live`, `archive`)
+fill it.
 """
 
 from __future__ import annotations
@@ -65,17 +65,13 @@ KINDS: tuple[Kind[Any], ...] = tuple(
         Workload,
     )
 )
-"""The kinds that scheduling reads. Pods come first: the revision of their list is the one the
-others are read at.
-"""
+"""Kinds that scheduling reads. Pods come first: other kinds are listed at their revision."""
 
 _RECORDS = frozenset(kind.record for kind in KINDS)
 _NAMESPACED = frozenset(kind.record for kind in KINDS if kind.namespaced)
 
 FINISHED = frozenset({"Succeeded", "Failed"})
-"""Phases of pods that take no more resources. The scheduler does not watch them, and a state leaves
-them out.
-"""
+"""Phases of pods that use no resources. The scheduler does not watch them; a state omits them."""
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -85,27 +81,23 @@ class ClusterState:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        """Where the objects came from, for people."""
+        """Readable origin of the objects."""
         self.resource_versions: dict[str, str] = {}
-        """Revision at which each resource was listed, where the source says so: `pods` -> `4711`.
-        """
+        """Revision of each resource's list, if the source has it: `pods` -> `4711`."""
         self.notes: list[str] = []
-        """What a reader must know to trust the state: kinds that are missing, lists of different
-        revisions.
-        """
+        """Limits of the state: missing kinds, lists with different revisions."""
         self.skipped: Counter[str] = Counter()
         """Objects that scheduling does not read, counted by `apiVersion kind`."""
         self.finished_count = 0
-        """Pods left out because they have finished."""
+        """Number of omitted finished pods."""
         self.duplicate_count = 0
-        """Objects that came more than once; the newest revision was kept."""
+        """Objects that occurred more than once; the newest revision was kept."""
         self._objects: dict[type[Any], dict[str, Any]] = {}
 
     def put(self, obj: Any) -> None:  # noqa: ANN401  # a record of any of `KINDS`
-        """Add an object; of two versions of one object the newer stays.
+        """Add an object; of two versions the newer is kept.
 
-        Objects that never passed an API server get what one would have given them: a namespace, a
-        uid and, for pods, a scheduler name.
+        Objects that never passed an API server get a namespace, a uid and a pod's scheduler name.
         """
         record = type(obj)
         if record not in _RECORDS:
@@ -133,7 +125,7 @@ class ClusterState:
         self.skipped[f"{api_version} {kind}"] += 1
 
     def remove(self, kind: type[Any], namespace: str, name: str) -> bool:
-        """Take an object out; says whether it was there."""
+        """Remove an object; returns whether it existed."""
         by_key = self._objects.get(kind, {})
         return by_key.pop(object_key(namespace, name), None) is not None
 
@@ -168,7 +160,7 @@ class ClusterState:
         return other
 
     def describe(self) -> str:
-        """One line for people: source and counts."""
+        """One readable line with source and counts."""
         counts = ", ".join(
             f"{self.count(kind.record)} {kind.resource}"
             for kind in KINDS
@@ -178,7 +170,7 @@ class ClusterState:
 
 
 def completed(obj: T) -> T:
-    """The object with what an API server adds: a namespace, a uid and a pod's scheduler name."""
+    """The object with API server defaults: a namespace, a uid and a pod's scheduler name."""
     record: Any = obj
     metadata: ObjectMeta = record.metadata
     is_namespaced = type(obj) in _NAMESPACED
@@ -195,6 +187,6 @@ def completed(obj: T) -> T:
 
 
 def _revision(obj: Any) -> int:  # noqa: ANN401  # as above
-    """The resource version as a number; Kubernetes 1.35 and newer promise that it is one."""
+    """The resource version as a number, as guaranteed by Kubernetes 1.35 and newer."""
     text: str = obj.metadata.resource_version
     return int(text) if text.isdecimal() else 0

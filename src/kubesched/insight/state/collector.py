@@ -1,4 +1,4 @@
-"""The garbage collector while a large state is loaded or worked through."""
+"""Controls the garbage collector while a large state is loaded or processed."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import gc
 from collections.abc import Callable, Iterator
 
 LARGE = 20_000
-"""Objects from which on a full collection is felt: with 150,000 pods it takes a second."""
+"""Objects above which a full collection is noticeable: it takes a second with 150,000 pods."""
 
 
 @contextlib.contextmanager
 def collector_paused(count: Callable[[], int] = int) -> Iterator[None]:
-    """Pause the collector; afterwards, if `count` says that there are many objects, have it leave them alone for good.
+    """Pause the collector; afterwards freeze the objects if `count` reports many.
 
-    Records hold no cycles, and walking over millions of them again and again would double the time.
+    Records hold no cycles, and repeatedly traversing millions of them would double the time.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -1,11 +1,10 @@
-"""From the text of a dump to objects in a `ClusterState`.
+"""Parses dumps into the objects of a `ClusterState`.
 
-Reads what `kubectl get -o json` and `-o yaml` print, in any combination: single objects, Lists of
-one or several kinds, several JSON values after one another (JSON lines included), several YAML
-documents.
+Reads any combination of `kubectl get -o json` and `-o yaml` output: single objects, Lists of one or
+several kinds, concatenated JSON values (including JSON lines), several YAML documents.
 
-An indented JSON list, as kubectl prints it, is decoded while it is read (`streamed_list`). Other
-JSON is read whole and goes straight into records, item by item.
+An indented JSON list, as printed by kubectl, is decoded while it is read (`streamed_list`). Other
+JSON is read completely and decoded directly into records, item by item.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ from kubesched.insight.state.problems import Problem, StateError
 from kubesched.insight.state.streamed_list import StreamedList
 
 LONGEST_BEGINNING = 4096
-"""Bytes within which a list says that it is one."""
+"""Bytes within which a list must be recognizable."""
 
 _KIND_FIRST = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
-"""How kubectl begins every object. Objects that begin otherwise are looked through once more."""
+"""The beginning of every object from kubectl. Other objects need a second pass."""
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _AT_BYTE = re.compile(r"\(byte (\d+)\)")
 _MARKER = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
 _YAML_LIST = re.compile(rb"\s*(?:(?:apiVersion|kind): [\w./]+\n)*items:\n(?=- )")
 _YAML_ALIAS = re.compile(rb"[:,\[{-]\s*\*\w")
 _YAML_NEXT = re.compile(rb"\n(?=[^\s#])")
-"""Ends an item: the line that comes next is not indented."""
+"""The end of an item: the next line is not indented."""
 
 
 class _Identity(msgspec.Struct):
@@ -51,7 +50,7 @@ class _Identity(msgspec.Struct):
 
 
 class _Document(msgspec.Struct):
-    """A List, or a single object of which only the identity is looked at."""
+    """A List, or a single object of which only the identity is read."""
 
     api_version: str = msgspec.field(name="apiVersion", default="")
     kind: str = ""
@@ -60,7 +59,7 @@ class _Document(msgspec.Struct):
 
 
 class _ListedPod(msgspec.Struct):
-    """A pod that tells whether it said that it is one."""
+    """A pod that records whether it has a kind."""
 
     api_version: str = msgspec.field(name="apiVersion", default="")
     kind: str = ""
@@ -76,7 +75,7 @@ _document = msgspec.json.Decoder(_Document)
 
 
 class DocumentReader:
-    """Reads one file's contents; problems are collected, everything else lands in the state."""
+    """Reads one file; problems are collected, everything else is added to the state."""
 
     def __init__(
         self, state: ClusterState, file: str, problems: list[Problem], sharing: Sharing
@@ -86,13 +85,13 @@ class DocumentReader:
         self._file = file
         self._problems = problems
         self._lines_before = 0
-        """Lines of the file before the text at hand."""
+        """Lines of the file before the current text."""
 
     def read(self, chunks: Iterator[bytes]) -> None:
         """Read a file's contents.
 
         Raises:
-            StateError: there is too much of it.
+            StateError: the content is too large.
         """
         first = b""
         while len(first) < LONGEST_BEGINNING and (chunk := next(chunks, b"")):
@@ -128,14 +127,14 @@ class DocumentReader:
             try:
                 items = _raws.decode(text)
             except DECODE_ERRORS:
-                return  # broken, or not cut between items
+                return  # malformed, or not split between items
             if not kind and not all(map(_KIND_FIRST.match, items)):
-                return  # the list says what they are, behind them
+                return  # the list names their kind after the items
             for item in items:
                 self._json_object(item, beginning.api_version, kind, text)
 
     def _read_pods(self, text: memoryview) -> bool:
-        """Read a piece of a list if it holds nothing but pods, without looking for the ends of items first."""
+        """Read a piece of a list if it holds only pods, without first searching for item ends."""
         first = _KIND_FIRST.match(text, 1)
         if first is None or first[2] != b"Pod":
             return False
@@ -183,7 +182,7 @@ class DocumentReader:
         try:
             metadata = msgspec.json.decode(document.metadata, type=ListMeta)
         except DECODE_ERRORS:
-            return  # kubectl's own Lists say nothing about a revision
+            return  # kubectl's own Lists have no revision
         if kind is not None and metadata.resource_version:
             self._state.resource_versions[kind.resource] = metadata.resource_version
 
@@ -194,7 +193,7 @@ class DocumentReader:
         kind_name: str,
         view: memoryview,
     ) -> None:
-        """One object; of a typed list (`PodList`) the items do not say what they are, but the list does."""
+        """Read one object; items of a typed list (`PodList`) take their kind from the list."""
         begin = _KIND_FIRST.match(raw)
         try:
             if begin is not None:
@@ -258,10 +257,9 @@ class DocumentReader:
             self._yaml_object(item, api_version, kind.removesuffix("List"), text, line, index)
 
     def _yaml_items(self, text: bytes, line: int) -> tuple[bytes, int]:
-        """Read items of a list as kubectl prints it one by one: at once, 150,000 pods would take many gigabytes.
+        """Read items of kubectl's list one by one: at once, 150,000 pods would take many gigabytes.
 
-        Returns what is left to be read, and its line: the list without these items, or all of
-        another document.
+        Returns the remaining text and its line: the list without these items, or another document.
         """
         match = _YAML_LIST.match(text)
         if match is None or _YAML_ALIAS.search(text):
@@ -274,7 +272,7 @@ class DocumentReader:
             try:
                 value = load(item)
             except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError):
-                break  # broken, or it needs what is around it
+                break  # malformed, or dependent on its context
             if not isinstance(value, dict) or not value.get("kind") or not value.get("apiVersion"):
                 break
             self._yaml_object(value, "", "", item, line + beginning.count(b"\n"), None)
@@ -333,7 +331,7 @@ def _skip_space(view: memoryview, start: int) -> int:
 
 
 def _end_of_value(view: memoryview, after: int) -> int:
-    """Where a value ends, given a place in or right after what follows it."""
+    """The end of a value, given a position in or right after what follows it."""
     while view[after - 1] not in b"}]":
         after -= 1
     return after
@@ -353,7 +351,7 @@ def _line_at(view: memoryview, offset: int) -> int:
 
 
 def _item_line(text: bytes, index: int | None) -> int:
-    """Lines between the beginning of a document and that of its item; composed again, as this is an error's path."""
+    """Lines from a document's start to its item; parsed again, which is fine for an error path."""
     try:
         root = compose(text)
     except yaml.YAMLError:

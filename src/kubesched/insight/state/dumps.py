@@ -1,4 +1,4 @@
-"""Dumps: files, directories and standard input, as `kubectl get … -o json|yaml` or `kubesched snapshot` wrote them."""
+"""Loads dumps of `kubectl get … -o json|yaml` or `kubesched snapshot`: files, folders or stdin."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ from kubesched.insight.state.unpacking import unpacked
 
 STDIN = "-"
 SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")
-"""What is read in a directory, each also with `.gz` behind it; a file that is named is read
-whatever it is called.
-"""
+"""Suffixes read in a directory, also with `.gz`; a file given by name may have any."""
 
 
 def load_dumps(paths: Sequence[str]) -> ClusterState:
     """All objects in these files.
 
     Raises:
-        StateError: something is not there, not readable, or broken; every broken object is named.
+        StateError: a file is missing, unreadable or malformed; names every malformed object.
     """
     state = ClusterState(", ".join("standard input" if path == STDIN else path for path in paths))
     problems: list[Problem] = []

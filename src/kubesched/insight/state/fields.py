@@ -1,18 +1,18 @@
-"""What a snapshot keeps of every text field that a record can hold.
+"""What a snapshot keeps of every text field of a record.
 
-Numbers, booleans and nested records are kept as they are. For each field that holds text, one of:
+Numbers, booleans and nested records are kept. Each field that holds text has one treatment:
 
 | Treatment | Means |
 |---|---|
-| KEEP | an enumeration, a quantity, a time, a key: nothing of the user's own |
+| KEEP | an enumeration, a quantity, a time, a key: no user data |
 | NAME | a name that scheduling compares; replaced under `--pseudonyms` |
-| LABELS | label values, in a text, a list or a dictionary whose keys stay; replaced under `--pseudonyms` |
-| IMAGE | a container image; repository, tag and digest are replaced one by one under `--pseudonyms` |
+| LABELS | label values in a text, list or dictionary (keys stay); replaced under `--pseudonyms` |
+| IMAGE | a container image; `--pseudonyms` replaces repository, tag and digest separately |
 | ADDRESS | an address; replaced under `--pseudonyms` unless it means "any" |
 | ANNOTATIONS | the annotations that scheduling reads, see `ANNOTATIONS_READ` |
-| DROP | not read by scheduling: left out |
+| DROP | not read by scheduling: omitted |
 
-A field that is missing here is dropped. A test makes sure that none is.
+A field that is missing here is dropped. A test ensures that none is missing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kubesched.api.core_v1 import cluster, node, placement, pod, references, sto
 
 
 class Treatment(Enum):
-    """What to do with the text in a field."""
+    """How to treat the text in a field."""
 
     KEEP = auto()
     NAME = auto()
@@ -207,7 +207,7 @@ _fields(
     pod.NodeAllocatableResourceClaimStatus, keep="resources", name="resource_claim_name containers"
 )
 
-# -- volumes: what identifies a disk is a name, the rest of a source is not read -----------------
+# -- volumes: identifiers of disks are names, other fields of a source are not read --------------
 
 _fields(volumes.Volume, name="name")
 _fields(volumes.GCEPersistentDiskVolumeSource, name="pd_name")

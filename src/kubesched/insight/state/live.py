@@ -1,8 +1,8 @@
-"""A live cluster's state: list calls in pages, nothing is written.
+"""Reads a live cluster's state with paged list calls; nothing is written.
 
-Pods are listed first, and every other kind at the revision of that list, so that the state is one
-moment of the cluster. Where the server cannot do that (the revision is compacted, or the kind lives
-in another store), the kind is listed as it is then, and a note says so.
+Pods are listed first, and every other kind at the revision of that list, so that the state is
+consistent. If the server cannot do that (the revision is compacted, or the kind is in another
+store), the newest list is used, with a note.
 """
 
 from __future__ import annotations
@@ -34,19 +34,17 @@ PAGE_SIZE = 500
 _NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 _INDISPENSABLE = (Pod, Node)
 _NO_EXACT_READ = (Gone, BadRequest, Invalid, ServerError)
-"""Answers to a list at a given revision that are about the revision: expired, unknown, or in the
-future.
-"""
+"""Errors caused by the requested revision: expired, unknown, or in the future."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the listing of one kind is."""
+    """Progress of listing one kind."""
 
     resource: str
     listed: int
     remaining: int
-    """As the server estimates; 0 on the last page."""
+    """The server's estimate; 0 on the last page."""
 
 
 OnProgress = Callable[[Progress], None]
@@ -59,10 +57,10 @@ def _silent(_progress: Progress) -> None:
 async def load_live(
     kubeconfig: str = "", context: str = "", on_progress: OnProgress = _silent
 ) -> ClusterState:
-    """The state of the cluster that kubectl would talk to.
+    """The state of the cluster that kubectl would use.
 
     Raises:
-        StateError: pods or nodes must not be listed.
+        StateError: listing pods or nodes is forbidden.
         CredentialsError: no cluster is configured, or its credentials cannot be used.
         ApiError, TransportError: the server refuses or cannot be reached.
     """
@@ -75,7 +73,7 @@ async def load_live(
 async def live_client(
     component: str, kubeconfig: str = "", context: str = ""
 ) -> AsyncIterator[tuple[RestClient, ClientConfig]]:
-    """A client of the cluster that kubectl would talk to."""
+    """A client of the cluster that kubectl would use."""
     config = load_default_config(kubeconfig, context=context)
     transport = HttpTransport(config.connection)
     try:
@@ -100,7 +98,7 @@ class _Listing:
         self.state = state
         self._on_progress = on_progress
         self._revision = ""
-        """That of the first list; the others are read at it."""
+        """Revision of the first list, at which the others are read."""
 
     async def add(self, kind: Kind[Any]) -> None:
         try:
@@ -122,16 +120,16 @@ class _Listing:
             self.state.put(item)
 
     async def _consistent(self, kind: Kind[Any]) -> tuple[list[Any], str]:
-        """The list at the common revision if the server can, else the newest."""
+        """The list at the common revision if the server supports it, else the newest."""
         if self._revision:
             try:
                 return await self._list(kind, PAGE_SIZE, self._revision)
             except _NO_EXACT_READ:
-                pass  # the newest list follows, and its revision is noted
+                pass  # the newest list follows, with a note of its revision
         try:
             return await self._list(kind, PAGE_SIZE, "")
         except Gone:
-            # It took longer than the server remembers; without pages there is nothing to expire.
+            # The continue token expired. A list without pages cannot expire.
             return await self._list(kind, 0, "")
 
     async def _list(self, kind: Kind[Any], limit: int, revision: str) -> tuple[list[Any], str]:

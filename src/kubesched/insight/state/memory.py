@@ -1,10 +1,9 @@
-"""A scheduler over a state: the production wiring without an API server.
+"""An in-memory scheduler over a state: the production wiring without an API server.
 
     scheduler = in_memory_scheduler(state, config)
     scheduler.assembly.scheduler.attempt()
 
-What the scheduler writes goes to `client`. The default client refuses every write, for callers that
-only look.
+The scheduler's writes go to `client`. The default client refuses every write, for read-only use.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class MemoryLister(Lister[Any]):
         super().__init__(self.store)
 
     def put(self, obj: Any) -> Any:  # noqa: ANN401  # of whichever kind
-        """Store an object; returns what was there before."""
+        """Store an object; returns the previous one."""
         return self.store.put(key_of(obj.metadata), obj)
 
     def remove(self, namespace: str, name: str) -> None:
@@ -63,7 +62,7 @@ class MemoryLister(Lister[Any]):
 
 
 class MemoryListers:
-    """Listers of every kind, made on demand."""
+    """Listers of every kind, created on demand."""
 
     def __init__(self) -> None:
         self._by_kind: dict[type[Any] | str, MemoryLister] = {}
@@ -75,12 +74,12 @@ class MemoryListers:
         return lister
 
     def put(self, obj: Any) -> Any:  # noqa: ANN401  # a record of any kind
-        """Store an object; returns what was there before."""
+        """Store an object; returns the previous one."""
         return self.of(type(obj)).put(obj)
 
 
 class KeptObjects:
-    """What extenders are sent: the objects as far as they are kept here."""
+    """The objects sent to extenders, as far as they are stored here."""
 
     async def pod(self, pod: Pod) -> dict[str, Any]:
         manifest: dict[str, Any] = to_builtins(pod)
@@ -93,7 +92,7 @@ class KeptObjects:
 
 
 class RefusingClient:
-    """A client without methods, for callers that only look."""
+    """A client without methods, for read-only callers."""
 
     def __getattr__(self, verb: str) -> NoReturn:
         raise AttributeError(f"{verb} must not be called here")
@@ -125,22 +124,20 @@ class PretendingClient:
 
 
 class NoEvents:
-    """An event recorder that keeps nothing."""
+    """An event recorder that discards events."""
 
     def event(self, *_event: object, **_named: object) -> None:
-        """Called for every event."""
+        """Discard an event."""
 
 
 @dataclass(frozen=True, slots=True)
 class InMemoryScheduler:
-    """A scheduler that knows a state."""
+    """A scheduler loaded with a state."""
 
     assembly: Assembly
     listers: MemoryListers
     problems: list[str]
-    """Objects that the scheduler refuses (a quantity that is none, say), and why; it decides
-    without them.
-    """
+    """Objects that the scheduler rejects (such as invalid quantities), and why; it ignores them."""
 
 
 def in_memory_scheduler(
@@ -162,10 +159,10 @@ def in_memory_scheduler(
     measures_plugins: bool = False,
     wrap: Callable[[Dependencies], Dependencies] = lambda dependencies: dependencies,
 ) -> InMemoryScheduler:
-    """Assemble a scheduler and tell it about every object of the state. Nothing runs yet.
+    """Assemble a scheduler and load every object of the state. Nothing runs yet.
 
-    Pods without a node that one of the profiles is responsible for are in its queue afterwards.
-    `wrap` may replace what the scheduler is given.
+    Pods without a node that belong to one of the profiles are in its queue afterwards. `wrap` may
+    replace the scheduler's dependencies.
 
     Raises:
         ConfigError: the configuration names plugins that do not exist or do not fit.
@@ -181,7 +178,7 @@ def in_memory_scheduler(
         recorder=recorder or (lambda _profile: no_events),
         clock=clock or ManualClock(),
         random=random or Random(0),
-        # Apart, as a recorded scheduler has it: ties then draw the same numbers.
+        # Separate, as in a recorded scheduler, so that ties draw the same numbers.
         jitter=Random(0),
         call_later=call_later or _call_later,
         metrics=SchedulerMetrics(metrics or MetricsRegistry()),
@@ -205,9 +202,9 @@ def _call_later(delay: float, callback: Callable[[], None]) -> asyncio.TimerHand
 
 
 def fill(assembly: Assembly, listers: MemoryListers, state: ClusterState) -> list[str]:
-    """Tell the scheduler about every object: stores first, as informers do, then nodes, then pods.
+    """Load every object into the scheduler: stores first, as informers do, then nodes, then pods.
 
-    Returns what the scheduler refused; an informer would log it and go on, too.
+    Returns the rejections, which an informer would log before continuing.
     """
     with collector_paused(lambda: len(state)):
         return _fill(assembly.handlers, listers, state)

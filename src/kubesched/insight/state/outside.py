@@ -1,4 +1,4 @@
-"""Requests from a virtual loop to the real network: virtual time stands still meanwhile."""
+"""Requests from a virtual loop to the real network, while virtual time stands still."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class OutsideTransport:
-    """HTTP on an event loop of its own, which runs only while a request is under way."""
+    """HTTP on its own event loop, which runs only during a request."""
 
     def __init__(self, config: ConnectionConfig) -> None:
         self._transport = HttpTransport(config)

@@ -1,4 +1,4 @@
-"""What is wrong with a dump: file, line, object, field."""
+"""Problems in a dump: file, line, object, field."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ from dataclasses import dataclass
 from kubesched.base.errors import KubeschedError
 
 SHOWN = 20
-"""Problems that an error's text lists; the rest are counted."""
+"""Number of problems listed in an error message; the rest are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One broken document or object."""
+    """One malformed document or object."""
 
     file: str
     line: int
     message: str
-    """Begins with the object, if it could be told: `Pod default/a: spec.containers: expected
-    array`.
-    """
+    """Starts with the object, if known: `Pod default/a: spec.containers: expected array`."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.message}"
 
 
 class StateError(KubeschedError):
-    """A state cannot be loaded; every problem at once."""
+    """A state cannot be loaded; lists all problems."""
 
     def __init__(self, problems: list[Problem] | str) -> None:
         self.problems = [] if isinstance(problems, str) else problems

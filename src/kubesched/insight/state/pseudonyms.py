@@ -1,9 +1,8 @@
-"""Names and label values replaced by a keyed hash: equal stay equal, different stay different.
+"""Replaces names and label values by a keyed hash that preserves equality.
 
-The same text gets the same pseudonym wherever it stands, so that a node's name and its hostname
-label still agree, and selectors still select. Kept as they are: the empty text, whole numbers (the
-operators Gt and Lt compare them), and label keys. Without the key file a pseudonym can be neither
-computed nor tested.
+A text gets the same pseudonym everywhere, so that a node's name and its hostname label still agree,
+and selectors still select. Unchanged: the empty text, whole numbers (compared by the operators Gt
+and Lt), and label keys. Without the key file, pseudonyms can be neither computed nor verified.
 """
 
 from __future__ import annotations
@@ -19,21 +18,19 @@ from kubesched.insight.state.problems import StateError
 
 MIN_KEY_BYTES = 16
 DIGITS = 16
-"""Hexadecimal digits of a pseudonym: among ten million names two meet with a chance of 1 in
-400,000.
-"""
+"""Hexadecimal digits: with ten million names, the chance of a collision is 1 in 400,000."""
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)")
 _ANY_ADDRESS = ("", "0.0.0.0", "::")
 _ZONES = "__"
-"""Separates the zones in the label of a volume that is in several."""
+"""Separates the zones in the label of a multi-zone volume."""
 
 
 def read_key(path: str) -> bytes:
     """The contents of a key file.
 
     Raises:
-        StateError: it is missing or too short to be secret.
+        StateError: the file is missing, or too short to be secret.
     """
     try:
         key = Path(path).read_bytes().strip()
@@ -45,14 +42,14 @@ def read_key(path: str) -> bytes:
 
 
 class Pseudonyms:
-    """Text to pseudonym under one key."""
+    """Maps text to pseudonyms under one key."""
 
     def __init__(self, key: bytes) -> None:
         self._hash = hmac.new(key, digestmod=hashlib.sha256)
         self._known: dict[str, str] = {}
 
     def agree_on_ephemeral_claims(self, pods: Iterable[Pod]) -> None:
-        """Claims of ephemeral volumes are found by `<pod>-<volume>`; their pseudonyms must be made likewise."""
+        """Build names of ephemeral claims as `<pod>-<volume>` from the pseudonyms of both."""
         for pod in pods:
             for volume in pod.spec.volumes or ():
                 if volume.ephemeral is not None:
@@ -70,10 +67,10 @@ class Pseudonyms:
         return _ZONES.join(self.name(part) for part in text.split(_ZONES))
 
     def image(self, text: str) -> str:
-        """Repository, tag and digest apart: a missing tag is completed before images are compared."""
+        """Replace repository, tag and digest separately: comparing images adds a missing tag."""
         rest, at, digest = text.partition("@")
         repository, colon, tag = rest.rpartition(":")
-        if not colon or "/" in tag:  # a port is no tag
+        if not colon or "/" in tag:  # the colon belongs to a port, not a tag
             repository, colon, tag = rest, "", ""
         return self.name(repository) + colon + self.name(tag) + at + self.name(digest)
 

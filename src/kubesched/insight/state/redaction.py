@@ -1,7 +1,4 @@
-"""Objects without what scheduling does not read, and under pseudonyms if asked.
-
-The table is in `fields`.
-"""
+"""Redacts objects to what scheduling reads (table in `fields`), optionally with pseudonyms."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ Change = Callable[[Any], Any]
 
 
 class Redaction:
-    """Applies the table to records. Without pseudonyms names stay as they are."""
+    """Applies the table to records. Without pseudonyms, names are kept."""
 
     def __init__(self, pseudonyms: Pseudonyms | None = None) -> None:
         self._pseudonyms = pseudonyms
@@ -34,7 +31,7 @@ class Redaction:
         if self._pseudonyms is not None:
             self._pseudonyms.agree_on_ephemeral_claims(state.of(Pod))
             redacted.source = "a cluster under pseudonyms"
-            redacted.notes = [note.partition(":")[0] for note in state.notes]  # errors name people
+            redacted.notes = [note.partition(":")[0] for note in state.notes]  # errors name users
         redacted.resource_versions = dict(state.resource_versions)
         redacted.finished_count = state.finished_count
         for obj in state:
@@ -42,7 +39,7 @@ class Redaction:
         return redacted
 
     def record(self, obj: Any) -> Any:  # noqa: ANN401  # any record
-        """The record with every field treated; itself if nothing changes."""
+        """The record with every field treated; the same object if nothing changes."""
         record = type(obj)
         changes = self._changes.get(record)
         if changes is None:
@@ -68,7 +65,7 @@ class Redaction:
         return changes
 
     def _change(self, treatment: Treatment, default: object) -> Change | None:
-        """How a field's value changes; None if it stays."""
+        """The change for a field's value; None if it is kept."""
         pseudonyms = self._pseudonyms
         if treatment is Treatment.DROP:
             return lambda _value: default
@@ -126,7 +123,7 @@ def _default(field: structs.FieldInfo) -> object:
     return field.default if not callable(made) else made()
 
 
-# -- what a field can hold -----------------------------------------------------------------------
+# -- field contents ------------------------------------------------------------------------------
 
 
 _types_by_record: dict[type[Any], dict[str, inspect.Type]] = {}
@@ -142,7 +139,7 @@ def _types(record: type[Any]) -> dict[str, inspect.Type]:
 
 
 def holds_text(record: type[Any], name: str) -> bool:
-    """Whether a field has text in it, other than in nested records."""
+    """Whether a field holds text outside nested records."""
     return _holds_text(_types(record)[name])
 
 
@@ -151,7 +148,7 @@ def holds_records(record: type[Any], name: str) -> bool:
 
 
 def nested_records(record: type[Any], name: str) -> list[type[Any]]:
-    """The record types that a field can lead to."""
+    """The record types reachable from a field."""
     return _nested_records(_types(record)[name])
 
 

@@ -1,7 +1,7 @@
-"""The part of an API server that writes to whole objects need, over any store.
+"""The write semantics of an API server for whole objects, over any store.
 
-Revisions are checked, a status write changes nothing but the status, finalizers hold up deletion.
-Validation, defaulting and admission are the embedded server's.
+Checks revisions, limits status writes to the status, and delays deletion for finalizers. The
+embedded server adds validation, defaulting and admission.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _DELETED = "2026-01-01T00:00:00Z"
 
 
 class StoredObjects(ABC):
-    """Reads and writes of a `SchedulerClient` that are not about pods."""
+    """The reads and writes of a `SchedulerClient` for kinds other than pods."""
 
     @abstractmethod
     def find(self, kind: type[R], namespace: str, name: str) -> R | None: ...
 
     @abstractmethod
     def store(self, obj: R) -> R:
-        """Keep a new or changed object; returned with its new revision."""
+        """Store a new or changed object; returns it with its new revision."""
 
     @abstractmethod
     def discard(self, obj: Record) -> None: ...
 
     @abstractmethod
     def new_suffix(self) -> str:
-        """Ends a name that is generated."""
+        """The suffix of a generated name."""
 
     async def get(self, kind: type[R], namespace: str, name: str) -> R:
         stored = self.find(kind, namespace, name)
@@ -70,7 +70,7 @@ class StoredObjects(ABC):
     async def patch_status(
         self, kind: type[R], namespace: str, name: str, patch: Mapping[str, Any]
     ) -> R:
-        """Understands what the scheduler sends: reservations of a claim that are to go."""
+        """Supports the scheduler's own patch: removing reservations of a claim."""
         stored: Any = await self.get(kind, namespace, name)
         if patch.get("metadata", {}).get("uid", stored.metadata.uid) != stored.metadata.uid:
             raise Conflict(f'{kind.__name__} "{name}" is another one by now')

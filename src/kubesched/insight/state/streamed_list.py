@@ -1,12 +1,11 @@
-"""The items of an indented JSON list, decoded while the file is read.
+"""Decodes the items of an indented JSON list while the file is read.
 
-`kubectl get -o json` prints one List, nearly two gigabytes for 150,000 pods, of which more than
-half is indentation. Its items
-begin and end on lines of their own, indented alike. So a piece of the text that ends with the line `        }` should hold
-whole items; whether it does, the decoder finds out.
+`kubectl get -o json` prints one List, nearly two gigabytes for 150,000 pods, more than half of it
+indentation. Items begin and end on their own lines with equal indentation, so text that ends with
+the line `        }` should hold whole items; the decoder verifies this.
 
-A wrong guess and the end of the list are left to the caller: `rest` is a stream of the same list
-without the items that were read.
+The caller handles a wrong guess and the end of the list: `rest` is a stream of the same list
+without the items already read.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from collections.abc import Iterator
 import numpy as np
 
 PIECE_BYTES = 64 << 10
-"""Text that is decoded at a time: small enough that the allocator reuses its memory."""
+"""Text decoded at a time: small enough for the allocator to reuse its memory."""
 LONGEST_ITEM = 8 << 20
-"""So much text without the end of an item is not a list of objects."""
+"""Text of this size without the end of an item is not a list of objects."""
 _BEGINNING = re.compile(
     rb'\s*\{(?:\s*"(?:apiVersion|kind)"\s*:\s*"[^"\\]*"\s*,|\s*"metadata"\s*:\s*\{[^{}\[\]]*\}\s*,)*'
     rb'\s*"items"\s*:\s*\[(\s*\n[ \t]*)\{'
@@ -27,22 +26,22 @@ _BEGINNING = re.compile(
 
 
 class StreamedList:
-    """Pieces of a list, each as the items in it."""
+    """Pieces of a list, each with its items."""
 
     def __init__(
         self, beginning: bytes, indentation: bytes, pending: bytes, chunks: Iterator[bytes]
     ) -> None:
         self.beginning = beginning
-        """The text up to and with the bracket that opens the items."""
+        """The text up to and including the bracket that opens the items."""
         self.lines = _line_breaks(beginning)
-        """Lines before the piece that was given last."""
+        """Lines before the most recent piece."""
         self._last_line = indentation + b"}"
         self._pending = pending
         self._chunks = chunks
 
     @classmethod
     def begin(cls, first: bytes, chunks: Iterator[bytes]) -> StreamedList | None:
-        """A list that begins with this text; None if the text is something else, or is not indented."""
+        """A list that begins with this text; None if it is not an indented list."""
         match = _BEGINNING.match(first)
         if match is None:
             return None
@@ -50,10 +49,7 @@ class StreamedList:
         return cls(first[: match.start(1)], indentation, first[match.start(1) :], chunks)
 
     def pieces(self) -> Iterator[memoryview]:
-        """One piece after the other as `[item, …]`.
-
-        A piece counts as read once the next one is asked for.
-        """
+        """Pieces as `[item, …]`; a piece counts as read once the next one is requested."""
         while True:
             end = self._pending.rfind(self._last_line) + len(self._last_line)
             if end >= len(self._last_line):
@@ -67,9 +63,9 @@ class StreamedList:
             self._pending = b"".join((self._pending, *more))
 
     def rest(self) -> Iterator[bytes]:
-        """What was not given, as a list that begins like this one.
+        """The unread items, as a list that begins like this one.
 
-        Lines count from the piece that was not given: those of the beginning are left out.
+        Lines count from the first unread piece, without those of the beginning.
         """
         yield self.beginning.replace(b"\n", b" ")
         yield self._pending.lstrip(b",\r")
@@ -77,7 +73,7 @@ class StreamedList:
 
 
 def _line_breaks(text: bytes) -> int:
-    """`bytes.count` takes five times as long for a single character."""
+    """Count line breaks; `bytes.count` takes five times as long for a single character."""
     return int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n")))
 
 

@@ -1,4 +1,4 @@
-"""The contents of a file, unpacked if it is gzip, within a bound."""
+"""Reads a file's contents, decompressing gzip, up to a size limit."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import BinaryIO
 from kubesched.insight.state.problems import StateError
 
 MAX_BYTES = 16 << 30
-"""Unpacked size of one file. A packed file must not fill the memory unnoticed."""
+"""Maximum uncompressed size of one file, so that it cannot exhaust memory."""
 
 _CHUNK = 64 << 10
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def unpacked(stream: BinaryIO, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
-    """The contents of a stream in pieces, unpacked if it is gzip.
+    """The contents of a stream in pieces, decompressed if it is gzip.
 
     Raises:
-        StateError: there is too much of it.
-        EOFError, gzip.BadGzipFile, zlib.error: the packed data is damaged or cut short.
+        StateError: the content is too large.
+        EOFError, gzip.BadGzipFile, zlib.error: the compressed data is damaged or truncated.
     """
     size = 0
     for chunk in _unpacked(stream):
@@ -43,7 +43,7 @@ def _unpacked(stream: BinaryIO) -> Iterator[bytes]:
 
 
 class _Pushback:
-    """A stream whose beginning was read already."""
+    """A stream whose beginning was already read."""
 
     def __init__(self, first: bytes, stream: BinaryIO) -> None:
         self._first = first

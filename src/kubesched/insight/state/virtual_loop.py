@@ -1,13 +1,12 @@
-"""An event loop in virtual time: no sockets, no threads; time advances only while every task waits.
+"""An event loop in virtual time: no sockets, no threads; time advances only while all tasks wait.
 
-Order is a function of the program alone. Handles run in the order in which they were queued; tasks
-hash by their number instead of their address, because task groups keep their children in sets and
-cancel them in iteration order; the garbage collector is off, because when it runs it decides when
-abandoned generators are closed.
+Execution order depends on the program alone. Handles run in queue order. Tasks hash by number, not
+by address, because task groups keep children in sets and cancel them in iteration order. Garbage
+collection is off, because its timing decides when abandoned generators are closed.
 
-A round is asyncio's (`BaseEventLoop._run_once`): the same handles in the same order, without what
-sockets, threads and debugging need. Rounds and handles were a sixth of a seed's CPU time and are
-half of that here.
+A round is asyncio's (`BaseEventLoop._run_once`): the same handles in the same order, without
+support for sockets, threads and debugging. This halves the cost of rounds and handles, which is a
+sixth of a seed's CPU time in asyncio.
 """
 
 from __future__ import annotations
@@ -27,27 +26,27 @@ from kubesched.base.errors import KubeschedError
 T = TypeVar("T")
 
 OWNER: ContextVar[str] = ContextVar("owner", default="")
-"""Which simulated process a task or callback belongs to; empty for the world around them."""
+"""The simulated process that owns a task or callback; empty for the environment."""
 SENDER: ContextVar[str] = ContextVar("sender", default="")
-"""Which simulated process sent the request that is being served; empty if none is."""
+"""The simulated process that sent the current request; empty if there is none."""
 
 EPOCH_S = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 RESOLUTION_S = 1e-6
-"""Least time that passes while a loop waits, as on a real machine. Without it a task whose own
-clock is a little slow would come ever closer to its deadline and never reach it.
+"""Minimum time that passes while a loop waits, as on a real machine. Without it, a task with a
+slightly slow clock would approach its deadline without ever reaching it.
 """
 CLOCK_RESOLUTION_S = 1e-9
-"""Timers that are due within this run at once, as in asyncio on Linux."""
+"""Timers due within this time run at once, as in asyncio on Linux."""
 MANY_TIMERS = 100
-"""Fewer are searched for cancelled ones only at the top, as in asyncio."""
+"""Below this number, cancelled timers are removed only from the top, as in asyncio."""
 FEW_TASKS = 256
-"""So many are remembered, finished or not, before the finished ones are forgotten."""
+"""Number of tasks kept, finished or not, before finished ones are dropped."""
 MAX_ROUNDS_AT_ONE_INSTANT = 20_000
-"""Rounds of the loop without time passing before a run counts as stuck in a busy loop."""
+"""Rounds without time passing after which a run counts as a busy loop."""
 
 
 class SimulationStuck(KubeschedError):
-    """The simulation is stuck: every task waits for ever, or one never waits."""
+    """The simulation is stuck: every task waits forever, or one never waits."""
 
 
 class NumberedTask(asyncio.Task[Any]):
@@ -62,7 +61,7 @@ class NumberedTask(asyncio.Task[Any]):
 
 
 class _Handle(asyncio.Handle):
-    """asyncio's, without asking whether the loop is debugged."""
+    """asyncio's handle without the check for debug mode."""
 
     __slots__ = ()
 
@@ -78,11 +77,11 @@ class _Handle(asyncio.Handle):
         self._callback = callback
         self._args = args
         self._cancelled = False
-        self._repr = self._source_traceback = None  # read by asyncio when it describes a handle
+        self._repr = self._source_traceback = None  # read by asyncio's repr of a handle
 
 
 class _Timer(asyncio.TimerHandle):
-    """asyncio's, without asking whether the loop is debugged. Equal to itself alone."""
+    """asyncio's timer without the check for debug mode. Equal only to itself."""
 
     __slots__ = ()
 
@@ -123,20 +122,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._elapsed_s = 0.0
         self._task_count = 0
         self._tasks: list[NumberedTask] = []
-        """In the order of their numbers; some are done."""
+        """In numerical order; some are done."""
         self._tasks_looked_through = FEW_TASKS
         self._rounds = 0
-        """Since time has passed."""
+        """Rounds since time last advanced."""
         self._queued: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]  # asyncio's own queue
         self._timers: list[tuple[float, _Timer]] = self._scheduled  # type: ignore[attr-defined]  # and its heap
-        """In pairs, since floats are compared much faster than timers are."""
+        """In pairs, since comparing floats is much faster than comparing timers."""
         self.cancelled_timers = 0
-        """How many of the timers in the heap."""
+        """Number of cancelled timers in the heap."""
         self.before_time_passes: Callable[[], None] = lambda: None
-        """Called whenever nothing is left to do at this instant. What it raises ends the run."""
+        """Called when nothing is left to do at this instant. An exception ends the run."""
         self.safe_point: Callable[[], None] = lambda: None
-        """Called between two instants, when no task or callback runs. What it raises ends the run.
-        """
+        """Called between two instants, when no task or callback runs. Exceptions end the run."""
         self._broken: BaseException | None = None
         self._frozen: dict[str, list[asyncio.Handle]] = {}
         self.set_exception_handler(lambda _loop, _context: None)  # reported during the run
@@ -188,11 +186,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return task
 
     def unfinished_tasks(self) -> list[NumberedTask]:
-        """As `asyncio.all_tasks`, which goes through the tasks of all loops; in the order of their numbers."""
+        """Like `asyncio.all_tasks`, which iterates over all loops; in numerical order."""
         return [task for task in self._tasks if not task.done()]
 
     def _run_once(self) -> None:
-        """Run what is queued. If nothing is, let time pass first until the next timer is due."""
+        """Run the queued handles. If there are none, first advance time to the next timer."""
         queued, timers = self._queued, self._timers
         self._drop_cancelled_timers()
         if self._frozen:
@@ -211,7 +209,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             timer = heapq.heappop(timers)[1]
             timer._scheduled = False
             queued.append(timer)
-        for _ in range(len(queued)):  # what these queue is for the next round
+        for _ in range(len(queued)):  # handles queued by these run in the next round
             handle: Any = queued.popleft()
             if handle._cancelled:
                 continue
@@ -219,11 +217,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 handle._context.run(handle._callback, *handle._args)
             except (SystemExit, KeyboardInterrupt):
                 raise
-            except BaseException as error:  # ends the run when the instant is over
+            except BaseException as error:  # ends the run after this instant
                 self._broken = self._broken or error
 
     def _drop_cancelled_timers(self) -> None:
-        """From the top of the heap; from all of it when most are."""
+        """Drop cancelled timers at the top of the heap, or all of them if they are the majority."""
         timers = self._timers
         if len(timers) > MANY_TIMERS and self.cancelled_timers > len(timers) / 2:
             timers[:] = [entry for entry in timers if not entry[1]._cancelled]
@@ -235,7 +233,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.cancelled_timers -= 1
 
     def _pass_time(self) -> None:
-        """Go to the next timer."""
+        """Advance to the next timer."""
         self.safe_point()
         self._raise_if_broken()
         self.before_time_passes()
@@ -243,28 +241,25 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is left to do at this instant, apart from what runs just now."""
+        """Whether nothing is left to do at this instant, apart from the running handle."""
         return not self._queued
 
     @property
     def next_timer_at(self) -> float | None:
         return self._timers[0][0] if self._timers else None
 
-    # One process stands still while the others go on.
+    # Freezing one process while the others continue.
 
     def freeze(self, owner: str) -> None:
-        """Run nothing that belongs to this process until `thaw`, as after SIGSTOP.
-
-        Takes effect in the next round.
-        """
+        """Run nothing of this process from the next round until `thaw`, as after SIGSTOP."""
         self._frozen.setdefault(owner, [])
 
     def is_interrupted(self, owner: str) -> bool:
-        """Whether this process is frozen with something left to do at once."""
+        """Whether this process is frozen with work that is due."""
         return any(not isinstance(handle, _Timer) for handle in self._frozen.get(owner, ()))
 
     def thaw(self, owner: str) -> None:
-        """Go on with all that was held back, in its order; overdue timers fire at once."""
+        """Resume held-back work in order; overdue timers fire at once."""
         for handle in self._frozen.pop(owner, ()):
             if isinstance(handle, _Timer):
                 heapq.heappush(self._timers, (handle.when(), handle))
@@ -276,7 +271,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.thaw(owner)
 
     def _hold_back(self) -> None:
-        """Set aside what belongs to frozen processes. Between two rounds."""
+        """Set aside handles of frozen processes. Call it between two rounds."""
         queued, timers, frozen = list(self._queued), self._timers, self._frozen
         self._queued.clear()
         for handle in queued:
@@ -295,17 +290,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._drop_cancelled_timers()
 
     def begin_instant(self) -> None:
-        """What spun so far is forgiven."""
+        """Reset the round count of the busy-loop check."""
         self._rounds = 0
 
-    # Driven from outside, step by step.
+    # Stepping from outside.
 
     def run_until_idle(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Run all that can run without time passing: queued callbacks and timers that are due.
+        """Run everything possible without advancing time: queued callbacks and due timers.
 
-        Ends earlier, between two rounds, as soon as `until` holds.
-
-        Works inside another running loop, too (an async test, a notebook), which is suspended.
+        Ends early, between two rounds, once `until` returns True. Also works inside another running
+        loop (an async test, a notebook), which is suspended.
         """
         with entered(self):
             self._rounds = 0
@@ -318,7 +312,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._raise_if_broken()
 
     def run(self, work: Awaitable[T]) -> T:
-        """Run something to its end, and whatever becomes ready meanwhile; time does not pass."""
+        """Run an awaitable to its end, with all work that becomes ready; time does not advance."""
 
         async def awaited() -> T:
             return await work
@@ -345,7 +339,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     self.run_until_complete(asyncio.wait(left))
                     for task in left:
                         if not task.cancelled():
-                            task.exception()  # reported during the run, or a consequence of its end
+                            task.exception()  # already reported, or a consequence of the end
                 self.run_until_complete(self.shutdown_asyncgens())
             finally:
                 self.close()
@@ -356,17 +350,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise SimulationStuck(f"a callback broke: {broken!r}") from broken
 
     def __del__(self) -> None:
-        """Asyncio would warn of a loop that was not closed; this one holds nothing that has to be closed."""
+        """Suppress asyncio's warning about an unclosed loop; this one holds no resources."""
 
     def stall(self, seconds: float) -> None:
-        """Let time pass without running a task, as when a machine freezes."""
+        """Advance time without running a task, as when a machine freezes."""
         assert seconds >= 0, "time does not run backwards"
         self._elapsed_s += seconds
 
     # The parts of an event loop that need I/O.
 
     def _write_to_self(self) -> None:
-        """There is no other thread that would have to wake this one."""
+        """Does nothing: no other thread has to wake this one."""
 
     def run_in_executor(self, *arguments: object) -> NoReturn:
         raise SimulationStuck(f"there are no threads here: {arguments}")
@@ -376,10 +370,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class LoopClock:
-    """The clock of one machine: monotonic, a little fast or slow perhaps, and a wall clock that may be wrong."""
+    """The clock of one machine: monotonic time with a drift, wall time with an error."""
 
     def __init__(self, loop: VirtualLoop, *, wall_error_s: float = 0.0, drift: float = 0.0) -> None:
-        """`drift` is by how much of a second the clock gains every second."""
+        """`drift` is the gain of the clock in seconds per second."""
         self._loop = loop
         self.wall_error_s = wall_error_s
         self._speed = 1.0 + drift
@@ -388,12 +382,12 @@ class LoopClock:
         return EPOCH_S + self.monotonic() + self.wall_error_s
 
     def monotonic(self) -> float:
-        return self._loop._elapsed_s * self._speed  # asked several thousand times per run
+        return self._loop._elapsed_s * self._speed  # called several thousand times per run
 
 
 @contextmanager
 def entered(loop: VirtualLoop | None) -> Iterator[None]:
-    """Make this the thread's running loop; the present one and its task come back afterwards."""
+    """Make this the thread's running loop; restores the previous loop and task afterwards."""
     outer = asyncio._get_running_loop()
     if loop is not None and outer is loop:
         raise SimulationStuck("a callback of this loop cannot run the loop")
@@ -409,18 +403,16 @@ def entered(loop: VirtualLoop | None) -> Iterator[None]:
 
 
 def clear_garbage() -> None:
-    """Collect what earlier runs have left.
+    """Collect garbage of earlier runs and freeze the rest: runs are short and many.
 
-    What is there now is never traversed again: runs are short and many.
-
-    Must not be called while a finished run is still referred to: it would stay for good.
+    Do not call it while a finished run is still referenced: it would never be freed.
     """
     gc.collect()
     gc.freeze()
 
 
 def run_virtual(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine function in a virtual loop of its own, to its end."""
+    """Run a coroutine function to its end in a new virtual loop."""
     was_enabled = gc.isenabled()
     gc.disable()
     loop = VirtualLoop()

@@ -1,4 +1,4 @@
-"""Which kinds the scheduler watches, and which handlers their events reach."""
+"""Which kinds the scheduler watches, and which handlers receive their events."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from kubesched.scheduler.factory import Assembly
 log = get_logger(__name__)
 
 NOT_FINISHED = Selection(field_selector="status.phase!=Succeeded,status.phase!=Failed")
-"""A pod that finishes arrives as deleted: it takes no more resources."""
+"""A finished pod arrives as deleted: it uses no resources."""
 
 _HANDLED_ABOVE = (Resource.POD, Resource.NODE)
-"""Resources whose changes reach the scheduler through handlers of their own."""
+"""Resources whose changes reach the scheduler through their own handlers."""
 
 
 def ask_for_informers(
     factory: InformerFactory, plugins: Iterable[type[Plugin]], gates: FeatureGates
 ) -> None:
-    """Have the listers exist before the plugins are built; handlers follow in `connect`."""
+    """Create the informers before the plugins need their listers; `connect` adds handlers."""
     factory.informer(Pod, selection=NOT_FINISHED, transform=Sharing().share)
     factory.informer(Node)
     factory.informer(Namespace)
@@ -39,7 +39,7 @@ def ask_for_informers(
 
 
 def connect(factory: InformerFactory, assembly: Assembly) -> None:
-    """Attach the scheduler's handlers; install generic ones only for what some plugin registered."""
+    """Attach the scheduler's handlers; generic ones only for events that a plugin registered."""
     handlers = assembly.handlers
     factory.informer(Node).add_event_handler(
         EventHandler(

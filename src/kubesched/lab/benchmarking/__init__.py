@@ -1,10 +1,10 @@
-"""Measuring: workload files in scheduler_perf's vocabulary, run through the core alone or end to end.
+"""Benchmarks: scheduler_perf workload files, run through the core alone or end to end.
 
-workload_files   files to workloads: cases, parameters, operations
-operations       what a workload does, and the objects it makes
+workload_files   parses files into workloads: cases, parameters, operations
+operations       the operations of a workload, and the objects they create
 templates        manifests with Go template actions
-core_mode        workloads through the decision core, without any API
-end_to_end       workloads against a control plane
-results          what a run found; `table`, `plot` and `comparison` show it
-call_counts      measures that do not depend on the machine, for continuous integration
+core_mode        runs workloads through the decision core, without an API server
+end_to_end       runs workloads against a control plane
+results          result records; `table`, `plot` and `comparison` show them
+call_counts      machine-independent measures for continuous integration
 """

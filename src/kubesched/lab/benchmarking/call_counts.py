@@ -1,16 +1,14 @@
-"""Counts that do not depend on the machine: how much Python runs for one pod, and how much memory it takes.
+"""Machine-independent cost of one pod: Python calls, opcodes and memory.
 
-A pod of a gate workload is followed from its arrival in the queue to its confirmed binding, and
-these are counted:
+Follows each pod of a gate workload from its arrival in the queue to its confirmed binding:
 
     calls       calls of this package's functions, and of C functions from them
     opcodes     instructions of this package's functions
-    peak_bytes  the most memory that was taken at a time beyond what was taken before (NumPy's included), per pod
+    peak_bytes  peak memory above the initial level (NumPy's included), per pod
 
-Time would be noisier: it differs between machines, and on one machine from minute to minute. Only
-frames of this package count, so that another release of a library changes nothing; the
-interpreter's minor version does, so budgets are kept per version. Vectorised work hardly shows in
-opcodes; memory covers it.
+Time would be noisier: it differs between machines and from minute to minute. Only frames of this
+package count, so a new library release changes nothing. The interpreter's minor version matters, so
+budgets are kept per version. Vectorised work hardly shows in opcodes; memory covers it.
 """
 
 from __future__ import annotations
@@ -48,13 +46,13 @@ WORKLOADS = (
 """Cases whose size `gate` is counted, with and without classes."""
 
 AWKWARD = ("HundredTemplates", "UniqueLabels", "Rollout", "SampledNodes", "OneWorker")
-"""Cases that are counted with classes only."""
+"""Cases that are counted only with classes."""
 
 SIZE = "gate"
 
 _PACKAGE = kubesched.__path__[0]
 _OWN = (f"{_PACKAGE}/lab/benchmarking/", f"{_PACKAGE}/insight/state/")
-"""Plays the workload and the API server: not what is measured."""
+"""Code that plays the workload and the API server; excluded from the counts."""
 
 
 class Counts(Record):
@@ -64,7 +62,7 @@ class Counts(Record):
     opcodes: float
     peak_bytes: float
     functions: dict[str, float]
-    """Opcodes by function, the largest ones."""
+    """Opcodes by function, largest first."""
 
 
 RECORDED = "Basic"
@@ -72,7 +70,7 @@ RECORDED = "Basic"
 
 
 def names() -> list[str]:
-    """What is counted: every case, most without classes as well, one with a recorder."""
+    """Names of all counts: every case, most also without classes, one with a recorder."""
     return [
         *(name for case in WORKLOADS for name in (case, f"{case}, no classes")),
         *AWKWARD,
@@ -81,7 +79,7 @@ def names() -> list[str]:
 
 
 def count_all(progress: Progress = silent) -> dict[str, Counts]:
-    """Everything of `names`, by name."""
+    """Counts for all `names`."""
     by_case = {workload.case.name: workload for workload in shipped() if workload.name == SIZE}
     counts_by_name: dict[str, Counts] = {}
     for name in names():
@@ -91,7 +89,7 @@ def count_all(progress: Progress = silent) -> dict[str, Counts]:
 
 
 def count_named(name: str, workload: Workload) -> Counts:
-    """Count a workload as its name among `names` says."""
+    """Count a workload in the variant that its name selects."""
     variant = name.partition(", ")[2]
     return count(workload, classes=variant != "no classes", recorded=variant == "recorded")
 
@@ -122,7 +120,7 @@ def count(workload: Workload, *, classes: bool, recorded: bool = False) -> Count
 def _record(
     config: KubeSchedulerConfiguration, gates: FeatureGates, clock: PacedClock
 ) -> Recording:
-    """What the scheduling loop does for a recorder; encoding, which a thread does elsewhere, follows at the end."""
+    """The scheduling loop's part of recording; encoding, usually in a thread, runs at the end."""
     return open_recording(
         None, config, gates, limits=Limits(), clock=clock, random=Random(1), threaded=False
     )
@@ -136,10 +134,7 @@ def _play(workload: Workload, measurement: type[Measurement], options: CoreOptio
 
 
 class _CountingInstructions(Measurement):
-    """Counts instead of timing.
-
-    The tallies are the class's own: there is one interpreter to hook into.
-    """
+    """Counts instructions. Tallies are class attributes: there is only one interpreter to hook."""
 
     calls: ClassVar[int] = 0
     opcodes: ClassVar[Counter[CodeType]] = Counter()
@@ -167,7 +162,7 @@ class _CountingInstructions(Measurement):
 
 
 if sys.version_info >= (3, 12):
-    _TOOL = 4  # any that is not reserved for debuggers, coverage, profilers or optimisers
+    _TOOL = 4  # not reserved for debuggers, coverage, profilers or optimisers
     _INSTRUCTION = sys.monitoring.events.INSTRUCTION
 
     def _start_counting(opcodes: Counter[CodeType]) -> None:
@@ -210,7 +205,7 @@ else:
 
 
 class _WatchingMemory(Measurement):
-    """Notes by how much memory rose at its highest between two bindings."""
+    """Measures the peak memory increase between two bindings."""
 
     peak_bytes: ClassVar[int] = 0
 
@@ -250,14 +245,14 @@ def _name(code: CodeType) -> str:
 # -- budgets ---------------------------------------------------------------------------------------
 
 TOLERANCE = 0.05
-"""By how much a count may exceed its budget."""
+"""Tolerated relative excess over a budget."""
 
 SLACK_BYTES = 256
-"""Memory varies a little with Python's free lists."""
+"""Larger for memory, which varies a little with Python's free lists."""
 
 
 class Budgets(Record):
-    """What the counts may be, by minor version of Python and by workload."""
+    """Budgets by Python minor version and workload."""
 
     by_python: dict[str, dict[str, Counts]]
 
@@ -279,7 +274,8 @@ class Excess(Record):
     def __str__(self) -> str:
         share = self.measured / self.budget - 1 if self.budget else float("inf")
         lines = [
-            f"{self.workload}: {self.what} per pod {self.measured:,.1f}, budget {self.budget:,.1f} (+{share:.1%})"
+            f"{self.workload}: {self.what} per pod {self.measured:,.1f}, "
+            f"budget {self.budget:,.1f} (+{share:.1%})"
         ]
         lines += [
             f"    {name}: {before:,.1f} -> {after:,.1f} opcodes"

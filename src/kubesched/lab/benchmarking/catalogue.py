@@ -1,4 +1,4 @@
-"""Finding workloads: those that come with the package, and files given by path."""
+"""Finds workloads: those shipped with the package, and files given by path."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kubesched.lab.benchmarking.workload_files import Workload, load
 
 FOLDER = Path(__file__).parent / "workloads"
 SIZES = ("tiny", "small", "medium", "large")
-"""Names of the workloads in our own files."""
+"""Names of the shipped workloads."""
 DEFAULT_SIZE = "small"
 
 
 def shipped(params: Mapping[str, Value] | None = None) -> list[Workload]:
-    """Our own workloads, in the order of the files."""
+    """The shipped workloads, in file order."""
     return [workload for path in sorted(FOLDER.glob("*.yaml")) for workload in load(path, params)]
 
 
@@ -28,15 +28,15 @@ def find(
     labels: Sequence[str] = (),
     params: Mapping[str, Value] | None = None,
 ) -> list[Workload]:
-    """Workloads by path of a file, or by name of ours: `Basic`, `Basic/large`, `*Affinity`; nothing named: all of ours.
+    """Find workloads by file path or shipped name (`Basic`, `*Affinity`); default: all shipped.
 
-    `sizes` are patterns of workload names (the part behind the slash). Ours are run in one size
-    unless told otherwise. `params` replace those of the files.
+    `sizes` are patterns for workload names (the part after the slash). Shipped workloads run in one
+    size by default. `params` override those of the files.
 
     Raises:
-        KubeschedError: nothing is left, a name fits nothing, or no workload has one of the
+        KubeschedError: no workload is left, a name matches nothing, or no workload has one of the
             parameters.
-        ConfigError: a file is wrong.
+        ConfigError: a file is invalid.
     """
     ours = shipped(params)
     workloads: dict[tuple[str, str], Workload] = {}

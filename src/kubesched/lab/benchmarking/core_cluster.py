@@ -1,9 +1,9 @@
-"""The cluster of core mode: objects of workload files, and the controllers that they need.
+"""The in-memory cluster of core mode: workload objects and the controllers they need.
 
-Bindings always succeed, deletions take effect immediately whatever the grace period, finalizers
-keep a pod as long as the run lasts. Time is the run's own: it passes at a fixed pace per attempt
-and jumps over idle stretches, while inside an attempt it runs as on the wall, so that durations are
-real and rates in workload files mean the same every time.
+Bindings always succeed, deletions ignore the grace period, and finalizers keep a pod until the run
+ends. Time is virtual: it advances at a fixed pace per attempt and skips idle periods. Inside an
+attempt it follows the wall clock, so durations are real while rates in workload files stay
+reproducible.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ from kubesched.testing.claim_controller import (
 from kubesched.testing.volume_controller import bound_to, made_for, wants_volume
 
 PACE_S = 0.001
-"""How much time passes per attempt: rates in workload files relate to a scheduler that makes a
-thousand a second.
-"""
+"""Virtual time per attempt: workload rates assume a scheduler with 1,000 attempts per second."""
 
 _RESOURCES: dict[type[Any], str] = {kind.record: kind.resource for kind in KINDS if kind.has_record}
 
@@ -55,7 +53,7 @@ _CREATED = "2026-01-01T00:00:00Z"
 
 
 class PacedClock(ManualClock):
-    """Time as the core sees it; never runs backwards."""
+    """The core's clock; never runs backwards."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,16 +63,16 @@ class PacedClock(ManualClock):
         return self.monotonic()
 
     def monotonic(self) -> float:
-        entered = self._entered  # few steps: the time they take counts as the core's
+        entered = self._entered  # kept short: this time is charged to the core
         base = self._monotonic
         return base if entered is None else base + (perf_counter() - entered)
 
     def enter(self) -> None:
-        """Work begins whose duration matters."""
+        """Start following the wall clock."""
         self._entered = perf_counter()
 
     def leave(self, at_least_s: float = 0.0) -> None:
-        """It is over and took at least so long."""
+        """Stop following the wall clock, after at least this much time."""
         assert self._entered is not None, "nothing was begun"
         self._monotonic += max(at_least_s, perf_counter() - self._entered)
         self._entered = None
@@ -84,11 +82,11 @@ class PacedClock(ManualClock):
 
 
 MakeRecording = Callable[[KubeSchedulerConfiguration, FeatureGates, PacedClock], Recording]
-"""Begins the recording of one run."""
+"""Starts the recording of one run."""
 
 
 class CoreCluster(Cluster):
-    """Objects of workload files, and the scheduler over them."""
+    """The objects of a workload, and the scheduler that places its pods."""
 
     def __init__(
         self,
@@ -102,7 +100,7 @@ class CoreCluster(Cluster):
         clock = PacedClock()
         self.recording = record(config, gates, clock) if record is not None else None
         self.on_bound: Callable[[Pod], None] = lambda _pod: None
-        """Called when a pod has got its node."""
+        """Called when a pod is bound."""
         self._claim_templates: dict[tuple[str, str], Manifest] = {}
         self._made = 0
         super().__init__(
@@ -117,7 +115,7 @@ class CoreCluster(Cluster):
             wrap=self._recorded,
         )
         self.paced = clock
-        """The clock, by its own type."""
+        """The clock with its concrete type."""
 
     def _recorded(self, dependencies: Dependencies) -> Dependencies:
         if self.recording is None:
@@ -127,7 +125,7 @@ class CoreCluster(Cluster):
     def make_extenders(
         self, configured: Sequence[ExtenderConfig], table: NodeTable
     ) -> Sequence[Extender]:
-        """Only extenders with managed resources: of others each decision would be a request."""
+        """Only extenders with managed resources: others would cost one request per decision."""
         if not all(extender.managed_resources for extender in configured):
             return no_extenders(configured, table)
         return super().make_extenders(configured, table)
@@ -135,13 +133,13 @@ class CoreCluster(Cluster):
     # -- objects -----------------------------------------------------------------------------------
 
     def made(self, manifest: Manifest) -> Record:
-        """The record of a manifest, with the defaults an API server fills in.
+        """Decode a manifest into a record, with the API server's defaults.
 
         Raises:
             KubeschedError: the kind is not known, or the object is malformed.
         """
         kind = _kind(manifest)
-        # Shared parts must not be changed.
+        # Shared parts must not be modified.
         own: Manifest = msgspec.json.decode(msgspec.json.encode(manifest))
         strategy = STRATEGIES.get(kind.resource)
         if strategy is not None and strategy.default is not None:
@@ -159,7 +157,7 @@ class CoreCluster(Cluster):
         return codec.convert(own, kind.record)
 
     def _make_claims(self, pod: Manifest) -> None:
-        """Make claims from templates, as the claim controller does."""
+        """Create claims from templates, like the claim controller."""
         entries = template_entries(pod)
         if not entries:
             return
@@ -172,7 +170,7 @@ class CoreCluster(Cluster):
         pod["status"] = {**pod.get("status", {}), **claim_statuses(pod)}
 
     def _release_claims(self, pod: Pod) -> None:
-        """Take the reservations of a deleted pod back; claims that were made for it go."""
+        """Release the reservations of a deleted pod, and delete the claims created for it."""
         uid = pod.metadata.uid
         for name in claims_of(pod):
             claim = self.find(ResourceClaim, pod.metadata.namespace, name)
@@ -189,7 +187,7 @@ class CoreCluster(Cluster):
                 self.delete(released)
 
     def replace(self, obj: Any) -> None:  # noqa: ANN401  # of whichever kind
-        """Update the object: uid and, for a pod, the node stay."""
+        """Update the object, keeping its uid and, for a pod, its node."""
         old = self.find(type(obj), obj.metadata.namespace, obj.metadata.name)
         if old is not None:
             obj = structs.replace(obj, metadata=structs.replace(obj.metadata, uid=old.metadata.uid))
@@ -205,7 +203,7 @@ class CoreCluster(Cluster):
         return stored
 
     def _provision(self, claim: PersistentVolumeClaim) -> None:
-        """Make the volume and bind the claim to it, as a provisioner and the volume controller do."""
+        """Create and bind a volume, like a provisioner and the volume controller."""
         volume = made_for(claim)
         self.add(self.made(volume))
         change = bound_to(volume["metadata"]["name"])
@@ -242,7 +240,7 @@ class CoreCluster(Cluster):
         super()._drop(obj)
 
     def pods(self, namespaces: tuple[str, ...], labels: Mapping[str, str]) -> list[Pod]:
-        """Pods of these namespaces (none named: all) that carry these labels."""
+        """Pods in these namespaces (all if empty) with these labels."""
         return [
             pod
             for pod in self.objects(Pod)

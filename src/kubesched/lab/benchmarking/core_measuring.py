@@ -1,4 +1,4 @@
-"""Measurements of the core, and the figures computed from them."""
+"""Measurements of core mode, and the figures computed from them."""
 
 from __future__ import annotations
 
@@ -22,25 +22,24 @@ from kubesched.lab.benchmarking.results import (
 )
 
 INTERVALS = 20
-"""Samples of throughput over a measurement: it lasts fractions of a second here."""
+"""Throughput samples per measurement, which lasts fractions of a second here."""
 
 PARTS = {
     "Enqueue": ("PreEnqueue", "Sign"),
     "Attempt": ("PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit"),
     "Binding cycle": ("PreBindPreFlight", "WaitOnPermit", "PreBind", "Bind", "PostBind"),
 }
-"""Where the extension points belong."""
+"""The phase of each extension point."""
 
 _STATM = Path("/proc/self/statm")
 
 
 class Measurement:
-    """One stretch of measuring: pods of some namespaces with some labels.
+    """One measured interval for pods of some namespaces with some labels.
 
-    Only work of the scheduler counts: the time between `begin` and `end`. Totals and single
-    decisions are CPU time, which other programs on the machine do not distort. Extension points are
-    timed by the scheduler itself, with the wall clock, which is cheaper to read; what they took is
-    scaled to CPU time.
+    Only the scheduler's work between `begin` and `end` counts. Totals and single decisions are CPU
+    time, which other programs on the machine do not distort. The scheduler times extension points
+    with the wall clock, which is cheaper to read; these durations are scaled to CPU time.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class Measurement:
         self, workload: str, nodes: int, *, classes: bool, repeat: int, threshold: float | None
     ) -> RunResult:
         pods, wall_s = len(self.bound_at_s), max(self._wall_s, 1e-9)
-        # On a shared machine CPU time is what the run would have taken alone.
+        # On a shared machine, CPU time approximates the duration of an undisturbed run.
         scale = self._cpu_s / wall_s
         series = sampled([at * scale for at in self.bound_at_s], self._cpu_s / INTERVALS)
         decision_s = sum(self.decisions_s)
@@ -122,7 +121,7 @@ class Measurement:
         return DecisionCpu(us_per_pod=self.cycles_s * 1e6 / pods)
 
     def _phases(self, wall_s: float, scale: float) -> Iterator[Phase]:
-        """Enqueueing, attempt and binding cycle, each followed by the extension points that are part of it."""
+        """Enqueueing, attempt and binding cycle, each followed by its extension points."""
         totals = {
             "Enqueue": (self.enqueued, self.enqueue_s),
             "Attempt": (len(self.decisions_s), self.attempts_s),

@@ -1,9 +1,9 @@
-"""Core mode: a workload's operations through the production core, without an API, without sockets, without waiting.
+"""Core mode: runs a workload through the production core, without an API server or network.
 
-Everything between a pod's arrival in the queue and its binding is the code that `kubesched run`
-runs: queue, scheduling cycle, plugins, cache, binding cycle, event handlers. Left out: the client,
-JSON, the network, and the tasks in which bindings run side by side. Rates in a workload file relate
-to the run's own time (`core_cluster.PACE_S`).
+From a pod's arrival in the queue to its binding, the code is that of `kubesched run`: queue,
+scheduling cycle, plugins, cache, binding cycle, event handlers. Left out: the client, JSON, the
+network, and concurrent binding tasks. Rates in a workload file use virtual time
+(`core_cluster.PACE_S`).
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from kubesched.lab.benchmarking.workload_files import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreOptions:
-    """How often, and with what."""
+    """Repetitions and overrides of a run."""
 
     repeats: int = 3
     warmup: int = 1
-    """Repetitions that are run first and not reported."""
+    """Warm-up repetitions, not reported."""
     classes: bool = True
     seed: int = 1
     percentage_of_nodes_to_score: int | None = None
-    """Replaces the workload's own setting."""
+    """Overrides the workload's setting."""
     pods_per_s: float = 0.0
-    """Measured pods come at this rate of the run's own time; 0: all at once."""
+    """Creation rate of measured pods, in virtual time; 0: all at once."""
     times_cycles: bool = False
-    """Times scheduling cycles alone, which makes attempts a little longer."""
+    """Also time scheduling cycles alone, which makes attempts slightly slower."""
     record: MakeRecording | None = None
-    """Records every repetition, warm-ups included."""
+    """Records every repetition, including warm-ups."""
 
 
 def run_core(
     workload: Workload, options: CoreOptions, progress: Progress = silent
 ) -> list[RunResult]:
-    """All repetitions of a workload.
+    """Run all repetitions of a workload.
 
     Raises:
-        KubeschedError: it cannot be run, or got stuck.
+        KubeschedError: the workload cannot be run, or got stuck.
     """
     if workload.not_supported:
         raise KubeschedError(f"{workload.full_name}: {workload.not_supported}")
@@ -79,7 +79,7 @@ def with_core_decisions(
     options: CoreOptions,
     progress: Progress = silent,
 ) -> list[RunResult]:
-    """End-to-end results, ours with what the same decisions cost in core mode: one repetition for each of them.
+    """Add core-mode decision costs to our end-to-end results, one repetition for each.
 
     Raises:
         KubeschedError: as `run_core`.
@@ -102,7 +102,7 @@ def play(
     progress: Progress = silent,
     make_measurement: type[Measurement] = Measurement,
 ) -> list[RunResult]:
-    """One repetition: a result per stretch that collects metrics."""
+    """Run one repetition; returns a result per measured interval."""
     gates, notes = feature_gates(workload)
     cluster = CoreCluster(
         configuration(workload, gates, options.percentage_of_nodes_to_score),
@@ -244,7 +244,7 @@ class _Player:
             yield
 
     async def _hold_steady(self, op: ops.CreatePods) -> None:
-        """Replace every bound pod with a new one, for a while."""
+        """Replace every bound pod with a new one until the duration is over."""
         bound: list[Pod] = []
         self._stage.on_bound = bound.append
 
@@ -288,7 +288,7 @@ class _Player:
         await self._at_rate(updates(), op.update_per_second, op.skip_wait_to_completion)
 
     async def _at_rate(self, steps: Iterator[None], per_second: int, skip_wait: bool) -> None:
-        """Run the steps at a rate alongside everything else, or all at once."""
+        """Run the steps at a rate alongside scheduling, or all at once."""
         if not per_second:
             for _ in steps:
                 pass

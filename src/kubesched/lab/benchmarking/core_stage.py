@@ -1,4 +1,4 @@
-"""The scheduler at work in a core cluster: attempts, bindings, and what happens beside them in the run's own time."""
+"""Runs the scheduler of a core cluster: attempts, bindings and background activities."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kubesched.scheduler.scheduler import QueueEmpty, Suspended
 from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
 
 PATIENCE_S = 600.0
-"""How much of the run's own time may pass without a binding before the workload counts as stuck."""
+"""Virtual time without a binding after which the workload counts as stuck."""
 
 FRUITLESS = 100_000
 """Attempts without a binding before the workload counts as stuck."""
@@ -35,7 +35,7 @@ NOTE_EVERY = 500
 
 @dataclass(slots=True)
 class Beside:
-    """Something that goes on while pods are scheduled, one step per interval."""
+    """A background activity that makes one step per interval while pods are scheduled."""
 
     steps: Iterator[None]
     next_at: float
@@ -44,10 +44,7 @@ class Beside:
 
 @dataclass(slots=True, eq=False)
 class TimedCycle(SchedulingCycle):
-    """Scheduling cycles whose CPU time is added up.
-
-    An attempt is more: it takes the pod from the queue, and reports.
-    """
+    """Adds up the CPU time of scheduling cycles, without the attempt's queue pop and reporting."""
 
     cpu_s: float = 0.0
 
@@ -65,7 +62,7 @@ class TimedCycle(SchedulingCycle):
 
 
 class CoreStage:
-    """Runs the scheduler of a cluster by hand."""
+    """Steps the scheduler of a cluster."""
 
     def __init__(
         self,
@@ -98,8 +95,8 @@ class CoreStage:
     # -- measuring ---------------------------------------------------------------------------------
 
     def start_measuring(self, namespaces: Sequence[str], labels: Mapping[str, str]) -> None:
-        # As `kubesched run` does: keeps the collector from traversing the cluster again. A caller
-        # that has frozen its own objects keeps them so: unfreezing would thaw these as well.
+        # Like `kubesched run`: keeps the collector from traversing the cluster again. If the caller
+        # has frozen its own objects, do not unfreeze: that would thaw them, too.
         gc.collect()
         self._has_frozen = gc.get_freeze_count() == 0
         if self._has_frozen:
@@ -121,7 +118,7 @@ class CoreStage:
 
     @contextmanager
     def _measured(self) -> Iterator[None]:
-        """Account for the scheduler's work in the open measurements."""
+        """Charge the scheduler's work to the open measurements."""
         measured = self._measurement
         if measured is None:
             yield
@@ -135,7 +132,7 @@ class CoreStage:
     # -- pods --------------------------------------------------------------------------------------
 
     def enqueue(self, pods: Sequence[Pod]) -> None:
-        """Pods appear."""
+        """Add new pods."""
         with self._measured():
             self.clock.enter()
             started = perf_counter()
@@ -147,7 +144,7 @@ class CoreStage:
                 self._measurement.enqueued += len(pods)
 
     async def until_bound(self, pods: Sequence[Pod], what: str) -> None:
-        """Schedule until all of these are bound or gone.
+        """Schedule until all of these pods are bound or deleted.
 
         Raises:
             KubeschedError: nothing has been bound for a long time.
@@ -156,11 +153,11 @@ class CoreStage:
         await self._work(lambda: not self._awaited, what)
 
     async def until_time(self, instant: float) -> None:
-        """Schedule until then, bound or not."""
+        """Schedule until this time, whether or not pods are bound."""
         await self._work(lambda: self.clock.monotonic() >= instant, "", until=instant)
 
     async def until_attempted(self) -> None:
-        """Schedule until nothing is left that can be tried right now."""
+        """Schedule until no pod can be tried right now."""
         tried = False
 
         def is_over() -> bool:
@@ -185,16 +182,16 @@ class CoreStage:
             self._measurement.note_bound(pod)
         self.on_bound(pod)
 
-    # -- beside ------------------------------------------------------------------------------------
+    # -- background activities ---------------------------------------------------------------------
 
     def go_on_beside(self, steps: Iterator[None], interval_s: float) -> Beside:
-        """Run a step at an interval while pods are scheduled; the first is due now."""
+        """Start an activity with one step per interval; the first step is due now."""
         activity = Beside(steps, self.clock.monotonic(), interval_s)
         self._beside.append(activity)
         return activity
 
     async def until_over(self, activity: Beside) -> None:
-        """Schedule until an activity has made its last step."""
+        """Schedule until an activity has finished."""
         await self._work(lambda: activity not in self._beside, "")
 
     def end_beside(self, activity: Beside) -> None:
@@ -234,7 +231,7 @@ class CoreStage:
 
     @staticmethod
     def _no_waiting() -> None:
-        """Everything waits: there is no volume controller here to bind what a pod waits for."""
+        """Reports a deadlock: core mode has no volume controller to bind what pods wait for."""
         raise KubeschedError("a binding waits for what does not happen in core mode")
 
     def _check_progress(self, what: str) -> None:
@@ -244,7 +241,7 @@ class CoreStage:
             self._progress(f"{self._attempts} attempts")
 
     async def _attempt(self) -> bool:
-        """Try the next pod, and bind it if it got a node; False when there is none."""
+        """Try the next pod and bind it if a node was found; returns False if the queue is empty."""
         scheduler, measured = self._scheduler, self._measurement
         self.clock.enter()
         started, cpu_started = perf_counter(), thread_time()
@@ -256,7 +253,7 @@ class CoreStage:
         cpu_s, decided = thread_time() - cpu_started, perf_counter()
         if isinstance(concluded, Assumed):
             await scheduler.binding.run(concluded)
-            actor.set("")  # a binding is usually a task with a context of its own
+            actor.set("")  # a binding usually runs in a task with its own context
         self.clock.leave(PACE_S)
         self._attempts += 1
         if measured is not None:
@@ -272,7 +269,7 @@ class CoreStage:
         return True
 
     async def _settled_something(self) -> bool:
-        """Let background work (deletions of victims, status patches) end; returns whether there was any."""
+        """Finish background work (victim deletions, status patches); False if there was none."""
         scheduler = self._scheduler
         if not len(scheduler.background) and not len(scheduler.status_writer):
             return False
@@ -285,7 +282,7 @@ class CoreStage:
                 raise KubeschedError("background work of the scheduler does not come to an end")
 
     def _let_time_pass(self, what: str, until: float | None) -> None:
-        """Jump to when something is due next."""
+        """Advance the clock to the next due time."""
         due = [activity.next_at for activity in self._beside]
         deadline = self._scheduler.queue.next_deadline()
         due += [moment for moment in (deadline, until) if moment is not None]

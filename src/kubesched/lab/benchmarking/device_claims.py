@@ -1,4 +1,4 @@
-"""The resource driver and the claim controller of a workload: scheduler_perf runs both beside the scheduler."""
+"""Resource driver and claim controller of a workload, which scheduler_perf also simulates."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from kubesched.plugins.dynamic_resources.structured.allocator import Allocator
 def allocated_claims(
     listers: MemoryListers, namespace: str, random: Random
 ) -> Iterator[ResourceClaim]:
-    """The open claims of a namespace with an allocation, on nodes in random order.
+    """Allocate the unallocated claims of a namespace, on nodes in random order.
 
-    The caller stores each one in `listers` before it asks for the next.
+    The caller stores each claim in `listers` before it requests the next.
 
     Raises:
         KubeschedError: no node has devices for a claim.
@@ -52,7 +52,7 @@ def _allocated(
     for node in nodes:
         results = allocator.allocate(node, [claim])
         if results is not None:
-            # As scheduler_perf: no timestamp.
+            # Like scheduler_perf: no timestamp.
             allocation = structs.replace(results[0], allocation_timestamp=None)
             status = structs.replace(claim.status, allocation=allocation)
             return structs.replace(claim, status=status)

@@ -1,8 +1,8 @@
-"""What a workload does, step by step, and the objects each step makes.
+"""The operations of a workload, and the objects that each one creates.
 
-Operations are scheduler_perf's; fields have its names in Python spelling, parameters are already
-filled in and template paths absolute. `manifests` yields plain JSON objects with apiVersion, kind,
-name and namespace, in the order in which they are to be created, the same ones every time.
+Operations are scheduler_perf's; fields have its names in Python spelling, with parameters filled in
+and absolute template paths. `manifests` yields JSON objects with apiVersion, kind, name and
+namespace in creation order, the same ones every time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DEFAULT_NODE: Manifest = {
         "conditions": [{"type": "Ready", "status": "True"}],
     },
 }
-"""What nodes look like without a template: upstream's numbers."""
+"""Nodes without a template: upstream's values."""
 
 
 DEFAULT_POD: Manifest = {
@@ -52,20 +52,20 @@ DEFAULT_POD: Manifest = {
         ]
     },
 }
-"""What pods look like when neither the operation nor the case names a template."""
+"""Pods for which neither the operation nor the case names a template."""
 
 
 DEFAULT_NAMESPACE: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {}}
 
 
 class Names:
-    """Names for objects that only have a `generateName`: counted, so that two runs make the same ones."""
+    """Counted names for objects with a `generateName`, so that all runs create the same names."""
 
     def __init__(self) -> None:
         self._made: Counter[tuple[str, str, str]] = Counter()
 
     def give(self, manifest: Manifest) -> str:
-        """Fills in `metadata.name` where there is none."""
+        """Fill in `metadata.name` if it is missing."""
         meta: dict[str, Any] = manifest["metadata"]
         name: str = meta.get("name") or ""
         if not name:
@@ -85,26 +85,26 @@ def _rendered(
 
 
 class LabelNodePrepareStrategy(Record):
-    """Every node gets the label, its values in turn."""
+    """Every node gets the label, with the values in turn."""
 
     label_key: str = ""
     label_values: tuple[str, ...] = ()
 
 
 class UniqueNodeLabelStrategy(Record):
-    """Every node gets the label with a value of its own."""
+    """Every node gets the label with a unique value."""
 
     label_key: str = ""
 
 
 class DriverAllocatable(Record):
-    """How many volumes of a CSI driver a node takes."""
+    """Attachable volumes of a CSI driver per node."""
 
     count: int = 0
 
 
 class NodeAllocatableStrategy(Record):
-    """What nodes offer beyond their template, and their CSI drivers."""
+    """Allocatable resources in addition to the node template, and CSI drivers."""
 
     node_allocatable: dict[str, str] = field(default_factory=dict)
     csi_node_allocatable: dict[str, DriverAllocatable] = field(default_factory=dict)
@@ -112,17 +112,17 @@ class NodeAllocatableStrategy(Record):
 
 
 class Op(Record):
-    """One step."""
+    """One operation."""
 
     opcode: ClassVar[str] = ""
 
     def namespaces_used(self) -> tuple[str, ...]:
-        """Namespaces that have to exist before the step begins."""
+        """Namespaces that must exist before the operation."""
         return ()
 
 
 class CreateNodes(Op):
-    """Nodes, and their CSINodes where the strategy asks for them."""
+    """Create nodes, and their CSINodes if the strategy requires them."""
 
     opcode: ClassVar[str] = "createNodes"
     count: int
@@ -132,7 +132,7 @@ class CreateNodes(Op):
     unique_node_label_strategy: UniqueNodeLabelStrategy | None = None
     template_params: dict[str, Value] = field(default_factory=dict)
     declared_features: int = 0
-    """How many features each node declares; scheduler_perf hands this in beside the file."""
+    """Features that each node declares; scheduler_perf passes this outside the file."""
 
     def manifests(self, names: Names) -> Iterator[Manifest]:
         for index in range(self.count):
@@ -182,7 +182,7 @@ def _csi_node(name: str, strategy: NodeAllocatableStrategy) -> Manifest:
 
 
 class CreateNamespaces(Op):
-    """Namespaces, named by a prefix and a number from 0."""
+    """Create namespaces, named by a prefix and a number from 0."""
 
     opcode: ClassVar[str] = "createNamespaces"
     prefix: str
@@ -190,7 +190,7 @@ class CreateNamespaces(Op):
     namespace_template_path: str = ""
 
     def manifests(self, names: Names) -> Iterator[Manifest]:
-        del names  # theirs follow from the prefix
+        del names  # names follow from the prefix
         for index in range(self.count):
             made = _rendered(self.namespace_template_path, DEFAULT_NAMESPACE, index, self.count, {})
             made["metadata"]["name"] = f"{self.prefix}-{index}"
@@ -198,7 +198,7 @@ class CreateNamespaces(Op):
 
 
 class CreatePods(Op):
-    """Pods, each with a claim of its own if there is a template for it, bound if there is one for a volume as well."""
+    """Create pods, each with its own claim and bound volume if there are templates for them."""
 
     opcode: ClassVar[str] = "createPods"
     count: int = 0
@@ -207,7 +207,7 @@ class CreatePods(Op):
     collect_metrics: bool = False
     skip_wait_to_completion: bool = False
     steady_state: bool = False
-    """Whenever one is scheduled it is deleted and another one created, for `duration`."""
+    """Replace each scheduled pod with a new one, for `duration`."""
     duration: Seconds = 0.0
     persistent_volume_template_path: str = ""
     persistent_volume_claim_template_path: str = ""
@@ -217,7 +217,7 @@ class CreatePods(Op):
         return (self.namespace,)
 
     def manifests(self, names: Names) -> Iterator[Manifest]:
-        """Per pod: volume and claim if it has them, pod."""
+        """Per pod: volume and claim, if any, then the pod."""
         for index in range(self.count):
             yield from self.manifests_of(index, names)
 
@@ -244,7 +244,7 @@ class CreatePods(Op):
         return claim
 
     def _volume_of(self, claim: Manifest, index: int) -> Manifest:
-        """A volume; it and the claim become bound to each other."""
+        """Create a volume and bind it and the claim to each other."""
         path = self.persistent_volume_template_path
         volume = _rendered(path, {}, index, self.count, self.template_params)
         name = volume["metadata"]["name"] = f"pv-{self.namespace}-{index}"
@@ -266,7 +266,7 @@ class CreatePods(Op):
 
 
 class CreatePodSets(Op):
-    """The same pods in each of the namespaces with a prefix and a number from 0."""
+    """Create the same pods in each of the namespaces with a prefix and a number from 0."""
 
     opcode: ClassVar[str] = "createPodSets"
     count: int
@@ -286,7 +286,7 @@ class CreatePodSets(Op):
 
 
 class DeletePods(Op):
-    """Pods of a namespace go away, so many per second or all at once (0)."""
+    """Delete the pods of a namespace, at a rate per second or all at once (0)."""
 
     opcode: ClassVar[str] = "deletePods"
     namespace: str
@@ -296,15 +296,13 @@ class DeletePods(Op):
 
 
 class Churn(Op):
-    """Objects come (`create`), or come and go (`recreate`), beside everything that follows."""
+    """Create objects (`create`), or create and delete them (`recreate`), in the background."""
 
     opcode: ClassVar[str] = "churn"
     mode: str
     template_paths: tuple[str, ...]
     number: int = 0
-    """Create: at most so many of each (0: no limit). Recreate: so many are created, then deleted
-    again.
-    """
+    """`create`: limit per template (0: none). `recreate`: number created, then deleted again."""
     interval_milliseconds: int = 500
     namespace: str = ""
 
@@ -312,7 +310,7 @@ class Churn(Op):
         return (self.namespace,)
 
     def manifests_of(self, turn: int, names: Names) -> Iterator[Manifest]:
-        """One object of each template; cluster-wide kinds are left without namespace by the API server."""
+        """One object per template; the API server drops the namespace of cluster-scoped kinds."""
         for path in self.template_paths:
             made = _rendered(path, {}, turn, self.number or 1, {})
             if made["kind"] not in CLUSTER_WIDE:
@@ -324,7 +322,7 @@ class Churn(Op):
 
 
 class Barrier(Op):
-    """Waits until all pods of these namespaces (none named: all) are scheduled, or at least were tried once."""
+    """Wait until all pods of these namespaces (all if empty) are scheduled, or tried once."""
 
     opcode: ClassVar[str] = "barrier"
     namespaces: tuple[str, ...] = ()
@@ -333,14 +331,14 @@ class Barrier(Op):
 
 
 class Sleep(Op):
-    """Waits for a time."""
+    """Wait for a time."""
 
     opcode: ClassVar[str] = "sleep"
     duration: Seconds = 0.0
 
 
 class StartCollectingMetrics(Op):
-    """What follows is measured, as far as it concerns pods of these namespaces with these labels."""
+    """Start measuring pods of these namespaces with these labels."""
 
     opcode: ClassVar[str] = "startCollectingMetrics"
     namespaces: tuple[str, ...]
@@ -349,13 +347,13 @@ class StartCollectingMetrics(Op):
 
 
 class StopCollectingMetrics(Op):
-    """Measuring ends."""
+    """Stop measuring."""
 
     opcode: ClassVar[str] = "stopCollectingMetrics"
 
 
 class CreateAny(Op):
-    """Objects of any kind."""
+    """Create objects of any kind."""
 
     opcode: ClassVar[str] = "createAny"
     template_path: str
@@ -376,7 +374,7 @@ class CreateAny(Op):
 
 
 class UpdateAny(Op):
-    """Objects that exist are replaced, so many per second or as fast as it goes (0)."""
+    """Replace existing objects, at a rate per second or at full speed (0)."""
 
     opcode: ClassVar[str] = "updateAny"
     template_path: str
@@ -388,7 +386,7 @@ class UpdateAny(Op):
     template_params: dict[str, Value] = field(default_factory=dict)
 
     def manifests(self, names: Names) -> Iterator[Manifest]:
-        del names  # they exist, so the template names them
+        del names  # the objects exist, so the template names them
         for index in range(self.count):
             made = _rendered(self.template_path, {}, index, self.count, self.template_params)
             if self.namespace:
@@ -397,7 +395,7 @@ class UpdateAny(Op):
 
 
 class CreateResourceDriver(Op):
-    """A driver with so many devices on every node whose name matches."""
+    """Create a driver with this many devices on every node with a matching name."""
 
     opcode: ClassVar[str] = "createResourceDriver"
     driver_name: str
@@ -405,7 +403,7 @@ class CreateResourceDriver(Op):
     max_claims_per_node: int = 0
 
     def manifests(self, node_names: Iterable[str]) -> Iterator[Manifest]:
-        """One slice for each node, with devices as scheduler_perf has them."""
+        """One slice per node, with scheduler_perf's devices."""
         for name in node_names:
             if fnmatchcase(name, self.nodes):
                 devices = [_test_device(number) for number in range(self.max_claims_per_node)]
@@ -436,7 +434,7 @@ def _test_device(number: int) -> Manifest:
 
 
 class AllocResourceClaims(Op):
-    """Devices for every claim of a namespace that has none, on nodes drawn at random."""
+    """Allocate devices for every unallocated claim of a namespace, on random nodes."""
 
     opcode: ClassVar[str] = "allocResourceClaims"
     namespace: str
@@ -446,7 +444,7 @@ class AllocResourceClaims(Op):
 
 
 class NotSupported(Op):
-    """An operation that is known but cannot be played here; `reason` says what is missing."""
+    """A known operation that cannot be run here; `reason` says what is missing."""
 
     code: str = ""
     reason: str = ""
@@ -477,7 +475,7 @@ NO_GANGS = "gang scheduling is not implemented"
 NOT_SUPPORTED = {
     "waitForPodGroups": NO_GANGS,
 }
-"""Opcodes of scheduler_perf that are recognised and refused."""
+"""Opcodes of scheduler_perf that are recognised and rejected."""
 
 CLUSTER_WIDE = frozenset(
     (
@@ -493,4 +491,4 @@ CLUSTER_WIDE = frozenset(
         "DeviceTaintRule",
     )
 )
-"""Kinds that live in no namespace."""
+"""Cluster-scoped kinds."""

@@ -1,7 +1,7 @@
-"""A report as one HTML page: bars of throughput, its course over time, and all figures in a table.
+"""A report as one HTML page: throughput bars, throughput over time, and a table of all figures.
 
-The page needs nothing else: styles and drawings are in it, it follows the reader's light or dark
-setting, and every drawing says the same as the table below it.
+The page is self-contained, follows the reader's light or dark setting, and the table repeats the
+data of every chart.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ MEANINGS = {
     "ATTEMPT P50": "scheduler_scheduling_attempt_duration_seconds",
     "SLI P50": "scheduler_pod_scheduling_sli_duration_seconds: from a pod's arrival to its binding",
     "CPU/POD": "CPU time of the scheduler per pod",
-    "DECISION CPU/POD": "CPU time of scheduling cycles alone: kube-scheduler's from its CPU profile, ours in core mode",
+    "DECISION CPU/POD": "CPU time of scheduling cycles alone: "
+    "kube-scheduler's from its CPU profile, ours in core mode",
     "API CPU/POD": "CPU time of the API server per pod",
     "MEMORY": "the scheduler's largest resident set",
     "ASKED": "what scheduler_perf asks for",
@@ -84,7 +85,7 @@ def _colours(summaries: Sequence[Summary]) -> dict[str, str]:
 
 
 def _bars(summaries: Sequence[Summary], colours: dict[str, str]) -> str:
-    """A line with the workload's name, then a bar per contestant, with the range of its repetitions across its end."""
+    """Per workload, a name line and one bar per contestant with the range of its repetitions."""
     highest = max(run.pods_per_s for summary in summaries for run in summary.runs) or 1.0
     room = WIDTH - FIGURE
     lines: list[str] = []
@@ -115,7 +116,7 @@ def _bars(summaries: Sequence[Summary], colours: dict[str, str]) -> str:
 
 
 def _ratios(ratios: Sequence[Ratio]) -> list[str]:
-    """One contestant beside the other; nothing where there is only one."""
+    """Contestants compared; empty if there is only one."""
     if not ratios:
         return []
 
@@ -140,7 +141,7 @@ def _figures(summaries: Sequence[Summary]) -> str:
 
 
 def _courses(summaries: Sequence[Summary], colours: dict[str, str]) -> list[str]:
-    """Throughput over time, one drawing per workload with enough of it."""
+    """Throughput over time, one chart per workload with enough samples."""
     parts: list[str] = []
     for workload in dict.fromkeys(summary.first.workload for summary in summaries):
         runs = [
@@ -161,7 +162,7 @@ def _courses(summaries: Sequence[Summary], colours: dict[str, str]) -> list[str]
 
 
 def _course(runs: Sequence[RunResult], colours: dict[str, str]) -> str:
-    """Steps: each figure holds for its whole interval."""
+    """A step chart: each value holds for its whole interval."""
     axes = charts.Axes(
         max(run.series[-1].at_s for run in runs),
         max(sample.pods_per_s for run in runs for sample in run.series),

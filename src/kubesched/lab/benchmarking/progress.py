@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Progress = Callable[[str], None]
-"""Takes a short text: what is being done right now. Called often; whoever shows it decides how much
-of it.
-"""
+"""Receives a short status text. Called often; the receiver decides what to show."""
 
 
 def silent(text: str) -> None:
-    """For those who do not want to know."""
+    """Ignore progress."""
     del text

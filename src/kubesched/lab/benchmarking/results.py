@@ -1,7 +1,7 @@
-"""What a run found, as records that are written to and read from JSON.
+"""Results of a run, as records with a JSON form.
 
-One `RunResult` is one repetition of one workload by one contestant. Durations are in the unit their
-name ends with. Whatever a mode cannot measure is absent (None, empty), never zero.
+One `RunResult` is one repetition of one workload by one contestant. Durations are in the unit that
+their name ends with. Values that a mode cannot measure are absent (None, empty), never zero.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kubesched.api.meta import Record
 from kubesched.base.errors import KubeschedError
 
 SCHEMA_VERSION = 1
-"""Of the JSON file; a reader refuses what it does not know."""
+"""Version of the JSON file; readers reject unknown versions."""
 
 
 class Mode(StrEnum):
@@ -31,7 +31,7 @@ class Mode(StrEnum):
 
 
 class Contestant(StrEnum):
-    """Who schedules."""
+    """The measured scheduler."""
 
     KUBESCHED = "kubesched"
     KUBESCHED_NO_CLASSES = "kubesched-no-classes"
@@ -39,7 +39,7 @@ class Contestant(StrEnum):
 
 
 class Percentiles(Record):
-    """A distribution; the unit is that of the field which holds it."""
+    """A distribution, in the unit of the field that holds it."""
 
     mean: float
     p50: float
@@ -63,13 +63,13 @@ class Phase(Record):
     count: int
     mean_us: float
     share: float
-    """Of the measured time."""
+    """Share of the measured time."""
     part_of: str = ""
-    """The phase it belongs to and whose time contains its own."""
+    """The enclosing phase, whose time includes this one."""
 
 
 class ProcessUse(Record):
-    """What a process used while pods were measured."""
+    """Resource use of a process during the measurement."""
 
     cpu_s: float
     cpu_ms_per_pod: float
@@ -80,43 +80,37 @@ class DecisionCpu(Record):
     """CPU of scheduling cycles alone, without queue, bindings, event handlers and API traffic."""
 
     us_per_pod: float
-    """All attempts of a pod together, with what the garbage collector takes for them."""
+    """All attempts of a pod, including garbage collection for them."""
     collector_us_per_pod: float = 0.0
-    """The collector's part, if it works beside them; where they are timed one by one it works
-    within them.
-    """
+    """The collector's part if it runs concurrently; otherwise it is part of the timed cycles."""
     samples: int = 0
-    """In which a CPU profile saw them; 0 if they were timed one by one, in core mode."""
+    """Samples of the CPU profile; 0 if cycles were timed one by one, in core mode."""
 
 
 class EndToEnd(Record):
-    """What only a run against a control plane has."""
+    """Figures that only a run against a control plane has."""
 
     release: str
-    """When measured pods came: `as-created`, while the scheduler was at work, or `drained`, before
-    it was started.
-    """
+    """Measured pods came while the scheduler ran (`as-created`) or before its start (`drained`)."""
     created_per_s: float = 0.0
-    """The rate at which pods were created; 0 for as fast as it goes."""
+    """Creation rate of pods; 0: full speed."""
     encoding: str = ""
-    """What the scheduler speaks with the API server."""
+    """The scheduler's API encoding."""
     events: int = 0
-    """Events written, until the last of them."""
+    """Number of events written."""
     settled_s: float = 0.0
     """From the last binding to the last event written."""
     pods_per_s_with_events: float = 0.0
-    """Pods per second if that time counts as well."""
+    """Pods per second, including the time for writing the events."""
     longest_pause_s: float = 0.0
-    """The longest time without any binding."""
+    """Longest time without a binding."""
     seen_ms: Percentiles | None = None
     """From sending a pod's creation to its binding in a watch."""
     etcd: ProcessUse | None = None
     driver: ProcessUse | None = None
-    """The process that creates and observes."""
+    """The process that creates and observes pods."""
     others_cores: float = 0.0
-    """Cores that were busy with what is no part of the measurement: what a quiet machine keeps near
-    zero.
-    """
+    """Cores busy with unrelated work; near zero on a quiet machine."""
 
 
 class RunResult(Record):
@@ -134,18 +128,17 @@ class RunResult(Record):
     pods: int = 0
     """Pods whose scheduling was measured."""
     seconds: float = 0.0
-    """From the start of the measurement to the last of them."""
+    """From the start of the measurement to the last of these pods."""
     pods_per_s: float = 0.0
     decisions_per_s: float = 0.0
-    """Core: attempts per second of attempting alone, without enqueueing and binding."""
+    """Core: attempts per second of attempt time, without enqueueing and binding."""
     throughput: Percentiles | None = None
     """Over the samples, in pods per second."""
     series: tuple[Sample, ...] = ()
     decision_us: Percentiles | None = None
     """Core: one attempt, from the pop to the assumed pod."""
     decision_cpu: DecisionCpu | None = None
-    """End to end. kube-scheduler: from its CPU profile. kubesched: the same workload in core mode.
-    """
+    """End to end. kube-scheduler: from its CPU profile; kubesched: same workload in core mode."""
     attempt_ms: Percentiles | None = None
     """`scheduling_attempt_duration_seconds`."""
     sli_ms: Percentiles | None = None
@@ -156,7 +149,7 @@ class RunResult(Record):
     scheduler: ProcessUse | None = None
     api_server: ProcessUse | None = None
     threshold: float | None = None
-    """What the workload file asks of upstream's machines, in pods per second."""
+    """The workload file's threshold for upstream's machines, in pods per second."""
     end_to_end: EndToEnd | None = None
     notes: tuple[str, ...] = ()
 
@@ -169,7 +162,7 @@ class Refusal(Record):
 
 
 class Environment(Record):
-    """Where and with what."""
+    """Machine and versions."""
 
     kubesched: str
     python: str
@@ -182,7 +175,7 @@ class Environment(Record):
 
 
 class Report(Record, kw_only=True):
-    """Everything one command measured."""
+    """All results of one command."""
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
     started: str = ""
@@ -194,7 +187,7 @@ class Report(Record, kw_only=True):
 
 
 def this_environment(*, kube_scheduler: str = "", control_plane: str = "") -> Environment:
-    """Versions and machine, without anything that would identify it."""
+    """Versions and machine, without identifying data."""
     import numpy as np
 
     return Environment(
@@ -210,7 +203,7 @@ def this_environment(*, kube_scheduler: str = "", control_plane: str = "") -> En
 
 
 def percentiles(values: Iterable[float]) -> Percentiles | None:
-    """By the nearest rank; None of nothing."""
+    """Nearest-rank percentiles; None if there are no values."""
     ordered = sorted(values)
     if not ordered:
         return None
@@ -224,7 +217,7 @@ def percentiles(values: Iterable[float]) -> Percentiles | None:
 
 
 def sampled(times_s: Sequence[float], interval_s: float = 1.0) -> tuple[Sample, ...]:
-    """Pods per second over equal intervals, from the moments at which pods were scheduled (from 0, in order)."""
+    """Pods per second over equal intervals, from sorted scheduling times that start at 0."""
     if not times_s or times_s[-1] <= 0:
         return ()
     end_s = times_s[-1]
@@ -236,8 +229,7 @@ def sampled(times_s: Sequence[float], interval_s: float = 1.0) -> tuple[Sample, 
         count = done
         while count < len(times_s) and (times_s[count] <= until or until >= end_s):
             count += 1
-        # A last interval that is much shorter than the others says little and would look like a
-        # peak or a hole.
+        # A last interval that is much shorter would look like a peak or a gap.
         if until - at >= step / 2:
             samples.append(Sample(at_s=until, pods_per_s=(count - done) / (until - at)))
         done, at = count, until
@@ -245,15 +237,15 @@ def sampled(times_s: Sequence[float], interval_s: float = 1.0) -> tuple[Sample, 
 
 
 def encode(report: Report) -> bytes:
-    """The JSON file."""
+    """Encode as JSON."""
     return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
 
 
 def decode(data: bytes, source: str = "") -> Report:
-    """The report in a JSON file.
+    """Decode a JSON report.
 
     Raises:
-        KubeschedError: it is no report, or of another version.
+        KubeschedError: the data is not a report, or has another version.
     """
     prefix = f"{source}: " if source else ""
     try:

@@ -1,4 +1,4 @@
-"""How a workload wants its scheduler: feature gates and configuration."""
+"""Feature gates and configuration that a workload requests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from kubesched.lab.benchmarking.workload_files import Workload
 
 
 def gates_to_set(workload: Workload) -> tuple[dict[str, bool], tuple[str, ...]]:
-    """The gates that can be set as the workload asks, and a note on each that cannot.
+    """The gates that can be set as requested, and a note on each that cannot.
 
-    A gate that Kubernetes 1.36 has locked keeps its value: workload files still list both values of
-    gates whose time of choice is over, and the workload says the same either way. Gates that depend
-    on one that is turned off go with it.
+    Gates locked in Kubernetes 1.36 keep their value: workload files still list both values of such
+    gates. Gates that depend on a disabled gate are disabled as well.
     """
     known = features.known()
     settable: dict[str, bool] = {}
@@ -38,7 +37,7 @@ def gates_to_set(workload: Workload) -> tuple[dict[str, bool], tuple[str, ...]]:
 
 
 def _left_without(settable: Mapping[str, bool]) -> list[tuple[str, str]]:
-    """Gates that are on by default and depend on one that is turned off, directly or through another."""
+    """Gates that are on by default and depend, directly or not, on a disabled gate."""
     off = {name for name, value in settable.items() if not value}
     disabled: dict[str, str] = {}
     while True:
@@ -54,10 +53,10 @@ def _left_without(settable: Mapping[str, bool]) -> list[tuple[str, str]]:
 
 
 def feature_gates(workload: Workload) -> tuple[FeatureGates, tuple[str, ...]]:
-    """The gates of a run, and a note on each that is not as asked.
+    """The gates of a run, and a note on each that differs from the request.
 
     Raises:
-        ConfigError: they contradict each other.
+        ConfigError: the gates contradict each other.
     """
     settable, notes = gates_to_set(workload)
     return features.from_map(settable), notes
@@ -66,10 +65,10 @@ def feature_gates(workload: Workload) -> tuple[FeatureGates, tuple[str, ...]]:
 def configuration(
     workload: Workload, gates: FeatureGates, percentage_of_nodes_to_score: int | None = None
 ) -> KubeSchedulerConfiguration:
-    """The workload's configuration file, or the defaults, with another percentage if one is given.
+    """The workload's configuration file or the defaults, with an optional percentage override.
 
     Raises:
-        ConfigError: the file cannot be used.
+        ConfigError: the file is not usable.
     """
     path = workload.case.scheduler_config
     config = load_file(Path(path), gates=gates) if path else default_config(gates)

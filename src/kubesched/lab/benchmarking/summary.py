@@ -1,4 +1,4 @@
-"""From repetitions to figures that can be compared: medians, spreads, ratios."""
+"""Summarises repetitions into comparable figures: medians, spreads, ratios."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Summary:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What has to be equal for two summaries to be about the same thing."""
+        """Summaries with equal keys are comparable."""
         first = self.first
         return first.workload, first.contestant, first.mode.value, first.control_plane
 
     def median(self, value: Callable[[RunResult], float | None]) -> float | None:
-        """Over the repetitions that have the value."""
+        """Median over the repetitions that have the value."""
         values = [figure for run in self.runs if (figure := value(run)) is not None]
         return statistics.median(values) if values else None
 
@@ -36,7 +36,7 @@ class Summary:
 
     @property
     def spread(self) -> float:
-        """Half the distance between the slowest and the fastest repetition, as a share of the median."""
+        """Half the range between slowest and fastest repetition, as a share of the median."""
         values = [run.pods_per_s for run in self.runs]
         middle = self.pods_per_s
         return (max(values) - min(values)) / 2 / middle if middle else 0.0
@@ -62,7 +62,7 @@ class Summary:
 
 
 def summarise(results: Iterable[RunResult]) -> list[Summary]:
-    """Grouped in order of first appearance."""
+    """Group results in order of first appearance."""
     groups: dict[tuple[str, str, str, str], list[RunResult]] = {}
     for result in results:
         groups.setdefault(Summary((result,)).key, []).append(result)
@@ -71,24 +71,24 @@ def summarise(results: Iterable[RunResult]) -> list[Summary]:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One contestant beside another on the same workload."""
+    """One contestant compared with another on the same workload."""
 
     workload: str
     contestant: str
     reference: str
     throughput: float
-    """Pods per second, ours through theirs."""
+    """Pods per second, ours divided by theirs."""
     cpu: float | None
-    """Scheduler CPU per pod, ours through theirs."""
+    """Scheduler CPU per pod, ours divided by theirs."""
     sli_p99: float | None = None
     decision: float | None = None
-    """CPU of decisions per pod, ours through theirs."""
+    """CPU of decisions per pod, ours divided by theirs."""
 
 
 def against(
     summaries: Sequence[Summary], reference: str = Contestant.KUBE_SCHEDULER
 ) -> list[Ratio]:
-    """Everybody beside the reference, workload by workload."""
+    """Compare all contestants with the reference, per workload."""
     ratios: list[Ratio] = []
     for summary in summaries:
         workload, contestant, mode, plane = summary.key
@@ -110,14 +110,14 @@ def against(
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The same thing in two reports."""
+    """The same workload and contestant in two reports."""
 
     before: Summary
     after: Summary
 
     @property
     def throughput(self) -> float:
-        """After through before."""
+        """After divided by before."""
         return _divided(self.after.pods_per_s, self.before.pods_per_s) or 0.0
 
     @property
@@ -126,14 +126,14 @@ class Change:
 
     @property
     def is_noise(self) -> bool:
-        """Whether the repetitions of the two overlap, so that nothing has been shown."""
+        """Whether the ranges of repetitions overlap, so the change is not significant."""
         old = [run.pods_per_s for run in self.before.runs]
         new = [run.pods_per_s for run in self.after.runs]
         return min(new) <= max(old) and min(old) <= max(new)
 
 
 def changes(before: Sequence[Summary], after: Sequence[Summary]) -> list[Change]:
-    """What both have, in the order of the second."""
+    """Changes for keys in both reports, in the order of `after`."""
     old = {summary.key: summary for summary in before}
     return [Change(old[summary.key], summary) for summary in after if summary.key in old]
 
@@ -231,12 +231,12 @@ def ratio_table(ratios: Sequence[Ratio]) -> tuple[list[str], list[list[str]]]:
 
 
 def number(value: float) -> str:
-    """Three digits that matter, no more than one behind the point."""
+    """Three significant digits, at most one decimal place."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
 def _times(value: float | None) -> str:
-    """Two digits behind the point, or as many as matter."""
+    """Two decimal places, or as many as are significant."""
     return "" if value is None else f"{value:.2f}x" if value >= 0.1 else f"{value:.2g}x"
 
 

@@ -1,9 +1,8 @@
-"""Manifests as files with the few Go template actions that workload files use.
+"""Manifest files with the Go template actions that workload files use.
 
-An action is an expression of `.Index`, `.Count` or another parameter, numbers, texts, and the
-arithmetic functions that scheduler_perf offers (`Mod .Index 12`, `AddInt 1 (DivideInt .Index 2)`).
-Conditions, loops and pipelines are not understood and refused. A template without actions is parsed
-once.
+An action is an expression of `.Index`, `.Count` or another parameter, numbers, strings, and the
+arithmetic functions of scheduler_perf (`Mod .Index 12`, `AddInt 1 (DivideInt .Index 2)`).
+Conditions, loops and pipelines are rejected. A template without actions is parsed once.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _CACHED_TEXTS = 1000
 
 
 class Template:
-    """One file; `render` makes the object with a number out of a series of `count`."""
+    """One file; `render` creates the object with a given number out of `count`."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
@@ -37,10 +36,10 @@ class Template:
     def render(
         self, index: int = 0, count: int = 1, params: Mapping[str, Value] | None = None
     ) -> Manifest:
-        """The object, its top level and metadata the caller's own; what is deeper may be shared, so leave it alone.
+        """Render the object. The caller owns its top level and metadata; deeper parts are shared.
 
         Raises:
-            ConfigError: an action is not understood, or what comes out is not an object.
+            ConfigError: an action is not supported, or the result is not an object.
         """
         text = self._text
         if self.has_actions:
@@ -83,7 +82,7 @@ class Template:
 
 @cache
 def load_template(path: str) -> Template:
-    """The template in a file.
+    """Load a template from a file.
 
     Raises:
         OSError: the file cannot be read.
@@ -209,7 +208,7 @@ def plain_value(value: Plain) -> Value:
     """A parameter's value.
 
     Raises:
-        ValueError: it is a list or a map, or nothing.
+        ValueError: it is a list, a map or null.
     """
     if isinstance(value, bool | int | float | str):
         return value

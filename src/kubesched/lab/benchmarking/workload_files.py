@@ -1,11 +1,10 @@
-"""Workload files in scheduler_perf's vocabulary.
+"""Workload files in scheduler_perf's format.
 
 A file is a list of test cases. A case has a `workloadTemplate`, a list of operations with
-`$parameters`, and `workloads` that give the parameters their values. `load` returns one `Workload`
-per pair, its operations complete. Paths in a file are relative to it. Every problem is reported at
-once, with field, line and column.
-
-Unlike scheduler_perf, a parameter that no operation uses is no error: other programs may use it.
+`$parameters`, and `workloads` with parameter values. `load` returns one `Workload` per pair, with
+complete operations. Paths are relative to the file. All problems are reported at once, with field,
+line and column. Unlike in scheduler_perf, an unused parameter is not an error: other programs may
+use it.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ from kubesched.lab.benchmarking import operations as ops
 from kubesched.lab.benchmarking.templates import Value, load_template, plain_value
 
 DECLARED_FEATURES = "numNodeDeclaredFeatures"
-"""A parameter that scheduler_perf's own program reads: how many features every created node
-declares.
-"""
+"""A parameter that scheduler_perf's own code reads: features declared by each created node."""
 
 R = TypeVar("R", bound=Record)
 AnyOp = TypeVar("AnyOp", bound=ops.Op)
@@ -38,13 +35,13 @@ STAGES = ("Scheduled", "Attempted")
 
 @dataclass(frozen=True, slots=True)
 class TestCase:
-    """What the workloads of a case have in common."""
+    """The common part of a case's workloads."""
 
-    __test__ = False  # no test, whatever pytest thinks of the name
+    __test__ = False  # not a pytest class
 
     name: str
     source: str
-    """The file it is from."""
+    """The file that defines it."""
     labels: tuple[str, ...] = ()
     feature_gates: MappingOf[str, bool] = field(default_factory=dict)
     scheduler_config: str = ""
@@ -54,7 +51,7 @@ class TestCase:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A case with values for its parameters: something that can be run."""
+    """A case with parameter values, ready to run."""
 
     case: TestCase
     name: str
@@ -62,7 +59,7 @@ class Workload:
     labels: tuple[str, ...]
     feature_gates: MappingOf[str, bool]
     threshold: float | None
-    """Pods per second that upstream's machines have to reach."""
+    """Threshold for upstream's machines, in pods per second."""
     ops: tuple[ops.Op, ...]
 
     @property
@@ -71,7 +68,7 @@ class Workload:
 
     @property
     def not_supported(self) -> str:
-        """Why this cannot be run; empty when it can."""
+        """Why this cannot be run; empty if it can."""
         reasons = [f"{op.code}: {op.reason}" for op in self.ops if isinstance(op, ops.NotSupported)]
         return "; ".join(dict.fromkeys(reasons))
 
@@ -91,11 +88,11 @@ class Workload:
 
 
 def load(path: str | Path, params: MappingOf[str, Value] | None = None) -> tuple[Workload, ...]:
-    """The workloads in a file; `params` replace parameters that a workload has.
+    """Load the workloads of a file; `params` override existing parameters.
 
     Raises:
         ConfigError: with every problem of the file.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     return _Reader(Path(path), params or {}).read()
 
@@ -122,7 +119,7 @@ class _FileCase(Record):
 
 
 class _Reader:
-    """Reads one file and collects what is wrong with it."""
+    """Reads one file and collects its problems."""
 
     def __init__(self, path: Path, replaced: MappingOf[str, Value]) -> None:
         self._path = path
@@ -238,7 +235,7 @@ class _Reader:
     def _filled(
         self, node: Mapping, params: MappingOf[str, Value], workload: str, path: str
     ) -> Mapping | None:
-        """The operation with `countParam: $nodes` turned into `count: 5` and so on; None if a parameter is missing."""
+        """Substitute parameters (`countParam: $nodes` -> `count: 5`); None if one is missing."""
         entries: list[tuple[Scalar, Node]] = []
         complete = True
         for key, value in node.entries:
@@ -290,7 +287,7 @@ class _Reader:
         path: str,
         node: Node,
     ) -> ops.Op:
-        """Paths become absolute and are tried; what scheduler_perf fills in is filled in."""
+        """Make paths absolute and check them, and apply scheduler_perf's defaults."""
         changes: dict[str, object] = {}
         own_namespace = f"namespace-{index}"
         if isinstance(op, ops.CreatePods):
@@ -345,7 +342,7 @@ class _Reader:
 
 
 def _wrong(op: ops.Op) -> list[str]:
-    """What the types alone cannot say about an operation."""
+    """Problems of an operation that its types do not express."""
     problems: list[str] = []
     counts = {
         name: getattr(op, name)
@@ -407,7 +404,7 @@ def _text_of(node: Mapping, name: str) -> str:
 
 
 def _threshold(raw: RawArgs | None) -> float | None:
-    """A number, or one per group of tests; of those the lowest, which all machines have to reach."""
+    """A number, or the lowest of several per test group: all machines must reach it."""
     value = raw.value if raw is not None else None
     candidates = list(value.values()) if isinstance(value, dict) else [value]
     numbers = [

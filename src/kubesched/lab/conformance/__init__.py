@@ -1,14 +1,14 @@
-"""Agreement with kube-scheduler: recorded answers, our answers, and where the two differ.
+"""Conformance with kube-scheduler: recorded answers, our answers, and their differences.
 
-recordings   the files: clusters, pods and what kube-scheduler decided about them
-placements   our decision for one recorded pod, by the code that schedules in production
-comparison   aspect by aspect, the one against the other
-sequences    what happens to a cluster step by step, and what was decided at each
+recordings   file format: clusters, pods and kube-scheduler's decisions about them
+placements   our decision for one recorded pod, by the production code
+comparison   compares two answers aspect by aspect
+sequences    step-by-step changes to a cluster, with the decision at each step
 marks        how a player knows which events a scheduler has handled
-extenders    what the extenders of a sequence answer; `extender_server` serves them, `replay_extenders` without a network
-replay       our decisions about a sequence, in memory
-golden       whole files
-generate     clusters, pods (`generate`) and sequences (`generate_sequence`) at random
-play, run   sequences on real control planes, to kube-scheduler and to this scheduler
-shrink       a difference, made small and written out as manifests
+extenders    answers of a sequence's extenders; `extender_server`, `replay_extenders` serve them
+replay       our decisions for a sequence, in memory
+golden       evaluates whole files
+generate     random clusters and pods (`generate`) and sequences (`generate_sequence`)
+play, run    plays sequences on real control planes, to kube-scheduler and to this scheduler
+shrink       reduces a difference to a minimal case, written as manifests
 """

@@ -1,4 +1,4 @@
-"""The player's part in resource claims: its cluster has no claim controller."""
+"""The player's claim controller: its cluster has none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _AT_ONCE = DeleteOptions(grace_period_seconds=0, propagation_policy="Background"
 
 
 class Claims:
-    """Makes claims for pods, and releases those of pods that are gone."""
+    """Creates claims for pods, and releases those of deleted pods."""
 
     def __init__(self, client: RestClient, scenario: Sequence) -> None:
         self._client = client
@@ -43,7 +43,7 @@ class Claims:
         self.is_used = bool(self._templates)
 
     async def make_for(self, pod: Json) -> None:
-        """Make the claims of a pod that was just created, and tell it about them."""
+        """Create the claims of a new pod, and record them in its status."""
         entries = template_entries(pod)
         if not entries:
             return
@@ -56,7 +56,7 @@ class Claims:
         await self._client.patch(Pod, name, namespace, change, subresource="status")
 
     async def release(self) -> bool:
-        """Release what is reserved for pods that are finished or gone; whether anything was."""
+        """Release reservations of finished or deleted pods; returns whether there were any."""
         if not self.is_used:
             return False
         alive = {
@@ -96,7 +96,7 @@ class Claims:
         )
 
     async def devices(self, pod: Pod) -> tuple[str, ...]:
-        """What the claims of a placed pod hold."""
+        """The devices held by a placed pod's claims."""
         namespace = pod.metadata.namespace
         names = dict.fromkeys(claims_of(pod))
         claims = [await self._client.get(ResourceClaim, name, namespace) for name in names]

@@ -1,4 +1,4 @@
-"""Recorded and own answer, aspect by aspect."""
+"""Compares a recorded answer with ours, aspect by aspect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COMPLAINTS = re.compile(r"(?<=preemption: )\[(.*)\]")
 
 
 class Aspect(Enum):
-    """What answers can differ in; the value is how reports call it."""
+    """Aspects in which answers can differ; the value is the name in reports."""
 
     ERROR = "error"
     FEASIBLE = "feasible nodes and their order"
@@ -41,7 +41,7 @@ class Aspect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One comparison: it agrees when both sides are equal."""
+    """One comparison; it agrees if both sides are equal."""
 
     aspect: Aspect
     expected: object
@@ -57,7 +57,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Tally:
-    """How often an aspect was compared, and how often both agreed."""
+    """How often an aspect was compared, and how often both sides agreed."""
 
     compared: int = 0
     agreed: int = 0
@@ -88,7 +88,7 @@ class Agreement:
 
 
 def compare(expected: RecordedAnswer, got: RecordedAnswer) -> Iterator[Finding]:
-    """Every comparison between two answers. If either is an error, that is the only one."""
+    """Every comparison between two answers. If either is an error, only the errors are compared."""
     yield Finding(Aspect.ERROR, expected.error, got.error)
     if expected.error or got.error:
         return
@@ -116,7 +116,8 @@ def compare_decisions(expected: Decision, got: Decision) -> Iterator[Finding]:
 def in_order(message: str) -> str:
     """The message with complaints about several nodes sorted.
 
-    # Upstream: preemption looks at nodes from a random one on, and lists in that order what went wrong on each.
+    # Upstream: preemption looks at nodes from a random one on, and lists in that order what went
+    # wrong on each.
     """
     return _COMPLAINTS.sub(lambda match: f"[{', '.join(sorted(match[1].split(', ')))}]", message)
 
@@ -150,7 +151,7 @@ def _scores(expected: RecordedAnswer, got: RecordedAnswer) -> Iterator[Finding]:
 
 
 def _words(rejection: Rejection) -> tuple[str, ...]:
-    """Code and reasons in comparable order.
+    """Code and sorted reasons.
 
     # Upstream: NodeResourcesFit reports scalar resources, after all others, in random order.
     """

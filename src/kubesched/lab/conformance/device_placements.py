@@ -1,4 +1,4 @@
-"""Our decisions about recorded pods with resource claims: where they fit, which devices they get, what is written."""
+"""Our decisions for recorded pods with resource claims: nodes, devices and writes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 
 NOW = 1_893_456_000.0
-"""2030: some binding conditions have timed out by now, others have not."""
+"""The year 2030: some binding conditions have timed out, others have not."""
 
 
 class DeviceCluster:
@@ -61,7 +61,7 @@ class DeviceCluster:
         self._claims = self._client.claims = listers.of(ResourceClaim)
 
     def compare(self, pending: DevicePending) -> Iterator[Finding]:
-        """Decide about the pod and compare; then let its effects last as far as the recording says."""
+        """Decide about the pod and compare; keep its effects as far as the recording says."""
         expected, pod, state = pending.expect, pending.pod, CycleState()
         plugin = self._plugin(pod)
         yield Finding(Aspect.PRE_ENQUEUE, expected.pre_enqueue, _pre_enqueue(plugin, pod))
@@ -126,7 +126,7 @@ class DeviceCluster:
         yield Finding(Aspect.WRITES, expected.writes or [], list(self._client.writes))
 
     def _restore(self, claims: Mapping[str, ResourceClaim]) -> None:
-        """Undo what was written to claims."""
+        """Revert writes to claims."""
         for claim in self._claims.list():
             if key_of(claim.metadata) not in claims:
                 self._claims.remove(claim.metadata.namespace, claim.metadata.name)
@@ -165,7 +165,7 @@ def _allocations(
 
 
 def masked(allocation: JsonObject) -> JsonObject:
-    """Without what differs from run to run."""
+    """Replaces values that differ between runs with `*`."""
     for result in allocation["devices"].get("results", ()):
         if "shareID" in result:
             result["shareID"] = "*"
@@ -175,7 +175,7 @@ def masked(allocation: JsonObject) -> JsonObject:
 
 
 def _until_it_waits(work: Coroutine[Any, Any, T]) -> tuple[bool, T | None]:
-    """Whether the work came to wait for something that does not happen by itself, or else its result."""
+    """Returns (True, None) if the work blocks, otherwise False and its result."""
     loop = VirtualLoop()
     task = loop.create_task(work)
     loop.run_until_idle()
@@ -186,7 +186,7 @@ def _until_it_waits(work: Coroutine[Any, Any, T]) -> tuple[bool, T | None]:
 
 
 class _RecordingClient(StoredObjects):
-    """Writes to claims take effect and are remembered."""
+    """Applies and remembers writes to claims."""
 
     claims: MemoryLister
 

@@ -1,7 +1,7 @@
-"""Recorded pods as `kubesched explain` tells their story, in the form of a recorded answer.
+"""Explanations of recorded pods by `kubesched explain`, in the form of a recorded answer.
 
-For the proof that explanations agree with kube-scheduler: the feasible nodes, the first rejection
-of every other node, every score and the message must be those of the recording.
+Proves that explanations agree with kube-scheduler: feasible nodes, the first rejection of every
+other node, all scores and the message must match the recording.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ExplainedCluster:
         config = config_of(placement, gates)
         self._explainer = explainer_of(state_of(placement), config, gates=gates)
         for framework in self._explainer.assembly.frameworks.values():
-            framework.post_filter.clear()  # recorded messages are without its part
+            framework.post_filter.clear()  # recorded messages lack its part
 
     def place(self, pod: Pod) -> RecordedAnswer:
         """The explanation of the pod as an answer."""
@@ -66,7 +66,7 @@ def _answer(explanation: Explanation) -> RecordedAnswer:
 
 
 def _first(row: NodeRow) -> Rejection:
-    """What the scheduler, which stops there, would report."""
+    """The first rejection, where the scheduler would stop."""
     plugin, failures = next(groupby(row.failures, lambda failure: failure.plugin))
     listed = list(failures)
     reasons: Sequence[str] = [reason for failure in listed for reason in failure.reasons]

@@ -1,4 +1,4 @@
-"""A server for the extenders of a sequence, on loopback, beside the control plane that it binds pods on."""
+"""Serves the extenders of a sequence on loopback, next to the control plane they bind pods on."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from kubesched.lab.conformance.extenders import HOST, Cluster, question_in_words
 from kubesched.lab.conformance.sequences import ExtenderPolicy, Json
 
 CASE_PORT = 9998
-"""Where the extenders of a written case are served, by `kubesched conformance extender`."""
+"""Address at which `kubesched conformance extender` serves the extenders of a written case."""
 
 MAX_QUESTION_BYTES = 64 * 1024 * 1024
 LIMITS = Limits(
-    handshakes_per_s=-1.0,  # plain HTTP: there are no handshakes
+    handshakes_per_s=-1.0,  # plain HTTP: no handshakes
     max_body_bytes=MAX_QUESTION_BYTES,
     max_buffered_bytes=4 * MAX_QUESTION_BYTES,
 )
 
 
 class ExtenderServer:
-    """Answers as the policies say, and keeps what was asked."""
+    """Answers according to the policies, and keeps the questions."""
 
     def __init__(self, client: RestClient, policies: Sequence[ExtenderPolicy]) -> None:
         self._client = client
         self._policies = {policy.name: policy for policy in policies}
         self.key_of: Callable[[str], str] = str
-        """A pod's namespace and name, by its UID."""
+        """Pod UID -> namespace and name."""
         self.url = ""
         self._asked: dict[str, set[str]] = {}
 
@@ -82,8 +82,8 @@ class ExtenderServer:
     async def _find_pod(self, question: Json) -> Json | None:
         """The pod that a binding names.
 
-        From the API server: a watch may be behind the scheduler's, and then the answer would be a
-        matter of timing.
+        Read from the API server: a watch may lag behind the scheduler's, which would make the
+        answer depend on timing.
         """
         path = f"/api/v1/namespaces/{question['PodNamespace']}/pods/{question['PodName']}"
         try:
@@ -111,7 +111,7 @@ class ExtenderServer:
 async def extender_server(
     client: RestClient, policies: Sequence[ExtenderPolicy], port: int = 0
 ) -> AsyncIterator[ExtenderServer]:
-    """Serve during the block, on a free port if none is given; without policies nothing is served."""
+    """Serve during the block, on a free port by default; serves nothing without policies."""
     made = ExtenderServer(client, policies)
     if not policies:
         yield made

@@ -1,8 +1,8 @@
-"""Extenders for sequences: what each of them answers, as a pure function of what it is asked.
+"""Extenders for sequences: each answer is a pure function of the question.
 
-Both schedulers, and a replay, get the same answers, because only names decide: an extender hashes
-its salt, the pod's name and the node's. It is consistent: it never has pods evicted for a node that
-it would then reject. And it leaves no ties, which kube-scheduler would break at random (see also
+Both schedulers and a replay get the same answers, because only names matter: an extender hashes
+its salt, the pod's name and the node's name. It is consistent: it never has pods evicted for a
+node that it would then reject. It leaves no ties, which kube-scheduler would break at random (see
 `generate_extenders`).
 """
 
@@ -17,29 +17,27 @@ import msgspec
 from kubesched.lab.conformance.sequences import ExtenderPolicy, Json
 
 HOST = "http://extender.example"
-"""Stands for the server's address in configurations and messages; extenders differ in the path,
-which is their name.
-"""
+"""Placeholder for the server's address; an extender's path is its name."""
 
 Verb = Literal["filter", "prioritize", "preempt", "bind"]
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """What an extender knows of its cluster."""
+    """The cluster data that an extender has."""
 
     find_pod: Callable[[str, str], Json | None]
-    """By namespace and name."""
+    """Keyed by namespace and name."""
     key_of: Callable[[str], str]
-    """A pod's namespace and name, by its UID."""
+    """Pod UID -> namespace and name."""
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What an extender answers."""
+    """An extender's answer."""
 
     body: Any
     status: int = 200
     binds: bool = False
-    """The answer is only to be given once the pod is bound."""
+    """Send the answer only after the pod is bound."""
 
 
 def reply(policy: ExtenderPolicy, verb: str, question: Json, cluster: Cluster) -> Reply:
@@ -54,7 +52,7 @@ def reply(policy: ExtenderPolicy, verb: str, question: Json, cluster: Cluster) -
 
 
 def question_in_words(policy: ExtenderPolicy, verb: str, question: Json, cluster: Cluster) -> str:
-    """The question in one line, as it is compared."""
+    """The question in one line, for comparison."""
     if verb == "preempt":
         victims = _victims(question, cluster)
         told = [
@@ -69,7 +67,7 @@ def question_in_words(policy: ExtenderPolicy, verb: str, question: Json, cluster
 
 
 def subject(verb: str, question: Json) -> str:
-    """The pod that a question is about, as namespace/name."""
+    """The pod of a question, as namespace/name."""
     if verb == "bind":
         return f"{question['PodNamespace']}/{question['PodName']}"
     metadata = question["Pod"]["metadata"]
@@ -106,7 +104,7 @@ def _filter(policy: ExtenderPolicy, question: Json) -> Reply:
 
 
 def _prioritize(policy: ExtenderPolicy, question: Json) -> Reply:
-    """Tens are a ranking in which no two nodes are equal; hundreds, as many as `favours`, an opinion."""
+    """Score nodes with 100 × a preference up to `favours`, plus a distinct rank if `ranks`."""
     name = question["Pod"]["metadata"]["name"]
     if _lot(policy, "no ranking", name) < policy.ranks_not:
         return Reply({}, status=503)
@@ -116,7 +114,7 @@ def _prioritize(policy: ExtenderPolicy, question: Json) -> Reply:
         favour = _lot(policy, "favour", name, node, of=policy.favours + 1)
         scores.append({"Host": node, "Score": 100 * favour + (rank if policy.ranks else 0)})
     if not policy.ranks:
-        scores = scores[: len(scores) // 2 + 1]  # it need not name all
+        scores = scores[: len(scores) // 2 + 1]  # an extender may omit nodes
     return Reply(scores)
 
 
@@ -144,10 +142,7 @@ def _bind(policy: ExtenderPolicy, question: Json, cluster: Cluster) -> Reply:
 
 
 def _objects(policy: ExtenderPolicy, pod: Json, node: str) -> bool:
-    """Whether the pod is rejected there.
-
-    An extender without a preempt verb accepts nodes with victims.
-    """
+    """Whether the pod is rejected there. Nodes with victims pass without a preempt verb."""
     if not policy.chooses_victims and not _is_meek(pod):
         return False
     return _lot(policy, "filter", pod["metadata"]["name"], node) < policy.rejects
@@ -156,7 +151,7 @@ def _objects(policy: ExtenderPolicy, pod: Json, node: str) -> bool:
 def _is_meek(pod: Json) -> bool:
     """Whether the pod never preempts.
 
-    A preemptor must not be refused for good once its victims are gone: it would retry for ever.
+    A preemptor must not be rejected for good once its victims are gone: it would retry forever.
     """
     spec = pod["spec"]
     return spec.get("preemptionPolicy") == "Never" or (spec.get("priority") or 0) < 0
@@ -179,7 +174,7 @@ def _names(question: Json) -> list[str]:
 
 
 def _victims(question: Json, cluster: Cluster) -> dict[str, Json]:
-    """By node, from either form of the question."""
+    """Victims by node, from either form of the question."""
     victims: dict[str, Json] = {}
     for node, entry in (question.get("NodeNameToMetaVictims") or {}).items():
         uids = [pod["UID"] for pod in entry["Pods"] or ()]

@@ -1,9 +1,9 @@
-"""Clusters and pods at random, covering what the plugins read; the same seed gives the same cluster.
+"""Random clusters and pods that cover what the plugins read, reproducible from a seed.
 
-Everything is plain JSON, as a user would send it: the same cluster can be given to this scheduler,
-to kube-scheduler, or to anything else. Values come from small sets, so that labels match, ports
-collide and resources run out often. Malformed parts that an API server would refuse, but a
-scheduler may meet in other ways, appear only where asked for (`Taste.malformed`).
+Everything is plain JSON, as a user would send it, so the same cluster can be given to this
+scheduler or to kube-scheduler. Values come from small sets, so that labels match, ports collide
+and resources run out often. Malformed parts, which an API server would reject but a scheduler may
+still encounter, appear only on request (`Taste.malformed`).
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Taste:
     bound_pods: tuple[int, int] = (0, 30)
     pending_pods: tuple[int, int] = (4, 8)
     malformed: bool = False
-    """Also parts that an API server would refuse."""
+    """Include parts that an API server would reject."""
     workloads: bool = False
-    """Also Services and owners of pods, which default spreading reads."""
+    """Include Services and owners of pods, which default spreading reads."""
     configuration: bool = False
-    """Also configurations other than the default."""
+    """Include configurations other than the default."""
 
 
 DEFAULT_TASTE = Taste()
@@ -76,13 +76,13 @@ _FEATURES = (
 
 
 def placement(random: Random, taste: Taste = DEFAULT_TASTE) -> Json:
-    """A cluster and pods to be placed on it."""
+    """A cluster and pending pods."""
     nodes = [node(random, f"n{i:03}") for i in range(random.randint(*taste.nodes))]
     names = [node["metadata"]["name"] for node in nodes]
     bound = []
     for i in range(random.randint(*taste.bound_pods)):
         manifest = pod(random, f"p{i:04}", taste)
-        # Where a pod runs was decided long ago, by other rules than today's.
+        # Bound pods were placed earlier, under other rules.
         manifest["spec"]["nodeName"] = random.choice(names)
         bound.append(_with_history(random, manifest))
     pending = [
@@ -98,7 +98,7 @@ def placement(random: Random, taste: Taste = DEFAULT_TASTE) -> Json:
 
 
 def placements(seed: int, count: int, taste: Taste = DEFAULT_TASTE) -> list[Json]:
-    """`count` clusters; each depends on the seed and its number only."""
+    """`count` clusters; each depends only on the seed and its number."""
     return [placement(Random(f"{seed}/{number}"), taste) for number in range(count)]
 
 
@@ -169,7 +169,7 @@ def _node_image(random: Random) -> Json:
 
 
 def pod(random: Random, name: str, taste: Taste = DEFAULT_TASTE) -> Json:
-    """A pod that names no node."""
+    """A pod without a node name."""
     namespace = random.choice(("default", "default", "other", "third"))
     metadata: Json = {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
     if labels := pod_labels(random):
@@ -213,14 +213,14 @@ def pod(random: Random, name: str, taste: Taste = DEFAULT_TASTE) -> Json:
 
 
 def _pinned(random: Random, pending: Json, names: Sequence[str]) -> Json:
-    """Now and then the pod names a node itself, which then has to be the one."""
+    """Occasionally set the pod's node name, which is then mandatory."""
     if _chance(random, 4):
         pending["spec"]["nodeName"] = random.choice(names)
     return pending
 
 
 def _with_history(random: Random, bound: Json) -> Json:
-    """Changes since the pod was bound: a deletion under way, a resize."""
+    """Changes after the binding: a deletion in progress, a resize."""
     if _chance(random, 8):
         bound["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     if _chance(random, 10):
@@ -282,11 +282,11 @@ def _requests(random: Random) -> Json:
 
 
 def _pod_level_requests(random: Random) -> Json:
-    """Whole numbers only.
+    """Pod-level requests in whole numbers.
 
-    kube-scheduler adds the overhead to the pod's own record of a broken binary amount (`0.5Gi`)
-    each time it sums the requests up, so that its answer depends on how often that was. API servers
-    store such amounts as `512Mi`.
+    kube-scheduler adds the overhead to the pod's own record of a fractional binary amount (`0.5Gi`)
+    each time it sums the requests, so its answer depends on the number of sums. API servers store
+    such amounts as `512Mi`.
     """
     requests: Json = {}
     if _chance(random, 70):
@@ -330,7 +330,7 @@ def _mostly(random: Random, usual: Sequence[T], odd: Sequence[T]) -> T:
 
 
 def _some(random: Random, values: Sequence[T], least: int = 0) -> list[T]:
-    """Some of the values, each at most once, in their order."""
+    """A random subset of the values, in their order."""
     wanted = random.randint(least, len(values))
     chosen = sorted(random.sample(range(len(values)), wanted))
     return [values[i] for i in chosen]

@@ -1,4 +1,4 @@
-"""What an API server admits of a generated pod, with only the features asked for (see `generate_sequence`)."""
+"""Reduces a generated pod to what an API server admits, with only the requested features."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kubesched.lab.conformance.generate_volumes import pod_volumes
 from kubesched.lab.conformance.sequences import Json
 
 OTHER_PROFILE = "other-scheduler"
-"""The name of the second profile, for pods that ask for it."""
+"""Name of the second profile, for pods that request it."""
 
 _NOT_OVERCOMMITTED = ("example.com/gpu", "example.com/fpga", "hugepages-2Mi")
 
 
 def admissible(pod: Json, features: Collection[str], random: Random) -> Json:
-    """The generated pod with only the wanted features, and nothing in it that an API server refuses."""
+    """The generated pod, admissible and with only the requested features."""
     spec, metadata = pod["spec"], pod["metadata"]
     metadata.pop("uid", None)
     spec["terminationGracePeriodSeconds"] = 0
@@ -52,7 +52,7 @@ def admissible(pod: Json, features: Collection[str], random: Random) -> Json:
     if "volumes" in features and random.random() < 0.18:
         spec["volumes"] = pod_volumes(random)
         if random.random() < 0.6:
-            # So that volumes decide more often than everything else.
+            # Makes volumes the deciding constraint more often.
             spec.pop("affinity", None)
             spec.pop("topologySpreadConstraints", None)
     if "profiles" in features and random.random() < 0.3:
@@ -80,10 +80,10 @@ def _tidy_container(
     ports = []
     for port in container.pop("ports", ()) if "ports" in features else ():
         if on_host:
-            # The pod has no network of its own: both numbers are the same.
+            # Host network: both ports are the same.
             port["hostPort"] = port["containerPort"] = port["hostPort"] or 80
         key = (port["hostPort"], port.get("protocol", "TCP"))
-        # In one pod a port may be asked for once.
+        # A pod may request a port only once.
         if key not in seen_ports:
             seen_ports.add(key)
             ports.append(port)
@@ -93,7 +93,7 @@ def _tidy_container(
 
 
 def _put_pod_level(spec: Json, containers: list[Json], random: Random) -> None:
-    """The pod's own requests; containers ask for less than the pod, here for nothing of the same."""
+    """Set pod-level requests; containers request none of the same resources."""
     for container in containers:
         requests = container.get("resources", {}).get("requests", {})
         if any(name in requests for name in _NOT_OVERCOMMITTED):
@@ -117,7 +117,7 @@ def _tidy_toleration(toleration: Json) -> Json:
 
 
 def _tidy_constraint(constraint: Json) -> None:
-    """A key may not be selected by value and by the pod's own value at once."""
+    """A key must not be in both the selector and the label keys."""
     selector = constraint.get("labelSelector", {})
     selected = {*selector.get("matchLabels", ())}
     selected |= {expression["key"] for expression in selector.get("matchExpressions", ())}
@@ -144,7 +144,7 @@ def _tidy_affinity(spec: Json, features: Collection[str]) -> None:
 
 
 def _add_label_keys(affinity: Json, random: Random) -> None:
-    """Terms that take values from the pod's own labels, now and then."""
+    """Occasionally add terms that take values from the pod's own labels."""
     for kind in ("podAffinity", "podAntiAffinity"):
         parts = affinity.get(kind, {})
         required = parts.get("requiredDuringSchedulingIgnoredDuringExecution", ())
@@ -161,7 +161,7 @@ def _add_label_keys(affinity: Json, random: Random) -> None:
 
 
 def features_of(pod: Json) -> tuple[str, ...]:
-    """The features that a pod puts to the test."""
+    """The features that a pod exercises."""
     spec = pod["spec"]
     affinity = spec.get("affinity", {})
     containers = [*spec["containers"], *spec.get("initContainers", ())]

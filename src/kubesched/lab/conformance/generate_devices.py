@@ -1,8 +1,8 @@
-"""Devices at random: slices of every form, classes, and what pods claim of them (see `generate_sequence`).
+"""Random devices: slices of every form, classes, and claims of pods (see `generate_sequence`).
 
-Left out is what never leads to a decision (claims that do not exist) and what kube-scheduler
-decides at random: which one of several claims that are allocated elsewhere is deallocated. So a pod
-has one claim at most that others share.
+Left out: claims that do not exist, which never lead to a decision, and what kube-scheduler decides
+at random, which is the choice among several claims allocated elsewhere to deallocate. So a pod has
+at most one shared claim.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GPU, NIC, PART, SHARED = (
     "shared.example.com",
 )
 EXTENDED = "example.com/dra"
-"""An extended resource that only a device class serves; others may be served by nodes as well."""
+"""An extended resource that only a device class serves; nodes may serve others as well."""
 
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 ADMIN_NAMESPACE = "default"
@@ -32,7 +32,7 @@ _SOME_MODEL = f'has(device.attributes["{GPU}"].model) && device.attributes["{GPU
 
 
 def devices(random: Random, namespaces: tuple[str, ...]) -> list[Json]:
-    """Everything about devices that is there before the first node."""
+    """All device objects that exist before the first node."""
     made = [*_classes(random), *slices(random)]
     for namespace in namespaces:
         made += [
@@ -73,7 +73,7 @@ def _classes(random: Random) -> list[Json]:
         },
     }
     if random.random() < 0.3:
-        # Some nodes offer it as well, without a driver.
+        # Some nodes also offer it without a driver.
         specs["also-offered"] = {
             "selectors": _selectors(f'device.driver == "{NIC}"'),
             "extendedResourceName": "example.com/fpga",
@@ -85,7 +85,7 @@ def _classes(random: Random) -> list[Json]:
 
 
 def slices(random: Random) -> list[Json]:
-    """Slices of nodes, of zones and of the whole cluster."""
+    """Slices for single nodes, zones and the whole cluster."""
     made = []
     for number in range(_NODES):
         node = f"n{number:03}"
@@ -120,7 +120,7 @@ def _slice(
 def _gpus(random: Random, node: str) -> list[Json]:
     gpus = [gpu(random, number) for number in range(random.randint(1, 4))]
     kind = random.random()
-    if kind < 0.1 and len(gpus) > 1:  # two slices, perhaps in the other order, perhaps one missing
+    if kind < 0.1 and len(gpus) > 1:  # two slices, maybe reordered, maybe incomplete
         names = random.sample((f"{node}-x", f"{node}-y"), 2)
         both = [
             _slice(GPU, node, gpus[:1], names[0], 2, nodeName=node),
@@ -128,7 +128,7 @@ def _gpus(random: Random, node: str) -> list[Json]:
         ]
         return both if random.random() < 0.7 else both[:1]
     if kind < 0.13:
-        gpus.append({**gpus[0]})  # the same name twice is refused; in two slices it is not
+        gpus.append({**gpus[0]})  # rejected within one slice, allowed across two
         return [
             _slice(GPU, node, gpus[:1], f"{node}-x", 2, nodeName=node),
             _slice(GPU, node, gpus[-1:], f"{node}-y", 2, nodeName=node),
@@ -137,7 +137,7 @@ def _gpus(random: Random, node: str) -> list[Json]:
 
 
 def gpu(random: Random, number: int) -> Json:
-    """A device with attributes, now and then with a taint."""
+    """A device with attributes, occasionally with a taint."""
     attributes: Json = {"numa": {"int": number % 2}, f"{NIC}/rail": {"int": random.randint(0, 1)}}
     if random.random() < 0.9:
         attributes["model"] = {"string": random.choice(("a", "a", "b", "c"))}
@@ -199,7 +199,7 @@ def _zone_pool(random: Random, zone: str) -> Json:
 
 
 def _mixed_pool(random: Random) -> Json:
-    """Devices that say themselves from where they can be used."""
+    """Devices that carry their own node selection."""
     content: list[Json] = [
         {"name": "m-0", "nodeName": f"n{random.randint(0, 5):03}"},
         {"name": "m-1", "allNodes": True},
@@ -215,7 +215,7 @@ def _exactly(name: str, device_class: str, **more: object) -> Json:
 
 
 def _wanted(device_class: str, **more: object) -> Json:
-    """With the API server's defaults: there is none where recorded sequences are replayed."""
+    """A request with the API server's defaults, because replays have no API server."""
     wanted = {"deviceClassName": device_class, "allocationMode": "ExactCount", **more}
     return wanted if wanted["allocationMode"] == "All" else {"count": 1, **wanted}
 
@@ -278,7 +278,7 @@ _USED = (
 
 
 def give_devices(random: Random, pod: Json) -> bool:
-    """Let the pod ask for devices, now and then; whether it does."""
+    """Occasionally let the pod request devices; returns whether it does."""
     spec = pod["spec"]
     kind = random.random()
     if kind < 0.1:
@@ -298,7 +298,7 @@ def give_devices(random: Random, pod: Json) -> bool:
     else:
         return False
     if random.random() < 0.7:
-        # So that devices decide more often than everything else.
+        # Makes devices the deciding constraint more often.
         for name in ("affinity", "topologySpreadConstraints", "nodeSelector", "volumes"):
             spec.pop(name, None)
     return True

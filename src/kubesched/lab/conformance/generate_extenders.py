@@ -1,8 +1,8 @@
-"""Extenders for a sequence at random, and the configuration that goes with them (see `generate_sequence`).
+"""Random extenders for a sequence, with their configuration (see `generate_sequence`).
 
-# Upstream: ties among nodes scored by an extender are broken at random. Here there are none: plugins and extenders give
-# multiples of a thousand, and the first extender, which is interested in every pod the others are interested in, adds a
-# distinct rank below a thousand to each node.
+# Upstream: ties among nodes scored by an extender are broken at random. Here there are none:
+# plugins and extenders give multiples of a thousand, and the first extender, which is interested in
+# every pod the others are interested in, adds a distinct rank below a thousand to each node.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kubesched.lab.conformance.extenders import HOST
 from kubesched.lab.conformance.sequences import ExtenderPolicy, Json
 
 UNIT = 1000
-"""Weights of plugins are multiples of it."""
+"""Weights of plugins are multiples of this."""
 
 _WEIGHTS = {
     "TaintToleration": 3,
@@ -28,7 +28,7 @@ _MANAGED = ("example.com/gpu", "example.com/fpga")
 
 
 def extended(random: Random, configuration: Json, salt: str) -> tuple[Json, list[ExtenderPolicy]]:
-    """The configuration with one to three extenders, and how they answer."""
+    """The configuration with one to three extenders, and their policies."""
     count = random.choice((1, 1, 2, 2, 3))
     for_some = count == 1 and random.random() < 0.5
     binder = random.choice((None, None, 0, 1))
@@ -38,7 +38,7 @@ def extended(random: Random, configuration: Json, salt: str) -> tuple[Json, list
         if for_some:
             entry["managedResources"] = [_managed(random, name) for name in _MANAGED]
         elif number and random.random() < 0.5:
-            # No two extenders may manage the same.
+            # Extenders must not share a managed resource.
             entry["managedResources"] = [_managed(random, _MANAGED[number - 1])]
         configured.append(entry)
         policies.append(policy)
@@ -64,9 +64,9 @@ def _extender(
     entry: Json = {
         "urlPrefix": f"{HOST}/{name}",
         "nodeCacheCapable": random.random() < 0.5,
-        # The first is always asked first; those that may be ignored come last.
+        # The first extender is always called first; ignorable ones come last.
         "ignorable": not first and random.random() < 0.4,
-        "httpTimeout": "900s",  # the player may be stopped for a while
+        "httpTimeout": "900s",  # the player may be suspended for a while
         "weight": random.randint(1, 3),
     }
     if filters:
@@ -95,7 +95,7 @@ def _extender(
 
 
 def _weighed(profile: Json) -> Json:
-    """The profile with the same plugins that give points, and all weights times `UNIT`."""
+    """The profile with the same scoring plugins, and all weights times `UNIT`."""
     plugins = profile.get("plugins") or {}
     score = plugins.get("score") or {}
     weights = _WEIGHTS | {plugin["name"]: plugin["weight"] for plugin in score.get("enabled") or ()}

@@ -1,4 +1,4 @@
-"""What is in a cluster besides nodes and pods, at random: see `generate_sequence`."""
+"""Random objects other than nodes and pods (see `generate_sequence`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMESPACES = ("default", "other", "third")
 
 
 def initial_objects(random: Random, features: Collection[str]) -> list[Json]:
-    """The objects that are there before the first node."""
+    """The objects that exist before the first node."""
     made = [
         _object("v1", "Namespace", name, labels=labels) for name, labels in namespaces().items()
     ]
@@ -65,7 +65,7 @@ def _budgets(random: Random) -> list[Json]:
                 "desiredHealthy": 1,
                 "expectedPods": 1,
                 "observedGeneration": 1,
-                # Pods whose eviction was allowed a moment ago: they do not count again.
+                # Pods with a recently approved eviction do not count again.
                 "disruptedPods": {
                     f"p{random.randint(0, 60):04}": "2026-01-01T00:00:00Z" for _ in range(6)
                 },

@@ -1,8 +1,7 @@
-"""Resources of pods beyond plain requests, at random: those of whole pods, and changes while they run.
+"""Random pod-level resources and in-place resizes (see `generate_sequence`).
 
-See `generate_sequence`. A resize is asked for through the subresource of that name; what the
-kubelet makes of it (nothing yet, in progress, deferred, refused, done) is written to the pod's
-status by the player.
+A resize uses the subresource of that name. The player writes the kubelet's response to the pod's
+status: nothing yet, in progress, deferred, infeasible or done.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from random import Random
 from kubesched.lab.conformance.sequences import Json
 
 RESIZES_WHOLE_PODS = "InPlacePodLevelResourcesVerticalScaling"
-"""What a node has to declare for the resources of whole pods on it to be changed."""
+"""Feature that a node must declare for pod-level resources to be resized on it."""
 
 _CPU = ("100m", "300m", "700m", "1500m", "2500m")
 _MEMORY = ("64Mi", "200Mi", "700Mi", "2Gi")
@@ -20,7 +19,7 @@ _NOT_SHARED = ("example.com/", "hugepages-")
 
 
 def resize(random: Random, pod: Json) -> Json | None:
-    """A patch for the subresource: other requests for one container or sidecar, or for the pod as a whole."""
+    """A patch for the subresource: other requests for a container, a sidecar or the whole pod."""
     spec = pod["spec"]
     if spec.get("resources") and random.random() < 0.5:
         return {"spec": {"resources": {"requests": _requests(random)}}}
@@ -35,7 +34,7 @@ def resize(random: Random, pod: Json) -> Json | None:
 
 
 def kubelet_report(random: Random, pod: Json) -> Json:
-    """A patch for the status: what containers were given, what they use, and how the resize is going."""
+    """A patch for the status: allocated and used resources, and the state of the resize."""
     status: Json = {"conditions": [_condition(random)]}
     for field, container in _running(pod["spec"]):
         if random.random() < 0.8:
@@ -57,7 +56,7 @@ def kubelet_report(random: Random, pod: Json) -> Json:
 
 
 def _running(spec: Json) -> list[tuple[str, Json]]:
-    """Containers that stay, with the field they are in."""
+    """Containers that keep running, with the field that holds them."""
     sidecars = [
         container
         for container in spec.get("initContainers", ())
@@ -69,7 +68,7 @@ def _running(spec: Json) -> list[tuple[str, Json]]:
 
 
 def _may_change(container: Json) -> bool:
-    """Whether it asks for CPU or memory: one that asks for nothing must not begin to, or the pod's class would change."""
+    """Whether it requests CPU or memory; adding a first request would change the QoS class."""
     requests = container.get("resources", {}).get("requests", {})
     return any(requests.get(name) not in (None, "0") for name in ("cpu", "memory"))
 
@@ -100,7 +99,7 @@ def _condition(random: Random) -> Json:
 
 
 def put_pod_level(random: Random, pod: Json) -> bool:
-    """Give the pod resources of its own, with room for those of its containers; whether that was possible."""
+    """Add pod-level resources that cover the containers'; returns whether that was possible."""
     spec = pod["spec"]
     containers = [*spec["containers"], *spec.get("initContainers", ())]
     if len(containers) > 4 or any(_is_special(container) for container in containers):
@@ -112,7 +111,7 @@ def put_pod_level(random: Random, pod: Json) -> bool:
     if random.random() < 0.3:
         del requests[random.choice(("cpu", "memory"))]
     if random.random() < 0.3:
-        limits["cpu"] = random.choice(("2", "4"))  # if there is no request, the limit is one
+        limits["cpu"] = random.choice(("2", "4"))  # without a request, the limit is the request
     if random.random() < 0.2:
         requests["hugepages-2Mi"] = limits["hugepages-2Mi"] = "4Mi"
         requests.setdefault("memory", "1Gi")

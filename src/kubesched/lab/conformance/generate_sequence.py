@@ -1,8 +1,8 @@
-"""Random sequences: a cluster grows, pods arrive one after the other, and objects change in between.
+"""Random sequences: a cluster grows, pods arrive one by one, and objects change in between.
 
-Built from `generate`'s nodes and pods, brought into a shape that an API server admits. What
-kube-scheduler itself decides at random is left out: a pod is never narrowed to more than one node
-by name, because the order of those nodes is random there.
+Uses the nodes and pods of `generate`, in a form that an API server admits. Decisions that
+kube-scheduler makes at random are avoided: a pod is never narrowed to several nodes by name,
+because their order is random.
 """
 
 from __future__ import annotations
@@ -52,19 +52,20 @@ FEATURES = (
     "extenders",
     "devices",
 )
-"""What sequences can put to the test; decisions are tallied by these names."""
+"""Features that sequences exercise; decisions are tallied by these names."""
 
 _TASTE = generate.Taste(workloads=True)
 
 VERSION = 4
-"""Of this generator: what a seed stands for changes with it. Without `devices` a seed stands for
-what it did under version 3; without `pod-level`, `resize` and `extenders` as well, for what it did
-under version 2.
+"""Generator version: a seed's meaning changes with it.
+
+Without `devices` a seed means the same as in version 3; without `pod-level`, `resize` and
+`extenders` as well, the same as in version 2.
 """
 
 
 def sequence(seed: str | int, pods: int, features: Collection[str] = FEATURES) -> Sequence:
-    """A sequence that asks for about `pods` decisions; it depends on its arguments only."""
+    """A sequence with about `pods` decisions; it depends only on its arguments."""
     return _Composer(seed, frozenset(features)).compose(pods)
 
 
@@ -73,7 +74,7 @@ class _Composer:
         self._seed = seed
         random = self._random = Random(f"sequence {seed}")
         more = self._more = Random(f"sequence {seed}: more")
-        """For the features of version 3, so that older draws stay the same."""
+        """For the features of version 3, so that earlier draws do not change."""
         self._features = features - {
             # Not in every sequence: each would mask the others.
             name
@@ -81,7 +82,7 @@ class _Composer:
             if more.random() >= share and len(features) > 2
         }
         dice = self._dice = Random(f"sequence {seed}: devices")
-        """For devices, as above."""
+        """For devices, so that earlier draws do not change."""
         if dice.random() >= 0.6 and len(features) > 2:
             self._features -= {"devices"}
         self._slices: dict[str, Json] = {}
@@ -90,14 +91,14 @@ class _Composer:
         self._gone_nodes: dict[str, Json] = {}
         self._pods: list[str] = []
         self._made: dict[str, Json] = {}
-        """Pods by key, as they were created."""
+        """Pods by key, as created."""
         self._pod_level: set[str] = set()
-        """Names of those with resources of their own."""
+        """Names of pods with pod-level resources."""
         self._gated: list[Json] = []
         self._budgets: list[Json] = []
         self._steps: list[Step] = []
         self._hard = random.random() < 0.5
-        """Whether nodes get full, so that priorities matter."""
+        """Whether nodes fill up, so that priorities matter."""
 
     def compose(self, pods: int) -> Sequence:
         random = self._random
@@ -126,7 +127,7 @@ class _Composer:
         return Sequence(self._steps, objects, self._seed, configuration, extenders)
 
     def _configuration(self) -> Json:
-        """Two profiles: the default one, and one with other arguments and weights."""
+        """Two profiles: the default, and one with other arguments and weights."""
         if "profiles" not in self._features:
             return {}
         made = configuration(self._random)
@@ -238,7 +239,7 @@ class _Composer:
         self._steps.append(Step("delete", meant))
 
     def _bring_node_back(self) -> None:
-        """Under the name of one that is gone, whose pods may still be there."""
+        """Re-create a deleted node, whose pods may still exist."""
         if not self._gone_nodes:
             return
         name = self._random.choice(list(self._gone_nodes))
@@ -260,7 +261,7 @@ class _Composer:
         return made
 
     def _change_slices(self) -> None:
-        """A slice goes, comes back, or is published anew with other devices."""
+        """Delete, restore or republish a slice with other devices."""
         dice = self._dice
         kind = dice.random()
         if self._gone_slices and kind < 0.3:
@@ -311,7 +312,7 @@ class _Composer:
         self._made[key] = pod
         has_devices = "devices" in self._features and give_devices(self._dice, pod)
         if "changes" in self._features and self._random.random() < 0.03 and not has_devices:
-            # Placed by another scheduler, with or without room.
+            # Placed by another scheduler, whether or not it fits.
             pod["spec"]["nodeName"] = self._random.choice(list(self._nodes))
             self._steps.append(Step("create", pod))
             return
@@ -333,7 +334,7 @@ class _Composer:
         )
 
     def _resize_pod(self) -> None:
-        """One of the last pods, placed or waiting, is to have more or less; the kubelet may say something about it."""
+        """Resize a recent pod, placed or pending; the kubelet may report on it."""
         if not self._pods:
             return
         random, key = self._more, self._more.choice(self._pods[-30:])

@@ -1,4 +1,4 @@
-"""Selectors, affinity terms and spread constraints at random (see `generate`)."""
+"""Random selectors, affinity terms and spread constraints (see `generate`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NODE_LABEL_VALUES = {
 
 
 def namespaces() -> Json:
-    """The namespaces pods live in, with labels to select them by."""
+    """The namespaces of pods, with labels for selectors."""
     return {
         "default": {"env": "prod"},
         "other": {"env": "test", "team": "a"},
@@ -50,7 +50,7 @@ def node_affinity(random: Random, *, malformed: bool = False) -> Json:
             ]
         }
     if _chance(random, 70):
-        # Never malformed: a preferred term that cannot be read ends the attempt in an error.
+        # Never malformed: an invalid preferred term ends the attempt in an error.
         affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
             {"weight": random.randint(1, 100), "preference": _node_term(random)}
             for _ in range(random.randint(0, 3))
@@ -152,7 +152,7 @@ def _namespace_selector(random: Random) -> Json:
 
 
 def spread_constraints(random: Random) -> list[Json]:
-    """One to three constraints; a topology key appears once per way of being unsatisfiable."""
+    """One to three constraints; a topology key appears once per `whenUnsatisfiable` value."""
     pairs = [
         (key, action)
         for key in dict.fromkeys(_TOPOLOGY_KEYS)

@@ -1,4 +1,4 @@
-"""Volumes at random: claims of every kind, the volumes for them, and what limits their use (see `generate_objects`)."""
+"""Random storage: claims of every kind, volumes, and attach limits (see `generate_objects`)."""
 
 from __future__ import annotations
 
@@ -10,23 +10,21 @@ from kubesched.lab.conformance.sequences import Json
 HOSTNAME = "kubernetes.io/hostname"
 REGION = "topology.kubernetes.io/region"
 DRIVER = "csi.example"
-"""Of all volumes here; nodes limit how many of its volumes they take."""
+"""Driver of all volumes; nodes limit how many of its volumes can be attached."""
 
 _BOUND = ("zonal", "regional", "local", "exclusive", "shared")
 _ON_DEMAND = ("late-0", "late-1", "made", "measured")
-"""Claims that are bound, or provisioned for, when their first pod is placed."""
+"""Claims that are bound or provisioned when their first pod is placed."""
 _NEVER = ("missing", "unbound", "lost", "immediate")
-"""Not there; too big for any volume; bound to a volume that is not there; not for the scheduler to
-bind.
-"""
+"""Missing; too big; bound to a missing volume; unbound but not for the scheduler to bind."""
 CLAIMS = (*_BOUND, *_BOUND, *_ON_DEMAND, *_ON_DEMAND, *_NEVER)
-"""What pods choose from."""
+"""The claims that pods choose from."""
 
 _NODES_WITH_LIMITS = 24
 
 
 def volumes(random: Random, namespaces: tuple[str, ...]) -> list[Json]:
-    """Everything about storage that is there before the first node."""
+    """All storage objects that exist before the first node."""
     made = [*_storage_classes(random), *_late_volumes(random), *_csi_nodes(random)]
     for namespace in namespaces:
         made += _bound_claims(random, namespace)
@@ -36,7 +34,7 @@ def volumes(random: Random, namespaces: tuple[str, ...]) -> list[Json]:
 
 
 def pod_volumes(random: Random) -> list[Json]:
-    """The volumes of one pod: claims for the most part."""
+    """The volumes of one pod, mostly claims."""
     kind = random.random()
     if kind < 0.12:
         return [{"name": "disk", **_inline_disk(random)}]
@@ -101,7 +99,7 @@ def _storage_classes(random: Random) -> list[Json]:
 
 
 def _capacities(random: Random) -> list[Json]:
-    """CSIStorageCapacity objects: where the driver has room for 1Gi, and where it has not."""
+    """CSIStorageCapacity objects: where the driver has room for 1Gi, and where it does not."""
     return [
         {
             **_object("CSIStorageCapacity", f"room-{zone}", "default"),
@@ -146,7 +144,7 @@ def _attachments(random: Random) -> list[Json]:
 
 
 def _late_volumes(random: Random) -> list[Json]:
-    """Available volumes, all of different size: among equals kube-scheduler picks at random."""
+    """Available volumes of distinct sizes: among equals kube-scheduler picks at random."""
     made = []
     sizes = random.sample(range(1, 12), 5)
     for number, size in enumerate(sizes):
@@ -162,7 +160,7 @@ def _late_volumes(random: Random) -> list[Json]:
 
 
 def _bound_claims(random: Random, namespace: str) -> list[Json]:
-    """Claims, each with the volume that it is bound to."""
+    """Claims, each with its bound volume."""
     made = []
     topologies = {
         "zonal": (ZONE, [random.choice(("z1", "z2"))]),

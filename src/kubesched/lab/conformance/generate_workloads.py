@@ -55,7 +55,7 @@ def workloads(random: Random) -> Json:
 
 
 def owner_references(random: Random) -> list[Json]:
-    """Who the pod says owns it; the owner need not exist."""
+    """The pod's owner; it need not exist."""
     api_version, kind, name = random.choice(_OWNERS)
     controls = random.randint(1, 100) <= 85
     return [

@@ -1,4 +1,4 @@
-"""Whole recordings: evaluate every pod, tally agreement, keep the first disagreements."""
+"""Evaluates whole recordings: tallies agreement and keeps the first disagreements."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ RECORDED_VERSION = "v1.36.4"
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A finding that does not agree, and where it was made."""
+    """A finding that does not agree, and its location."""
 
     file: str
     line: int
     pod: str
-    """Empty if it is about a selector."""
+    """Empty for a selector."""
     finding: Finding
     selector: str = ""
 
@@ -60,7 +60,7 @@ class Report:
     selectors_in_agreement: int = 0
     agreement: Agreement = field(default_factory=Agreement)
     disagreements: list[Disagreement] = field(default_factory=list)
-    """The first ones only."""
+    """Only the first ones."""
 
 
 def evaluate(
@@ -73,8 +73,7 @@ def evaluate(
 ) -> Report:
     """Evaluate up to `limit` pods and selectors and keep the first `show` disagreements.
 
-    `explained`: compare what `kubesched explain` says about the pods of placements, and pass over
-    all else.
+    `explained`: compare only the output of `kubesched explain` for the pods of placements.
 
     Raises:
         RecordingError: a file cannot be read or is not a recording.
@@ -129,14 +128,14 @@ def _evaluate_devices(
 
 
 def _says_more(finding: Finding) -> bool:
-    """An explanation names the plugin for nodes that were narrowed away, of which recordings only say that they were."""
+    """True if an explanation names the plugin that narrowed a node away; recordings do not."""
     return finding.aspect is Aspect.REJECTING_PLUGIN and not finding.expected
 
 
 def _evaluate_sequence(
     recorded: RecordedSequence, report: Report, limit: int | None, show: int
 ) -> None:
-    """Replay a sequence up to the first pod that is placed elsewhere: after that the clusters differ."""
+    """Replay up to the first pod that is placed differently: after that the clusters differ."""
     expected = [
         (at, step, step.expect)
         for at, step in recorded.sequence.decisions()

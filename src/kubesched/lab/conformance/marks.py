@@ -1,9 +1,8 @@
-"""Marks on nodes: how a player knows that a scheduler has handled every node event.
+"""Marks on nodes tell a player that a scheduler has handled every node event.
 
 Before a decision that follows changes to nodes, the newest node gets an annotation, and the player
-waits until the scheduler has handled that update. A mark is an update like any other, and
-schedulers refresh a node when it is updated (on how many nodes its images are, for one), so a
-replay has to make the same marks.
+waits until the scheduler has handled that update. Schedulers refresh a node on every update (for
+example its image counts), so a replay must make the same marks.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ class NodeMarks:
     def __init__(self) -> None:
         self.made = 0
         self._nodes: dict[str, None] = {}
-        """In the order in which they came."""
+        """In order of creation."""
         self._is_due = False
 
     def note(self, step: Step) -> None:
-        """A step that changed a node has been made."""
+        """Note a step that changed a node."""
         self._is_due = True
         if step.action == "create":
             self._nodes[step.name] = None
@@ -34,10 +33,10 @@ class NodeMarks:
         return due
 
     def node(self) -> str:
-        """The node to be marked; empty if there is none."""
+        """The node to mark; empty if there is none."""
         return next(reversed(self._nodes), "")
 
     def next(self) -> Json:
-        """A patch of the node that no decision depends on."""
+        """A patch of the node that affects no decision."""
         self.made += 1
         return {"metadata": {"annotations": {"example.com/mark": str(self.made)}}}

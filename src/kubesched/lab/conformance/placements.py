@@ -1,4 +1,4 @@
-"""Our decision about a recorded pod, made by the code that schedules in production."""
+"""Our decision for a recorded pod, made by the production code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from kubesched.scheduler.algorithm import Feasible, SchedulingAlgorithm
 
 
 class Cluster:
-    """A recorded cluster, ready to be asked about pods."""
+    """A recorded cluster on which pods can be placed."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Cluster:
         client: SchedulerClient | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Raises RecordingError if an object makes no sense."""
+        """Raises RecordingError if an object is invalid."""
         for pod in placement.pods:
             if not pod.spec.node_name:
                 raise RecordingError(f"pod {PodInfo(pod).key} among the bound ones names no node")
@@ -58,7 +58,7 @@ class Cluster:
         if scheduler.problems:
             raise RecordingError(
                 scheduler.problems[0].partition(": ")[2]
-            )  # names the object itself
+            )  # the message names the object
         self.listers = scheduler.listers
         self.table = scheduler.assembly.table
         self.table.refresh()

@@ -1,4 +1,4 @@
-"""Plays sequences on a control plane and records what the attached scheduler decides."""
+"""Plays sequences on a control plane and records the attached scheduler's decisions."""
 
 from __future__ import annotations
 
@@ -29,13 +29,11 @@ from kubesched.testing.control_plane import ControlPlane, ControlPlaneError
 
 DECISION_TIMEOUT_S = 60.0
 BINDING_TIMEOUT_S = 75.0
-"""How long a pod may wait for a node: longer than both schedulers leave a pod unschedulable
-(`MAX_REST_S` and the half minute between two flushes).
-"""
+"""Deadline for a pod: both schedulers retry sooner (`MAX_REST_S` plus 30 s between flushes)."""
 
 _POLL_S = 0.01
 _MARKED = b"NodeAnnotation"
-"""The event of a node whose annotations have changed. Nothing that is decided depends on those."""
+"""The event of a node whose annotations have changed, which affects no decision."""
 
 _AT_ONCE = DeleteOptions(grace_period_seconds=0, propagation_policy="Background")
 _PROBE: Json = {
@@ -52,13 +50,13 @@ _PROBE: Json = {
 
 @dataclass(slots=True)
 class PlayResult:
-    """What came of a sequence."""
+    """The result of a sequence."""
 
     decisions: dict[int, Decision] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
     """Steps that the API server rejected."""
     admitted: dict[int, Json] = field(default_factory=dict)
-    """Created objects as the API server made them."""
+    """Created objects as returned by the API server."""
     final: dict[str, str] = field(default_factory=dict)
     """Pod -> node, at the end."""
 
@@ -69,7 +67,7 @@ async def play(
     scenario: Scenario,
     extenders: ExtenderServer,
 ) -> PlayResult:
-    """Put the objects there, start the scheduler, play the steps, stop the scheduler, and clean up.
+    """Create the objects, start the scheduler, play the steps, stop the scheduler, and clean up.
 
     Raises:
         ControlPlaneError: the scheduler ended, or did not decide in time.
@@ -79,7 +77,7 @@ async def play(
         claims = Claims(plane.client, scenario)
         stage = _Stage(plane.client, pods, volumes, claims, extenders)
         try:
-            # Before the scheduler starts: it knows all of them when it takes up its first pod.
+            # Before the scheduler starts, so that it knows all objects at its first pod.
             for manifest in scenario.objects:
                 await stage.create(manifest)
             async with scheduler_under_test(plane, command) as scheduler:
@@ -113,13 +111,11 @@ class _Stage:
         self._marks = NodeMarks()
         self._started = 0
         self._unheard: dict[type[Record], None] = {}
-        """Kinds that have changed since the last decision and are not told of by the scheduler's
-        metrics.
-        """
+        """Kinds changed since the last decision that the scheduler's metrics do not count."""
         self.outcome = PlayResult()
 
     async def until_scheduling(self) -> None:
-        """The scheduler is at work once it has complained about a pod that fits nowhere."""
+        """Wait until the scheduler has rejected a pod that fits nowhere, so it is running."""
         await self.create(_PROBE)
         step = Step("create", _PROBE)
         await self._first_answer(step)
@@ -128,12 +124,12 @@ class _Stage:
     # -- what the scheduler has heard of -----------------------------------------------------------
 
     async def _until_heard(self) -> None:
-        """Kinds are watched apart from each other: wait until a change to another kind than pods is known.
+        """Wait until the scheduler knows all changes to kinds other than pods.
 
-        Nodes: changes arrive in order, and the scheduler counts those it has handled, so that it
-        has heard of everything when a mark, made last, is counted. Kinds that are only looked up
-        are not counted anywhere: the API server has to have the change in its watches, and after
-        that the scheduler has to have dealt with pods, twice.
+        Each kind has its own watch. Node changes arrive in order and the scheduler counts those
+        it has handled, so it knows all of them once a final mark is counted. Kinds that are only
+        looked up are not counted: wait until the API server's watches have the change, and after
+        that until the scheduler has handled pods twice.
         """
         if self._marks.is_due():
             if node := self._marks.node():
@@ -206,8 +202,7 @@ class _Stage:
             else:
                 await self._delete(step)
         except NotFound:
-            # The same on both sides, unless something else differs already: a victim, or never
-            # placed.
+            # Equal on both sides unless another difference exists: a victim, or never placed.
             self.outcome.refused[at] = "not found"
             return
         except ApiError as error:
@@ -260,7 +255,7 @@ class _Stage:
             victims=tuple(sorted(victims)),
             volumes=tuple(sorted(self._volumes.bound[bound_before:])),
             devices=devices,
-            # How often a pod is tried until its victims are gone is a matter of timing.
+            # The number of attempts until a pod's victims are gone depends on timing.
             asked=() if nominated else tuple(sorted(self._extenders.asked_about(step.key))),
         )
 
@@ -285,10 +280,11 @@ class _Stage:
         return answer
 
     async def _bound(self, step: Step) -> None:
-        """Wait for the victims' place to be taken; the pod may stay without one.
+        """Wait until the pod is bound after preemption; it may stay unbound.
 
-        # Upstream: if the victim that stood in the way goes before the last one does, that event is forgotten, and the
-        # pod is retried only by the flush. Kubesched retries it when all are gone.
+        # Upstream: if the victim that stood in the way goes before the last one does, that event
+        # is forgotten, and the pod is retried only by the flush. Kubesched retries it when all are
+        # gone.
         """
         patience = Patience(BINDING_TIMEOUT_S)
         while not patience.is_over():
@@ -311,12 +307,9 @@ class _Stage:
 
 
 async def wipe(client: RestClient, scenario: Scenario) -> None:
-    """Delete everything a sequence created.
-
-    Namespaces stay; the next sequence rewrites their labels.
-    """
+    """Delete all objects of a sequence except namespaces, which the next sequence relabels."""
     documents = [*scenario.objects, *(step.object for step in scenario.steps)]
-    # Volumes and claims are also made on demand.
+    # Volumes and claims are also created on demand.
     kinds: dict[str, Kind[Any]] = {"PersistentVolume": kind_of(PersistentVolume)}
     if any(document["kind"] == "DeviceClass" for document in documents):
         kinds["ResourceClaim"] = kind_of(ResourceClaim)
@@ -329,7 +322,7 @@ async def wipe(client: RestClient, scenario: Scenario) -> None:
         for obj in (await client.list(kind)).items:
             name, namespace = obj.metadata.name, obj.metadata.namespace
             if name == "kubernetes" or name.startswith("system-"):
-                continue  # the API server's own Service and priority classes
+                continue  # the API server's own objects
             with contextlib.suppress(NotFound):
                 if kind.kind in _PROTECTED:
                     change = merge_patch({"metadata": {"finalizers": None}})
@@ -339,7 +332,7 @@ async def wipe(client: RestClient, scenario: Scenario) -> None:
 
 _WRITES_STATUS_APART = ("PodDisruptionBudget", "PersistentVolumeClaim", "PersistentVolume")
 _PROTECTED = ("PersistentVolumeClaim", "PersistentVolume", "ResourceClaim")
-"""Have a finalizer, and no controller here removes it."""
+"""Have a finalizer that no controller removes here."""
 
 
 def _answer(pod: Pod) -> tuple[str, str] | None:
@@ -352,7 +345,7 @@ def _answer(pod: Pod) -> tuple[str, str] | None:
 
 
 def _bare(document: Json) -> Json:
-    """An object without what only this API server knows of it."""
+    """The object without fields that the API server set."""
     metadata = {
         name: value
         for name, value in document["metadata"].items()

@@ -1,11 +1,10 @@
 """Recorded decisions, one JSON object per line, plain or gzipped.
 
-A *placement* is a cluster (namespaces, nodes, bound pods in the order in which they appeared) and
-pending pods, each judged on that state by itself: which nodes are feasible, every score, why the
-other nodes are not. It may also hold the objects that default spreading reads, and a configuration
-other than the default. A placement *with devices* also holds resource slices, classes and claims,
-and its pods may have effects on those after them. A *sequence* is a cluster into which pods were
-sent one after the other (`sequences`).
+A *placement* is a cluster (namespaces, nodes, bound pods in order of arrival) and pending pods,
+each judged independently on that state: feasible nodes, all scores, rejections of the other nodes.
+It may include the objects that default spreading reads, and a configuration other than the
+default. A placement *with devices* also has resource slices, classes and claims, and its pods may
+affect later ones. A *sequence* is a cluster that receives pods one by one (`sequences`).
 """
 
 from __future__ import annotations
@@ -41,29 +40,29 @@ class Rejection(msgspec.Struct, frozen=True):
 
 
 class RecordedAnswer(msgspec.Struct, frozen=True):
-    """Everything decided about one pod."""
+    """The complete decision about one pod."""
 
     feasible: list[str]
-    """Nodes that passed every filter, in the order in which they were found."""
+    """Nodes that passed every filter, in the order found."""
     total: dict[str, int]
     scores: dict[str, dict[str, int]]
     """Node -> plugin -> weighted, normalised score; a plugin that skipped is absent."""
     rejected: dict[str, Rejection]
     message: str = ""
-    """Why nothing fits."""
+    """Message if no node fits."""
     error: str = ""
-    """Set when the attempt ended in an error instead of a verdict."""
+    """Set if the attempt ended in an error instead of a verdict."""
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """A pod to be placed, and the recorded answer."""
+    """A pending pod and its recorded answer."""
 
     pod: Pod
     expect: RecordedAnswer
 
 
 class Placement(msgspec.Struct, frozen=True, rename="camel"):
-    """A cluster and pods to be placed on it, each on its own."""
+    """A cluster and pending pods, each judged independently."""
 
     namespaces: dict[str, dict[str, str] | None]
     nodes: list[Node]
@@ -74,14 +73,14 @@ class Placement(msgspec.Struct, frozen=True, rename="camel"):
     replica_sets: list[ReplicaSet] = []
     stateful_sets: list[StatefulSet] = []
     configuration: msgspec.Raw = msgspec.Raw()
-    """A `KubeSchedulerConfiguration`; the default one if empty."""
+    """A `KubeSchedulerConfiguration`; the default if empty."""
 
 
 JsonObject = dict[str, Any]
 
 
 class DeviceAnswer(RecordedAnswer, frozen=True, rename="camel"):
-    """What was decided about a pod with resource claims, and what was done about it.
+    """The decision about a pod with resource claims, and its effects.
 
     `shareID` and `allocationTimestamp` of new allocations are `*`.
     """
@@ -92,29 +91,27 @@ class DeviceAnswer(RecordedAnswer, frozen=True, rename="camel"):
     request_mappings: dict[str, list[JsonObject]] = {}
     """Feasible node -> which request serves which container's extended resource."""
     chosen: str = ""
-    """The node used for the rest."""
+    """The node used for the following fields."""
     writes: list[JsonObject] | None = None
     """API calls of PreBind on that node."""
     pre_bind: str = ""
     """PreBind's error."""
     waits_for_binding_conditions: bool = False
     post_filter: JsonObject = {}
-    """`code`, `message` and `writes` of DynamicResources' PostFilter, and `candidates` for
-    deallocation.
-    """
+    """DynamicResources' PostFilter: `code`, `message`, `writes`, `candidates` to deallocate."""
 
 
 class DevicePending(msgspec.Struct, frozen=True):
-    """A pod to be placed, the recorded answer, and whether later pods see its effects."""
+    """A pending pod, its recorded answer, and whether later pods see its effects."""
 
     pod: Pod
     expect: DeviceAnswer
     commit: str = ""
-    """`reserve`: devices are taken, but not written; `bind`: written; empty: forgotten."""
+    """`reserve`: devices are taken but not written; `bind`: written; empty: discarded."""
 
 
 class DevicePlacement(msgspec.Struct, frozen=True, rename="camel"):
-    """A cluster with devices and pods to be placed on it, one after the other."""
+    """A cluster with devices and pending pods, placed in order."""
 
     namespaces: dict[str, dict[str, str] | None]
     nodes: list[Node]
@@ -130,23 +127,23 @@ class DevicePlacement(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SelectedDevice(Device):
-    """A device and its driver, as selectors see them."""
+    """A device and its driver, as seen by selectors."""
 
     driver: str = ""
 
 
 class Selector(msgspec.Struct, frozen=True, rename="camel"):
-    """A CEL expression and what it says of devices, or why it does not compile."""
+    """A CEL expression and its results for devices, or its compile error."""
 
     expression: str
     devices: list[SelectedDevice] = []
     results: list[bool | str] = []
-    """For each device the verdict, or the text of an error."""
+    """Per device the result, or an error message."""
     compile_error: str = ""
 
 
 class RecordedSelector(NamedTuple):
-    """A selector and where it was read."""
+    """A selector and its location."""
 
     file: str
     line: int
@@ -154,7 +151,7 @@ class RecordedSelector(NamedTuple):
 
 
 class RecordedDevicePlacement(NamedTuple):
-    """A placement with devices and where it was read."""
+    """A placement with devices and its location."""
 
     file: str
     line: int
@@ -162,7 +159,7 @@ class RecordedDevicePlacement(NamedTuple):
 
 
 class RecordedPlacement(NamedTuple):
-    """A placement and where it was read."""
+    """A placement and its location."""
 
     file: str
     line: int
@@ -170,7 +167,7 @@ class RecordedPlacement(NamedTuple):
 
 
 class RecordedSequence(NamedTuple):
-    """A sequence and where it was read."""
+    """A sequence and its location."""
 
     file: str
     line: int
@@ -178,7 +175,7 @@ class RecordedSequence(NamedTuple):
 
 
 class _Shape(msgspec.Struct, frozen=True):
-    """Enough of a line to tell what kind of recording it is."""
+    """The fields that tell the kind of a recording."""
 
     pending: msgspec.Raw = msgspec.Raw()
     resource_slices: msgspec.Raw = msgspec.field(name="resourceSlices", default=msgspec.Raw())
@@ -198,10 +195,10 @@ Recorded = RecordedPlacement | RecordedDevicePlacement | RecordedSequence | Reco
 
 
 def read_recordings(path: str | Path) -> Iterator[Recorded]:
-    """What a file holds, one by one.
+    """Read the recordings of a file one by one.
 
     Raises:
-        RecordingError: the file cannot be read or holds something else.
+        RecordingError: the file cannot be read or has other content.
     """
     for number, line in _lines(Path(path)):
         what = "recording"
@@ -230,10 +227,10 @@ def read_recordings(path: str | Path) -> Iterator[Recorded]:
 
 
 def read_placements(path: str | Path) -> Iterator[RecordedPlacement]:
-    """The placements of a file that holds nothing else.
+    """Read a file that holds only placements.
 
     Raises:
-        RecordingError: the file cannot be read or holds something else.
+        RecordingError: the file cannot be read or has other content.
     """
     for recorded in read_recordings(path):
         if not isinstance(recorded, RecordedPlacement):
@@ -269,5 +266,5 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _unpacked(raw: BufferedReader) -> IO[bytes]:
     if raw.peek(2).startswith(_GZIP_MAGIC):
-        return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]  # reads bytes as any binary file does
+        return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]  # a binary file
     return raw

@@ -1,4 +1,4 @@
-"""Our decisions about a sequence, by the production scheduler on a cluster in memory, in virtual time."""
+"""Our decisions for a sequence: the production scheduler in memory and in virtual time."""
 
 from __future__ import annotations
 
@@ -55,21 +55,19 @@ CONFIGURATION: Json = {
     "parallelism": 1,
     "percentageOfNodesToScore": 100,
 }
-"""Under which kube-scheduler decides the same in every run: one node after the other, and all of
-them.
-"""
+"""Make kube-scheduler deterministic: no parallelism, and all nodes are evaluated."""
 
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 RETRIES = 12
-"""Seconds of virtual time that a pod may wait for its victims."""
+"""Virtual seconds that a pod may wait for its victims."""
 
 
 def replay(sequence: Sequence, gates: FeatureGates = DEFAULT_GATES) -> dict[int, Decision]:
-    """What we decide at each step that asks for it, by the step's number.
+    """Our decision at each step that requires one, by step number.
 
     Raises:
-        RecordingError: an object cannot be understood, or a decision does not come.
+        RecordingError: an object is invalid, or a decision does not come.
     """
     try:
         return _replay(sequence, gates)
@@ -91,7 +89,7 @@ def _replay(sequence: Sequence, gates: FeatureGates) -> dict[int, Decision]:
                 player.release_claims()
                 player.mark_nodes()
             if step.expect is not None and step.expect.refused:
-                continue  # the API server's verdict; there is none here
+                continue  # rejected by the recorded API server
             player.perform(step)
             if step.asks_for_decision:
                 decisions[at] = player.decision(step)
@@ -100,7 +98,7 @@ def _replay(sequence: Sequence, gates: FeatureGates) -> dict[int, Decision]:
 
 
 class _Player:
-    """API server and kubelet."""
+    """Acts as API server and kubelet."""
 
     def __init__(self, world: Cluster, extenders: ReplayedExtenders) -> None:
         self._world = world
@@ -113,7 +111,7 @@ class _Player:
         self._marks = NodeMarks()
 
     def mark_nodes(self) -> None:
-        """As the player did for whom the sequence was recorded."""
+        """Make the same marks as the recording player."""
         if self._marks.is_due() and (name := self._marks.node()):
             key = ("Node", "", name)
             self._replace(key, apply_merge_patch(self._documents[key], self._marks.next()))
@@ -125,7 +123,7 @@ class _Player:
         if step.action == "create":
             self.create(step.object)
         elif key not in self._documents:
-            return  # deleted here but not there: reported where the difference began
+            return  # deleted only here: reported where the difference began
         elif step.action == "patch":
             self._replace(key, _patched(self._documents[key], step))
         else:
@@ -149,7 +147,7 @@ class _Player:
     # -- claims ------------------------------------------------------------------------------------
 
     def _make_claims(self, pod: Json) -> None:
-        """Play the claim controller for a new pod."""
+        """Act as the claim controller for a new pod."""
         entries = template_entries(pod)
         if not entries:
             return
@@ -160,7 +158,7 @@ class _Player:
         pod["status"] = {**pod.get("status", {}), **claim_statuses(pod)}
 
     def release_claims(self) -> None:
-        """Release what is reserved for pods that are finished or gone."""
+        """Release reservations of finished or deleted pods."""
         alive = {pod.metadata.uid for pod in self._world.objects(Pod)}
         for claim in self._world.objects(ResourceClaim):
             remaining = without_stale_reservations(claim, alive.__contains__)
@@ -200,11 +198,11 @@ class _Player:
             return
         current = self._world.find(Pod, *key[1:])
         if current is None:
-            return  # finished before
+            return  # already finished
         if record.status.phase in ("Succeeded", "Failed"):
             self._world.delete(current)  # finished pods are not watched
             return
-        # What the scheduler wrote stays.
+        # Keep the scheduler's writes.
         spec = structs.replace(record.spec, node_name=current.spec.node_name)
         told = {condition.type: condition for condition in current.status.conditions or ()}
         told |= {condition.type: condition for condition in record.status.conditions or ()}
@@ -238,7 +236,7 @@ class _Player:
             self._delete(key)
         victims = sorted(world.client.deleted[gone_before:])
         if not message:
-            nominated = ""  # told to others while it was being bound
+            nominated = ""  # set while it was being bound
         return Decision(
             node,
             message,
@@ -257,12 +255,12 @@ class _Player:
         self._replace(key, apply_merge_patch(self._documents[key], change))
 
     def _topology(self, node: str) -> Json:
-        """The labels that an API server copies from the node to a pod when it is bound."""
+        """The node labels that an API server copies to a pod on binding."""
         labels = self._documents["Node", "", node]["metadata"].get("labels") or {}
         return {name: labels[name] for name in _TOPOLOGY_LABELS if name in labels}
 
     def _first_answer(self, step: Step) -> None:
-        """Let scheduler and volume controller work until the pod is placed or told why not."""
+        """Run the scheduler and the volume controller until the pod is placed or rejected."""
         while True:
             self._world.settle(until=lambda: self._has_answer(step))
             if self._has_answer(step):
@@ -276,7 +274,7 @@ class _Player:
         return bool(pod.spec.node_name) or (verdict is not None and verdict[0] != "SchedulingGated")
 
     def _answer_about_volumes(self) -> bool:
-        """Play volume controller and provisioner; returns whether they had anything to do."""
+        """Act as volume controller and provisioner; returns whether there was work."""
         before = self._world.changes
         claims = self._world.listers.of(PersistentVolumeClaim)
         volumes = self._world.listers.of(PersistentVolume)

@@ -19,7 +19,7 @@ _JSON = [(b"content-type", b"application/json")]
 
 
 class ReplayedExtenders:
-    """The way to all extenders."""
+    """Transport to all extenders."""
 
     def __init__(self, policies: Sequence[ExtenderPolicy]) -> None:
         self._policies = {policy.name: policy for policy in policies}
@@ -41,7 +41,7 @@ class ReplayedExtenders:
         return BufferedResponse(answer.status, _JSON, msgspec.json.encode(body))
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """No-op."""
 
     def _find(self, namespace: str, name: str) -> Json | None:
         pod = self._pod(namespace, name)

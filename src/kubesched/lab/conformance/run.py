@@ -1,7 +1,7 @@
-"""Generated sequences, played to kube-scheduler and to this scheduler, each on a control plane of its own.
+"""Plays generated sequences to kube-scheduler and to this scheduler, on separate control planes.
 
-A sequence in which the two differ is played again. Only what kube-scheduler decides twice in the
-same way counts against us; if one of the two decides differently the second time, the sequence is
+A sequence with a difference is played again. A difference counts only if kube-scheduler decides
+the same both times; if either scheduler decides differently the second time, the sequence is
 reported as *unsteady*.
 """
 
@@ -36,12 +36,12 @@ from kubesched.testing.control_plane import Assets, ControlPlane, control_plane
 _WORD = re.compile(r"\w+")
 
 ATTEMPTS = 3
-"""How often a sequence is played when the control plane or a scheduler fails."""
+"""Plays of a sequence if the control plane or a scheduler fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConformanceSettings:
-    """What to compare."""
+    """The sequences to compare."""
 
     assets: Assets
     folder: Path
@@ -51,9 +51,9 @@ class ConformanceSettings:
     seed: int = 1
     features: tuple[str, ...] = FEATURES
     time_limit_s: float = math.inf
-    """No sequence is begun after this time."""
+    """No sequence starts after this time."""
     first: int = 0
-    """The number of the first sequence: a long run can be done in parts."""
+    """Number of the first sequence, so that a long run can be split."""
 
     def scenarios(self) -> Iterator[Sequence]:
         for number in range(self.first, self.first + self.sequences):
@@ -67,13 +67,13 @@ class Difference:
     seed: str
     at: int
     what: str
-    """The pod, or what else is compared."""
+    """The pod, or another compared object."""
     findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unsteady:
-    """A sequence that went differently when it was played again."""
+    """A sequence with a different outcome when played again."""
 
     seed: str
     who: str
@@ -82,10 +82,10 @@ class Unsteady:
 
 @dataclass(slots=True)
 class RunReport:
-    """What came of a run."""
+    """The result of a run."""
 
     kube_scheduler: str = ""
-    """Its version."""
+    """kube-scheduler's version."""
     sequences: int = 0
     sequences_in_agreement: int = 0
     decisions: Tally = field(default_factory=Tally)
@@ -98,8 +98,7 @@ class RunReport:
     preempting: int = 0
     volumes_bound: int = 0
     refused: int = 0
-    """Steps that both API servers refused: pods that an earlier step took away, for the most part.
-    """
+    """Steps rejected by both API servers, mostly for pods that an earlier step removed."""
     differences: list[Difference] = field(default_factory=list)
     unsteady: list[Unsteady] = field(default_factory=list)
 
@@ -111,7 +110,7 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Both outcomes of a sequence, and where they differ."""
+    """Both outcomes of a sequence, and their difference."""
 
     scenario: Sequence
     theirs: PlayResult
@@ -126,7 +125,7 @@ class Stages:
         self._assets, self._theirs, self._ours = assets, theirs, ours
 
     async def play(self, scenario: Sequence) -> Played:
-        """Both play it at the same time; the schedulers are fresh ones."""
+        """Play on both at the same time, with new schedulers."""
         for attempt in range(ATTEMPTS):
             if attempt:
                 await wipe(self._theirs.client, scenario)
@@ -152,12 +151,12 @@ async def _play_on(plane: ControlPlane, assets: Assets | None, scenario: Sequenc
 def scheduler_command(
     assets: Assets | None, plane: ControlPlane, configuration: Json
 ) -> list[str | Path]:
-    """kube-scheduler, or this program's scheduler without `assets`, as both are compared."""
+    """Command of kube-scheduler, or of this scheduler without `assets`, for the comparison."""
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         **configuration,
-        # Under these two kube-scheduler decides the same in every run.
+        # These two make kube-scheduler deterministic.
         "parallelism": 1,
         "percentageOfNodesToScore": 100,
         "leaderElection": {"leaderElect": False},
@@ -176,7 +175,7 @@ def scheduler_command(
 
 
 async def version_of(assets: Assets) -> str:
-    """What kube-scheduler calls itself, e.g. `v1.36.4`."""
+    """The version that kube-scheduler reports, e.g. `v1.36.4`."""
     asked = await asyncio.create_subprocess_exec(
         assets.kube_scheduler, "--version", stdout=asyncio.subprocess.PIPE
     )
@@ -203,7 +202,7 @@ async def run(
     record: Callable[[Sequence], None] = lambda _sequence: None,
     differed: list[Played] | None = None,
 ) -> RunReport:
-    """Play all sequences, or until `stop` is set; those in which we differ are appended to `differed`."""
+    """Play all sequences, or until `stop` is set; append those with a difference to `differed`."""
     report = RunReport()
     loop = asyncio.get_running_loop()
     deadline = loop.time() + settings.time_limit_s
@@ -241,11 +240,11 @@ async def _again(on_stage: Stages, first: Played, report: RunReport) -> Played:
 
 
 def first_difference(scenario: Sequence, theirs: PlayResult, ours: PlayResult) -> Difference | None:
-    """The first difference; what follows has other causes."""
+    """The first difference; later ones have other causes."""
     seed = str(scenario.seed)
     for at, step in enumerate(scenario.steps):
         refusals = theirs.refused.get(at, ""), ours.refused.get(at, "")
-        # An API server complains about several fields in whichever order.
+        # An API server reports problems with several fields in any order.
         if sorted(_WORD.findall(refusals[0])) != sorted(_WORD.findall(refusals[1])):
             return Difference(seed, at, step.key, (Finding(Aspect.ERROR, *refusals),))
         if at in theirs.decisions:
@@ -283,7 +282,7 @@ def _count(played: Played, report: RunReport) -> None:
 
 
 def _lasting(step: Step) -> Iterator[str]:
-    """What every decision after the step puts to the test."""
+    """Features that every decision after the step exercises."""
     if step.action != "create":
         yield "changes"
     if step.subresource == "resize":

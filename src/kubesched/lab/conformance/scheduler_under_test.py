@@ -28,14 +28,14 @@ class SchedulerUnderTest:
         self._metrics = metrics
 
     def check(self) -> None:
-        """Raises `ControlPlaneError` if it does not run any more."""
+        """Raises `ControlPlaneError` if the process has ended."""
         self._process.check()
 
     def last_words(self) -> str:
         return self._process.last_words()
 
     async def events_handled(self, name: bytes) -> int:
-        """How often events were handled whose label contains `name`, since the scheduler started."""
+        """Number of handled events whose label contains `name`, since the scheduler started."""
         page = await self._metrics.get_raw("/metrics")
         return sum(
             int(float(line.rsplit(b" ", 1)[1]))

@@ -1,4 +1,4 @@
-"""Recorded device selectors: what CEL expressions say of devices, and why they do not compile."""
+"""Recorded device selectors: results of CEL expressions for devices, and compile errors."""
 
 from __future__ import annotations
 

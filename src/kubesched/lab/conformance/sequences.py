@@ -1,12 +1,12 @@
-"""Sequences: what happens to a cluster, step by step, and what the scheduler decided at each step.
+"""Sequences: step-by-step changes to a cluster, and the scheduler's decision at each step.
 
-A sequence starts on an empty cluster. First its `objects` are there (namespaces, priority classes,
-Services, volumes); then the steps follow, each after the one before has come to its end. A step
-that leaves a pod without a node and without gates asks for a decision; the pod is *placed*, or
-reported unschedulable and then deleted, so that no pod is retried later.
+A sequence starts on an empty cluster. Its `objects` are created first (namespaces, priority
+classes, Services, volumes); then each step runs after the one before has finished. A step that
+leaves a pod without a node and without gates requires a decision; the pod is *placed*, or reported
+unschedulable and then deleted, so that no pod is retried later.
 
-The player acts as kubelet, too: a placed pod starts running, one second after the pod before it, so
-that no two pods are equally old and preemption has no ties.
+The player also acts as kubelet: a placed pod starts running one second after the pod before it, so
+no two pods have the same age and preemption has no ties.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from kubesched.api.names import key_of_manifest
 Json = dict[str, Any]
 
 EPOCH = "2026-01-01T00:{minute:02}:{second:02}Z"
-"""When pods start, by their number."""
+"""Start times of pods, by their number."""
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one pod."""
+    """The outcome for one pod."""
 
     node: str = ""
-    """Where it was placed in the end."""
+    """Its final node."""
     unschedulable: str = ""
     """The first message of its PodScheduled condition, if it was not placed at once."""
     nominated: str = ""
-    """The node it was promised, if it had to wait for victims."""
+    """Its nominated node, if it had to wait for victims."""
     victims: tuple[str, ...] = ()
     """Its victims, sorted."""
     volumes: tuple[str, ...] = ()
-    """Claims that were bound for it, each as `claim=volume`, sorted."""
+    """Claims bound for it, each as `claim=volume`, sorted."""
     devices: tuple[str, ...] = ()
-    """What its claims hold, each as `claim request=driver/pool/device`, sorted."""
+    """Devices of its claims, each as `claim request=driver/pool/device`, sorted."""
     asked: tuple[str, ...] = ()
-    """What extenders were asked until then, sorted, each question once."""
+    """Distinct questions to extenders up to the decision, sorted."""
     refused: str = ""
     """Why the API server rejected the step."""
 
@@ -63,12 +63,12 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     action: Literal["create", "patch", "delete"]
     object: Json
-    """The whole object to create, or apiVersion, kind and metadata of the one meant."""
+    """The whole object to create, or apiVersion, kind and metadata of an existing one."""
     patch: Json = {}
-    """A merge patch; a strategic one where it is for a subresource of a pod."""
+    """A merge patch, or a strategic one for a subresource of a pod."""
     subresource: str = ""
     features: tuple[str, ...] = ()
-    """What the step puts to the test."""
+    """The features that the step exercises."""
     expect: Decision | None = None
 
     @property
@@ -98,32 +98,29 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.action == "create":
             spec = self.object["spec"]
             return not spec.get("schedulingGates") and not spec.get("nodeName")
-        # An empty list of gates is how a patch lets a pod go.
+        # A patch removes gates with an empty list.
         return self.action == "patch" and self.patch.get("spec", {}).get("schedulingGates") == []
 
 
 class ExtenderPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How an extender answers; how it is configured is part of the sequence's configuration.
-
-    Shares are in percent.
-    """
+    """How an extender answers, with shares in percent. Its configuration is in the sequence's."""
 
     name: str
     salt: str
-    """What it draws its lots from."""
+    """Seed of its hashes."""
     rejects: int = 0
     """Nodes that it rejects."""
     fails: int = 0
-    """Pods about which it answers with an error, or with a status of 500."""
+    """Pods for which it answers with an error, or with status 500."""
     fails_with_status: bool = False
     reverses: bool = False
-    """Nodes come back in the other order."""
+    """Returns nodes in reverse order."""
     ranks: bool = False
-    """No two nodes get equally many points."""
+    """Gives every node a distinct score."""
     ranks_not: int = 0
-    """Pods for which it does not answer when nodes are to be ranked."""
+    """Pods for which it does not answer a prioritize request."""
     favours: int = 0
-    """How much nodes differ in points, beside their ranks."""
+    """Range of scores in addition to ranks."""
     chooses_victims: bool = False
     keeps: int = 0
     """Nodes on which no pod may be evicted."""
@@ -138,9 +135,9 @@ class Sequence(msgspec.Struct, frozen=True, omit_defaults=True):
     objects: list[Json] = []
     seed: str | int = ""
     configuration: Json = {}
-    """A `KubeSchedulerConfiguration`; the default one if empty."""
+    """A `KubeSchedulerConfiguration`; the default if empty."""
     extenders: list[ExtenderPolicy] = []
-    """Those that the configuration speaks of."""
+    """Policies of the configured extenders."""
 
     def decisions(self) -> Iterator[tuple[int, Step]]:
         return ((at, step) for at, step in enumerate(self.steps) if step.asks_for_decision)
@@ -175,10 +172,10 @@ class SimpleSequence(msgspec.Struct, frozen=True):
 
 
 def start_time(number: int) -> str:
-    """When the `number`-th placed pod started."""
+    """Start time of the `number`-th placed pod."""
     return EPOCH.format(minute=number // 60 % 60, second=number % 60)
 
 
 def running(number: int) -> Json:
-    """What a kubelet reports about a pod that has started."""
+    """A kubelet's status for a started pod."""
     return {"status": {"phase": "Running", "startTime": start_time(number)}}

@@ -1,4 +1,4 @@
-"""From a sequence with a difference to the smallest one that still has it, as manifests to be replayed with kubectl."""
+"""Shrinks a sequence with a difference, and writes it as manifests for kubectl."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 Differs = Callable[[Sequence], Awaitable[bool]]
 
 MAX_PLAYS = 80
-"""How often a sequence is played in search of a smaller one."""
+"""Maximum plays while shrinking."""
 
 _REMOVABLE = (
     "affinity",
@@ -37,7 +37,7 @@ _REMOVABLE = (
     "taints",
     "unschedulable",
 )
-"""Fields of a spec that an object can do without."""
+"""Optional fields of a spec."""
 
 
 class _Budget:
@@ -47,7 +47,7 @@ class _Budget:
         self._stop = stop
 
     async def holds(self, scenario: Sequence) -> bool:
-        """Whether the difference is still there; False once the budget is spent or a stop was requested."""
+        """Whether the difference persists; False once the budget is spent or `stop` is set."""
         if self._left <= 0 or (self._stop is not None and self._stop.is_set()):
             return False
         self._left -= 1
@@ -61,7 +61,7 @@ async def shrink(
     plays: int = MAX_PLAYS,
     stop: asyncio.Event | None = None,
 ) -> Sequence:
-    """The smallest sequence found within `plays` attempts, or until `stop`; `end` is the step with the difference."""
+    """The smallest sequence found in `plays` plays or until `stop`; `end` is the differing step."""
     budget = _Budget(differs, plays, stop)
     current = msgspec.structs.replace(scenario, steps=scenario.steps[: end + 1])
     if not await budget.holds(current):
@@ -83,7 +83,7 @@ async def shrink(
     current = msgspec.structs.replace(current, objects=await _fewer(current.objects, with_objects))
     if current.configuration and await budget.holds(plain := _plain(current)):
         current = plain
-    # The first stays: without its ranks kube-scheduler would break ties at random.
+    # Keep the first: without its ranks kube-scheduler would break ties at random.
     for extender in current.extenders[:0:-1]:
         without = _without(current, extender.name)
         if await budget.holds(without):
@@ -94,7 +94,7 @@ async def shrink(
 
 
 def _plain(scenario: Sequence) -> Sequence:
-    """Under the default configuration, to which no other profile belongs."""
+    """With the default configuration, which has no other profile."""
     steps = []
     for step in scenario.steps:
         if "schedulerName" in step.object.get("spec", {}):
@@ -118,7 +118,7 @@ def _without(scenario: Sequence, extender: str) -> Sequence:
 
 
 async def _fewer(items: list[T], holds: Callable[[list[T]], Awaitable[bool]]) -> list[T]:
-    """Leave out ever smaller parts, as long as the difference stays."""
+    """Remove ever smaller parts, as long as the difference persists."""
     size = len(items)
     while size >= 1:
         at = 0
@@ -166,7 +166,7 @@ async def shrink_difference(
     smallest = await on_stage.play(smaller)
     if smallest.difference is None:
         return smallest
-    # In a smaller cluster the two may differ earlier; the rest is irrelevant.
+    # A smaller cluster may differ at an earlier step; later steps are irrelevant.
     steps = smallest.scenario.steps[: smallest.difference.at + 1]
     return dataclasses.replace(
         smallest, scenario=msgspec.structs.replace(smallest.scenario, steps=steps)
@@ -177,7 +177,7 @@ async def shrink_difference(
 
 
 def write_case(folder: Path, scenario: Sequence, difference: Difference | None) -> None:
-    """A manifest per object, and the commands that replay the case on any cluster."""
+    """Write a manifest per object, and the commands that replay the case on any cluster."""
     folder.mkdir(parents=True, exist_ok=True)
     commands = ["#!/bin/sh", "# Replays the case on an empty cluster whose scheduler is running."]
     if difference is not None:

@@ -1,4 +1,4 @@
-"""The player's view of its cluster: pods with their history, and volumes, whose controller it plays."""
+"""The player's view of its cluster: pods with their history, and volumes, which it controls."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ R = TypeVar("R", bound=Record)
 
 
 class Patience:
-    """A deadline that is checked once a second or more often.
+    """A deadline that is checked at least once a second.
 
-    The time between two checks counts for two seconds at most: if this process was suspended,
-    events of that time are still unread and must not be taken for missing.
+    The time between two checks counts as two seconds at most: after a suspension of this process,
+    events may be unread rather than missing.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -73,7 +73,7 @@ class Pods:
         self._changed.set()
 
     async def change(self, timeout_s: float) -> None:
-        """Wait for anything to happen to a pod."""
+        """Wait for any pod event."""
         self._changed.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -82,7 +82,7 @@ class Pods:
             raise ControlPlaneError(f"a watch broke: {self._failure}") from self._failure
 
     def key_of(self, uid: str) -> str:
-        """Namespace and name of a pod, be it there or gone."""
+        """Namespace and name of a pod, which may be deleted."""
         return self._keys.get(uid, uid)
 
     def placements(self) -> dict[str, str]:
@@ -90,16 +90,16 @@ class Pods:
 
 
 class Volumes:
-    """Volumes and claims; binds and provisions as schedulers ask for it."""
+    """Volumes and claims; binds and provisions as schedulers request."""
 
     def __init__(self, client: RestClient) -> None:
         self._client = client
         self._volumes: dict[str, PersistentVolume] = {}
         self._claims: dict[str, PersistentVolumeClaim] = {}
         self._answered: set[str] = set()
-        """UIDs of claims that were bound here, or are being."""
+        """UIDs of claims that are bound or being bound here."""
         self.bound: list[str] = []
-        """`claim=volume`, in the order in which they were bound."""
+        """`claim=volume`, in order of binding."""
 
     async def take_volume(self, kind: str, volume: PersistentVolume) -> None:
         _keep(self._volumes, kind, volume.metadata.name, volume)
@@ -122,7 +122,7 @@ class Volumes:
             if meant is None or is_bound(meant) or meant.metadata.uid in self._answered:
                 continue
             self._answered.add(meant.metadata.uid)
-            # Before the claim is written, so that it is here once the pod is seen bound.
+            # Before writing the claim, so that it is listed once the pod is seen bound.
             self.bound.append(f"{meant.metadata.name}={volume.metadata.name}")
             change = merge_patch(bound_to(volume.metadata.name))
             meta = meant.metadata
@@ -138,7 +138,7 @@ def _keep(known: dict[str, R], event: str, key: str, record: R) -> None:
 
 @contextlib.asynccontextmanager
 async def watched(client: RestClient) -> AsyncIterator[tuple[Pods, Volumes]]:
-    """Both, kept current by watches for the duration of the block."""
+    """Both, kept current by watches during the block."""
     pods, volumes = Pods(), Volumes(client)
 
     async def take_pod(kind: str, pod: Pod) -> None:

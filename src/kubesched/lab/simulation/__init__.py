@@ -1,4 +1,4 @@
-"""The production scheduler under virtual time and seeded faults: safety at every step, then liveness.
+"""Runs the production scheduler in virtual time with seeded faults; checks safety and liveness.
 
 `run.simulate` is one run, `sweep` fails one API call after the other; see
 `docs/explanation/simulation.md`.

@@ -1,6 +1,6 @@
 """Checks every placement, preemption and pop at the moment it is decided.
 
-The reference is `rules`, applied to what the scheduler knows at that moment.
+The reference is `rules`, applied to the scheduler's knowledge at that moment.
 """
 
 from __future__ import annotations
@@ -38,26 +38,22 @@ UNKNOWN_COST: Final = 1_000
 """More than any number of victims."""
 
 Complain = Callable[[str, str], None]
-"""(property, what happened)"""
+"""(property, detail)"""
 
 
 Decisions = dict[tuple[str, str, str], frozenset[str]]
-"""(process, pod's UID, node's name) -> UIDs of the pods that a watch had shown the process on the
-node when it chose it.
-"""
+"""(process, pod UID, node name) -> UIDs of the pods its watch had shown there at the choice."""
 
 Attempts = dict[tuple[str, str, str], list[str]]
-"""(process, pod's UID, claim's name) -> UIDs of the claims of that name with which the process
-tried the pod, in that order.
-"""
+"""(process, pod UID, claim name) -> UIDs of the claims used in its attempts, in order."""
 
 
 def make_auditor(
     complain: Complain, verdicts: ExtenderVerdicts, decisions: Decisions
 ) -> type[Plugin]:
-    """A Reserve plugin: it sees every decision with the state it was made from, and what an extender had said.
+    """A Reserve plugin that checks every decision and adds it to `decisions`.
 
-    It adds them to `decisions`.
+    It sees the state that the decision was based on, and the extender's answer.
     """
 
     class Auditor(ReservePlugin):
@@ -70,8 +66,8 @@ def make_auditor(
             decisions[OWNER.get(), pod.metadata.uid, node_name] = shown_on(
                 self.handle, node_name
             ).intersection(counted)
-            # While an extender is awaited, claims and volumes keep changing; `checkers` verify them
-            # at the binding.
+            # Claims and volumes may change while an extender is awaited; `checkers` verify them at
+            # the binding.
             why = objection(
                 to_json(pod),
                 node_name,
@@ -92,13 +88,13 @@ def make_auditor(
             return None
 
         def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-            """Nothing was booked."""
+            """No-op."""
 
     return Auditor
 
 
 def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
-    """The production plugin, whose choice of a node is compared with all others."""
+    """The production plugin, with its choice of a node compared with all others."""
 
     class AuditedExecutor(Executor):
         judge: Callable[[Candidate, Pod], None]
@@ -123,7 +119,7 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
             self.evaluator.executor.judge = self._judge_victims
 
         def _judge_victims(self, candidate: Candidate, preemptor: Pod) -> None:
-            """Whether they may go, and have to."""
+            """Check that the victims are allowed and necessary."""
             victims, name = candidate.victims.pods, key_of(preemptor.metadata)
             for victim in victims:
                 if (victim.spec.priority or 0) >= (preemptor.spec.priority or 0):
@@ -132,7 +128,7 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
                         f"pod {name} preempts {key_of(victim.metadata)}",
                     )
             if self.handle.extenders or not is_plain(preemptor):
-                return  # an extender may choose as it likes; affinity can need more than room
+                return  # extenders choose freely; affinity can need more than room
             spared = spareable(
                 to_json(preemptor),
                 candidate.node_name,
@@ -160,7 +156,7 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
             if nomination is None or not nomination.node_name:
                 return
             if pod.spec.resource_claims:
-                return  # where the devices are is nothing that `rules` know
+                return  # `rules` do not know devices
             chosen, costs = nomination.node_name, self._costs(pod, statuses)
             if chosen not in costs:
                 complain(
@@ -174,7 +170,7 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
                 )
 
         def _costs(self, pod: Pod, statuses: NodeToStatus) -> dict[str, tuple[int, int]]:
-            """Fewest and most violations on every node where making room would help."""
+            """Minimum and maximum violations for every node where preemption would help."""
             wanted, state = to_json(pod), known_state(self.handle, without=pod)
             nominated = self._nominated(pod)
             budgets = known_budgets(self.handle)
@@ -213,7 +209,7 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
 
 
 def is_plain(pod: Pod) -> bool:
-    """Whether all that can be short for a pod is room."""
+    """Whether the pod can only lack resources."""
     spec = pod.spec
     return not (
         spec.affinity or spec.topology_spread_constraints or spec.volumes or spec.resource_claims
@@ -221,7 +217,7 @@ def is_plain(pod: Pod) -> bool:
 
 
 def _miscounts(pod: Pod, there: Iterable[JsonObject]) -> bool:
-    """Upstream: spread constraints do not count a terminating pod, but subtract it when it is a victim."""
+    """Upstream: spread constraints ignore a terminating pod, but subtract it as a victim."""
     return bool(pod.spec.topology_spread_constraints) and any(
         other["metadata"].get("deletionTimestamp") for other in there
     )
@@ -230,9 +226,9 @@ def _miscounts(pod: Pod, there: Iterable[JsonObject]) -> bool:
 def audit_pops(
     queue: SchedulingQueue, complain: Complain, note_attempt: Callable[[Pod], None]
 ) -> None:
-    """Check that the queue never pops a pod while one of higher priority, or an older equal, is ready.
+    """Check pop order: no ready pod has higher priority, or the same and is older.
 
-    Every pop begins an attempt, which is noted.
+    Notes every pop as the start of an attempt.
     """
     pop = queue.pop
 
@@ -251,13 +247,13 @@ def audit_pops(
             note_attempt(info.pod_info.pod)
         return info
 
-    queue.pop = audited  # type: ignore[method-assign]  # this queue only
+    queue.pop = audited  # type: ignore[method-assign]  # only this queue
 
 
 def note_claims(
     attempts: Attempts, process: str, claims: Lister[PersistentVolumeClaim], pod: Pod
 ) -> None:
-    """Add the claims that a process knows when it begins to try a pod; while it awaits an extender, they may be replaced."""
+    """Add the claims known when an attempt starts; they may be replaced while it waits."""
     for volume in pod.spec.volumes or ():
         source = volume.persistent_volume_claim
         claim = claims.get(pod.metadata.namespace, source.claim_name) if source else None
@@ -277,7 +273,7 @@ def _names(pod: Pod) -> tuple[str, str]:
 
 
 def known_state(handle: Handle, *, without: Pod) -> State:
-    """What the scheduler knows, as plain objects."""
+    """The scheduler's knowledge as plain objects."""
     table = handle.table
     nodes = {
         name: to_json(node)
@@ -304,14 +300,14 @@ def known_state(handle: Handle, *, without: Pod) -> State:
 
 
 def shown_on(handle: Handle, node_name: str) -> frozenset[str]:
-    """UIDs of the pods that the watch has shown on a node: not those that are only assumed there."""
+    """UIDs of the pods that the watch has shown on a node, without assumed pods."""
     assert handle.listers is not None, "a scheduler has listers"
     pods = handle.listers.of(Pod).list()
     return frozenset(pod.metadata.uid for pod in pods if pod.spec.node_name == node_name)
 
 
 class WatchedPorts(HostPortIndex):
-    """The production index, which remembers what two pods shared until one of them went."""
+    """The production index; also remembers ports that two pods shared until one was removed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -331,7 +327,7 @@ class WatchedPorts(HostPortIndex):
 
 
 def watch_ports(table: NodeTable) -> None:
-    """To be called while the table is empty."""
+    """Must be called while the table is empty."""
     assert not table.row_of, "ports taken before are not known"
     table.ports = WatchedPorts()
 

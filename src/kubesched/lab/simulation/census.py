@@ -1,6 +1,6 @@
-"""Kinds of injected faults, and how often a run had each.
+"""Counts injected faults by kind.
 
-Counted outside the trace, so that the digest of a run does not depend on what is counted.
+Counted outside the trace, so that the digest of a run does not depend on the counters.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from typing import Final
 from kubesched.lab.simulation.options import EPISODES, FURTHER_EPISODES, HOSTILE_PODS
 
 CODES: Final = (409, 429, 500, 503)
+"""Status codes of rejected calls."""
 UNUSUAL_CODES: Final = (401, 403, 404, 422)
-"""Only some runs have these. 404 is for lists, watches and creations: believed of an object, it
-would be a lie.
-"""
-"""What calls are refused with."""
+"""Only in some runs. 404 only for lists, watches and creations: it must not deny an object."""
 LOST: Final = {
     "unreachable": "connection refused",
     "broken": "connection broken",
@@ -66,7 +64,7 @@ FAULTS: Final = {
         *("not synced", "crashed in a write", "power failed", "sector torn"),
     ),
 }
-"""Kinds by where they strike."""
+"""Kinds of faults by place."""
 
 
 class Census:
@@ -80,7 +78,7 @@ class Census:
         self._counts[where, what] += 1
 
     def to_plain(self) -> dict[str, dict[str, int]]:
-        """Includes kinds that did not occur, with zero."""
+        """Includes kinds that did not occur, as zero."""
         return {
             where: {what: self._counts[where, what] for what in kinds}
             for where, kinds in FAULTS.items()

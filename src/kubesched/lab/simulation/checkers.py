@@ -1,4 +1,4 @@
-"""Invariants checked on every commit, at the end of every instant, and once the run is quiet."""
+"""Invariants, checked on every commit, at the end of every instant, and once the run is quiet."""
 
 from __future__ import annotations
 
@@ -31,15 +31,13 @@ from kubesched.playground.storage.store import Change
 from kubesched.scheduler.queue.scheduling_queue import LEFTOVER_PERIOD_S
 
 MAX_WAIT_S = 300.0 + LEFTOVER_PERIOD_S
-"""After this long without a helpful event a pod is tried again anyway."""
+"""Without a helpful event, a pod is retried after this long."""
 FULL_CHECK_EVERY = 25
-"""Instants between two recounts of all sums and indexes: they cost as much as everything else
-together.
-"""
+"""Instants between full recounts, which cost as much as all other checks together."""
 
 
 class _Seen:
-    """How far one process has been checked, so that nothing is checked twice."""
+    """What was last checked of one process, to avoid duplicate checks."""
 
     def __init__(self) -> None:
         self.pods: object = None
@@ -47,7 +45,7 @@ class _Seen:
 
 
 class Checkers:
-    """Safety of one run."""
+    """The safety checks of one run."""
 
     def __init__(
         self,
@@ -59,7 +57,7 @@ class Checkers:
         has_one_writer: bool,
         decisions: Decisions,
     ) -> None:
-        """`decisions`: all so far, added to as they are made."""
+        """`decisions` is shared and grows as decisions are made."""
         self._decisions = decisions
         self._cluster = cluster
         self._processes = processes
@@ -71,21 +69,15 @@ class Checkers:
         self.checks = 0
         self._seen: defaultdict[str, _Seen] = defaultdict(_Seen)
         self._rooms: dict[str, JsonObject] = {}
-        """The most that each node has had room for: a scheduler cannot know at once that it has
-        shrunk.
-        """
+        """Each node's largest capacity so far: a scheduler does not see a reduction at once."""
         self._least: dict[str, JsonObject] = {}
-        """Resized pods by UID, with the least they ever requested since: a scheduler cannot know at
-        once.
-        """
+        """Resized pods by UID with their smallest requests so far: schedulers see resizes late."""
         self._bound_by: dict[str, str] = {}
         """Pod UID -> the process that bound it."""
         self.are_writes_held = False
-        """Whether writes may arrive after those that were sent later."""
+        """Whether writes may be reordered."""
         self.history_is_broken = False
-        """The cluster was restored and has not come to rest since: schedulers that have not noticed
-        know another one.
-        """
+        """The cluster was restored and has not settled: schedulers may know the old history."""
         cluster.store.subscribe("nodes", self._on_node)
         cluster.store.subscribe("pods", self._on_pod)
         self.devices: DeviceChecks | None = None
@@ -119,9 +111,8 @@ class Checkers:
             uid = pod["metadata"]["uid"]
             before = self._least.get(uid, change.old.obj)
             self._least[uid] = less_demanding(before, pod)
-        # A condition may still be on its way when a pod is bound: another replica's, one that was
-        # held up, or one that is about a pod of this name in the history before a restore, since
-        # status patches name no UID.
+        # A condition may still be in flight when a pod is bound: from another replica, delayed, or
+        # for a pod of this name before a restore, because status patches carry no UID.
         may_be_late = self.are_writes_held or self.history_is_broken
         is_new = not is_called_unschedulable(change.old.obj)
         if self._has_one_writer and not may_be_late and is_new and is_called_unschedulable(pod):
@@ -159,12 +150,12 @@ class Checkers:
     def _accountable(self, uid: str, node_name: str) -> list[JsonObject]:
         """The pods on a node that the sender of a binding had to count.
 
-        With two schedulers a binding may still be on its way when the other one takes over; the API
-        has no means against that. So of two, each answers for what it bound itself and for what its
-        watch had shown when it chose the node: of what a watch shows while the pod waits for its
-        volumes, an extender or the network it hears too late, as kube-scheduler does. A pod that it
-        had assumed there and the other one has bound is neither: its own binding is refused, and as
-        long as the watch is silent the pod's room is free.
+        With two schedulers, a binding may be in flight when the other one takes over; the API
+        cannot prevent that. So each answers for its own bindings and for the pods that its watch
+        had shown when it chose the node. Pods shown later, while it waits for volumes, an extender
+        or the network, do not count, as in kube-scheduler. Nor does a pod that it had assumed
+        there and the other one bound: its own binding is rejected, and until the watch shows the
+        pod, that pod's resources count as free.
         """
         there = [
             other
@@ -199,7 +190,7 @@ class Checkers:
             self._complain("no volume is given to two claims", f"{name} from {before} to {after}")
 
     def _check_volumes(self, pod: JsonObject, node: JsonObject) -> None:
-        """All claims are bound, to volumes of that node if they lie on one."""
+        """All claims are bound, and local volumes are on this node."""
         for name in claim_names(pod):
             claim = self._cluster.store.get(storage.CLAIMS, "default", name)
             if claim is None or self._is_successor(claim.obj, pod):
@@ -216,11 +207,11 @@ class Checkers:
                 self._complain("volumes are within reach", f"{where}: {name}")
 
     def _is_successor(self, claim: JsonObject, pod: JsonObject) -> bool:
-        """Whether the sender of a binding tried the pod with another claim of that name.
+        """Whether the sender of a binding tried the pod with an earlier claim of that name.
 
-        A claim may be deleted while an extender is awaited or once the wait for its volume is over,
-        and be made anew before the binding arrives. Nobody looks at it again, in kube-scheduler
-        neither. With held writes a binding may be that of any attempt.
+        A claim may be deleted and re-created while an extender is awaited, or between the wait for
+        its volume and the binding. It is not checked again, as in kube-scheduler. With delayed
+        writes, a binding may belong to any attempt.
         """
         meta = claim["metadata"]
         tried = self._processes.attempts.get((_binder(), pod["metadata"]["uid"], meta["name"]))
@@ -231,7 +222,7 @@ class Checkers:
     # Every instant.
 
     def instant_is_over(self) -> None:
-        """Nothing is left to do at this moment of virtual time."""
+        """Run the checks at the end of an instant of virtual time."""
         self._instants += 1
         self._complaints.raise_first()
         alive = self._processes.alive()
@@ -241,7 +232,7 @@ class Checkers:
                 raise Violation("no two schedulers lead at the same time", ", ".join(leaders))
             self._note_leader(leaders[0] if leaders else "")
         for incarnation in alive:
-            # While an extender is awaited, watch events are parked.
+            # Watch events are queued while an extender is awaited.
             if (
                 incarnation.is_working
                 and not incarnation.is_holding_still
@@ -268,7 +259,7 @@ class Checkers:
             self.check_fully(incarnation)
 
     def check_fully(self, incarnation: Incarnation) -> None:
-        """Recount everything, unless nothing has changed since the last time."""
+        """Recount everything, unless nothing has changed since the last recount."""
         position, seen = _position(incarnation), self._seen[incarnation.name]
         if seen.all != position:
             seen.all = position
@@ -299,7 +290,7 @@ class Checkers:
             self._check_assumed(incarnation)
 
     def _check_assumed(self, incarnation: Incarnation) -> None:
-        """A pod that is deleted while it is being bound gives up its room as soon as the watch shows it."""
+        """A pod deleted during binding frees its resources once the watch shows the deletion."""
         process = incarnation.process
         there = {pod.metadata.uid for pod in process.informers.of(Pod).list()}
         cache = process.assembly.scheduler.cache
@@ -316,7 +307,7 @@ class Checkers:
     # When the run is quiet.
 
     def difference_from_store(self, incarnation: Incarnation) -> str | None:
-        """How a process's caches differ from the API server; None if they do not."""
+        """How a process's caches differ from the API server; None if they agree."""
         process, scheduler = incarnation.process, incarnation.process.assembly.scheduler
         nodes = {
             node["metadata"]["name"]: node["metadata"]["resourceVersion"]
@@ -402,10 +393,11 @@ def check_wake_ups(incarnation: Incarnation) -> None:
         if info is None or info.is_gated:
             continue
         if queue.is_behind_head(pod.metadata.namespace, pod.metadata.name):
-            continue  # it is next when the head of its class has been tried
+            continue  # tried after the head of its class
         since = max(info.timestamp, info.flush_timestamp or 0.0)
         if due is None or due > since + MAX_WAIT_S:
             raise Violation(
                 "every unschedulable pod has a wake-up",
-                f"{incarnation.name}: {pod.metadata.name} waits since {since:.3f} s, woken at {due}",
+                f"{incarnation.name}: {pod.metadata.name} waits since {since:.3f} s, "
+                f"woken at {due}",
             )

@@ -1,4 +1,4 @@
-"""The simulated cluster: the embedded API server, kubelets and garbage collection, and an administrator that changes things."""
+"""The simulated cluster: embedded API server, kubelets, pod garbage collection, administrator."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FINISHED = ("Succeeded", "Failed")
 
 
 class SimulatedCluster:
-    """Server, kubelets and pod garbage collection in a few lines: what they do takes virtual time and never fails."""
+    """Server, kubelets and pod garbage collection, which take virtual time and never fail."""
 
     def __init__(
         self, loop: VirtualLoop, random: Random, trace: Trace, extras: Sequence[str] = ()
@@ -66,19 +66,19 @@ class SimulatedCluster:
             for app in workloads.APPS:
                 self.api.create(BUDGETS, workloads.budget(app, random.randint(0, 8)))
         self.first_backup = self.store.revision
-        """The oldest revision that `restore` may go back to."""
+        """The oldest revision for `restore`."""
         self.pods_may_end = True
-        """Whether some pods succeed a while after they were bound."""
+        """Whether some pods succeed a while after their binding."""
         self._is_recount_due = False
         for resource in self._watched:
             self.store.subscribe(resource, lambda change, r=resource: self._on_change(r, change))  # type: ignore[misc]  # bound per resource
 
     @property
     def waking(self) -> tuple[str, ...]:
-        """Resources whose changes may wake pods, of those that change here."""
+        """Resources that change here and whose changes may wake pods."""
         return tuple(kind for kind in self._watched if kind not in (LEASES, BUDGETS))
 
-    # What controllers do.
+    # Controllers.
 
     def _on_change(self, resource: str, change: Change) -> None:
         metadata = change.entry.obj["metadata"]
@@ -123,7 +123,7 @@ class SimulatedCluster:
             self._loop.call_later(self._random.uniform(0.05, 3.0), self._recount_budgets)
 
     def _recount_budgets(self) -> None:
-        """What the disruption controller does, with every pod that has a node counted as healthy."""
+        """Act as the disruption controller; every pod with a node counts as healthy."""
         self._is_recount_due = False
         running = [
             pod["metadata"].get("labels") or {}
@@ -181,24 +181,24 @@ class SimulatedCluster:
         return self.api.list("nodes")[0]
 
     def active_pods(self) -> list[JsonObject]:
-        """Pods that a scheduler sees: not finished."""
+        """Unfinished pods, which a scheduler sees."""
         return [
             pod for pod in self.pods() if (pod.get("status") or {}).get("phase") not in FINISHED
         ]
 
     def records(self) -> tuple[list[Node], list[Pod]]:
-        """Nodes and active pods as the scheduler's own types."""
+        """Nodes and active pods as the scheduler's types."""
         return (
             [msgspec.convert(node, Node) for node in self.nodes()],
             [msgspec.convert(pod, Pod) for pod in self.active_pods()],
         )
 
     def records_of(self, record: type[R]) -> list[R]:
-        """All objects of some kind."""
+        """All objects of a kind."""
         objects, _revision = self.api.list(kind_of(record).resource)
         return [msgspec.convert(obj, record) for obj in objects]
 
-    # What users do.
+    # Users.
 
     def add_node(self) -> None:
         self._node_count += 1
@@ -210,7 +210,7 @@ class SimulatedCluster:
             self.devices.equip(node)
 
     def add_pod(self, mixes: Sequence[str], *, replicas: bool = False) -> None:
-        """Create a pod; with `replicas` most are copies of the one before."""
+        """Create a pod; with `replicas` it is usually a copy of the previous one."""
         self._pod_count += 1
         name = f"p{self._pod_count}"
         if not replicas:
@@ -228,7 +228,7 @@ class SimulatedCluster:
         self.api.create("pods", pod)
 
     def change_something(self) -> None:
-        """One change that an administrator, an autoscaler or an owner might make."""
+        """Make one change, as an administrator, an autoscaler or an owner would."""
         changes: tuple[Callable[[], None], ...] = (
             *(
                 self.add_node,
@@ -301,7 +301,7 @@ class SimulatedCluster:
             self._patch_node(node, {"spec": {"unschedulable": not is_cordoned}})
 
     def _resize_node(self) -> None:
-        """More or less room than before, as when a kubelet is configured anew."""
+        """Change a node's allocatable, as after a kubelet reconfiguration."""
         node = self._some_node()
         if node is not None:
             room = workloads.node("", self._random)["status"]["allocatable"]
@@ -310,7 +310,7 @@ class SimulatedCluster:
             self.api.patch("nodes", None, name, patch, subresource="status")
 
     def resize_pod(self) -> None:
-        """A placed pod gets other requests, of which the scheduler is not asked."""
+        """Change a placed pod's requests, without the scheduler."""
         placed = [pod for pod in self._staying_pods() if pod["spec"].get("nodeName")]
         if placed:
             pod = self._random.choice(placed)
@@ -325,7 +325,7 @@ class SimulatedCluster:
         self.api.patch("pods", "default", name, patch, subresource="resize")
 
     def shrink_pod(self) -> None:
-        """A placed pod is scaled down as far as it goes."""
+        """Reduce a placed pod's requests to the minimum."""
         placed = [pod for pod in self._staying_pods() if pod["spec"].get("nodeName")]
         if placed:
             pod = self._random.choice(placed)
@@ -342,7 +342,7 @@ class SimulatedCluster:
         return [pod for pod in self.active_pods() if not _is_leaving(pod)]
 
     def _add_odd_pod(self) -> None:
-        """A pod with as much as an object may have, in all scripts."""
+        """Create a pod with maximal fields and text in many scripts."""
         self._pod_count += 1
         made = workloads.pod(f"p{self._pod_count}", ("plain",), self._random)
         self._create_pod(workloads.oddly(made, self._random))
@@ -353,10 +353,7 @@ class SimulatedCluster:
         self.api.create("nodes", workloads.oddly(made, self._random))
 
     def restore(self, to_revision: int | None = None) -> bool:
-        """Go back to an older revision, as after a restore from a backup; False if that is not kept any more.
-
-        Without `to_revision` one is drawn.
-        """
+        """Restore an older revision (default: random), like a backup; False if it is compacted."""
         oldest = max(
             self.first_backup,
             *(collection.compacted for collection in self.store.collections()),
@@ -396,7 +393,7 @@ class SimulatedCluster:
         self._recount_soon()
 
     def touch_nodes(self) -> None:
-        """Update every node, so that pods rejected for reasons no event reports are retried."""
+        """Update every node, which retries pods rejected for reasons that no event reports."""
         for node in self.nodes():
             self._patch_node(node, {"metadata": {"labels": {"example.com/touched": "yes"}}})
 
@@ -409,7 +406,7 @@ class SimulatedCluster:
             self.api.delete("pods", "default", self._random.choice(pods)["metadata"]["name"])
 
     def _recreate_pod(self) -> None:
-        """Delete a pod and re-create it under its name at once, as StatefulSets do."""
+        """Delete a pod and re-create it at once under its name, as StatefulSets do."""
         pods = [pod for pod in self.pods() if not _is_leaving(pod)]
         if not pods:
             return

@@ -1,4 +1,4 @@
-"""Controllers of the embedded server that look at the cluster some time after it changed, not at once."""
+"""Controllers of the embedded server that react to changes after a delay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubesched.playground.storage.store import Change, Store
 
 
 class SlowControllers:
-    """Some controllers, with reaction times."""
+    """Several controllers, with reaction times."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class SlowControllers:
         resources: Iterable[str],
         storage: tuple[StorageDriver, ...] = (),
     ) -> None:
-        """`resources` are those whose changes make the controllers look."""
+        """Changes to `resources` trigger the controllers."""
         self._loop = loop
         self._random = random
         self._is_due = False

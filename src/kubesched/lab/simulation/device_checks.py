@@ -1,4 +1,4 @@
-"""Invariants about devices: who holds what, at every commit and once the run is quiet."""
+"""Invariants about device allocations, at every commit and once the run is quiet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
 
 
 class DeviceChecks:
-    """Safety of one run's claims."""
+    """The claim checks of one run."""
 
     def __init__(
         self, cluster: SimulatedCluster, complaints: Complaints, *, has_one_writer: bool
@@ -31,7 +31,7 @@ class DeviceChecks:
         return self._cluster.api.list(devices.CLAIMS)[0]
 
     def _on_claim(self, change: Change) -> None:
-        """Two schedulers may hand out a device at the same time: claims are different objects, nothing conflicts."""
+        """One writer allocates no device twice; two may, since separate claims do not conflict."""
         claim = change.entry.obj
         if change.type == "DELETED" or not self._has_one_writer:
             return
@@ -66,7 +66,7 @@ class DeviceChecks:
                 self._complaints.add("pods are bound with their devices", why)
 
     def leftover(self) -> str | None:
-        """A claim that is held for a pod which is gone or has finished; None if there is none."""
+        """A claim reserved for a deleted or finished pod; None if there is none."""
         alive = {pod["metadata"]["uid"]: pod for pod in self._cluster.active_pods()}
         known = {pod["metadata"]["uid"] for pod in self._cluster.pods()}
         for claim in self._claims():
@@ -82,7 +82,7 @@ class DeviceChecks:
         return None
 
     def difference(self, incarnation: Incarnation) -> str | None:
-        """How a scheduler's sum of held devices differs from the claims; None if it does not."""
+        """How a scheduler's set of allocated devices differs from the claims; None if equal."""
         frameworks = incarnation.process.assembly.frameworks.values()
         tracker: ClaimTracker = next(iter(frameworks)).handle.dra_manager.claims
         held = Counter(device for claim in self._claims() for device in devices_held(claim))
@@ -93,7 +93,7 @@ class DeviceChecks:
 
 
 def _is_abandoned(claim: JsonObject, pod: JsonObject) -> bool:
-    """Is this a claim for extended resources that its pod was bound without?"""
+    """Whether the pod was bound without this claim for its extended resources."""
     annotations = claim["metadata"].get("annotations") or {}
     if EXTENDED_RESOURCE_CLAIM_ANNOTATION not in annotations or not devices_held(claim):
         return False

@@ -1,4 +1,4 @@
-"""Devices in the simulated cluster: slices of nodes, claims of pods, and the controllers that make and release them."""
+"""Devices in the simulated cluster: slices, claims and the claim controller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def device_class() -> JsonObject:
 
 
 def claim_spec(kind: str) -> JsonObject:
-    """What a claim of a template, or a shared one, asks for."""
+    """The spec of a template's claim, or of a shared one."""
     one = {"deviceClassName": CLASS}
     large = {"cel": {"expression": f'device.attributes["{DRIVER}"].large'}}
     requests: dict[str, JsonObject] = {
@@ -54,7 +54,7 @@ def template(kind: str) -> JsonObject:
 
 
 def resource_slice(node: JsonObject, devices: list[JsonObject], generation: int = 1) -> JsonObject:
-    """What the driver of a node publishes; it goes with the node."""
+    """The slice published for a node, which owns it."""
     name = node["metadata"]["name"]
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
     return {
@@ -73,14 +73,14 @@ def gpu(number: int, *, is_large: bool = False) -> JsonObject:
 
 
 def allocated_devices(claim: JsonObject) -> Iterator[tuple[str, str, str]]:
-    """Driver, pool and name of each device that a claim holds."""
+    """Driver, pool and name of each device allocated to a claim."""
     allocation = (claim.get("status") or {}).get("allocation") or {}
     for result in (allocation.get("devices") or {}).get("results") or ():
         yield result["driver"], result["pool"], result["device"]
 
 
 class SimulatedDevices:
-    """Controllers with reaction times, and drivers that publish, withdraw and change their slices."""
+    """Controllers with reaction times, and drivers that publish, withdraw and change slices."""
 
     def __init__(
         self, loop: VirtualLoop, store: Store, api: LocalApi, clock: LoopClock, random: Random
@@ -103,7 +103,7 @@ class SimulatedDevices:
         )
 
     def equip(self, node: JsonObject) -> None:
-        """Put devices into a new node."""
+        """Add devices to a new node."""
         if self._random.random() < 0.8:
             self._api.create(SLICES, resource_slice(node, self._some_devices()))
 
@@ -117,7 +117,7 @@ class SimulatedDevices:
         return devices
 
     def change_slice(self) -> None:
-        """A driver publishes other devices, or withdraws its slice, or brings one to a node without."""
+        """A driver publishes other devices, withdraws its slice, or adds one to a node without."""
         nodes = self._api.list("nodes")[0]
         if not nodes:
             return
@@ -136,7 +136,7 @@ class SimulatedDevices:
             self._api.patch(SLICES, None, name, {"spec": spec})
 
     def delete_resource_claim(self) -> None:
-        """A user deletes a claim; shared ones are made again."""
+        """A user deletes a claim; shared ones are created again."""
         claims = self._api.list(CLAIMS)[0]
         if not claims:
             return

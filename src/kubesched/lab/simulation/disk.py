@@ -1,9 +1,8 @@
-"""The disks that schedulers record to: short writes, errors, no room, crashes in the middle of a write, torn sectors.
+"""Simulated disks for recordings: short writes, errors, full disks, crashes and torn sectors.
 
-A disk belongs to a machine and outlives the processes on it, which mount it one after the other
-(`MountedDisk` is the `recording.storage.Storage` of one process). It knows how much of each file
-was synced: that much survives whatever happens. What was written since survives the end of the
-process; when power fails, each of its sectors does or does not.
+A disk belongs to a machine and outlives its processes, which mount it one after the other
+(`MountedDisk` is the `recording.storage.Storage` of one process). Synced bytes always survive.
+Unsynced bytes survive the end of the process; on power loss, each unsynced sector may be lost.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from kubesched.lab.simulation.census import Census
 from kubesched.lab.simulation.options import DiskOptions
 
 SECTOR_BYTES: Final = 128
-"""Smaller than real ones, as the recordings are."""
+"""Smaller than a real sector, in proportion to the recordings."""
 MIN_FULL_S, MAX_FULL_S = 1.0, 20.0
 
 
 class _File:
-    """Contents, of which a part is safe from power failures."""
+    """File contents, of which a prefix survives power loss."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -35,7 +34,7 @@ class _File:
 
 
 class Disk:
-    """Numbered files, and when to fail."""
+    """Numbered files and scheduled failures."""
 
     def __init__(
         self,
@@ -61,14 +60,14 @@ class Disk:
         return not self.is_healthy and self._random.random() < rate
 
     def draw(self, limit: int) -> int:
-        """A number from zero up to the limit."""
+        """A random number from zero up to the limit."""
         return self._random.randint(0, limit)
 
     def tally(self, what: str) -> None:
         self._census.tally("disks", what)
 
     def is_full(self) -> bool:
-        """No room, since a moment ago or from now on for a while."""
+        """Whether the disk is full, either still or starting now for a while."""
         if self.is_healthy:
             return False
         if self._now() >= self._full_until:
@@ -79,7 +78,7 @@ class Disk:
         return True
 
     def lose_power(self) -> None:
-        """Of what was not synced, any sector may be missing, and the end of the file, too."""
+        """Lose a random part of the unsynced sectors and of the end of each file."""
         self.tally("power failed")
         for file in self.files.values():
             for start in range(file.synced, len(file.data), SECTOR_BYTES):
@@ -92,16 +91,13 @@ class Disk:
 
 
 class MountedDisk(Storage):
-    """A disk as one process has it.
-
-    What it does after its end, while its tasks are called off, has no effect.
-    """
+    """One process's view of a disk. Calls after the process has ended have no effect."""
 
     def __init__(self, disk: Disk, crash: Callable[[], None]) -> None:
-        """`crash` ends the process that has mounted it."""
+        """`crash` ends the process that has mounted the disk."""
         self.disk = disk
         self.errors: list[str] = []
-        """What the process was told."""
+        """Errors that the process received."""
         self.is_dead = False
         self._crash = crash
 
@@ -144,10 +140,10 @@ class MountedDisk(Storage):
         file.file.synced = len(file.file.data)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """No-op."""
 
     def write(self, file: _File, data: memoryview) -> int:
-        """Append data, or a part of it; returns how much."""
+        """Append data or a part of it; returns the number of bytes."""
         self._check_alive()
         disk = self.disk
         if disk.is_full():
@@ -182,7 +178,7 @@ class MountedDisk(Storage):
 
 
 class _OpenFile(io.RawIOBase, BinaryIO):
-    """A file that is being written."""
+    """A file open for writing."""
 
     def __init__(self, mounted: MountedDisk, file: _File) -> None:
         super().__init__()

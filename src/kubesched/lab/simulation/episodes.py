@@ -1,9 +1,8 @@
-"""Staged situations, once all is quiet: each builds the one moment at which a certain mistake can be seen.
+"""Staged situations in a quiet cluster, each of which exposes one kind of bug.
 
-While faults strike, something happens all the time, and the next event makes good what an earlier
-one missed. An episode happens in a cluster at rest with nodes and pods of its own (`stage`), so
-that nothing else comes to help; what is wrong at its end is seen by the same checks as ever,
-`liveness` above all.
+During the fault phase, later events repair what earlier ones missed. An episode runs in a quiet
+cluster with its own nodes and pods (`stage`), so no other event helps. The usual checks detect
+failures, above all `liveness`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from kubesched.lab.simulation.stage import STAGE, BrokenOff, Stage
 
 HELD_S: Final = 3.0
 GIVEN_UP_S: Final = 60.0
-"""After this long no scheduler waits for the answer to a write any more."""
+"""After this long no scheduler waits for the answer to a write."""
 MAINTENANCE: Final = "example.com/closed"
 FORBIDDEN: Final = CallFault("refused", commits=False, code=403)
 NO_ANSWER: Final = CallFault("silent", commits=False)
@@ -31,7 +30,7 @@ Episode = Callable[[Stage], Awaitable[None]]
 
 
 async def play(stage: Stage, name: str) -> None:
-    """Play an episode. What it leaves behind has to settle."""
+    """Play an episode. The cluster must settle afterwards."""
     stage.note(name)
     stage.begin(name.replace(" ", "-").replace("'", ""))
     try:
@@ -43,11 +42,11 @@ async def play(stage: Stage, name: str) -> None:
         stage.end()
 
 
-# A place becomes free.
+# Resources become free.
 
 
 async def _rejected_at_permit(stage: Stage) -> None:
-    """The room of a pod that is rejected at Permit goes to one that waits for it."""
+    """A pod is rejected at Permit, and a waiting pod gets its resources."""
     stage.node("stage-1")
     _keep_nomination_unwritten(stage, "held")
     stage.hold("held", HELD_S, "reject")
@@ -59,7 +58,7 @@ async def _rejected_at_permit(stage: Stage) -> None:
 
 
 async def _event_in_flight(stage: Stage) -> None:
-    """The only event that may help a pod comes while it is held at Permit, before it is rejected."""
+    """The only helpful event arrives while the pod is held at Permit, before its rejection."""
     stage.node("stage-1")
     _keep_nomination_unwritten(stage, "held")
     stage.hold("held", HELD_S, "reject")
@@ -74,12 +73,12 @@ async def _event_in_flight(stage: Stage) -> None:
 
 
 def _keep_nomination_unwritten(stage: Stage, pod: str) -> None:
-    """The node that is announced while a pod is held would wake others when it is withdrawn."""
+    """Suppress the nomination of a held pod, whose withdrawal would wake others."""
     stage.fail_calls("PATCH", f"/pods/{pod}/status", FORBIDDEN, times=20)
 
 
 async def _scaled_down(stage: Stage) -> None:
-    """A pod is resized, and leaves room for another one."""
+    """A pod is resized, and another one fits."""
     stage.node("stage-1")
     await stage.placed(stage.pod("large"))
     await stage.rejected(stage.pod("waits", "1"))
@@ -100,7 +99,7 @@ async def _taint_removed(stage: Stage) -> None:
 
 
 async def _toleration_added(stage: Stage) -> None:
-    """The pod itself is changed such that it fits."""
+    """The pod itself changes so that it fits."""
     stage.node("stage-1")
     taints = [{"key": key, "effect": "NoSchedule"} for key in (STAGE, MAINTENANCE)]
     stage.patch_node("stage-1", {"spec": {"taints": taints}})
@@ -113,11 +112,11 @@ async def _toleration_added(stage: Stage) -> None:
 
 
 async def _rest(stage: Stage) -> None:
-    """Longer than any backoff of a pod that was tried once: only an event can bring it back."""
+    """Outlast the backoff after one attempt: only an event can bring the pod back."""
     await asyncio.sleep(stage.random.uniform(2.5, 4.0))
 
 
-# A pod goes while it is being placed.
+# A pod is deleted during scheduling.
 
 
 async def _deleted_at_permit(stage: Stage) -> None:
@@ -125,7 +124,7 @@ async def _deleted_at_permit(stage: Stage) -> None:
     stage.hold("held", HELD_S, "allow")
     stage.pod("held")
     await stage.held("held")
-    # Its binding would not be answered for a long time, during which its room must not be taken.
+    # Its binding stays unanswered for a long time, during which its resources must stay taken.
     stage.fail_calls("POST", "/pods/held/binding", NO_ANSWER)
     stage.delete("held")
     stage.pod("waits")
@@ -156,7 +155,7 @@ async def _recreated_at_permit(stage: Stage) -> None:
 
 
 async def _eviction_refused(stage: Stage) -> None:
-    """The API server refuses to delete the victim at first."""
+    """The API server first rejects the victim's deletion."""
     stage.node("stage-1")
     await stage.placed(stage.pod("victim"))
     stage.fail_calls("DELETE", "/pods/victim", FORBIDDEN)
@@ -166,7 +165,7 @@ async def _eviction_refused(stage: Stage) -> None:
 
 
 async def _preemptor_deleted(stage: Stage) -> None:
-    """The preemptor goes before its victim has: the room is for those who wait."""
+    """The preemptor is deleted before its victim: waiting pods get the resources."""
     stage.node("stage-1")
     await stage.placed(stage.pod("victim"))
     await stage.rejected(stage.pod("waits", "1"))
@@ -177,7 +176,7 @@ async def _preemptor_deleted(stage: Stage) -> None:
 
 
 async def _budget_in_the_way(stage: Stage) -> None:
-    """Two nodes would do. The victim on one matters less, but a disruption budget protects it."""
+    """Two nodes are possible. One has the less important victim, but a budget protects it."""
     stage.cluster.api.create(BUDGETS, workloads.budget("kept", 1))
     stage.node("scene-1")
     await stage.placed(stage.pod("kept", app="kept"))
@@ -190,7 +189,7 @@ async def _budget_in_the_way(stage: Stage) -> None:
 
 
 async def _nomination_withdrawn(stage: Stage) -> None:
-    """The preemptor's node is closed to it; a nomination that was never written must not hold the room."""
+    """The nominated node becomes infeasible; an unwritten nomination must not hold resources."""
     stage.node("stage-1")
     await stage.placed(stage.pod("victim"))
     await stage.rejected(stage.pod("waits", "1", tolerates=MAINTENANCE))
@@ -218,7 +217,7 @@ async def _binding_answer_lost(stage: Stage) -> None:
     await _rest(stage)
     left = stage.fail_calls("POST", "/pods/bound/binding", LOST_ANSWER)
     stage.pod("bound")
-    await asyncio.sleep(0)  # the pod itself is seen at once
+    await asyncio.sleep(0)  # the pod itself is visible at once
     stage.delay_watch("pods", HELD_S)
     await stage.until(lambda: left() == 0)
     await asyncio.sleep(2 * HELD_S)
@@ -230,14 +229,14 @@ async def _extender_answer_lost(stage: Stage) -> None:
     await _rest(stage)
     stage.extender.next_mood["bind"] = "breaks"
     stage.pod("bound")
-    await asyncio.sleep(0)  # the pod itself is seen at once
+    await asyncio.sleep(0)  # the pod itself is visible at once
     stage.delay_watch("pods", HELD_S)
     await stage.until(lambda: "bind" not in stage.extender.next_mood)
     await asyncio.sleep(2 * HELD_S)
 
 
 async def _late_renewal(stage: Stage) -> None:
-    """A renewal is answered late, and the leader is cut off from its lease afterwards."""
+    """A renewal is answered late, and then the leader loses access to its lease."""
     leases, leader = "/leases/kube-scheduler", stage.leader()
     left = stage.fail_calls("PUT", leases, LATE_ANSWER, process=leader)
     await stage.until(lambda: left() == 0)
@@ -246,7 +245,7 @@ async def _late_renewal(stage: Stage) -> None:
 
 
 async def _restored(stage: Stage) -> None:
-    """The cluster goes back to a backup, and nothing happens afterwards that could tell."""
+    """The cluster is restored from a backup, and no later event reveals it."""
     stage.node("stage-1")
     revision = stage.cluster.store.revision
     await stage.placed(stage.pod("forgotten"))
@@ -255,7 +254,7 @@ async def _restored(stage: Stage) -> None:
 
 
 async def _restored_and_changed(stage: Stage) -> None:
-    """The cluster goes back to a backup and reaches all known revisions again before anyone looks, with other changes of nodes."""
+    """After a restore, other node changes reach all known revisions before any watch reconnects."""
     first, last = stage.node("backup-1"), stage.node("backup-2")
     await _rest(stage)
     store = stage.cluster.store
@@ -267,7 +266,7 @@ async def _restored_and_changed(stage: Stage) -> None:
     stage.restore(revision)
     while store.revision < reached:
         _mark(stage, first, f"revision-{store.revision}")
-    _mark(stage, last, "found")  # to read the object of the newest known change would prove nothing
+    _mark(stage, last, "found")  # rereading the newest known object would prove nothing
 
 
 def _mark(stage: Stage, node: str, value: str) -> None:
@@ -278,7 +277,7 @@ def _mark(stage: Stage, node: str, value: str) -> None:
 
 
 async def _disk_given_back(stage: Stage) -> None:
-    """A pod that is deleted at Permit leaves the disk to another one's claim."""
+    """A pod is deleted at Permit, and another claim gets its disk."""
     stage.node("stage-1", disks=1)
     api = stage.cluster.api
     for name in ("stage-a", "stage-b"):
@@ -294,7 +293,7 @@ async def _disk_given_back(stage: Stage) -> None:
 
 
 async def _other_node_for_volume(stage: Stage) -> None:
-    """The node that a volume was to be made for is closed before that began: another one will do."""
+    """A claim's selected node becomes infeasible before provisioning; another node is chosen."""
     for name in ("stage-1", "stage-2"):
         stage.node(name, zone=name)
     stage.cluster.api.create(storage.CLAIMS, storage.claim("stage-c", storage.NETWORK))
@@ -317,7 +316,7 @@ def _assumed_nodes(stage: Stage, pod: str) -> list[str]:
 
 
 async def _allocation_answer_lost(stage: Stage) -> None:
-    """A device was allocated, the answer is lost, and the watch is late: it is not free for the next claim."""
+    """A device is allocated, the answer is lost, the watch is late: the device must stay taken."""
     stage.node("stage-1", gpus=1)
     for name in ("stage-a", "stage-b"):
         stage.cluster.api.create(devices.CLAIMS, devices.claim(name))
@@ -331,7 +330,7 @@ async def _allocation_answer_lost(stage: Stage) -> None:
 
 
 async def _reservation_given_back(stage: Stage) -> None:
-    """A pod whose binding is refused does not keep its claim while it cannot be placed."""
+    """A pod with a rejected binding releases its claim while it cannot be placed."""
     stage.node("stage-1", gpus=1)
     stage.cluster.api.create(devices.CLAIMS, devices.claim("stage-a"))
     await _rest(stage)
@@ -344,7 +343,7 @@ async def _reservation_given_back(stage: Stage) -> None:
 
 
 async def _deallocation_refused(stage: Stage) -> None:
-    """A claim is allocated where its pod cannot go any more, and the API server refuses to take the devices off it."""
+    """A claim is allocated where its pod no longer fits, and its deallocation is rejected."""
     stage.node("scene-1", gpus=1)
     stage.cluster.api.create(devices.CLAIMS, devices.claim("scene-a"))
     await _rest(stage)

@@ -1,6 +1,6 @@
-"""An HTTP extender in virtual time, with a rule of its own and injected faults: late, dead or malformed answers.
+"""A simulated HTTP extender with its own rule, and late, missing or malformed answers.
 
-Its rule: pods of one application go to nodes with fast disks only. `liveness` asks it without
+Its rule: pods of one application only go to nodes with fast disks. `liveness` queries it without
 faults.
 """
 
@@ -41,11 +41,13 @@ NONSENSE: Final = (
     b'{"NodeNames": 7, "Nodes": "all"}',
     b'{"NodeNames": [null, 3], "FailedNodes": []}',
     b'{"Nodes": {"items": [{"metadata": {"name": 5}}, 6]}}',
-    b'{"NodeNames": ["no-such-node"], "Nodes": {"items": [{"metadata": {"name": "no-such-node"}}]}}',
+    b'{"NodeNames": ["no-such-node"], '
+    b'"Nodes": {"items": [{"metadata": {"name": "no-such-node"}}]}}',
     b'{"FailedNodes": {"n1": {"why": 1}}, "FailedAndUnresolvableNodes": 3}',
     b'[{"Host": "n1", "Score": 1e99}, {"Host": 7}]',
     b'[{"Host": "n1", "Score": 123456789012345678901234567890}]',
-    b'[{"Host": "n1", "Score": -9223372036854775808}, {"Host": "n1", "Score": 9223372036854775807}]',
+    b'[{"Host": "n1", "Score": -9223372036854775808}, '
+    b'{"Host": "n1", "Score": 9223372036854775807}]',
     b'{"NodeNameToMetaVictims": {"no-such-node": {"Pods": [{"UID": "x"}]}}}',
     b'{"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": 3}], "NumPDBViolations": "many"}}}',
     b'{"NodeNameToMetaVictims": {"n1": {"Pods": {}, "NumPDBViolations": [1]}}}',
@@ -54,7 +56,7 @@ NONSENSE: Final = (
 
 
 def config(traits: tuple[str, ...]) -> str:
-    """The extenders part of a configuration file."""
+    """The extenders section of a configuration file."""
     lines = [
         "extenders:",
         "- urlPrefix: http://extender.example.com/v1",
@@ -68,7 +70,7 @@ def config(traits: tuple[str, ...]) -> str:
 
 
 def takes_preemptors_by_surprise(traits: tuple[str, ...]) -> bool:
-    """Whether it rejects nodes, and is not asked about them when preemption chooses one."""
+    """Whether it rejects nodes but is not consulted when preemption chooses one."""
     verbs = _verbs(traits)
     return "filter" in verbs and "preempt" not in verbs
 
@@ -101,7 +103,7 @@ class Opinion:
         return self._preempt(question)
 
     def _filter(self, question: JsonObject, is_moody: bool) -> JsonObject:
-        """Now and then also rejects nodes that satisfy the rule."""
+        """Occasionally also rejects nodes that satisfy the rule."""
         pod, kept, failed, unresolvable = question["Pod"], [], {}, {}
         for name in _names(question):
             node = self._cluster.find_node(name)
@@ -139,7 +141,7 @@ class CalmExtender:
     """The same extender without faults: answers at once, and does not bind."""
 
     def __init__(self, opinion: Opinion, bind: Callable[[str, str, str], Awaitable[None]]) -> None:
-        """`bind` is called with the namespace and the name of a pod and the name of its node."""
+        """`bind` is called with a pod's namespace and name, and its node's name."""
         self._opinion = opinion
         self._bind = bind
 
@@ -151,15 +153,15 @@ class CalmExtender:
         return _answer(200, json.dumps(self._opinion.on(verb, question)).encode())
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """No-op."""
 
 
 ExtenderVerdicts = dict[tuple[str, str], tuple[str, ...]]
-"""(process, pod's UID) -> the nodes that the extender let pass."""
+"""(process, pod UID) -> the nodes that the extender accepted."""
 
 
 class SimulatedExtender:
-    """The transport of every scheduler to the one extender."""
+    """The transport of all schedulers to the extender."""
 
     def __init__(
         self, cluster: SimulatedCluster, random: Random, trace: Trace, trouble: float
@@ -170,9 +172,9 @@ class SimulatedExtender:
         self._trace = trace
         self.trouble = trouble
         self.next_mood: dict[str, str] = {}
-        """Verb -> how its next question fares, whatever the trouble."""
+        """Verb -> fate of its next request, regardless of the fault rate."""
         self.verdicts: ExtenderVerdicts = {}
-        """Where the last answer was certainly heard."""
+        """Only answers that were certainly received."""
 
     async def request(self, request: Request) -> Response:
         verb = request.target.rpartition("/")[2]
@@ -205,7 +207,7 @@ class SimulatedExtender:
         return _answer(200, answer)
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """No-op."""
 
     def _mood(self, verb: str) -> str:
         if verb in self.next_mood:

@@ -1,8 +1,7 @@
-"""A transport between a scheduler and the API server with faults drawn from the seed.
+"""A transport between a scheduler and the API server, with faults drawn from the seed.
 
-A request that was sent reaches the server whether or not the sender still waits for it or is still
-alive. A watch never loses an event silently, since TCP and the API do not either; what is dropped
-is dropped together with the stream.
+A sent request reaches the server even if the sender stops waiting or dies. A watch never loses an
+event silently, as with TCP and the API; dropped events end the stream.
 """
 
 from __future__ import annotations
@@ -32,11 +31,12 @@ from kubesched.lab.simulation.trace import Trace
 from kubesched.playground.apimachinery.objects import encode
 
 MAX_EXTRA_S = 0.8
-"""Longest latency of a request or an ordinary watch event. Below the margin that leader election
-keeps between two leaders: no scheduler could be safe against requests that take longer.
+"""Longest latency of a request or an ordinary watch event.
+
+It is below the margin of leader election: no scheduler is safe with slower requests.
 """
 NO_CONNECTION = 0.1
-"""How often there is no idle connection for a request that is sent without a task."""
+"""How often a request that is sent without a task finds no idle connection."""
 MAX_STALL_S = 25.0
 FOCUSED = 4.0
 MAX_HELD_S = 40.0
@@ -61,23 +61,20 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class CallFault:
-    """What happens to one call.
-
-    `commits`: whether the server acts on it; `how`: how the client fares.
-    """
+    """The fate of one call: `commits` if the server acts on it; `how` the client sees it."""
 
     how: str
     commits: bool
     code: int = 0
     retry_after: str = "1"
-    """The header of a 429 or 503."""
+    """Header of a 429 or 503."""
 
 
 FINE = CallFault("fine", commits=True)
 
 
 def failure_answer(code: int, retry_after: str = "1") -> BufferedResponse:
-    """A refusal as the API server words it."""
+    """A rejection in the API server's format."""
     status = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -94,31 +91,27 @@ def failure_answer(code: int, retry_after: str = "1") -> BufferedResponse:
 
 
 class Network:
-    """Between one process and the server: draws faults, counts calls, owns what is on its way."""
+    """The network of one process: draws faults, counts calls, owns requests in flight."""
 
     def __init__(self, rates: Rates, random: Random, trace: Trace, *, focus: str = "") -> None:
-        """With a `focus` only calls whose path ends so fail, `FOCUSED` times as often."""
+        """With a `focus`, only calls with this path suffix fail, `FOCUSED` times as often."""
         self.rates = rates
         self._focus = focus
         self._random = random
         self.trace = trace
         self._under_way: set[asyncio.Task[Response]] = set()
         self.epoch = 0
-        """Streams opened before the last restore of the cluster are dead: the server behind them
-        was started anew.
-        """
+        """Streams from before the last restore are dead, because the server was restarted."""
         self._delayed: dict[str, float] = {}
         self.server_revision: Callable[[], int] | None = None
-        """If set, a watch from a later revision than this is silent, as with etcd after a restore,
-        and not refused.
-        """
+        """If set, a watch from a later revision is silent instead of rejected, as with etcd."""
         self.holds_leases_only = False
-        """Whether `Rates.hold` is about calls for the lease alone."""
+        """Whether `Rates.hold` applies only to lease calls."""
         self.on_call: Callable[[str, Request], CallFault | None] = lambda _process, _request: None
         """Overrides the random draw if it returns a fault. Used for crashes and sweeps."""
 
     def delay_watches(self, resource: str, seconds: float) -> None:
-        """Whatever the watches of this resource have to tell before then comes after it."""
+        """Delay all events of this resource's watches."""
         self._delayed[resource] = asyncio.get_running_loop().time() + seconds
 
     def delayed_s(self, path: str) -> float:
@@ -141,7 +134,7 @@ class Network:
         return self._random.uniform(low, high)
 
     def pieces(self, chunk: bytes) -> Iterator[bytes]:
-        """Two or three parts that together are the chunk."""
+        """Split the chunk into two or three parts."""
         first, second = sorted(self._random.randint(0, len(chunk)) for _ in range(2))
         yield from filter(None, (chunk[:first], chunk[first:second], chunk[second:]))
 
@@ -195,7 +188,7 @@ class Network:
         return CallFault("refused", commits=False, code=code, retry_after=draw.choice(RETRY_AFTER))
 
     def deliver(self, process: str, work: Coroutine[Any, Any, Response]) -> asyncio.Task[Response]:
-        """Deliver a request, even if its sender is frozen or has died."""
+        """Deliver a request, even if its sender is frozen or dead."""
         context = copy_context()
         context.run(OWNER.set, "")
         context.run(SENDER.set, process)
@@ -207,7 +200,7 @@ class Network:
     def _delivered(self, task: asyncio.Task[Response]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # raised to the sender, if there still is one
+            task.exception()  # already raised to the sender, if it exists
 
 
 class FaultyTransport:
@@ -218,11 +211,11 @@ class FaultyTransport:
         self._network = network
         self.process = process
         self.is_dead = False
-        """The process is dead: what it still sends is dropped."""
+        """The process is dead: its requests are dropped."""
         self.is_cut = False
         """Partitioned from the server."""
         self.delivered = 0
-        """Pieces of watches so far."""
+        """Number of watch chunks so far."""
 
     async def request(self, request: Request) -> Response:
         network = self._network
@@ -249,7 +242,7 @@ class FaultyTransport:
     def start(
         self, request: Request, done: Callable[[Response | TransportError | None], None]
     ) -> StartedRequest | None:
-        """Send without a task of the caller's, as the connection pool does."""
+        """Send without a task, like the connection pool."""
         if self.is_dead or self._network.chance(NO_CONNECTION):
             return None
         waiting = asyncio.get_running_loop().create_task(self._answer(request, done))
@@ -265,7 +258,7 @@ class FaultyTransport:
         outcome: Response | TransportError | None
         try:
             outcome = await self.request(request)
-        except ConnectFailed as error:  # the pool says None if it finds its connection closed
+        except ConnectFailed as error:  # the pool returns None for a closed connection
             outcome = None if self._network.chance(0.5) else error
         except TransportError as error:
             outcome = error
@@ -280,7 +273,7 @@ class FaultyTransport:
 
     async def _deliver(self, request: Request, held_s: float) -> Response:
         left_s = self._network.latency_s() + held_s
-        while left_s > MAX_EXTRA_S and self._network.rates.hold:  # nothing is held once faults stop
+        while left_s > MAX_EXTRA_S and self._network.rates.hold:  # released once faults stop
             await asyncio.sleep(MAX_EXTRA_S)
             left_s -= MAX_EXTRA_S
         await asyncio.sleep(min(left_s, MAX_EXTRA_S))
@@ -290,14 +283,14 @@ class FaultyTransport:
         else:
             response = await self._inner.request(request)
         if request.stream and response.status < 300:
-            # Before the answer is under way: a restore meanwhile ends the stream.
+            # Before the answer: a restore in the meantime ends the stream.
             return FaultyStream(response, self, self._network, request.target.partition("?")[0])
         return response
 
     async def _wait_for_held(
         self, request: Request, fault: CallFault, answer: asyncio.Task[Response]
     ) -> Response:
-        """The answer comes when the caller has just given up, or is about to."""
+        """The answer arrives just before or after the caller gives up."""
         if fault.how == "answer late":
             await asyncio.sleep(request.deadline_s * self._network.uniform(0.5, 0.99))
             return await self._outcome(request, fault, asyncio.shield(answer))
@@ -333,11 +326,11 @@ HELD = {
     "answer held": "answered after its deadline",
     "answer late": "answered at the last moment",
 }
-"""Ways in which a call takes effect and its caller does not hear of it in time."""
+"""Ways in which a call takes effect but its caller is not told in time."""
 
 
 def _is_about_many(request: Request) -> bool:
-    """A list, a watch or the recording of an event, of which a 404 says nothing about an object."""
+    """A list, a watch or an event creation: a 404 says nothing about an object."""
     path = request.target.partition("?")[0]
     return (request.method == "GET" and "?" in request.target) or path.endswith("/events")
 
@@ -348,7 +341,7 @@ def _give_up(response: Response | None) -> None:
 
 
 class SilentStream:
-    """A watch on which nothing ever comes."""
+    """A watch without any events."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -360,12 +353,12 @@ class SilentStream:
         return b""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """No-op."""
 
     async def iter_chunks(self) -> AsyncIterator[bytes]:
         await asyncio.sleep(self._seconds)
         return
-        yield b""  # a generator without items
+        yield b""  # makes this an empty generator
 
 
 class FaultyStream:

@@ -1,7 +1,7 @@
-"""Volumes and claims that a scheduler assumed for one pod and gave back unwritten, and who looked in the meantime.
+"""Volumes and claims that a scheduler assumed and released unwritten, and pods that missed them.
 
-No event says that they are free again, nor does one in kube-scheduler: a pod that found none
-meanwhile waits until something else happens, or for five minutes.
+As in kube-scheduler, no event reports the release: a pod that found none in the meantime waits for
+another event, or five minutes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _Revision = tuple[type[Any], str, str]
 
 
 class WatchedVolumeBinding(VolumeBinding):
-    """The production plugin, which remembers for each pod what was assumed during its last search."""
+    """The production plugin; also remembers what was assumed during each pod's last search."""
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # the plugin's own arguments
         super().__init__(args, handle)
         self._assumed_for_others: dict[str, set[_Revision]] = {}
-        """By UID of the pod that searched."""
+        """By UID of the searching pod."""
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         self._assumed_for_others.pop(pod.metadata.uid, None)
@@ -58,7 +58,7 @@ class WatchedVolumeBinding(VolumeBinding):
         return self._storage.volumes if kind is PersistentVolume else self._storage.claims
 
     def kept_from(self, pod: Pod, obj: PersistentVolume | PersistentVolumeClaim) -> bool:
-        """Whether the object was assumed during the pod's last search, and is free now without having changed."""
+        """Whether the object was assumed in the pod's last search, and is free now, unchanged."""
         kind, key = type(obj), key_of(obj.metadata)
         cache = self._cache_of(kind)
         listed = cache.listed(key)
@@ -69,7 +69,7 @@ class WatchedVolumeBinding(VolumeBinding):
 
 
 def was_not_told(assembly: Assembly, pod: Pod, obj: Any) -> bool:  # noqa: ANN401  # of any kind
-    """Whether the pod waits for want of a volume or claim that was given back since it was tried."""
+    """Whether the pod waits for a volume or claim that was released after its last attempt."""
     if not isinstance(obj, PersistentVolume | PersistentVolumeClaim):
         return False
     waiting = assembly.scheduler.queue.get_pod(pod.metadata.namespace, pod.metadata.name)

@@ -1,9 +1,8 @@
-"""Pods that are as expensive as the API server admits, and how much work an attempt to place one may be.
+"""Pods that are as expensive as the API server admits, and a limit on the work per attempt.
 
-Anyone who may create pods can create these. Work is counted in calls that the interpreter makes,
-which does not depend on how busy the machine is; what may grow is linear in the size of the pod. A
-plugin whose work grows with the square of it, or with the product of two parts, is over the budget
-at these sizes.
+Anyone who may create pods can create these. Work is counted in interpreter calls, which do not
+depend on machine load, and may grow linearly with the pod. A plugin with quadratic work, in one
+part or in the product of two, exceeds the budget at these sizes.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 
 SIZE: Final = 400
-"""How many of something a hostile pod has: pairs of them would be 160,000."""
+"""Items of one kind in a hostile pod; they form 160,000 pairs."""
 BASE_CALLS: Final = 10_000
 CALLS_PER_NODE: Final = 100
 CALLS_PER_ITEM: Final = 300
-"""Twice what the most expensive kind takes."""
+"""Twice the work of the most expensive kind."""
 
 
 def budget_calls(items: int, nodes: int) -> int:
@@ -36,7 +35,7 @@ def budget_calls(items: int, nodes: int) -> int:
 
 
 def spec_of(kind: str, count: int) -> JsonObject:
-    """The part of a pod's spec that makes it expensive."""
+    """The expensive part of a pod's spec."""
     return _SPECS[kind](count)
 
 
@@ -108,7 +107,7 @@ assert list(_SPECS) == list(HOSTILE_PODS)
 
 
 class Work:
-    """Calls made so far."""
+    """Calls so far."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -119,7 +118,7 @@ class Work:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Count what happens inside, unless a profiler does already."""
+        """Count calls inside the block, unless a profiler is active."""
         if sys.getprofile() is not None:
             yield
             return
@@ -134,7 +133,7 @@ class Work:
 def counting(
     algorithms: Sequence[SchedulingAlgorithm], pod: str, on_attempt: Callable[[int], None]
 ) -> Iterator[None]:
-    """Call back with the work of every search for a node for the pod of this name."""
+    """Report the work of every search for a node for the pod with this name."""
 
     def wrapped(algorithm: SchedulingAlgorithm) -> Callable[..., ScheduleResult | Status | KeptEnd]:
         schedule = algorithm.schedule
@@ -153,7 +152,7 @@ def counting(
         return counted
 
     for algorithm in algorithms:
-        algorithm.schedule = wrapped(algorithm)  # type: ignore[method-assign]  # this one only
+        algorithm.schedule = wrapped(algorithm)  # type: ignore[method-assign]  # only this one
     try:
         yield
     finally:

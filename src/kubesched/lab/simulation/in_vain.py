@@ -1,9 +1,8 @@
-"""Evictions without effect: an extender turns the preemptor away from the node that was cleared for it.
+"""Evictions in vain: an extender rejects the preemptor on the node that was cleared for it.
 
-Extenders are asked about nodes with room only. One that has no preempt verb cannot say beforehand
-that it will reject a node, so the preemptor moves on to the next one, a less important pod takes
-its place, and so on, in kube-scheduler, too. It ends when no victim is left: each eviction removes
-a pod for good.
+Extenders are only asked about feasible nodes. Without a preempt verb, an extender cannot announce a
+rejection, so the preemptor moves on to the next node, a less important pod takes its place, and so
+on, as in kube-scheduler. It ends when no victim is left, because evicted pods do not come back.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from kubesched.playground.storage.store import Change
 
 
 class EvictionsInVain:
-    """When the last one was. Only for extenders that filter and take no part in preemption."""
+    """Count and time of the last. Only for extenders that filter but take no part in preemption."""
 
     def __init__(self, cluster: SimulatedCluster, now: Callable[[], float]) -> None:
         self._cluster = cluster
@@ -39,7 +38,7 @@ class EvictionsInVain:
             self.last_at = self._now()
 
     def _is_turned_away(self, preemptor: JsonObject, victim: JsonObject) -> bool:
-        """Whether this pod is nominated to the victim's node, and the extender will reject it there."""
+        """Whether this pod is nominated to the victim's node, where the extender will reject it."""
         name = victim["spec"].get("nodeName")
         nominated = (preemptor.get("status") or {}).get("nominatedNodeName")
         if not name or nominated != name or preemptor["spec"].get("nodeName"):

@@ -1,6 +1,6 @@
-"""After the faults stop, every pod that can be placed must be placed within a bound of virtual time.
+"""After the faults stop, every placeable pod must be placed within a bound of virtual time.
 
-Whether a pod can be placed is decided by a fresh scheduler that is given only the final state.
+A fresh scheduler that gets only the final state decides whether a pod can be placed.
 """
 
 from __future__ import annotations
@@ -27,27 +27,29 @@ from kubesched.lab.simulation.turned_down import TurnedDown
 from kubesched.lab.simulation.violation import Violation
 
 BOUND_S = 180.0
-"""Longer than a watch reconnect (60 s), a lease takeover and a pod's backoff together; shorter than
-the five-minute flush of unschedulable pods, which would hide that a pod was forgotten.
+"""Longer than a watch reconnect (60 s), a lease takeover and a pod's backoff together.
+
+Shorter than the five-minute flush of unschedulable pods, which would hide a forgotten pod.
 """
 LATE_BOUND_S = BOUND_S + MAX_WAIT_S
-"""Where kube-scheduler waits for those five minutes, too. Filters stop at the first that rejects a
-node, and events are held against the rejectors alone: a port is taken, so the pod is told when it
-is free; that on top of that there was no room, a volume was missing, affinity was not met or a
-plugin broke shows only while victims are looked for, and when that changes the scheduler hears
-nothing. The same preemptors may not hear that another's victim has left their nominated node;
-before that they look for none of their own. Nor is a pod with affinity to its own kind told that
-the last one of the kind has gone, whereupon it may go anywhere; nor a pod with terms of its own
-that a node has left the topology of others' terms. A nomination that the watch brings after it was
-withdrawn holds its place until its pod is tried again. And a volume that was assumed for one pod
-and given back unwritten is no event for another that found none in the meantime, nor that a plugin
-would not reject a pod at Permit any more.
+"""Bound for cases in which kube-scheduler also waits for the five-minute flush.
+
+- Filters stop at the first rejection, and only the rejecting plugins' events wake a pod. If a port
+  is taken, a second obstacle (resources, volume, affinity, a broken plugin) only shows while
+  preemption looks for victims, and no event reports its removal. Such preemptors may also miss that
+  another's victim has left their nominated node; before that they look for no victims themselves.
+- A pod with affinity to its own kind is not told that the last pod of that kind has gone, after
+  which it may go anywhere. A pod with its own terms is not told that a node has left the topology
+  of others' terms.
+- A nomination that the watch shows after its withdrawal stays until its pod is tried again.
+- A volume that was assumed for one pod and released unwritten is no event for another pod. Neither
+  is a plugin that would no longer reject a pod at Permit.
 """
 POLL_S = 3.0
 
 
 class Leftover(str):
-    """A claim that is still held for a pod which is gone."""
+    """A claim that is still reserved for a deleted pod."""
 
     __slots__ = ()
 
@@ -70,11 +72,11 @@ async def wait_until_settled(
     in_vain: EvictionsInVain | None = None,
     turned_down: TurnedDown | None = None,
 ) -> None:
-    """Return once nothing more can happen; `Violation` if that takes too long.
+    """Return once nothing more can happen; raises `Violation` if that takes too long.
 
-    `had_broken_answers`: a plugin or extender may have prevented preemption, and would not any
-    more. `in_vain`: evictions that only make room for the next victim, from the last of which the
-    bound counts. `turned_down`: pods that a plugin rejected, and would not any more.
+    `had_broken_answers`: a plugin or extender may have prevented preemption, and no longer does.
+    `in_vain`: evictions that only make room for the next victim; the bound starts at the last one.
+    `turned_down`: pods that a plugin rejected, and no longer would.
     """
     healed_at, bound_s = loop.time(), BOUND_S
     asked_at: int | None = None
@@ -83,7 +85,7 @@ async def wait_until_settled(
         await asyncio.sleep(POLL_S)
         pending = _what_is_pending(cluster, processes, checkers)
         if pending is None:
-            if asked_at != cluster.store.revision:  # else the answer would be the same
+            if asked_at != cluster.store.revision:  # otherwise the answer is the same
                 asked_at = cluster.store.revision
                 untold = partial(_was_not_told, processes, turned_down)
                 placeable = what_can_be_placed(cluster, extender_traits, untold)

@@ -1,4 +1,4 @@
-"""What a run consists of. Everything is drawn from the seed, unless the caller pins it."""
+"""Options of a run, drawn from the seed unless the caller sets them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, Final
 FOCUSES = ("", "", "", "/binding", "/status", "/leases/kube-scheduler", "/pods", "/nodes")
 MIXES = ("plain", "affinity", "spread", "ports", "priorities", "gates")
 EXTRAS = {"volumes": 0.3, "budgets": 0.3, "extender": 0.25, "resizing": 0.4, "devices": 0.3}
-"""What else a world may have, and how likely: storage with its controllers, disruption budgets, an
-HTTP extender, nodes whose allocatable changes, devices with their claims.
+"""Optional parts of a world, and their probability.
+
+Storage with its controllers, disruption budgets, an HTTP extender, nodes whose allocatable changes,
+devices with their claims.
 """
 _DRAWN_LAST = ("devices",)
 MORE_EXTRAS = {"resizes": 0.35, "odd objects": 0.2, "tight": 0.35}
-"""Pods that are resized and relabelled; objects that are huge or in all scripts; more pods than
-there is room for.
-"""
+"""Pods are resized and relabelled; objects are huge or multilingual; more pods than fit."""
 EPISODES = {
     "rejected at Permit": "",
     "event in flight": "",
@@ -39,33 +39,30 @@ EPISODES = {
     "reservation given back": "devices",
     "extender's answer lost": "one scheduler with a binding extender",
 }
-"""Situations that are staged at the end of a run (`episodes`), and what a run must have for them.
-"""
+"""Situations staged at the end of a run (`episodes`), and the options they need."""
 REPLICAS: Final = 0.35
-"""How many worlds have pods in sets of equal ones."""
+"""Share of worlds with sets of equal pods."""
 FURTHER_EPISODES = {
     "budget in the way": "budgets",
     "deallocation refused": "devices",
     "restore and changes": "one scheduler without controllers or budgets",
 }
-"""Situations that may be staged besides, in some of the runs that have what they need."""
+"""Further situations, staged in some of the runs that have what they need."""
 FURTHER: Final = 0.3
 HOSTILE_PODS = (
     *("spread constraints", "affinity terms", "anti-affinity terms"),
     *("node selector terms", "tolerations", "containers"),
 )
-"""What a hostile pod has hundreds of."""
+"""Fields of which a hostile pod has hundreds of items."""
 HOSTILE: Final = 0.25
-"""How many of the runs end with a hostile pod."""
+"""Share of runs that end with a hostile pod."""
 EXTENDER_TRAITS = ("filter", "prioritize", "preempt", "bind", "ignorable", "names")
-"""The verbs an extender may take part in; whether it may be ignored; whether it is sent names
-instead of nodes.
-"""
+"""An extender's verbs; whether it is ignorable; whether it receives names instead of nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Fault rates per call or per chunk of a watch; zero for never."""
+    """Fault rates per call or watch chunk; zero for never."""
 
     delay: float = 0.0
     refuse: float = 0.0
@@ -75,9 +72,9 @@ class Rates:
     lose_answer: float = 0.0
     """Took effect, but the answer is a 500, a broken connection or silence."""
     cut_watch: float = 0.0
-    """The stream ends or breaks; what was on its way is dropped."""
+    """The stream ends or breaks; events in flight are dropped."""
     expire_watch: float = 0.0
-    """410."""
+    """410 Gone."""
     stall_watch: float = 0.0
     """Silence for many seconds, then the end."""
     repeat_watch: float = 0.0
@@ -85,11 +82,11 @@ class Rates:
     delay_watch: float = 0.0
     """Late on one watch and not on the others: order across watches changes."""
     split_watch: float = 0.0
-    """Delivered in pieces that end anywhere, even within a character."""
+    """Split at arbitrary bytes, even within a character."""
     refuse_oddly: float = 0.0
     """Answered with 401, 403, 404 or 422, or with any Retry-After, without effect."""
     hold: float = 0.0
-    """Held on the way, there or back, until the caller has given up or is about to."""
+    """Delayed, in either direction, until the caller has given up or is about to."""
 
 
 NO_FAULTS = Rates()
@@ -97,28 +94,28 @@ NO_FAULTS = Rates()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskOptions:
-    """Recordings of a run, and fault rates of the disks they are written to; zero for never."""
+    """Recordings of a run, and fault rates of their disks; zero for never."""
 
     segment_bytes: int
     total_bytes: int
     flush_at: int
-    """Records that wait until they are written."""
+    """Limit of records waiting to be written."""
     short: float = 0.0
-    """Writes that take a part of the data."""
+    """Writes that accept only a part of the data."""
     fail: float = 0.0
-    """Writes that fail after any part of them, and files that cannot be made."""
+    """Writes that fail after a partial write, and files that cannot be created."""
     fill: float = 0.0
-    """Writes and creations that find the disk full, as do all others for a while."""
+    """Writes and creations that find the disk full, which lasts for a while."""
     fail_sync: float = 0.0
     fail_delete: float = 0.0
     crash: float = 0.0
-    """Writes in which the process ends."""
+    """Writes during which the process crashes."""
 
 
 RECORDED: Final = 0.12
-"""How many runs are recorded, on disks with faults."""
+"""Share of runs that are recorded, on disks with faults."""
 ONE_SEGMENT_BYTES: Final = 1 << 24
-"""Of a segment that is never full."""
+"""Size of a segment that never fills up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +126,7 @@ class Options:
     pods: int
     mixes: tuple[str, ...]
     duration_s: float
-    """How long faults last."""
+    """Duration of the fault phase."""
     instances: int
     """1, or 2 with leader election."""
     rates: Rates
@@ -146,42 +143,40 @@ class Options:
     mischief: float
     """How often a misbehaving plugin misbehaves; 0 leaves it out of the profile."""
     extras: tuple[str, ...] = ()
-    """Of `EXTRAS`."""
+    """Subset of `EXTRAS`."""
     extender_traits: tuple[str, ...] = ()
-    """Of `EXTENDER_TRAITS`; matters if there is an extender."""
+    """Subset of `EXTENDER_TRAITS`; only relevant with an extender."""
     extender_trouble: float = 0.0
     """How often the extender is late, silent, dead or answers malformed JSON, per call."""
     freeze_every_s: float = 0.0
-    """Mean time between freezes of one process while the world goes on; 0 for never."""
+    """Mean time between freezes of one process; 0 for never."""
     drift: float = 0.0
-    """By how much of a second per second machines' clocks may be fast or slow."""
+    """Maximum clock drift of machines, in seconds per second."""
     restore_every_s: float = 0.0
     """Mean time between restores of the cluster to an older revision; 0 for never."""
     probes: int = 0
-    """How many single changes are made once all is quiet, each of which has to wake the pods it
-    helps.
-    """
+    """Number of single changes in a quiet cluster, each of which must wake the pods it helps."""
     episode: str = ""
-    """Of `EPISODES`; played after everything else."""
+    """One of `EPISODES`; played after everything else."""
     further_episode: str = ""
-    """Of `FURTHER_EPISODES`."""
+    """One of `FURTHER_EPISODES`."""
     hostile_pod: str = ""
-    """Of `HOSTILE_PODS`; comes last."""
+    """One of `HOSTILE_PODS`; comes last."""
     disk: DiskOptions | None = None
-    """If there, all schedulers are recorded."""
+    """If set, all schedulers are recorded."""
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def of_seed(seed: int, *, faults: bool, extras: Collection[str] = ()) -> Options:
-    """What the seed draws, with these extras besides."""
+    """Draw options from the seed, and add these extras."""
     options = draw(Random(f"{seed}/options"), faults=faults)
     wanted = {*options.extras, *extras}
     options = replace(options, extras=tuple(name for name in EXTRAS if name in wanted))
     options = extend(options, Random(f"{seed}/more"), faults)
     if faults:
-        # From generators of their own: what happens before does not depend on how many there are.
+        # From separate generators, so that earlier events do not depend on the number of draws.
         options = replace(
             options,
             episode=_draw_episode(Random(f"{seed}/episode"), options),
@@ -199,12 +194,12 @@ def of_seed(seed: int, *, faults: bool, extras: Collection[str] = ()) -> Options
 
 
 def recorded(options: Options, disk: DiskOptions | None) -> Options:
-    """The same run as it can be recorded: what plugins of the simulation do is in no log."""
+    """The same run in recordable form: logs do not contain what simulation plugins do."""
     return replace(options, mischief=0.0, episode="", further_episode="", hostile_pod="", disk=disk)
 
 
 def draw_disk(random: Random) -> DiskOptions:
-    """Disks on which a good part of the recordings comes to an end."""
+    """Disks on which many of the recordings end early."""
 
     def sometimes(probability: float, low: float, high: float) -> float:
         hit, value = random.random() < probability, random.uniform(low, high)
@@ -224,7 +219,7 @@ def draw_disk(random: Random) -> DiskOptions:
 
 
 def _draw_episode(random: Random, options: Options) -> str:
-    """Every other time one that only runs like this can have."""
+    """Every other time an episode that needs this run's options."""
     names = playable(options)
     special = [name for name in names if EPISODES[name]]
     if special and random.random() < 0.5:
@@ -233,7 +228,7 @@ def _draw_episode(random: Random, options: Options) -> str:
 
 
 def _draw_further_episode(random: Random, options: Options) -> str:
-    # What a plugin that misbehaves does to preemption cannot be judged.
+    # Preemption cannot be judged with a misbehaving plugin.
     if "extender" in options.extras or options.mischief or random.random() >= FURTHER:
         return ""
     has = set(options.extras)
@@ -245,15 +240,14 @@ def _draw_further_episode(random: Random, options: Options) -> str:
 
 def _draw_hostile_pod(random: Random, options: Options) -> str:
     kind = random.choice(HOSTILE_PODS)
-    # An extender answers about every node by itself, and a plugin that misbehaves is asked about
-    # every one.
+    # Extenders judge every node independently, and a misbehaving plugin is called for each node.
     is_alone = "extender" not in options.extras and not options.mischief
     return kind if is_alone and random.random() < HOSTILE else ""
 
 
 def playable(options: Options) -> list[str]:
-    """The episodes that a run with these options can have."""
-    if "extender" in options.extras:  # it may turn down any node
+    """The episodes that these options allow."""
+    if "extender" in options.extras:  # may reject any node
         binds = "bind" in options.extender_traits and "ignorable" not in options.extender_traits
         return ["extender's answer lost"] if binds and options.instances == 1 else []
     has = {"", *options.extras}
@@ -267,7 +261,7 @@ def playable(options: Options) -> list[str]:
 
 
 def draw(random: Random, *, faults: bool) -> Options:
-    """A small world, different for every seed.
+    """A small random world.
 
     Each kind of fault is absent from some runs, so that it cannot hide a bug in all of them.
     """
@@ -314,15 +308,13 @@ def draw(random: Random, *, faults: bool) -> Options:
 
 
 SMALL: Final = 0.85
-"""How many of the worlds are small: what goes wrong there is found much sooner."""
+"""Share of small worlds, in which bugs are found much sooner."""
 LARGE_EVERY: Final = 1_000
-"""One of so many seeds, beginning with half of it, has a large world: up to 200 nodes and 1,000
-pods.
-"""
+"""One in this many seeds, starting at half of it, has up to 200 nodes and 1,000 pods."""
 
 
 def extend(drawn: Options, random: Random, faults: bool) -> Options:
-    """Add the kinds of trouble that `draw` does not know: from a generator of their own, so that its runs stay theirs."""
+    """Add later kinds of faults, from a separate generator that leaves `draw` unchanged."""
 
     def sometimes(probability: float, low: float, high: float) -> float:
         hit, value = random.random() < probability, random.uniform(low, high)
@@ -330,7 +322,7 @@ def extend(drawn: Options, random: Random, faults: bool) -> Options:
 
     has_controllers = bool({"volumes", "devices"} & set(drawn.extras))
     may_restore = drawn.instances == 1 and not has_controllers
-    # What arrives after its sender has been replaced cannot be told from what the successor sends.
+    # Late writes of a replaced process are indistinguishable from its successor's.
     may_hold = not drawn.crash_every_s and drawn.instances == 1
     split, odd, hold = (
         sometimes(0.3, 0.05, 0.5),

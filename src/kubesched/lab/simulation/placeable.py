@@ -1,4 +1,4 @@
-"""What a fresh scheduler would do with the final state: place a pod, find volumes, or make room."""
+"""What a fresh scheduler would do with the final state: place a pod, find volumes, or preempt."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OTHER_KINDS: Final[tuple[type[Any], ...]] = (
     ResourceClaim,
     ResourceSlice,
 )
-"""What a scheduler has to know besides nodes and pods."""
+"""Kinds that a scheduler needs in addition to nodes and pods."""
 
 
 class Late(str):
@@ -62,13 +62,15 @@ class WithVictims(str):
 
 
 Untold = Callable[[Pod, Any], bool]
-"""Whether kube-scheduler would not have told the pod that it can have this volume or claim; with
-None, that it can be placed."""
+"""Whether kube-scheduler would not have told the pod about this volume or claim.
+
+With None: that it can be placed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What the fresh scheduler did."""
+    """The fresh scheduler's actions."""
 
     bindings: dict[str, str]
     """Nodes by pod (`namespace/name`)."""
@@ -94,9 +96,9 @@ def what_can_be_placed(
     extender_traits: tuple[str, ...] | None = None,
     untold: Untold = lambda _pod, _obj: False,
 ) -> str | None:
-    """A pod that a fresh scheduler would place, find volumes for, or make room for; or None.
+    """A pod that a fresh scheduler would place, find volumes for, or preempt for; or None.
 
-    It asks an extender with these traits; with None there is no extender.
+    It uses an extender with these traits, or none if they are None.
     """
     if all(pod["spec"].get("nodeName") for pod in cluster.active_pods()):
         return None
@@ -124,12 +126,12 @@ def _ask(
 
 def _answer(fresh: Cluster, known: set[int], by_key: dict[str, Pod]) -> _Answer:
     client, decisions = fresh.client, fresh.decisions()
-    # A place that is taken away again is none. An extender that rejects a node and takes no part
-    # in preemption makes a preemptor do so without end, as in kube-scheduler.
+    # A placement that is undone does not count. An extender that rejects a node and takes no part
+    # in preemption makes a preemptor repeat that endlessly, as in kube-scheduler.
     ousted = {key for key in client.deleted if not by_key[key].spec.node_name}
     held_for_ousted = set().union(*(_claims(by_key[key]) for key in ousted))
     found = [it for it in decisions if it.outcome is Outcome.SCHEDULED]
-    # Patches do not tell who preempts: a pod that was nominated to the same node before needs none.
+    # Patches do not name the preemptor; a pod already nominated to the same node does not preempt.
     preempting = [it for it in decisions if it.node and it.outcome is not Outcome.SCHEDULED]
     return _Answer(
         bindings={key: node for key, node in client.bindings.items() if key not in ousted},
@@ -174,7 +176,7 @@ def _may_not_be_told(pod: Pod, pods: Iterable[Pod], untold: Untold) -> bool:
 
 
 def _claims(pod: Pod) -> set[str]:
-    """Keys of the pod's claims of devices and volumes."""
+    """Keys of the pod's device and volume claims."""
     claims = [*(pod.spec.resource_claims or ()), *(pod.status.resource_claim_statuses or ())]
     names = [claim.resource_claim_name for claim in claims]
     sources = [volume.persistent_volume_claim for volume in pod.spec.volumes or ()]
@@ -183,7 +185,7 @@ def _claims(pod: Pod) -> set[str]:
 
 
 def _claim(obj: Any) -> str:  # noqa: ANN401  # any of OTHER_KINDS
-    """The key of a claim, or of the claim that a volume is promised to."""
+    """The key of a claim, or of a volume's claim."""
     if isinstance(obj, PersistentVolume):
         owner = obj.spec.claim_ref
         return "" if owner is None else f"{owner.namespace}/{owner.name}"
@@ -191,7 +193,7 @@ def _claim(obj: Any) -> str:  # noqa: ANN401  # any of OTHER_KINDS
 
 
 def _may_have_more_against(pod: Pod) -> bool:
-    """Whether more than one filter has something to look at, of those that victims can help."""
+    """Whether several filters that preemption can satisfy apply to the pod."""
     spec = pod.spec
     has_ports = any(container.ports for container in spec.containers or ())
     return bool(has_ports or spec.volumes or spec.affinity or spec.topology_spread_constraints)
@@ -203,7 +205,7 @@ def _likes_its_own_kind(pod: Pod) -> bool:
 
 
 def _has_terms_beside(pod: Pod, others: Iterable[Pod]) -> bool:
-    """Whether the pod has terms of its own, so that it is not told of those of others."""
+    """Whether the pod has its own terms, so that it is not told about those of others."""
     affinity = pod.spec.affinity or Affinity()
     own = (affinity.pod_affinity, affinity.pod_anti_affinity)
     return any(map(_required_terms, own)) and any(
@@ -219,7 +221,7 @@ def _required_terms(side: PodAffinity | PodAntiAffinity | None) -> Sequence[PodA
 
 
 def _means(term: PodAffinityTerm, pod: Pod) -> bool:
-    """Simulated terms select by labels alone."""
+    """Whether the term selects the pod; simulated terms use only labels."""
     wanted = (term.label_selector and term.label_selector.match_labels) or {}
     return wanted.items() <= (pod.metadata.labels or {}).items()
 
@@ -249,7 +251,7 @@ def _config_with(extender_traits: tuple[str, ...] | None) -> KubeSchedulerConfig
 
 @lru_cache(maxsize=1)
 def _shared_registry() -> Registry:
-    """To load, check and expand plugins anew takes as long as the fresh scheduler's decisions."""
+    """Cached: loading and checking plugins costs as much as the fresh scheduler's decisions."""
     return in_tree_registry()
 
 

@@ -45,7 +45,7 @@ class Mischief:
         self.is_in_ambush = False
         """Whether the next pod is held at Permit for `HELD_S` and then rejected."""
         self.gave_up_at: dict[str, float] = {}
-        """UID of a pod -> when its last attempt that had reserved a node failed."""
+        """Pod UID -> when its last attempt that had reserved a node failed."""
         self.random = random
         self._trace = trace
 
@@ -105,7 +105,7 @@ def make_troublemaker(mischief: Mischief) -> type[Plugin]:
             return answer
 
         def _decide_later(self, pod: Pod) -> None:
-            """Allow, reject, or let the time run out."""
+            """Allow, reject, or time out."""
             verdict = mischief.random.choice(tuple(VERDICTS))
             mischief.note("Permit wait", VERDICTS[verdict])
             seconds = mischief.random.uniform(0.0, 5.0)
@@ -126,14 +126,11 @@ class Door:
 
     def __init__(self) -> None:
         self.plans: dict[str, tuple[float, str]] = {}
-        """Pod name -> for how many seconds, and what happens then: `allow` or `reject`."""
+        """Pod name -> seconds to hold, and the verdict: `allow` or `reject`."""
 
 
 def make_doorkeeper(door: Door) -> type[Plugin]:
-    """A Permit plugin that lets pods pass unless there is a plan for them.
-
-    Any event may undo its rejections.
-    """
+    """A Permit plugin that holds only pods with a plan. Any event may undo its rejections."""
 
     class Doorkeeper(PermitPlugin):
         name = DOORKEEPER

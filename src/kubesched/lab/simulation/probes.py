@@ -1,8 +1,7 @@
-"""Single changes to a cluster at rest: each has to wake the pods that it helps.
+"""Single changes to a quiet cluster: each must wake the pods that it helps.
 
-While faults strike, something happens all the time, and a lost wake-up is made good by the next
-one. Once nothing happens any more, a pod that is not told of the one change that helps it stays
-where it is, and `liveness` notices.
+During the fault phase, the next event repairs a lost wake-up. In a quiet cluster, a pod that misses
+the one change that helps it stays pending, and `liveness` detects it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from kubesched.playground.apimachinery.objects import JsonObject
 
 
 class Probes:
-    """Changes that may make room."""
+    """Changes that may make pods placeable."""
 
     def __init__(
         self, cluster: SimulatedCluster, random: Random, trace: Trace, *, has_extender: bool
@@ -25,7 +24,7 @@ class Probes:
         self._cluster = cluster
         self._random = random
         self._trace = trace
-        # No event tells that an extender would answer otherwise now.
+        # No event reports a change of an extender's answer.
         self._changes: tuple[Callable[[], bool], ...] = (
             *(self._delete_pod, self._delete_pod, self._grow_node, self._untaint, self._uncordon),
             *(self._shrink_pod, self._delete_repelling_pod),
@@ -33,7 +32,7 @@ class Probes:
         )
 
     def strike(self) -> None:
-        """Make one of the changes that are possible."""
+        """Make one of the possible changes."""
         for change in self._random.sample(self._changes, len(self._changes)):
             if change():
                 self._trace.add("probe", change.__name__.strip("_"))
@@ -43,7 +42,7 @@ class Probes:
         return self._delete(self._placed())
 
     def _delete_repelling_pod(self) -> bool:
-        """One that may keep others away: by its host port or its anti-affinity."""
+        """Delete a pod that may repel others by its host port or anti-affinity."""
         return self._delete(
             [
                 pod

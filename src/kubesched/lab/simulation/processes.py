@@ -1,4 +1,4 @@
-"""The schedulers of a run: started, crashed, cut off from their lease, started again."""
+"""The schedulers of a run: start, crash, partition from the lease, restart."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MIN_RESTART_S, MAX_RESTART_S = 2.0, 6.0
 
 
 class SimulatedScheduler(Protocol):
-    """What the simulation needs of a scheduler process; the application provides it."""
+    """The simulation's interface to a scheduler process; the application provides it."""
 
     @property
     def assembly(self) -> Assembly: ...
@@ -56,14 +56,14 @@ class SimulatedScheduler(Protocol):
     def recorder(self) -> Recorder | None: ...
 
     def play(self, run: Run) -> str:
-        """Play a recording; returns the first difference, or nothing."""
+        """Play a recording; returns the first difference, or an empty string."""
         ...
 
     async def run(self) -> None: ...
 
 
 class ProcessFactory(Protocol):
-    """Puts a production process together."""
+    """Assembles a production process."""
 
     def __call__(
         self,
@@ -99,7 +99,7 @@ class Incarnation:
         self.pods = process.informers.of(Pod)
         self.task: asyncio.Task[None] | None = None
         self.over = asyncio.Event()
-        """Set when it died or ended by itself."""
+        """Set when it crashed or ended by itself."""
         self.has_scheduled = False
         self.crash: CallFault | None = None
         """Fault of its next API call, which is its last."""
@@ -110,7 +110,7 @@ class Incarnation:
 
     @property
     def is_working(self) -> bool:
-        """Whether its queue and cache are valid: from the first sync to the end of its scheduling."""
+        """Whether its queue and cache are valid: from the first sync to the end of scheduling."""
         process = self.process
         is_scheduling = process.is_scheduling
         self.has_scheduled |= is_scheduling
@@ -130,7 +130,7 @@ class Incarnation:
 
 
 class Processes:
-    """As many slots as there are replicas, each with a process most of the time."""
+    """One slot per replica, each with a process most of the time."""
 
     def __init__(
         self,
@@ -161,20 +161,20 @@ class Processes:
         self._random = Random(f"{seed}/processes")
         self._started = 0
         self.drift = 0.0
-        """By how much the clocks of new processes may run fast or slow."""
+        """Maximum clock drift of new processes."""
         self.slots: dict[int, Incarnation] = {}
         self.attempts: Attempts = {}
-        """All so far, added to as they begin."""
+        """All so far; grows as attempts begin."""
         self.on_call: Callable[[str, Request], CallFault | None] = lambda _process, _request: None
         network.on_call = self._on_call
 
     def alive(self) -> list[Incarnation]:
-        # By slot: they are first filled in that order, and a dictionary keeps it.
+        # Ordered by slot: slots are first filled in that order, which a dictionary keeps.
         slots = self.slots.values()
         return [incarnation for incarnation in slots if not incarnation.transport.is_dead]
 
     async def keep_running(self, slot: int) -> None:
-        """Run one replica for ever, starting it again whenever it ends."""
+        """Run one replica forever, restarting it whenever it ends."""
         while True:
             incarnation = self.slots[slot] = self._start(slot)
             assert incarnation.task is not None
@@ -272,7 +272,7 @@ class Processes:
         return last_call
 
     def _crash_in_write(self, name: str) -> None:
-        """End a process that is writing to its disk."""
+        """End a process during a disk write."""
         self._trace.add("crash", f"{name} in a write to its disk")
         self._loop.call_soon(self._kill_named, name)
 
@@ -290,9 +290,9 @@ class Processes:
             incarnation.task.add_done_callback(_retrieve)
 
     def restart_deceived(self, lost: set[str]) -> None:
-        """End the processes whose bindings were acknowledged and are lost, and that no watch has shown: operators do.
+        """End processes with acknowledged bindings that were lost and never shown by a watch.
 
-        Informers cannot tell: all that they know is part of the restored history.
+        Operators have to do this: informers cannot tell, since they only know restored history.
         """
         for incarnation in self.alive():
             assumed = incarnation.process.assembly.scheduler.cache.assumed_pods()
@@ -301,7 +301,7 @@ class Processes:
                 self._kill(incarnation)
 
     def freeze_one(self, seconds: float) -> None:
-        """Stop a process for a while, as a paused machine or SIGSTOP does; the world goes on."""
+        """Stop a process for a while, like a paused machine or SIGSTOP; the world continues."""
         alive = self.alive()
         if alive:
             leaders = [incarnation for incarnation in alive if incarnation.process.may_write()]
@@ -312,7 +312,7 @@ class Processes:
             self._loop.call_later(seconds, self._loop.thaw, chosen.name)
 
     def is_interrupted(self, incarnation: Incarnation) -> bool:
-        """Whether it was stopped between two steps that belong together: what it knows may contradict itself."""
+        """Whether it was stopped between two related steps, so its state may be inconsistent."""
         return self._loop.is_interrupted(incarnation.name)
 
     def partition_one(self, seconds: float) -> None:
@@ -338,7 +338,7 @@ class Processes:
             self._loop.call_later(seconds, _mend, transport)
 
     def jump_one(self) -> None:
-        """Set some machine's wall clock."""
+        """Set a random machine's wall clock."""
         alive = self.alive()
         if alive:
             chosen = self._random.choice(alive)
@@ -368,4 +368,4 @@ def _mend(transport: FaultyTransport) -> None:
 
 def _retrieve(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
-        task.exception()  # of a dead process: marked as retrieved
+        task.exception()  # of a dead process: mark as retrieved

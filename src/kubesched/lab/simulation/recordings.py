@@ -1,6 +1,6 @@
-"""What disks may do to recordings: nothing that was synced is lost, and what is left is played as it was.
+"""Checks recordings on faulty disks: synced data survives, and the rest replays unchanged.
 
-Checked after a run, on the disks as they are then.
+Runs after the simulation, on the final disks.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from kubesched.lab.simulation.options import DiskOptions
 from kubesched.lab.simulation.violation import Violation
 
 Play = Callable[[Run], str]
-"""Plays a run; returns the first difference, or nothing."""
+"""Plays a run; returns the first difference, or an empty string."""
 
 
 @dataclass(slots=True)
 class Recorded:
-    """One process that was recorded."""
+    """One recorded process."""
 
     name: str
     disk: MountedDisk
@@ -37,7 +37,7 @@ class Recorded:
 
 @dataclass(slots=True)
 class Recordings:
-    """The disks of a run, by machine, and who wrote to them."""
+    """The disks of a run, by machine, and the processes that wrote to them."""
 
     options: DiskOptions | None
     _seed: str
@@ -47,7 +47,7 @@ class Recordings:
     _recorded: list[Recorded] = field(default_factory=list)
 
     def mount(self, slot: int, crash: Callable[[], None]) -> MountedDisk | None:
-        """The disk of this machine, for a new process; None in runs that are not recorded."""
+        """Mount this machine's disk for a new process; None if the run is not recorded."""
         if self.options is None:
             return None
         if slot not in self._disks:
@@ -59,7 +59,7 @@ class Recordings:
         self._recorded.append(recorded)
 
     def crash(self, name: str) -> None:
-        """A process has ended in the middle of what it did; sometimes its machine has, too."""
+        """A process crashed, sometimes together with its machine."""
         for recorded in self._recorded:
             if recorded.name == name:
                 recorded.disk.is_dead = True
@@ -67,7 +67,7 @@ class Recordings:
                     recorded.disk.disk.lose_power()
 
     def end(self, name: str) -> None:
-        """A process has ended by itself."""
+        """A process ended by itself."""
         for recorded in self._recorded:
             if recorded.name == name and not recorded.disk.is_dead:
                 _stop(recorded)
@@ -78,7 +78,7 @@ class Recordings:
             disk.is_healthy = True
 
     def check(self) -> None:
-        """Raises `Violation` if a disk does not hold what it should."""
+        """Raises `Violation` if a disk lacks data that it should hold."""
         self.heal()
         for recorded in self._recorded:
             if not recorded.disk.is_dead:
@@ -99,7 +99,7 @@ def _stop(recorded: Recorded) -> None:
 
 def _check_reason(recorded: Recorded) -> None:
     told, reason = recorded.disk.errors, recorded.recorder.stopped_reason
-    # A process that has ended was told so by its disk while its tasks were called off.
+    # The disk reports errors to an ended process while its tasks are cancelled.
     is_right = told[0] in reason if told else not reason or recorded.disk.is_dead
     if not is_right:
         raise Violation(
@@ -115,7 +115,8 @@ def _check_disk(name: str, disk: Disk, play: Play) -> None:
         if readable < file.synced:
             raise Violation(
                 "what was synced can be read",
-                f"{name}: {mounted.name(number)} is readable up to byte {readable} of {file.synced}",
+                f"{name}: {mounted.name(number)} is readable up to byte {readable} "
+                f"of {file.synced}",
             )
     if not any(file.synced for file in disk.files.values()):
         return
@@ -127,7 +128,7 @@ def _check_disk(name: str, disk: Disk, play: Play) -> None:
 
 
 def _readable_bytes(mounted: MountedDisk, number: int) -> int:
-    """Up to where a segment can be read."""
+    """Number of readable bytes of a segment."""
     try:
         reader = SegmentReader.open(mounted.open(number), mounted.name(number))
     except RecordingError:
@@ -138,7 +139,7 @@ def _readable_bytes(mounted: MountedDisk, number: int) -> int:
 
 
 def _problems(run: Run, play: Play) -> Iterator[str]:
-    """From its beginning, and from the middle as after its first half was deleted."""
+    """Play from the beginning, and from the middle as if the first half had been deleted."""
     for part in (run.playable(), Run(run.segments[(len(run.segments) + 1) // 2 :]).playable()):
         if part is None:
             continue
@@ -151,7 +152,7 @@ def _problems(run: Run, play: Play) -> Iterator[str]:
 
 
 def _check_state(name: str, reader: RecordingReader) -> None:
-    """The objects at the end, from the last checkpoint, are those that the whole log of the last run leads to."""
+    """The final objects from the last checkpoint match those from the whole log of the last run."""
     run = reader.runs()[-1]
     if not run.is_complete or not run.segments[0].has_checkpoint():
         return

@@ -16,7 +16,8 @@ def line(outcome: SimulationResult) -> str:
     verdict = "ok" if outcome.violation is None else f"FAILED: {outcome.violation.property}"
     return (
         f"seed {outcome.seed}: {verdict} ({outcome.events} events, {outcome.checks} checks,"
-        f" {outcome.virtual_s:.0f} s of virtual time, {outcome.bound} bound, {outcome.pending} pending,"
+        f" {outcome.virtual_s:.0f} s of virtual time, {outcome.bound} bound,"
+        f" {outcome.pending} pending,"
         f" trace {outcome.digest[:12]})"
     )
 
@@ -27,7 +28,8 @@ def failure(outcome: SimulationResult, *, command: str) -> str:
     options = "\n".join(f"  {name}: {value}" for name, value in outcome.options.to_plain().items())
     shown = "\n".join(f"  {line_}" for line_ in outcome.last_lines[-SHOWN_LINES:])
     return (
-        f"seed {outcome.seed} failed at event {outcome.events}, {outcome.virtual_s:.4f} s of virtual time\n"
+        f"seed {outcome.seed} failed at event {outcome.events},"
+        f" {outcome.virtual_s:.4f} s of virtual time\n"
         f"violated: {outcome.violation.property}\n"
         f"because:  {outcome.violation.detail}\n"
         f"options:\n{options}\n"

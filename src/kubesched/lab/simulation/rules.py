@@ -1,8 +1,8 @@
-"""Whether a pod may go to a node: a plain second implementation over JSON, to check the scheduler's answers.
+"""Whether a pod may go to a node: a simple second implementation over JSON, as a reference.
 
-Knows what the workloads use: requests, number of pods, host ports, taints, cordons, node selectors,
-required pod affinity and anti-affinity with `matchLabels`, required topology spread over all nodes,
-claims and their volumes, and the rule of the simulated extender.
+Covers what the workloads use: requests, number of pods, host ports, taints, cordons, node
+selectors, required pod affinity and anti-affinity with `matchLabels`, required topology spread over
+all nodes, claims and their volumes, and the rule of the simulated extender.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ class State:
 
     nodes: Mapping[str, JsonObject]
     placed: tuple[tuple[JsonObject, str], ...]
-    """(pod, node name); the node need not exist any more."""
+    """(pod, node name); the node may no longer exist."""
     claims: Mapping[str, JsonObject] = field(default_factory=dict)
     volumes: Mapping[str, JsonObject] = field(default_factory=dict)
     attachable: Mapping[str, int] = field(default_factory=dict)
-    """How many volumes of the driver a node can attach; nodes that are not named have no limit."""
+    """Attachable volumes of the driver per node; nodes that are not listed have no limit."""
     blurred_ports: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """Host ports by node that two pods shared until one of them went; two schedulers, or a restore,
-    can bring that about.
+    """Host ports by node that two pods shared, by two schedulers or a restore, until one left.
 
     # Upstream: such a port counts as free although the other pod is still there.
     """
@@ -40,7 +39,7 @@ class State:
         return [pod for pod, name in self.placed if name == node_name]
 
     def without(self, pods: Iterable[JsonObject]) -> State:
-        """As if these had gone, with their host ports: a victim's are free even if a pod that stays has them, too."""
+        """Remove pods and their host ports, even ports that remaining pods also have."""
         uids = {pod["metadata"]["uid"] for pod in pods}
         kept, blurred = [], dict(self.blurred_ports)
         for pod, name in self.placed:
@@ -51,7 +50,7 @@ class State:
         return replace(self, placed=tuple(kept), blurred_ports=blurred)
 
     def joined_by(self, pods: Iterable[tuple[JsonObject, str]]) -> State:
-        """As if these had come: their host ports are taken."""
+        """Add pods and their host ports."""
         pods, blurred = tuple(pods), dict(self.blurred_ports)
         for pod, name in pods:
             blurred[name] = blurred.get(name, frozenset()).difference(_ports(pod))
@@ -61,7 +60,7 @@ class State:
 def overcommitment(
     node: JsonObject, pods: Iterable[JsonObject], resources: Iterable[str] = ("cpu", "memory")
 ) -> str | None:
-    """What these pods together take too much of; None if they fit."""
+    """The limit of the node that these pods exceed; None if they fit."""
     pods = list(pods)
     room = node["status"]["allocatable"]
     if len(pods) > int(room["pods"]):
@@ -74,14 +73,14 @@ def overcommitment(
 
 
 def roomier(one: JsonObject, other: JsonObject) -> JsonObject:
-    """A node with the greater room of two, resource by resource."""
+    """A node with the larger amount of each resource."""
     a, b = one["status"]["allocatable"], other["status"]["allocatable"]
     room = {name: max(a[name], b[name], key=_amount) for name in a}
     return {"status": {"allocatable": room}}
 
 
 def less_demanding(one: JsonObject, other: JsonObject) -> JsonObject:
-    """A pod with the smaller requests of two."""
+    """A pod with the smaller amount of each request."""
     requests = {
         name: min(_request(one, name), _request(other, name), key=_amount)
         for name in ("cpu", "memory")
@@ -104,12 +103,12 @@ def _request(pod: JsonObject, resource: str) -> str:
 
 
 def _requested(pod: JsonObject) -> list[str]:
-    """Upstream: of what a pod does not request a node may have too little, after the resize of another pod say."""
+    """Upstream: a resource that the pod does not request may be overcommitted, e.g. by a resize."""
     return [name for name in ("cpu", "memory") if _amount(_request(pod, name))]
 
 
 def _amount(text: str) -> int:
-    """Thousandths of a core, or bytes: the spellings that the workloads use."""
+    """Millicores or bytes, in the notations that the workloads use."""
     for suffix, factor in (("m", 1), ("Mi", 2**20), ("Gi", 2**30)):
         if text.endswith(suffix):
             return int(text.removesuffix(suffix)) * factor
@@ -266,7 +265,7 @@ def is_bound(claim: JsonObject) -> bool:
 
 
 def _selected_node(claim: JsonObject) -> str | None:
-    """The node that the volume of an unbound claim is being made for: until it is made or refused, the claim's pods can only go there."""
+    """The node for which an unbound claim is being provisioned; its pods can only go there."""
     annotations = claim["metadata"].get("annotations") or {}
     node_name: str | None = annotations.get(SELECTED_NODE)
     return node_name
@@ -311,7 +310,7 @@ def _attach_objection(pod: JsonObject, node_name: str, state: State) -> str | No
 
 
 def _attached(pod: JsonObject, state: State) -> set[str]:
-    """The claims of a pod that the storage driver serves."""
+    """The pod's claims that use the storage driver."""
     return {
         name
         for name in claim_names(pod)
@@ -320,7 +319,7 @@ def _attached(pod: JsonObject, state: State) -> set[str]:
 
 
 def reaches(volume: JsonObject, node: JsonObject) -> bool:
-    """Whether a node may use a volume: the forms of node affinity that the simulated cluster has."""
+    """Whether a node can use a volume; supports the node affinity of the simulated cluster."""
     required = (volume["spec"].get("nodeAffinity") or {}).get("required")
     if required is None:
         return True

@@ -22,12 +22,12 @@ from kubesched.lab.simulation.world import World
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """What came of one run."""
+    """The result of one run."""
 
     seed: int
     options: Options
     digest: str
-    """Of the whole trace: equal if and only if the runs were."""
+    """Digest of the whole trace: equal if and only if the runs are."""
     events: int
     checks: int
     virtual_s: float
@@ -55,10 +55,10 @@ def simulate(
     prepare: Callable[[World], None] | None = None,
     safe_point: Callable[[], None] = lambda: None,
 ) -> SimulationResult:
-    """One run.
+    """Simulate one run.
 
-    `options` replaces what the seed would draw; `prepare` is called with the world before it
-    starts; `safe_point` is called between rounds of the loop and may raise to end the run.
+    `options` replaces the seed's options; `prepare` is called with the world before it starts;
+    `safe_point` is called between rounds of the loop and may raise to end the run.
     """
     clear_garbage()
     options = options or of_seed(seed, faults=faults)
@@ -90,11 +90,11 @@ def simulate(
 def _compared(
     outcome: SimulationResult, disk: DiskOptions, make_process: ProcessFactory
 ) -> SimulationResult:
-    """Compare a run with the same one on disks that never fail.
+    """Compare a run with the same run on disks that never fail.
 
-    Not if its processes ended with their disks, and not if segments are filled: at the checkpoint
-    between two of them a scheduler begins anew with other random numbers, and how many there are
-    depends on how long the recording goes on.
+    Skipped if disk faults ended processes, or if segments fill up: at the checkpoint between two
+    segments a scheduler restarts with other random numbers, and the number of segments depends on
+    how long the recording lasts.
     """
     if disk.crash or disk.segment_bytes != ONE_SEGMENT_BYTES:
         return outcome

@@ -1,6 +1,6 @@
-"""A corner of the cluster for episodes: nodes and pods that nothing else touches, calls and watches that fail on cue.
+"""An isolated part of the cluster for episodes, with calls and watches that fail on request.
 
-Nodes of the stage carry a label and a taint of their own, which only its pods select and tolerate.
+Its nodes carry their own label and taint, which only its pods select and tolerate.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from kubesched.playground.apimachinery.objects import JsonObject
 STAGE = "example.com/stage"
 STEP_S = 0.1
 PATIENCE_S = 15.0
-"""How long an episode waits for its next moment before it is broken off."""
+"""How long an episode waits for its next condition before it is broken off."""
 
 
 HOSTILE_S = 3.0
-"""How long a hostile pod stays: for a few attempts."""
+"""How long a hostile pod exists: a few attempts."""
 
 
 class BrokenOff(Exception):
-    """The situation did not come about, which proves nothing."""
+    """The situation did not occur, which proves nothing."""
 
 
 class Stage:
-    """What an episode may do."""
+    """The operations of an episode."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Stage:
         restore: Callable[[int], bool],
         complain: Callable[[str, str], None],
     ) -> None:
-        """`restore` takes the cluster back to a revision, if it still can."""
+        """`restore` takes the cluster back to a revision, if that is still possible."""
         self.cluster = cluster
         self.processes = processes
         self.random = random
@@ -64,9 +64,9 @@ class Stage:
         self._trace.add("episode", what)
 
     def begin(self, scene: str) -> None:
-        """From here on nodes and pods belong to this scene, and to no other."""
+        """Start a scene: later nodes and pods belong only to it."""
         self._scene = scene
-        self.cluster.pods_may_end = False  # their room would help where nothing else may
+        self.cluster.pods_may_end = False  # finished pods would free resources
 
     def was_played(self, name: str) -> None:
         self._trace.census.tally("episodes", name)
@@ -136,10 +136,10 @@ class Stage:
     def delete(self, pod: str, *, at_once: bool = False) -> None:
         self.cluster.api.delete("pods", "default", pod, grace_period_s=0 if at_once else None)
 
-    # Moments.
+    # Conditions.
 
     async def until(self, what: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-        """Wait for a moment; `BrokenOff` if it does not come."""
+        """Wait for a condition; raises `BrokenOff` if it does not occur."""
         for _ in range(round(patience_s / STEP_S)):
             if what():
                 return
@@ -163,7 +163,7 @@ class Stage:
         await self.until(was_tried, patience_s)
 
     def hold(self, pod: str, seconds: float, verdict: str) -> None:
-        """Keep the pod at Permit when it comes there, then `allow` or `reject` it."""
+        """Hold the pod at Permit, then `allow` or `reject` it."""
         self._door.plans[pod] = seconds, verdict
 
     async def held(self, pod: str) -> None:
@@ -174,7 +174,7 @@ class Stage:
     def fail_calls(
         self, method: str, path_end: str, fault: CallFault, *, times: int = 1, process: str = ""
     ) -> Callable[[], int]:
-        """The next calls of this kind, by any process or this one, fail; returns how many of them still will."""
+        """Let the next calls of this kind fail, by any or one process; returns a countdown."""
         left = times
 
         def on_call(sender: str, request: Request) -> CallFault | None:
@@ -198,7 +198,7 @@ class Stage:
         raise BrokenOff
 
     def delay_watch(self, resource: str, seconds: float) -> None:
-        """What watches of this resource have to tell comes late."""
+        """Delay the watches of this resource."""
         self._network.delay_watches(resource, seconds)
 
     def expect_no_reservation(self, claim: str, pod: str) -> None:
@@ -214,14 +214,14 @@ class Stage:
             )
 
     def restore(self, revision: int) -> None:
-        """Go back to a backup; watches from later revisions are silent from here on."""
+        """Restore a backup; watches from later revisions are silent from here on."""
         if not self._restore(revision):
             raise BrokenOff
         store = self.cluster.store
         self._network.server_revision = lambda: store.revision
 
     async def place_hostile_pod(self, kind: str) -> None:
-        """Create a pod with hundreds of something, and count the work of every attempt to place it."""
+        """Create a pod with hundreds of items, and count the work of every attempt to place it."""
         count = hostile.SIZE
         spec = {"containers": [{"name": "c", "image": "app"}], **hostile.spec_of(kind, count)}
         self.note(f"pod with {count} {kind}")

@@ -1,7 +1,7 @@
-"""Storage in the simulated cluster: classes, volumes on nodes, claims, and the controllers that bind and provision.
+"""Storage in the simulated cluster: classes, local volumes, claims and their controllers.
 
-The controllers are the embedded server's own. They look at the cluster some time after it changed,
-not at once, so that a scheduler really waits for its claims to be bound.
+The controllers are those of the embedded server. They react after a delay, so that a scheduler
+really waits for its claims to be bound.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 ACCESS_MODES = ("ReadWriteOnce", "ReadWriteOncePod")
 
 LOCAL = "local"
-"""Volumes that lie on one node each, made by hand, given to the first consumer."""
+"""Local volumes, created by hand, bound to the first consumer."""
 NETWORK = "network"
-"""Volumes made on demand in the zone of the first consumer's node."""
+"""Volumes provisioned in the zone of the first consumer's node."""
 INSTANT = "instant"
-"""Volumes made at once, in some zone."""
+"""Volumes provisioned immediately, in any zone."""
 DRIVER = StorageDriver(
     name="csi.example.com",
     storage_class=NETWORK,
@@ -51,7 +51,7 @@ def storage_class(name: str, provisioner: str, binding_mode: str) -> JsonObject:
 
 
 def local_volume(name: str, node_name: str, access_mode: str = "ReadWriteOnce") -> JsonObject:
-    """A disk in a node."""
+    """A local disk of a node."""
     on_node = {"key": HOSTNAME, "operator": "In", "values": [node_name]}
     return {
         "metadata": {"name": name},
@@ -78,7 +78,7 @@ def claim(name: str, class_name: str, access_mode: str = "ReadWriteOnce") -> Jso
 
 
 class SimulatedStorage:
-    """Controllers with reaction times, and an administrator who adds disks and re-creates deleted claims."""
+    """Controllers with reaction times, and an administrator who adds disks and claims."""
 
     def __init__(
         self, loop: VirtualLoop, store: Store, api: LocalApi, clock: LoopClock, random: Random
@@ -105,7 +105,7 @@ class SimulatedStorage:
         store.subscribe(CLAIMS, self._on_claim)
         store.subscribe(VOLUMES, self._on_volume)
 
-    # What controllers do.
+    # Controllers.
 
     def _on_claim(self, change: Change) -> None:
         """Re-create a deleted claim that pods need."""
@@ -119,7 +119,7 @@ class SimulatedStorage:
             self.ensure_claim(name)
 
     def _on_volume(self, change: Change) -> None:
-        """A disk whose claim is gone is wiped and offered under a new name."""
+        """Wipe a disk whose claim is gone, and offer it under a new name."""
         volume = change.entry.obj
         released = (volume.get("status") or {}).get("phase") == "Released"
         if change.type != "DELETED" and released and volume["spec"]["storageClassName"] == LOCAL:
@@ -134,10 +134,10 @@ class SimulatedStorage:
         terms = entry.obj["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
         self._add_disk(terms[0]["matchExpressions"][0]["values"][0])
 
-    # What users do.
+    # Users.
 
     def equip(self, node_name: str) -> None:
-        """Put disks into a new node."""
+        """Add disks to a new node."""
         for _ in range(self._random.choice((0, 1, 2))):
             self._add_disk(node_name)
 
@@ -147,7 +147,7 @@ class SimulatedStorage:
         self._api.create(VOLUMES, local_volume(f"disk{self._disk_count}", node_name, mode))
 
     def promise_claims(self, pod: JsonObject) -> None:
-        """Make the claims of a new pod, before it or a little later."""
+        """Create the claims of a new pod, before it or a little later."""
         for name in claim_names(pod):
             if self._random.random() < 0.7:
                 self.ensure_claim(name)
@@ -170,7 +170,7 @@ class SimulatedStorage:
             self._api.delete(CLAIMS, "default", chosen["metadata"]["name"])
 
     def refuse_node(self) -> None:
-        """The provisioner cannot serve the selected node: the scheduler is to choose again."""
+        """The provisioner rejects the selected node, so the scheduler must choose again."""
         for claim in self._api.list(CLAIMS)[0]:
             chosen = (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE)
             if chosen and not claim["spec"].get("volumeName"):

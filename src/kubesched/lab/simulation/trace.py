@@ -12,12 +12,12 @@ KEPT_LINES = 60
 
 
 class Trace:
-    """Appends only; two runs are equal if and only if their digests are."""
+    """Append-only; two runs are equal if and only if their digests are."""
 
     def __init__(
         self, time: Callable[[], float], echo: Callable[[str], None] | None = None
     ) -> None:
-        """`echo` is given every line as it comes."""
+        """`echo` receives every line."""
         self._time = time
         self._echo = echo
         self._hash = hashlib.sha256()

@@ -1,7 +1,7 @@
-"""Pods that the misbehaving plugin rejected at Permit, with nothing happening in the cluster since.
+"""Pods that the misbehaving plugin rejected at Permit, without any event since.
 
-It would let them pass by now, but that is no event, and kube-scheduler would wait for five minutes,
-too.
+The plugin would accept them by now, but no event reports that; kube-scheduler would also wait for
+five minutes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kubesched.scheduler.factory import Assembly
 
 
 class TurnedDown:
-    """Knows when something last happened that may wake any pod."""
+    """Tracks the last event that may wake any pod."""
 
     def __init__(
         self, cluster: SimulatedCluster, mischief: Mischief, now: Callable[[], float]
@@ -44,7 +44,7 @@ class TurnedDown:
 
 
 def _wakes_others(change: Change) -> bool:
-    """A pod that has no node, and only gets another status, is of no interest to the others."""
+    """Whether a change may wake other pods; a status change of an unassigned pod does not."""
     pod = change.entry.obj
     if change.type == "DELETED" or pod["spec"].get("nodeName"):
         return True

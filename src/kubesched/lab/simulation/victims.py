@@ -1,4 +1,4 @@
-"""The victims that placing a pod on a node would cost: a plain second implementation, like `rules`.
+"""The victims of placing a pod on a node: a simple second implementation, like `rules`.
 
 All pods of lower priority are removed; then, budget violations first and highest priority first,
 each is reprieved if the pod still fits.
@@ -17,7 +17,7 @@ Placed = tuple[JsonObject, str]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many pods with these labels may go."""
+    """How many pods with these labels may be evicted."""
 
     labels: Mapping[str, str]
     allowed: int
@@ -38,9 +38,9 @@ def violations(
     nominated: Iterable[Placed],
     budgets: Sequence[Budget],
 ) -> tuple[int, int] | None:
-    """How many victims on this node no budget could spare; None if the pod does not fit whatever is evicted, or there are no victims.
+    """Minimum and maximum budget violations on this node; None if evictions cannot help.
 
-    Least and most: pods that matter alike may be looked at in either order.
+    They differ because pods of equal importance may be considered in any order.
     """
     priority = _priority(pod)
     below = [
@@ -61,7 +61,7 @@ def violations(
 def fits_without_victims(
     pod: JsonObject, node_name: str, state: State, nominated: Iterable[Placed]
 ) -> bool:
-    """Whether the pod fits there without evictions, so that preemption cannot be what it needs."""
+    """Whether the pod fits there without evictions, so that preemption does not help."""
     return _fits(pod, node_name, state, _ahead(pod, nominated))
 
 
@@ -72,7 +72,7 @@ def spareable(
     nominated: Iterable[Placed],
     victim_uids: Sequence[str],
 ) -> str | None:
-    """The name of a victim beside which the pod would fit all the same; None if each of them has to go."""
+    """The name of an unnecessary victim; None if each of them is needed."""
     ahead, uids = _ahead(pod, nominated), set(victim_uids)
     victims = [other for other, _name in state.placed if other["metadata"]["uid"] in uids]
     vacated = state.without(victims)
@@ -108,7 +108,7 @@ def _unspared(
 
 
 def _fits(pod: JsonObject, node_name: str, state: State, ahead: tuple[Placed, ...]) -> bool:
-    """With and without nominated pods: both must hold."""
+    """Whether the pod fits both with and without nominated pods."""
     if ahead and objection(pod, node_name, state.joined_by(ahead)) is not None:
         return False
     return objection(pod, node_name, state) is None

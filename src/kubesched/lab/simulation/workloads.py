@@ -1,4 +1,4 @@
-"""What runs in the simulated cluster: small nodes, so that pods compete, and pods in declared mixes."""
+"""Objects of the simulated cluster: small nodes, so that pods compete, and mixes of pods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GATE = "example.com/wait"
 APPS = ("web", "db")
 CLAIM_COUNT = 16
 CLAIM_TEMPLATES = ("one", "two", "either")
-"""Of resource claims."""
+"""Kinds of resource claims."""
 SHARED_CLAIMS = ("team-1", "team-2", "team-3")
 PRIORITIES = {"low": 10, "middle": 100, "high": 1000}
 TAINT = {"key": "example.com/maintenance", "value": "yes", "effect": "NoSchedule"}
@@ -122,7 +122,7 @@ def _volumes(pod: JsonObject, random: Random) -> None:
 
 
 def _devices(pod: JsonObject, random: Random) -> None:
-    """Claims of its own for the most part, now and then one that pods share."""
+    """Usually the pod's own claims, occasionally a shared one."""
     entries: list[JsonObject] = [
         {"name": f"d{number}", "resourceClaimTemplateName": random.choice(CLAIM_TEMPLATES)}
         for number in range(random.choice((1, 1, 2)))
@@ -172,7 +172,7 @@ MIXES: dict[str, Callable[[JsonObject, Random], None]] = {
 
 
 def pod(name: str, mixes: Sequence[str], random: Random) -> JsonObject:
-    """A pod of one of the mixes, seldom of two."""
+    """A pod of one of the mixes, rarely of two."""
     made = _pod(name, random)
     for mix in random.sample(mixes, 2 if len(mixes) > 1 and random.random() < 0.25 else 1):
         MIXES[mix](made, random)
@@ -183,7 +183,7 @@ SCRIPTS = "kubernetes κυβερνήτης Кубернетес クーベネテ�
 
 
 def oddly(made: JsonObject, random: Random) -> JsonObject:
-    """Add what makes an object large, or hard to decode."""
+    """Add parts that make an object large or hard to decode."""
     text = SCRIPTS * random.choice((1, 40, 2_000))
     made["metadata"]["annotations"] = {"example.com/text": text}
     if "containers" in made["spec"]:

@@ -59,24 +59,22 @@ leaderElection:
 
 TIGHT_NODES = 2
 START_S = 1.0
-"""How long the schedulers get before the first fault; the informers' first lists may be hit
-already.
-"""
+"""Time before the first fault; the informers' first lists may already be affected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A fixed scenario instead of a drawn one: (seconds to wait, resource, object to create), one after the other."""
+    """A fixed scenario: creations in order, as (seconds to wait, resource, object)."""
 
     name: str
     steps: tuple[tuple[float, str, JsonObject], ...]
     duration_s: float = 20.0
     extras: tuple[str, ...] = ()
-    """Of `options.EXTRAS`."""
+    """Subset of `options.EXTRAS`."""
 
 
 class World:
-    """Everything of one run. Must be built inside the virtual loop."""
+    """The state of one run. Must be built inside the virtual loop."""
 
     def __init__(
         self,
@@ -130,7 +128,7 @@ class World:
             decisions=self._decisions,
         )
         self.checkers.are_writes_held = bool(options.rates.hold) and options.instances == 1
-        # An extender that is asked about victims may answer otherwise by now: nodes are relabelled.
+        # Nodes are relabelled, so an extender may change its answer about victims.
         self._had_broken_answers = bool(
             options.mischief
             or (
@@ -176,7 +174,7 @@ class World:
         return "extender" in self.options.extras
 
     def _registry(self) -> Registry:
-        """The plugins of all processes: to load and check them takes as long as an attempt."""
+        """Shared by all processes: loading and checking plugins costs as much as an attempt."""
         registry = in_tree_registry()
         for name, plugin in self._plugins().items():
             if name in (DefaultPreemption.name, VolumeBinding.name):
@@ -192,7 +190,7 @@ class World:
         }
         if self.options.mischief:
             made[TROUBLEMAKER] = make_troublemaker(self.mischief)
-        else:  # with a broken filter it is unknown which nodes it left
+        else:  # a broken filter may have left any nodes
             made[DefaultPreemption.name] = make_audited_preemption(self.complaints.add)
         if self.options.episode:
             made[DOORKEEPER] = make_doorkeeper(self._door)
@@ -200,17 +198,17 @@ class World:
 
     @property
     def _binding_verdicts(self) -> ExtenderVerdicts:
-        """What the extender said, unless decisions may go on without it."""
+        """The extender's verdicts, unless decisions may ignore it."""
         return {} if "ignorable" in self.options.extender_traits else self.extender.verdicts
 
     @property
     def virtual_s(self) -> float:
         return self._loop.time()
 
-    # The course of a run.
+    # Phases of a run.
 
     async def run(self) -> None:
-        """Raises `Violation` when an invariant does not hold."""
+        """Raises `Violation` if an invariant does not hold."""
         keepers = self.start()
         await asyncio.sleep(START_S)
         await self._trouble()
@@ -223,7 +221,7 @@ class World:
             await self.settle()
         if self.options.episode in playable(self.options):
             await episodes.play(self._stage, self.options.episode)
-            self._had_broken_answers = False  # not since the cluster came to rest
+            self._had_broken_answers = False  # not since the cluster became quiet
             await self.settle()
         if self.options.further_episode:
             await episodes.play(self._stage, self.options.further_episode)
@@ -234,7 +232,7 @@ class World:
         self.stop(keepers)
 
     async def _ambush(self) -> None:
-        """The one event that may help a pod comes while it is held at Permit, and then it is rejected."""
+        """The only helpful event arrives while a pod is held at Permit and then rejected."""
         self.mischief.is_in_ambush = True
         self.cluster.add_pod(("plain",))
         await asyncio.sleep(HELD_S / 2)
@@ -244,7 +242,7 @@ class World:
         await self.settle()
 
     def start(self) -> list[asyncio.Task[None]]:
-        """Nodes first, then schedulers; pods come later."""
+        """Start nodes and schedulers; pods come later."""
         nodes = self.options.nodes
         for _ in range(min(nodes, TIGHT_NODES) if "tight" in self.options.extras else nodes):
             self.cluster.add_node()
@@ -284,7 +282,7 @@ class World:
             self.cluster.api.create(resource, obj)
 
     async def _create_pods(self) -> None:
-        """In bursts, over the first part of the time."""
+        """Create pods in bursts, during the first part of the fault phase."""
         left = self.options.pods
         while left > 0:
             for _ in range(min(left, self._random.choice((1, 1, 2, 5)))):
@@ -295,7 +293,7 @@ class World:
 
     @property
     def _mixes(self) -> tuple[str, ...]:
-        """What pods are like: budgets matter only among pods of different priority."""
+        """The mixes of pods; budgets only matter among pods of different priority."""
         added = {"volumes": "volumes", "budgets": "priorities", "devices": "devices"}
         wanted = (mix for extra, mix in added.items() if extra in self.options.extras)
         return tuple(dict.fromkeys((*self.options.mixes, *wanted)))
@@ -341,7 +339,7 @@ class World:
             self._loop.stall(seconds)
 
     def heal(self) -> None:
-        """No more faults from here on."""
+        """Stop all faults."""
         self.trace.add("heal", "faults stop")
         self.network.heal()
         self.mischief.rate = 0.0

@@ -1,8 +1,8 @@
-"""Sweeps: many independent cells of work on processes or a Dask cluster, with results kept under the hash of their inputs.
+"""Sweeps: independent cells run on processes or Dask, with results stored by input hash.
 
-| Module | What |
+| Module | Contents |
 |---|---|
-| `sweep` | cells in, results in the same order out; what is stored already is not run again |
-| `executors` | in this process, local processes, Dask |
+| `sweep` | runs cells and returns results in order; stored results are reused |
+| `executors` | this process, local processes, Dask |
 | `store` | results on disk |
 """

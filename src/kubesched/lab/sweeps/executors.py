@@ -1,12 +1,12 @@
-"""Where the cells of a sweep run: in this process, on local processes, or on a Dask cluster.
+"""Executors for the cells of a sweep: this process, local processes, or a Dask cluster.
 
-    local       as many processes as there are cores
-    local:N     N processes; 1 is this process
-    dask:ADDRESS, dask-local:N   a Dask cluster, or one of N local worker processes for this sweep (kubesched[dask])
+    local           one process per core
+    local:N         N processes; 1 is this process
+    dask:ADDRESS    a Dask cluster (kubesched[dask])
+    dask-local:N    N local Dask worker processes for this sweep (kubesched[dask])
 
-A cell is `work(shared, cell)`, where `work` is a function that other processes can import. What all
-cells share is sent once per worker. A cell that raises is a failed result; a worker that dies has
-its cells run again elsewhere.
+A cell is `work(shared, cell)`, where `work` is an importable function. The shared data is sent once
+per worker. A cell that raises is a failed result; the cells of a dead worker run again elsewhere.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from kubesched import __version__
 from kubesched.base.errors import KubeschedError
 
 Work = Callable[[Any, Any], bytes]
-"""(what all cells share, the cell) -> its result."""
+"""(shared data, cell) -> result."""
 
 PATIENCE = 3
-"""How often a pool whose workers die without finishing anything is started again."""
+"""How often a pool is restarted if its workers die without finishing anything."""
 
 
 class ExecutorError(KubeschedError):
@@ -40,7 +40,7 @@ class ExecutorError(KubeschedError):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A cell that ended: its place, and its result or what went wrong."""
+    """A finished cell: its index, and its result or error."""
 
     index: int
     result: bytes | None
@@ -48,14 +48,14 @@ class Done:
 
 
 class Executor(ABC):
-    """Runs cells; results come as they are done."""
+    """Runs cells; yields results as they finish."""
 
     @abstractmethod
     def run(self, work: Work, shared: object, cells: Sequence[object]) -> Iterator[Done]: ...
 
 
 def parse(text: str) -> Executor:
-    """Raises ValueError with what is wrong."""
+    """Raises ValueError if the text is invalid."""
     kind, _, rest = text.partition(":")
     if kind == "local":
         count = _count(rest, text) if rest else os.cpu_count() or 1
@@ -76,7 +76,7 @@ def _count(text: str, whole: str) -> int:
 
 
 class InProcess(Executor):
-    """One cell after the other, here."""
+    """Runs the cells in this process, one after the other."""
 
     def run(self, work: Work, shared: object, cells: Sequence[object]) -> Iterator[Done]:
         for index, cell in enumerate(cells):
@@ -86,7 +86,7 @@ class InProcess(Executor):
 def _attempt(work: Work, shared: object, index: int, cell: object) -> Done:
     try:
         return Done(index, work(shared, cell))
-    except Exception as error:  # a failed cell is a result: the sweep goes on
+    except Exception as error:  # a failed cell is a result
         named = "" if isinstance(error, KubeschedError) else f"{type(error).__name__}: "
         return Done(index, None, f"{named}{error}")
 
@@ -94,7 +94,7 @@ def _attempt(work: Work, shared: object, index: int, cell: object) -> Done:
 # -- local processes -------------------------------------------------------------------------------
 
 _shared: object = None
-"""What the sweep's cells share, in a worker process."""
+"""The shared data of the sweep, in a worker process."""
 
 
 def _set_up(blob: bytes) -> None:
@@ -107,7 +107,7 @@ def _in_worker(work: Work, index: int, cell: object) -> Done:
 
 
 class LocalProcesses(Executor):
-    """A pool of processes; one that dies is replaced."""
+    """A pool of processes; dead ones are replaced."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
@@ -129,8 +129,7 @@ class LocalProcesses(Executor):
                     return
 
     def _round(self, work: Work, blob: bytes, cells: dict[int, object]) -> Iterator[Done]:
-        # Not fork: the caller may have threads. The fork server imports the work once for all
-        # workers.
+        # Not fork: the caller may have threads. The fork server imports the work once for all.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([work.__module__])
         count = min(self._workers, len(cells))
@@ -163,7 +162,7 @@ def _distributed() -> Any:  # noqa: ANN401  # as below
 
 
 class Dask(Executor):
-    """Workers of a Dask cluster, which runs the cells of a worker that is lost on another one."""
+    """Workers of a Dask cluster, which reruns the cells of a lost worker."""
 
     def __init__(self, *, address: str = "", workers: int = 0) -> None:
         self._address = address
@@ -173,7 +172,7 @@ class Dask(Executor):
         blob = pickle.dumps(shared)
         distributed = _distributed()
         with self._client(distributed) as client:
-            # Every worker has a copy, so that the loss of one loses nothing.
+            # A copy on every worker, so that losing a worker loses nothing.
             [sent] = client.scatter([blob], broadcast=True, hash=False)
             futures = {
                 client.submit(
@@ -205,7 +204,7 @@ class Dask(Executor):
                 processes=True,
                 dashboard_address="127.0.0.1:0",
                 host="127.0.0.1",
-                silence_logs=logging.CRITICAL,  # the loss of a worker is no news here
+                silence_logs=logging.CRITICAL,  # losing a worker is expected
             ) as cluster,
             distributed.Client(cluster, set_as_default=False) as client,
         ):

@@ -1,6 +1,6 @@
-"""Results on disk, one file per cell, named by the hash of what the cell was made of.
+"""Results on disk, one file per cell, named by the hash of its inputs.
 
-A file is complete or not there: it is written beside its place and moved.
+Files are written to a temporary name and renamed, so they are complete or absent.
 """
 
 from __future__ import annotations
@@ -18,21 +18,18 @@ from kubesched.base.errors import KubeschedError
 
 
 class StoreError(KubeschedError):
-    """The folder of results cannot be used."""
+    """The result folder is not usable."""
 
 
 def key_of_cell(**inputs: object) -> str:
-    """The hash of named inputs and of this kubesched's version.
-
-    Values are compared by their `repr` if JSON has no form.
-    """
+    """Hash of named inputs and kubesched's version; values without a JSON form use `repr`."""
     known = {"version": __version__, **inputs}
     text = msgspec.json.encode(known, enc_hook=repr, order="sorted")
     return hashlib.sha256(text).hexdigest()
 
 
 class ResultStore:
-    """A folder of results; None keeps nothing."""
+    """A folder of results; None stores nothing."""
 
     def __init__(self, folder: str | None) -> None:
         """Raises StoreError."""

@@ -1,4 +1,4 @@
-"""A sweep: cells with keys, run by an executor, except those whose results are stored already."""
+"""A sweep: keyed cells, run by an executor unless their results are already stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Keyed:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a cell came to: its bytes, or what went wrong."""
+    """The bytes of a cell's result, or its error."""
 
     data: bytes | None
     error: str = ""
@@ -27,7 +27,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a sweep is."""
+    """Progress of a sweep."""
 
     done: int
     failed: int
@@ -42,10 +42,9 @@ def run_sweep(
     store: ResultStore,
     progress: Callable[[Progress], None] = lambda _progress: None,
 ) -> Iterator[Result]:
-    """The results in the order of the cells, each as soon as those before it are there.
+    """Yield results in cell order, each as soon as all earlier ones are done.
 
-    Results are stored as they come, so a sweep that is interrupted goes on where it stopped.
-    Failures are not stored.
+    Results are stored as they arrive, so an interrupted sweep can resume. Failures are not stored.
 
     Raises:
         ExecutorError: the executor cannot work at all.

@@ -1,17 +1,17 @@
-"""Kubernetes audit logs: JSON lines of `audit.k8s.io/v1` events, as kube-apiserver's log backend writes them.
+"""Kubernetes audit logs: JSON lines of `audit.k8s.io/v1` events from kube-apiserver.
 
 | Event | Becomes |
 |---|---|
-| create pods | the submission, at `requestReceivedTimestamp`; the pod is the response, or the request if the log has no responses |
-| create pods/binding, or a node in the created pod | nothing: where the pod goes is what the replay finds out; a pod created with its node stays there |
+| create pods | the submission at `requestReceivedTimestamp`, from the response or the request |
+| create pods/binding | ignored: the replay decides; a pod created with a node stays there |
 | delete pods | the pod leaves then, bound or not |
 | update or patch pods/status with phase Succeeded or Failed | likewise |
 | update or patch pods | labels, gates and requests change, if the log has the response |
-| create, update, patch or delete of nodes and of the other kinds that scheduling reads | the object is put or removed |
+| create, update, patch or delete of nodes or other scheduling objects | a put or a removal |
 
 Only successful requests count (`responseStatus.code` below 400), once, at the stage
 ResponseComplete. Objects need the level Request or RequestResponse; events of the level Metadata
-are counted in a note. What existed before the log begins, nodes above all, comes from `--from`.
+are counted in a note. Objects from before the log, such as nodes, come from `--from`.
 `deletecollection` does not say what it deleted and is counted in a note.
 """
 
@@ -41,10 +41,10 @@ def is_audit_event(value: Any) -> bool:  # noqa: ANN401  # a JSON value
 
 
 def read(files: Sequence[str], state: ClusterState | None = None) -> Trace:
-    """`state` is what exists when the log begins.
+    """Read a log; `state` is the cluster at its beginning.
 
     Raises:
-        TraceError: a line is no audit event, or an object in it is broken.
+        TraceError: a line is not an audit event, or an object in it is malformed.
     """
     log = _Log(state.copy() if state is not None else ClusterState(", ".join(files)))
     rows = [row for path in files for row in json_rows(path)]
@@ -73,11 +73,11 @@ class _Log:
         self.notes: Counter[str] = Counter()
         self._events: list[Event] = []
         self._pods: dict[str, int] = {}
-        """Key of a pod that has arrived -> its place in the events."""
+        """Key of an arrived pod -> its index in the events."""
         self._last: dict[str, Pod] = {}
 
     def finished(self) -> list[Event]:
-        # Responses are logged when they are complete; what was asked first happened first.
+        # Responses are logged on completion; order by the time of the request.
         return sorted(self._events, key=lambda event: event.time_s)
 
     def take(self, row: Row) -> None:
@@ -191,7 +191,7 @@ def _with_uid(obj: Any) -> Any:  # noqa: ANN401  # a record of any kind
 
 
 def _differs(old: Pod, new: Pod) -> bool:
-    """Whether something changed that is the pod's own, not the scheduler's or the kubelet's."""
+    """Whether a field changed that neither the scheduler nor the kubelet owns."""
     spec = structs.replace(new.spec, node_name=old.spec.node_name)
     return (
         spec != old.spec

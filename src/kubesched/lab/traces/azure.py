@@ -1,19 +1,19 @@
-"""Azure's packing trace of 2020: the tables `vm` and `vmType`, as the published SQLite file or as one CSV file each.
+"""Azure's packing trace of 2020: the tables `vm` and `vmType`, as SQLite or CSV files.
 
 | Field | Becomes |
 |---|---|
 | vm: `vmId` | the pod `vm-<vmId>` |
 | `tenantId` | the label `tenant` |
-| `vmTypeId` | requests, from the row of `vmType` for the machine that is played |
+| `vmTypeId` | requests, from the row of `vmType` for the selected machine |
 | `priority` | 0, high: pod priority 1000; 1, low: pod priority 0, which may be evicted |
-| `starttime` | the submission, days × 86,400; VMs from before the trace (negative) arrive at second 0 |
-| `endtime` | with `starttime` (or second 0) the lifetime; NULL: stays |
-| vmType: `machineId` | which hardware the row is about: one is played, the one that can host most requests or `--machine` |
+| `starttime` | the submission, days × 86,400; negative times (before the trace) are second 0 |
+| `endtime` | the lifetime, from `starttime` or second 0; NULL: stays |
+| vmType: `machineId` | the hardware: `--machine`, or the one that can host most requests |
 | `core`, `memory` | requests: 1.0, the whole machine, is 1,000 cpu and 1 TiB |
-| `ssd`, `hdd`, `nic` | requests of the extended resources `packing.azure/…`, 1,000,000 for the whole machine |
+| `ssd`, `hdd`, `nic` | requests of `packing.azure/…`, 1,000,000 for the whole machine |
 
-The trace has no machines: `--nodes N` says how many there are, all alike. Requests for VM types
-that the machine cannot host are left out and counted.
+The trace has no machines: `--nodes N` sets their number, all alike. Requests for VM types that the
+machine cannot host are left out and counted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kubesched.lab.traces.trace import Arrival, Trace, TraceError
 SQLITE = b"SQLite format 3\x00"
 DAY_S = 86_400.0
 CPU_MILLI, MEMORY_BYTES, PARTS = 1_000_000, 2**40, 1_000_000
-"""What 1.0 is of cpu, of memory, and of the others."""
+"""Value of 1.0 for cpu, memory, and the other resources."""
 EXTENDED = ("ssd", "hdd", "nic")
 PRIORITIES = {0: 1000, 1: 0}
 VM_COLUMNS = ("vmId", "vmTypeId", "priority", "starttime", "endtime")
@@ -41,7 +41,7 @@ TYPE_COLUMNS = ("vmTypeId", "machineId", "core", "memory")
 
 
 def read(files: Sequence[str], node_count: int | None, machine: str | None = None) -> Trace:
-    """`files` is one SQLite file, or the CSV files of the two tables in any order.
+    """Read one SQLite file, or the CSV files of the two tables in any order.
 
     Raises:
         TraceError: a file cannot be read, the number of nodes is missing, or no VM type runs on the
@@ -111,7 +111,7 @@ def _of_csv(files: Sequence[str]) -> dict[str, Iterable[Row]]:
 
 
 def _most_useful(vms: Sequence[Row], types: Sequence[Row], files: Sequence[str]) -> str:
-    """The machine that can host most requests; the first of equals."""
+    """The machine that can host most requests; the first if several are equal."""
     wanted = Counter(row.text("vmTypeId") for row in vms)
     hosted = Counter[str]()
     for row in types:

@@ -1,22 +1,23 @@
 """Google's Borg trace of 2019 (clusterdata v3): the tables `machine_events` and `instance_events`.
 
-JSON lines as BigQuery exports them (fields that are zero may be left out, large integers may be
-text), or CSV, where nested fields are columns such as `capacity.cpus` or `capacity_cpus`, or hold
-an object. Event types are numbers or names.
+JSON lines as exported by BigQuery (zero fields may be missing, large integers may be strings), or
+CSV, where nested fields are columns such as `capacity.cpus` or `capacity_cpus`, or hold an object.
+Event types are numbers or names.
 
 | Field | Becomes |
 |---|---|
 | machines: `machine_id` | the node `m-<machine_id>` |
-| `capacity.cpus`, `capacity.memory` | allocatable: 1.0, the largest machine, is 1,000 cpu and 1 TiB |
-| `type` | ADD and UPDATE put the node, REMOVE takes it away with its pods |
+| `capacity.cpus`, `capacity.memory` | allocatable: 1.0, the largest, is 1,000 cpu and 1 TiB |
+| `type` | ADD and UPDATE put the node, REMOVE removes it with its pods |
 | `switch_id`, `platform_id` | the labels `switch` and instance type |
-| instances: `collection_id`, `instance_index` | the pod `c-<collection_id>-<index>`, then `-2`, `-3` for further submissions |
+| instances: `collection_id`, `instance_index` | the pod `c-<collection_id>-<index>` |
+| further submissions of an instance | the suffixes `-2`, `-3` |
 | `priority` | the pod's priority |
 | `resource_request` | requests, as last updated before the pod was scheduled |
 | SUBMIT | the submission; SCHEDULE of an instance that was never submitted counts as one |
 | SCHEDULE to EVICT, FAIL, FINISH, KILL or LOST | the lifetime |
 | those without a SCHEDULE before | the pod leaves then, if it is still waiting |
-| `alloc_collection_id` | tasks inside an alloc instance are left out: the alloc instance has their room. Alloc instances are pods |
+| `alloc_collection_id` | tasks in an alloc instance are left out: its own pod has their room |
 
 Left out: constraints (their attributes are obfuscated), QUEUE and ENABLE, updates of running
 instances. Times are microseconds; 0 is before the trace, 2^63−1 after it.
@@ -36,7 +37,7 @@ from kubesched.lab.traces.rows import Row, csv_rows, digest_of, json_rows
 from kubesched.lab.traces.trace import Arrival, Event, Put, Remove, Trace, TraceError
 
 CPUS_MILLI, MEMORY_BYTES = 1_000_000, 2**40
-"""What 1.0 is."""
+"""Value of 1.0."""
 INSTANCE_EVENTS = (
     *("SUBMIT", "QUEUE", "ENABLE", "SCHEDULE", "EVICT", "FAIL", "FINISH", "KILL", "LOST"),
     *("UPDATE_PENDING", "UPDATE_RUNNING"),
@@ -62,8 +63,8 @@ def read(machine_files: Sequence[str], instance_files: Sequence[str]) -> Trace:
     events = _machines(machine_files, state)
     notes = Counter[str]()
     events += _Instances(notes).read(instance_files)
-    # A machine that leaves at the same moment as a task ends leaves last; a task that comes then
-    # finds it gone.
+    # If a task ends when its machine is removed, the task goes first; one that starts then finds
+    # the machine gone.
     events.sort(key=lambda event: (event.time_s, isinstance(event, Arrival)))
     return Trace(
         name=", ".join(files),
@@ -113,7 +114,7 @@ def _machines(files: Sequence[str], state: ClusterState) -> list[Event]:
         if kind == "EVENT_TYPE_UNKNOWN":
             raise row.error("type", "an unknown event")
         if row.get("capacity.cpus") is None and name in known:
-            continue  # an update of something else
+            continue  # another field was updated
         known[name] = row
         machine = _node(name, row)
         if time == 0:
@@ -167,8 +168,7 @@ class _Instances:
         rows = list(_rows(files, ("time", "type", "collection_id")))
         if not rows:
             raise TraceError(f"{', '.join(files)}: no instance events")
-        # Events of one instant stand in the order of an instance's life: it ends, then is submitted
-        # again.
+        # At equal times, events follow an instance's life cycle: it ends, then is submitted again.
         rows.sort(key=lambda row: row.integer("time", 0))
         for row in rows:
             self._take(row)

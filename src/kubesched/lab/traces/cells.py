@@ -29,10 +29,10 @@ def keyed(trace: Trace, cell: Cell) -> Keyed:
 
 
 def with_recorded(trace: Trace, cells: Sequence[Cell]) -> list[Cell]:
-    """The cells, and the recording as it was if it is among them.
+    """The cells, plus the unmodelled recording if it is among them.
 
-    Alone it is played record by record. Among others it is modelled as they are, so that
-    differences are those of the configurations, and the recording itself stands beside them.
+    A single recording is played record by record. With other cells it is modelled like them, so
+    that differences come from the configurations; the unmodelled recording is added for reference.
     """
     own = [cell for cell in cells if is_own(trace, cell)]
     if not own:

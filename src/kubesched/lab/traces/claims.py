@@ -1,4 +1,4 @@
-"""Device claims of pods that are gone: what the resource claim controller does with them."""
+"""Device claims of deleted pods, handled like the resource claim controller does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FINISHED = ("Succeeded", "Failed")
 
 
 def release_claims(world: PlannedCluster, pod: Pod) -> None:
-    """Withdraw a pod's reservations; devices of claims that no pod uses any more become free."""
+    """Withdraw a pod's reservations; unreserved claims free their devices."""
     names = {claim.resource_claim_name for claim in pod.spec.resource_claims or ()}
     names |= {claim.resource_claim_name for claim in pod.status.resource_claim_statuses or ()}
     for name in sorted(filter(None, names)):

@@ -1,15 +1,13 @@
-"""Fragmentation: how much of what is free cannot be used.
+"""Fragmentation: the share of free resources that cannot be used.
 
-Two measures:
-
-- *GPU fragmentation* as published with FGD ("Beware of Fragmentation", USENIX ATC 2023): the GPU
-  capacity that is free but that a pod of the workload, drawn at random, could not use, as a share
-  of all free GPU capacity. For a pod class m and a node n, F(n, m) is everything free on the node's
-  GPUs if the node cannot host m (too little cpu, memory or GPU, or the wrong model) or m asks for
-  no GPU; otherwise it is what is left on devices with less room than m asks of one. A node's
-  fragmentation is the mean of F over the classes, weighted by how often they occur in the trace.
-- *Plain*: of what is free of a resource, the share on nodes that are partly used. No pod that needs
-  an empty node gets it.
+- *GPU fragmentation* as published with FGD ("Beware of Fragmentation", USENIX ATC 2023): the free
+  GPU capacity that a random pod of the workload could not use, as a share of all free GPU capacity.
+  For a pod class m and a node n, F(n, m) is all free capacity of the node's GPUs if the node cannot
+  host m (too little cpu, memory or GPU, or the wrong model) or m requests no GPU; otherwise it is
+  what is left on devices with less room than m requests of one. A node's fragmentation is the mean
+  of F over the classes, weighted by their frequency in the trace.
+- *Plain*: the share of a free resource on partly used nodes, where pods that need an empty node do
+  not fit.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from kubesched.framework.nodes.node_table import CPU, MEMORY, NodeTable
 from kubesched.lab.traces.gpu_share import WHOLE, GpuLedger, wanted_milli
 
 MOST_CLASSES = 256
-"""Classes that are weighed, the most frequent ones; openb has fewer."""
+"""Most frequent classes that are weighed; openb has fewer."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -35,13 +33,13 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class PodClass:
-    """Pods that ask for the same."""
+    """Pods with equal requests."""
 
     milli_cpu: int
     memory: int
     gpu_milli: int
     node_label: tuple[str, frozenset[str]] | None
-    """A label that nodes must have, and its values; None if any node will do."""
+    """A required node label and its values; None if any node matches."""
 
 
 def class_of(pod: Pod) -> PodClass:
@@ -56,7 +54,7 @@ def class_of(pod: Pod) -> PodClass:
 
 
 class GpuFragmentation:
-    """The published measure over the nodes of a table; only rows that changed are computed again."""
+    """The published measure over the nodes of a table; recomputes only changed rows."""
 
     def __init__(self, pods: Iterable[Pod], table: NodeTable, ledger: GpuLedger) -> None:
         counts = Counter(class_of(pod) for pod in pods).most_common(MOST_CLASSES)
@@ -126,6 +124,6 @@ def _allowed(pods: PodClass, nodes: Sequence[Node | None]) -> npt.NDArray[np.boo
 
 
 def plain(free: Ints, is_used: npt.NDArray[np.bool_]) -> float:
-    """Of what is free of a resource, the share on nodes in use; 0 if nothing is free."""
+    """Share of the free amount of a resource on used nodes; 0 if nothing is free."""
     total = int(free.sum())
     return int(free[is_used].sum()) / total if total else 0.0

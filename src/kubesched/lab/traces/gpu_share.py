@@ -1,12 +1,12 @@
-"""GPUs of which pods take whole ones or a part of one.
+"""Shared GPUs: pods take whole devices or a part of one.
 
-A node offers 1,000 units of one extended resource per GPU, so that NodeResourcesFit and every score
-see the sums. A sum does not say whether a single device has room: a pod that asks for less than
-1,000 units must get them from one GPU, one that asks for a multiple gets whole free GPUs. The
-ledger knows what is left of each device; the Filter plugin `GpuShare` reads it.
+A node offers 1,000 units of one extended resource per GPU, so NodeResourcesFit and all scores see
+the sums. Sums do not show the room on a single device: a pod that requests less than 1,000 units
+must get them from one GPU, and one that requests a multiple gets whole free GPUs. The ledger tracks
+what is left of each device; the Filter plugin `GpuShare` reads it.
 
-Of several devices with room a shared pod gets the fullest, of equals the first; whole GPUs are
-taken in order.
+A shared pod gets the fullest device with room, the first if several are equal; whole GPUs are taken
+in order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kubesched.framework.verdicts import Verdicts
 
 GPU_MILLI = "alibabacloud.com/gpu-milli"
 WHOLE = 1000
-"""Units of one GPU."""
+"""Units per GPU."""
 PLUGIN = "GpuShare"
 NO_DEVICE = "node(s) had no GPU with enough left"
 
@@ -43,7 +43,7 @@ Left = npt.NDArray[np.int64]
 
 
 def wanted_milli(pod: Pod) -> int:
-    """The units that a pod asks for."""
+    """The units that a pod requests."""
     total = 0
     for container in pod.spec.containers or ():
         total += int((container.resources.requests or {}).get(GPU_MILLI, 0))
@@ -51,7 +51,7 @@ def wanted_milli(pod: Pod) -> int:
 
 
 def devices_for(left: Left, milli: int) -> list[int] | None:
-    """The devices of one node that such a pod would get; None if they have no room for it."""
+    """The devices of one node that such a pod would get; None if it does not fit."""
     if milli < WHOLE:
         best, best_left = -1, WHOLE + 1
         for device, amount in enumerate(left.tolist()):
@@ -64,16 +64,16 @@ def devices_for(left: Left, milli: int) -> list[int] | None:
 
 
 class GpuLedger:
-    """What is left of every device, by row of the node table, and who has the rest."""
+    """The units left on every device, by row of the node table, and the pods that use the rest."""
 
     def __init__(self) -> None:
         self.left: Left = np.zeros((0, 0), dtype=np.int64)
         """Row, device; 0 beyond a node's devices."""
         self._held: dict[str, tuple[int, list[int], int]] = {}
-        """Pod's uid -> row, devices, units of each."""
+        """Pod UID -> row, devices, units of each."""
 
     def set_node(self, table: NodeTable, node: Node) -> None:
-        """A node came. A node that changes keeps its devices: pods may be on them."""
+        """Add a node. A changed node keeps its devices, which pods may use."""
         row = table.row_of[node.metadata.name]
         count = int((node.status.allocatable or {}).get(GPU_MILLI, 0)) // WHOLE
         rows, devices = self.left.shape
@@ -85,7 +85,7 @@ class GpuLedger:
         self.left[row, :count] = WHOLE
 
     def take(self, row: int, pod: Pod) -> bool:
-        """Give a pod its devices; False if there is no room."""
+        """Allocate a pod's devices; False if there is no room."""
         milli = wanted_milli(pod)
         if not milli or pod.metadata.uid in self._held:
             return True
@@ -108,7 +108,7 @@ class GpuLedger:
 
 
 class GpuShare(FilterPlugin, ReservePlugin, EnqueueExtensions):
-    """Rules out nodes without a device that has room; books devices at Reserve."""
+    """Rejects nodes without a device that has room; allocates devices at Reserve."""
 
     name = PLUGIN
     ledger: ClassVar[GpuLedger]
@@ -138,7 +138,7 @@ class GpuShare(FilterPlugin, ReservePlugin, EnqueueExtensions):
         return left
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
-        # Devices are taken and given back only when pods come to and leave the node.
+        # Devices only change when pods arrive on or leave the node.
         return Rule(Scope.ROW)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
@@ -155,7 +155,7 @@ class GpuShare(FilterPlugin, ReservePlugin, EnqueueExtensions):
         ]
 
     def after_pod_left(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
-        """A pod left: is there a device for this one now, where it was?"""
+        """Whether the departed pod's node now has a device for this one."""
         row = self.handle.table.row_of.get(old.spec.node_name)
         if row is None or not wanted_milli(old):
             return Hint.SKIP
@@ -164,5 +164,5 @@ class GpuShare(FilterPlugin, ReservePlugin, EnqueueExtensions):
 
 
 def gpu_share_with(ledger: GpuLedger) -> type[Plugin]:
-    """The plugin over this ledger; the profiles of a configuration share one."""
+    """The plugin for this ledger; the profiles of a configuration share one."""
     return type(PLUGIN, (GpuShare,), {"ledger": ledger})

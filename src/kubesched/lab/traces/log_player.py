@@ -1,9 +1,8 @@
-"""Playing a recording: the scheduler is given the logged inputs again, and its decisions are compared with the logged ones.
+"""Plays a recording: feeds the logged inputs to the scheduler and compares its decisions.
 
-The production scheduler runs in virtual time over informers that the log feeds. Each record is one
-input: it is applied, then everything that follows from it happens, then the next. Tasks that were
-beside the loop (bindings, evictions) run as well, but wait where `scheduler.flight` says until the
-log says that they went on.
+The production scheduler runs in virtual time over informers fed from the log. Each record is one
+input: it is applied, then all its consequences run, then the next. Background tasks (bindings,
+evictions) run as well, but wait at the points of `scheduler.flight` until the log resumes them.
 """
 
 from __future__ import annotations
@@ -78,29 +77,29 @@ _CODES = {code.upstream_name: code for code in Code}
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What playing a run came to."""
+    """The result of playing a run."""
 
     attempts: int
     decisions: int
     difference: str
-    """The first decision that came out differently, explained; empty if none did."""
+    """The first different decision, explained; empty if there is none."""
 
 
 class Difference(KubeschedError):
-    """A played run leaves the logged one; the text says where and how."""
+    """A played run differs from the logged one; the text says where and how."""
 
 
 BeforeAttempt = Callable[[int, Assembly], bool]
-"""(number of the attempt, the scheduler as it is then) -> whether to stop there."""
+"""(attempt number, current scheduler) -> whether to stop there."""
 
 
 class Observer(Protocol):
-    """Follows a run while it is played, and changes nothing."""
+    """Observes a run while it is played, without changing it."""
 
     def begins(
         self, assembly: Assembly, objects: Iterable[Any], assumed: Mapping[str, str]
     ) -> None:
-        """The scheduler and the objects that it begins with.
+        """The scheduler and its initial objects.
 
         `assumed`: uid -> node of pods whose binding no event has shown.
         """
@@ -111,11 +110,11 @@ class Observer(Protocol):
         ...
 
     def changed(self, op: str, obj: Any) -> None:  # noqa: ANN401  # a record of any kind
-        """A store has changed, as `records.Changed` describes it."""
+        """A store has changed, as described by `records.Changed`."""
         ...
 
     def chosen(self, pod: PodInfo, node_name: str) -> None:
-        """The played scheduler chose this node, as the recorded one had."""
+        """The played scheduler chose this node, like the recorded one."""
         ...
 
 
@@ -128,20 +127,20 @@ def play(
 ) -> Played:
     """Play a run from its first segment to its end, or to the first difference.
 
-    `before_attempt` may look at the scheduler, which it must leave as it was, and end the play.
+    `before_attempt` may inspect the scheduler, without changing it, and stop the play.
 
     Raises:
-        RecordingError: its first segment does not hold the state of the scheduler, or the recording
-            is damaged.
+        RecordingError: the first segment lacks the scheduler's state, or the recording is damaged.
         ConfigError: the recorded configuration names plugins that are not installed.
     """
     if not run.is_playable:
         raise RecordingError(
-            f"{run.segments[0].name}: begins without the state of the scheduler, and what was before it was "
+            f"{run.segments[0].name}: begins without the state of the scheduler, "
+            "and what was before it was "
             "deleted to stay within the limit, so its decisions cannot be played"
         )
     try:
-        with quiet_logs():  # what was worth a line was logged then
+        with quiet_logs():  # already logged by the recorded scheduler
             return run_virtual(
                 lambda loop: _Player(run, loop, registry, before_attempt, observer).play()
             )
@@ -150,7 +149,7 @@ def play(
 
 
 class _Log:
-    """The entries, of which the next can be looked at."""
+    """The entries, with lookahead."""
 
     def __init__(self, entries: Iterator[AnyEntry], observer: Observer | None = None) -> None:
         self._entries = entries
@@ -170,7 +169,7 @@ class _Log:
 
 
 class _Player:
-    """One run being played. Also the scheduler's `FlightRecorder` meanwhile."""
+    """Plays one run, and acts as the scheduler's `FlightRecorder`."""
 
     def __init__(
         self,
@@ -216,7 +215,7 @@ class _Player:
             registry,
             Dependencies(
                 listers=self._informers,
-                client=PretendingClient(),  # what its calls came to is in the log
+                client=PretendingClient(),  # call results come from the log
                 recorder=lambda _profile: no_events,
                 clock=self.clock,
                 random=Random(self._header.seed),
@@ -250,7 +249,7 @@ class _Player:
                     self._gates.is_over = True
                     self._loop.call_soon(
                         self._gates.close
-                    )  # after the group has called its tasks off
+                    )  # after the group has cancelled its tasks
                 raise _Finished
         except* (_Finished, _BrokenOff):
             pass
@@ -266,7 +265,7 @@ class _Player:
             if isinstance(entry, SchedulingEnded):
                 return
             self._apply(entry, group)
-            # Let everything happen that can without another input.
+            # Run everything that needs no further input.
             if not self._loop.is_idle:
                 while True:
                     await asyncio.sleep(0)
@@ -275,7 +274,7 @@ class _Player:
                 self._loop.begin_instant()
 
     def _skip_time(self, time: float) -> bool:
-        """Go on to that time without running a task; False if one sleeps that wakes up before."""
+        """Advance to that time without running a task; False if a sleeping task wakes up before."""
         loop, until = self._loop, time - self._header.time
         passed = until - loop.time()
         if passed <= 0:
@@ -320,7 +319,7 @@ class _Player:
         group.create_task(self._scheduler.background.run())
 
     def _restore(self, entry: SavedScheduler, group: asyncio.TaskGroup) -> None:
-        """Go on from a checkpoint: fill the stores without telling handlers, then the scheduler itself."""
+        """Restore a checkpoint: the stores, without calling handlers, then the scheduler."""
         for obj in self._objects:
             self._informers.informer(type(obj)).store.put(key_of(obj.metadata), obj)
             if isinstance(obj, Namespace):
@@ -367,14 +366,15 @@ class _Player:
     # -- as the scheduler's recorder ---------------------------------------------------------------
 
     def tick(self) -> None:
-        """Time is the log's."""
+        """No-op: the log sets the time."""
 
     def attempt(self, info: QueuedPodInfo) -> None:
         if info.pod_info.uid != self._expected.uid:
             raise Difference(
                 self._at(
                     self._expected,
-                    f"{self._expected.pod} was taken off the queue; played, it is {info.pod_info.key}",
+                    f"{self._expected.pod} was taken off the queue; "
+                    f"played, it is {info.pod_info.key}",
                 )
             )
 
@@ -406,13 +406,13 @@ class _Player:
             self._observer.chosen(pod, node_name)
 
     def flushed(self) -> None:
-        """The log says when."""
+        """No-op: the log triggers flushes."""
 
     async def reach(self, point: str, uid: str, status: Status | None = None) -> Status | None:
         if point in TASKS:
             actor.set(uid)
         if self._gates.is_over or (point == PRE_BIND_BEGINS and not self._header.is_playable):
-            return status  # the second: recordings of format 1 do not have this point
+            return status  # the second; recordings of format 1 lack this point
         entry = self._next_is(point, uid) or await self._gates.wait(point, uid)
         if entry.outcome is None:
             return None
@@ -421,7 +421,7 @@ class _Player:
         return _status(entry.outcome, self._expected.pod)
 
     def _next_is(self, point: str, uid: str) -> Reached | None:
-        """Take the next record if it is this one, so that the task need not be suspended and woken."""
+        """Take the next record if it matches, which avoids suspending and waking the task."""
         entry = self._log.peek()
         if not isinstance(entry, Reached) or entry.uid != uid or entry.point != point:
             return None
@@ -434,13 +434,13 @@ class _Player:
     wants_checkpoint = False
 
     def checkpoint(self, state: SchedulerState) -> None:
-        """The log says when."""
+        """No-op: the log triggers checkpoints."""
 
     def began(self) -> None:
-        """The log says when."""
+        """No-op."""
 
     def ended(self) -> None:
-        """The log says when."""
+        """No-op."""
 
     def _call_later(self, _delay: float, callback: Callable[[], None]) -> _PlayedTimer:
         timer = _PlayedTimer(callback)
@@ -456,18 +456,18 @@ class _Player:
 
 
 class _ShortestPauses(Random):
-    """Tasks that pause between retries wake up before the log says that they went on, and wait for that."""
+    """Makes retry pauses minimal, so that tasks wait for their record in the log."""
 
     def random(self) -> float:
         return 0.0
 
 
 class _Finished(Exception):
-    """Ends the group of a run that was played."""
+    """Ends the task group of a played run."""
 
 
 class _BrokenOff(Difference):
-    """The log ends in the middle of an attempt: there is nothing to compare the decision with."""
+    """The log ends within an attempt, so the decision cannot be compared."""
 
 
 class _PlayedTimer:
@@ -478,7 +478,7 @@ class _PlayedTimer:
         self._callback()
 
     def cancel(self) -> None:
-        """A timer that was called off is not in the log."""
+        """No-op: cancelled timers are not in the log."""
 
 
 def _no_longer() -> None:
@@ -486,7 +486,7 @@ def _no_longer() -> None:
 
 
 class _RecordedFitError(FitError):
-    """A rejection after the node was chosen, as far as the log tells."""
+    """A rejection after the node was chosen, with the details in the log."""
 
     def __init__(self, pod_key: str, diagnosis: Diagnosis, text: str) -> None:
         super().__init__(pod_key, 1, diagnosis)

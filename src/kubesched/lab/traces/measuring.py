@@ -1,8 +1,8 @@
 """Figures of a replay over time: waits, utilisation, fragmentation, nodes in use, cost.
 
-How long each node is in use is exact. Utilisation, fragmentation and pending pods are sampled at
-regular moments, and their means are means over the samples. A node is in use while a pod is on it
-that is neither a DaemonSet's nor the kubelet's own.
+The time that each node is in use is exact. Utilisation, fragmentation and pending pods are sampled
+at regular intervals, and their means are over the samples. A node is in use while it has a pod that
+belongs neither to a DaemonSet nor to the kubelet.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from kubesched.lab.traces.trace import TraceError
 SAMPLES = 240
 HOUR_S = 3600.0
 DIGITS = 6
-"""Behind the point, of every figure: more would be noise of the last bit."""
+"""Decimal places of every figure; more would be floating-point noise."""
 
 Prices = Mapping[str, float]
 """Instance type, or node name, -> price per hour; `default` for all others."""
 
 
 def sample_times(ends_s: float) -> Iterator[float]:
-    """When figures are taken; infinity in the end."""
+    """Sample times, ending with infinity."""
     for number in range(SAMPLES):
         yield ends_s * number / (SAMPLES - 1)
     yield math.inf
 
 
 class Meter:
-    """Follows one replay."""
+    """Measures one replay."""
 
     def __init__(
         self, table: NodeTable, gpus: GpuFragmentation | None, prices: Prices | None
@@ -50,7 +50,7 @@ class Meter:
         self._prices = prices
         self._now = 0.0
         self._pods_on: dict[str, int] = {}
-        """Nodes in use -> pods on them that count."""
+        """Nodes in use -> number of their pods that count."""
         self._used_s: dict[str, float] = {}
         self._since: dict[str, float] = {}
         self._price_of: dict[str, float] = {}
@@ -72,7 +72,7 @@ class Meter:
     # -- what happens ------------------------------------------------------------------------------
 
     def submitted(self, key: str, now: float) -> None:
-        """A pod of the trace came; a pod that comes back after an eviction keeps its first time."""
+        """A pod was submitted; after an eviction it keeps its first time."""
         self._submitted.setdefault(key, now)
 
     def node_came(self, node: Node) -> None:
@@ -80,7 +80,7 @@ class Meter:
             self._price_of[node.metadata.name] = price_of(node, self._prices)
 
     def bound(self, key: str, pod: Pod, now: float) -> None:
-        """A pod got its node."""
+        """A pod was bound."""
         self._digest.update(f"{key} {pod.spec.node_name}\n".encode())
         if key in self._submitted:
             self._waits.setdefault(key, now - self._submitted[key])
@@ -124,7 +124,7 @@ class Meter:
                 requested = table.requested[index].array[: table.high_water][alive]
                 share = int(requested.sum()) / total if total else 0.0
                 free = np.maximum(allocatable - requested, 0)
-            # A resource that appears late had nothing before.
+            # Zero before a resource first appears.
             before = [0.0] * (len(series.at_s) - 1)
             series.utilisation.setdefault(name, list(before)).append(round(share, DIGITS))
             fragmented = round(plain(free, used[alive]), DIGITS)
@@ -181,10 +181,10 @@ class Meter:
 
 
 def price_of(node: Node, prices: Prices) -> float:
-    """By name, then by instance type, then the default.
+    """Price by name, then by instance type, then the default.
 
     Raises:
-        TraceError: there is none of these.
+        TraceError: no price applies.
     """
     name = node.metadata.name
     kind = (node.metadata.labels or {}).get(INSTANCE_TYPE, "")
@@ -199,7 +199,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _quantile(ordered: npt.NDArray[np.float64], share: float) -> float:
-    """The smallest value that at least this share of the values does not exceed."""
+    """Nearest-rank quantile; 0 if there are no values."""
     if not len(ordered):
         return 0.0
     index = max(0, int(np.ceil(share * len(ordered))) - 1)

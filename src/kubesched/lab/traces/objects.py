@@ -1,4 +1,4 @@
-"""Nodes and pods from the numbers of a trace."""
+"""Nodes and pods from the figures of a trace."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ NAMESPACE = "trace"
 HOSTNAME = "kubernetes.io/hostname"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 PODS_PER_NODE = 1000
-"""Published traces know no limit of pods per node; this one keeps it out of the way."""
+"""Pods per node: published traces have no limit, so this one is never reached."""
 
 
 def node(name: str, amounts: Mapping[str, RawQuantity], labels: Mapping[str, str]) -> Node:
-    """A node that is ready; `amounts` are what it can give."""
+    """A ready node; `amounts` are its allocatable resources."""
     allocatable: dict[str, RawQuantity] = {**amounts, "pods": PODS_PER_NODE}
     return Node(
         metadata=ObjectMeta(name=name, uid=f"node/{name}", labels={HOSTNAME: name, **labels}),
@@ -37,7 +37,7 @@ def node(name: str, amounts: Mapping[str, RawQuantity], labels: Mapping[str, str
 
 
 class PodMaker:
-    """Pods whose specs are shared as far as they are equal, so that the scheduler finds their class at once."""
+    """Creates pods with shared specs, so that the scheduler finds their class at once."""
 
     def __init__(self) -> None:
         self._specs: dict[tuple[object, ...], PodSpec] = {}
@@ -51,7 +51,7 @@ class PodMaker:
         labels: Mapping[str, str] | None = None,
         node_label: tuple[str, Sequence[str]] | None = None,
     ) -> Pod:
-        """`node_label` is a label of nodes and the values that it may have."""
+        """`node_label` is a node label and its allowed values."""
         key = (tuple(amounts.items()), priority, node_label and (node_label[0], *node_label[1]))
         spec = self._specs.get(key)
         if spec is None:

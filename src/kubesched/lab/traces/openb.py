@@ -5,16 +5,16 @@
 | nodes: `sn` | the node's name |
 | `cpu_milli`, `memory_mib` | allocatable cpu and memory |
 | `gpu` | 1,000 units of the extended resource `alibabacloud.com/gpu-milli` per GPU |
-| `model` | the label `alibabacloud.com/gpu-card-model`, and the instance type for prices (`cpu` without GPU) |
+| `model` | the label `alibabacloud.com/gpu-card-model` and the instance type (`cpu` without GPU) |
 | pods: `name` | the pod's name, in namespace `trace` |
 | `cpu_milli`, `memory_mib` | requests |
-| `num_gpu`, `gpu_milli` | a request of num_gpu × gpu_milli units; below 1,000 a part of one GPU, which `GpuShare` keeps on one device |
+| `num_gpu`, `gpu_milli` | num_gpu × gpu_milli units; `GpuShare` keeps less than 1,000 on one GPU |
 | `gpu_spec` | required node affinity to one of these models |
 | `qos` | the label `qos`; all pods have priority 0, since the trace has none |
 | `creation_time` | the submission, counted from the first |
-| `scheduled_time`, `deletion_time` | the lifetime: from one to the other; from `creation_time` for pods that were never scheduled |
+| `scheduled_time`, `deletion_time` | the lifetime; starts at `creation_time` if never scheduled |
 
-`pod_phase` is not read.
+`pod_phase` is ignored.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ POD_COLUMNS = (
     *("creation_time", "deletion_time", "scheduled_time"),
 )
 MOST_GPUS = 64
-"""Of one node; more is a mistake in the file."""
+"""Per node; more is an error in the file."""
 
 
 def read(nodes_file: str, pods_file: str) -> Trace:

@@ -1,4 +1,4 @@
-"""What one trace came to under one configuration and seed: plain records with a stable JSON form."""
+"""The outcome of one trace, configuration and seed: plain records with a stable JSON form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Record(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class Waits(Record):
-    """Seconds from a pod's first submission to its first binding, over the pods that were placed."""
+    """Seconds from a pod's first submission to its first binding, over all placed pods."""
 
     p50: float
     p90: float
@@ -20,11 +20,11 @@ class Waits(Record):
 
 
 class Series(Record):
-    """Figures at regular moments of the trace."""
+    """Figures at regular times of the trace."""
 
     at_s: list[float]
     utilisation: dict[str, list[float]]
-    """Resource -> requested by placed pods, as a share of what the nodes have."""
+    """Resource -> requests of placed pods, as a share of the nodes' capacity."""
     fragmentation: dict[str, list[float]]
     """Resource -> the plain measure."""
     gpu_fragmentation: list[float]
@@ -40,9 +40,9 @@ class Outcome(Record):
     seed: int
     submitted: int
     placed: int
-    """Pods that got a node, counted once however often they were evicted."""
+    """Pods that were placed, counted once regardless of evictions."""
     unplaced: int
-    """Pods that never got one."""
+    """Pods that were never placed."""
     evictions: int
     attempts: int
     waits: Waits
@@ -51,7 +51,7 @@ class Outcome(Record):
     fragmentation: dict[str, float]
     gpu_fragmentation: float | None
     nodes_used: float
-    """Nodes with a pod of the trace, the mean over time."""
+    """Nodes with a pod of the trace, averaged over time."""
     nodes_used_most: int
     cost: float | None
     """Hours in use × price, over the nodes; None without prices."""
@@ -59,7 +59,7 @@ class Outcome(Record):
     """Seconds at 0, 1, … 100 %."""
     series: Series
     placements: str
-    """A digest of which pod went where, in order of binding: equal digests, equal placements."""
+    """Digest of all placements in binding order: equal digests mean equal placements."""
     notes: list[str]
 
 

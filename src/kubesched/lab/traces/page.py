@@ -1,4 +1,4 @@
-"""The report of `kubesched replay` as one HTML page: courses over time, waits, figures, differences."""
+"""The report of `kubesched replay` as an HTML page: charts, waits, figures, differences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def page(report: Report) -> str:
     colours = charts.colours_of([configuration.name for configuration in report.configurations])
     parts = [
         "<h1>Replay</h1>",
-        f'<p class="note">{escape(report.trace)} ({escape(report.format)}) · kubesched {escape(report.version)}</p>',
+        f'<p class="note">{escape(report.trace)} ({escape(report.format)})'
+        f" · kubesched {escape(report.version)}</p>",
     ]
     if report.cells:
         parts += ["<h2>Figures</h2>", _figures(report, figures)]

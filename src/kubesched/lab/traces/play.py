@@ -1,10 +1,9 @@
-"""Cells of `kubesched replay`: which player each one gets.
+"""Selects the player for each cell of `kubesched replay`.
 
-A recording as it was is played record by record, as `--verify` does it: pods are taken off the
-queue, bindings and calls end, extenders answer when and as they did then, so every placement comes
-out again. Other configurations and seeds are modelled (`traces.player`), since bindings to other
-nodes and calls that were never made have no recorded end; what they are compared with is modelled,
-too.
+A recording under its own settings is played record by record, like `--verify` does: queue pops,
+ends of bindings and calls, and extender answers come from the log, so every placement is
+reproduced. Other configurations and seeds are modelled (`traces.player`), since bindings to other
+nodes and new calls have no recorded end; their baseline is modelled as well.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from kubesched.scheduler.flight import BINDING_DONE
 
 
 def play_cell(trace: Trace, cell: Cell) -> bytes:
-    """The outcome of one cell as JSON; in this process or another."""
-    # What a scheduler in memory logs about pods is in the outcome.
+    """The outcome of one cell as JSON; may run in another process."""
+    # The outcome contains what the in-memory scheduler would log about pods.
     silence()
     return encode(play_outcome(trace, cell))
 
@@ -53,17 +52,18 @@ def play_outcome(trace: Trace, cell: Cell, registry: Registry | None = None) -> 
         return recorded.outcome()
     outcome = play_trace(trace, cell, registry)
     outcome.notes.append(
-        f"{cell.name}: modelled, because the recording cannot be played to its end: {played.difference}"
+        f"{cell.name}: modelled, because the recording cannot be played to its end: "
+        f"{played.difference}"
     )
     return outcome
 
 
 class RecordedPlay:
-    """Takes the figures of a recording while it is played; see `log_player.Observer`."""
+    """Measures a recording while it is played; see `log_player.Observer`."""
 
     def __init__(self, trace: Trace, own: OwnSettings, cell: Cell) -> None:
         self.placements: dict[str, str] = {}
-        """Pod's uid -> the node that the played scheduler chose for it last."""
+        """Pod UID -> the node that the played scheduler last chose for it."""
         self._trace = trace
         self._own = own
         self._cell = cell
@@ -71,10 +71,10 @@ class RecordedPlay:
         self._meter: Meter
         self._now_s = 0.0
         self._chosen: dict[str, Pod] = {}
-        """Pod's uid -> the pod on the node it is being bound to."""
+        """Pod UID -> the pod with the node it is being bound to."""
         self._bound: dict[str, Pod] = {}
         self._uids: dict[str, str] = {}
-        """Pod's key -> uid."""
+        """Pod key -> uid."""
         self._samples = sample_times(trace.ends_s)
         self._next_sample = next(self._samples)
 
@@ -121,7 +121,7 @@ class RecordedPlay:
             return
         self._uids[key] = uid
         if known is not None:
-            # The watch may show a binding before it is reported to its task, or without that.
+            # The watch may show a binding before its task reports it, or without a report.
             self._note_bound(pod if pod.spec.node_name else None)
         elif pod.spec.node_name:
             self._bound[uid] = pod

@@ -1,4 +1,4 @@
-"""What a played scheduler calls: tasks wait for their place in the log, and calls return what they returned then."""
+"""Calls of a played scheduler: they wait for their place in the log and return its results."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _ENDED = "the recording has ended"
 
 
 class Gates:
-    """Tasks that wait for their place in the log, and places that wait for their task, by name and in order."""
+    """Matches waiting tasks with log entries, and early entries with tasks, by name in order."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, str], deque[asyncio.Future[Any]]] = {}
         self._opened: dict[tuple[str, str], deque[Any]] = {}
         self.is_over = False
-        """The log has ended: tasks are being called off, and none may wait any more."""
+        """The log has ended: tasks are being cancelled and must not wait."""
 
     def close(self) -> None:
-        """Release what waits although its task was called off: writes of claims are not given up half way."""
+        """Release waiters of cancelled tasks: claim writes are shielded from cancellation."""
         for waiting in self._waiting.values():
             for future in waiting:
                 if not future.done():
@@ -64,7 +64,7 @@ class Gates:
 
 
 def _raised(error: list[str]) -> Exception:
-    """The exception that a call raised, as far as callers look at it."""
+    """The exception that a call raised, with the attributes that callers read."""
     name, message, *rest = error
     known = getattr(errors, name, None)
     if isinstance(known, type) and issubclass(known, ApiError):
@@ -76,7 +76,7 @@ def _raised(error: list[str]) -> Exception:
 
 
 class PlayedCalls(PretendingClient):
-    """The plugins' client: calls return when, and with what, the log says."""
+    """The plugins' client: calls return at the time and with the result in the log."""
 
     def __init__(self, gates: Gates) -> None:
         self._gates = gates
@@ -125,7 +125,7 @@ async def _answer(gates: Gates, verb: str, key: str) -> Any:  # noqa: ANN401  # 
 
 
 class PlayedExtender:
-    """An extender that answers what it answered then."""
+    """An extender that returns its recorded answers."""
 
     def __init__(self, extender: Extender, gates: Gates) -> None:
         self._extender = extender
@@ -146,7 +146,7 @@ class PlayedExtender:
         return msgspec.convert(await self._asked("preempt", pod), dict[str, Victims])
 
     async def bind(self, pod: Pod, node_name: str) -> None:
-        """How it went is in the log as the end of the binding."""
+        """No-op: the log has the result as the end of the binding."""
 
     async def _asked(self, verb: str, pod: Pod) -> Any:  # noqa: ANN401  # as logged
         return await _answer(self._gates, verb, f"{self._extender.name} {key_of(pod.metadata)}")
@@ -155,6 +155,6 @@ class PlayedExtender:
 def no_network() -> Any:  # noqa: ANN401  # stands where a transport would
     class NoNetwork:
         async def aclose(self) -> None:
-            """Nothing is open."""
+            """No-op."""
 
     return NoNetwork()

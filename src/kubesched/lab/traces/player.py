@@ -1,13 +1,13 @@
-"""One trace under one configuration and seed: the production scheduler in virtual time.
+"""Models one trace under one configuration and seed: the production scheduler in virtual time.
 
-Decisions take no time. A pod waits for room, and for the backoff after failed attempts, not for the
-scheduler's speed. Between events the scheduler tries what it can; the periodic retry of pods for
-which nothing has changed is off, because in months of virtual time it would be most of the work.
+Decisions take no time. A pod waits for resources and for the backoff after failed attempts, not for
+the scheduler's speed. Between events the scheduler tries all possible pods; the periodic retry of
+unaffected pods is off, because in months of virtual time it would be most of the work.
 
-A recording says when its scheduler took pods off the queue. There the player takes turns at the
-same places of the log, so that pods meet the cluster as they met it then; where the recorded
-scheduler had nothing to do, it works on freely. That is a model, for other settings than the
-recorded ones; a recording as it was is played by `traces.play`.
+A recording says when its scheduler popped pods. The player pops at the same places of the log, so
+that pods meet the same cluster state; where the recorded scheduler was idle, the player runs
+freely. This models settings other than the recorded ones; `traces.play` plays a recording as it
+was.
 """
 
 from __future__ import annotations
@@ -50,31 +50,25 @@ from kubesched.lab.traces.trace import (
 from kubesched.plugins.registry import in_tree_registry
 
 PAUSE_S = 5.0
-"""So long before its next turn a recorded scheduler had nothing to do, and the replay may work on
-by itself.
-"""
+"""If the next turn is further away, the recorded scheduler was idle and the replay runs freely."""
 NEVER_S = 1e12
 """Longer than any trace."""
 SAME_CALL_S = 60.0
-"""A plugin's call that the recording has so soon after is the same call, and returns when that one
-did.
-"""
+"""A plugin's call matches a recorded one that returned at most this much later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What is played, besides the trace."""
+    """The settings under which a trace is played."""
 
     name: str
-    """Of the configuration."""
+    """Name of the configuration."""
     config: KubeSchedulerConfiguration
     gates: FeatureGates = DEFAULT_GATES
     seed: int = 0
     prices: Prices | None = None
     as_recorded: bool = False
-    """Of a recording, with its own configuration, gates and seed: played record by record instead
-    of being modelled.
-    """
+    """A recording under its own configuration, gates and seed: played, not modelled."""
 
 
 def play_trace(
@@ -84,7 +78,7 @@ def play_trace(
     *,
     on_bound: Callable[[Pod], None] = lambda _pod: None,
 ) -> Outcome:
-    """Play a trace to its end. `on_bound` is told about every pod that gets a node.
+    """Play a trace to its end. `on_bound` is called for every pod that gets a node.
 
     Raises:
         ConfigError: the configuration names plugins that do not exist or do not fit.
@@ -118,7 +112,7 @@ def _with_plugin(config: KubeSchedulerConfiguration, name: str) -> KubeScheduler
 
 
 def is_own(trace: Trace, cell: Cell) -> bool:
-    """Whether a recording is played with what it was made with."""
+    """Whether a recording is played with its own settings."""
     own = trace.own
     return own is not None and (own.config, own.gates, own.seed) == (
         cell.config,
@@ -128,7 +122,7 @@ def is_own(trace: Trace, cell: Cell) -> bool:
 
 
 class _ReplayedCluster(PlannedCluster):
-    """The cluster of a replay: keeps the ledger of devices, and deletes evicted pods when the recording did."""
+    """Keeps the device ledger, and deletes evicted pods when the recording did."""
 
     def __init__(
         self, trace: Trace, cell: Cell, registry: Registry, ledger: GpuLedger | None
@@ -178,20 +172,20 @@ class _ReplayedCluster(PlannedCluster):
             self.ledger.take(row, pod)
 
     def _drop(self, obj: Any) -> None:  # noqa: ANN401  # as above
-        # Before the event: hints look at what is free by then.
+        # Before the event: hints read what is free afterwards.
         if self.ledger is not None and isinstance(obj, Pod):
             self.ledger.give_back(obj.metadata.uid)
         super()._drop(obj)
 
     def status_when_bound(self, pod: Pod) -> PodStatus:
-        # A recording has what the kubelets reported.
+        # A recording contains the kubelets' reports.
         return pod.status if self._is_recorded else super().status_when_bound(pod)
 
 
 class _RecordedCalls:
-    """The plugins' client over a recording: what it has of the calls happens at its time, other calls at once.
+    """The plugins' client: recorded calls return at their recorded time, others at once.
 
-    The effects of a call that was recorded are recorded as well.
+    The effects of recorded calls are in the recording as well.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -217,7 +211,7 @@ class _RecordedCalls:
             await self.world.client.delete_pod(pod)
 
     async def _returned(self, verb: str, pod: Pod) -> bool:
-        """Whether the recording has this call; if so, it has returned by then."""
+        """Wait for the recorded return of this call; False if it was not recorded."""
         key, now_s = (verb, key_of(pod.metadata)), self.world.now_s
         to_come = self._to_come.get(key)
         if not to_come or to_come[0] > now_s + SAME_CALL_S:
@@ -260,13 +254,13 @@ class _Player:
         """Heap of (time, number, pod's key, uid)."""
         self._number = 0
         self._lifetimes: dict[str, Arrival] = {}
-        """Pod's uid -> how it came."""
+        """Pod UID -> its arrival."""
         self._placed: dict[str, str] = {}
-        """Pod's uid -> its last node."""
+        """Pod UID -> its last node."""
         self._is_own_removal = False
         turns = (event.time_s for event in trace.events if isinstance(event, Turn))
         self._turns = sorted(turns, reverse=True)
-        """Of recordings: when turns are to come, the next one last."""
+        """Of recordings: times of the remaining turns, the next one last."""
         world.on_bound = self._bound
         world.on_deleted = self._deleted
 
@@ -300,7 +294,7 @@ class _Player:
         return meter.outcome(self._cell.name, self._cell.seed, self._ends_s, notes)
 
     def _model_notes(self) -> list[str]:
-        """Of a recording: what the model leaves out; under its own configuration and seed, how good it is."""
+        """Of a recording: what the model omits, and its accuracy under the recorded settings."""
         own, cell = self._trace.own, self._cell
         if own is None:
             return []
@@ -324,9 +318,9 @@ class _Player:
     # -- time --------------------------------------------------------------------------------------
 
     def _go_to(self, time_s: float, *, settle: bool = False) -> None:
-        """Pass time.
+        """Advance time.
 
-        Events of one moment happen together; `settle` lets the scheduler answer those of this
+        Events of one moment happen together; `settle` lets the scheduler react to those of this
         moment.
         """
         world = self._world
@@ -339,7 +333,7 @@ class _Player:
             self._run_until(time_s)
 
     def _pauses(self) -> bool:
-        """Whether the recorded scheduler was running, and had nothing to do."""
+        """Whether the recorded scheduler was running and idle."""
         now_s = self._world.now_s
         while self._turns and self._turns[-1] < now_s:
             self._turns.pop()
@@ -347,11 +341,11 @@ class _Player:
         return began and (not self._turns or self._turns[-1] - now_s > PAUSE_S)
 
     def _run_until(self, time_s: float) -> None:
-        """Let the scheduler work, and pods leave when their time has come; those of the very moment included."""
+        """Run the scheduler and end pods whose time has come, including this moment."""
         world = self._world
         while self._departures and self._departures[0][0] <= time_s:
             world.advance_to(world.began + max(self._departures[0][0], world.now_s))
-            # Binding may have added departures that come first.
+            # Binding may have added earlier departures.
             if self._departures[0][0] <= world.now_s:
                 self._depart()
         world.advance_to(world.began + max(time_s, world.now_s))
@@ -427,7 +421,7 @@ class _Player:
         world.delete(obj)
 
     def _change(self, pod: Pod) -> None:
-        """Take over a pod's own fields, and what its kubelet reports once it runs; where it runs stays."""
+        """Update a pod's own fields, and its status once it runs; its node stays."""
         world, meta = self._world, pod.metadata
         known = world.find(Pod, meta.namespace, meta.name)
         if known is None or known.metadata.uid != meta.uid:
@@ -442,7 +436,7 @@ class _Player:
         if status.phase in FINISHED:
             release_claims(world, pod)
 
-    # -- what the scheduler did --------------------------------------------------------------------
+    # -- scheduler results -------------------------------------------------------------------------
 
     def _bound(self, pod: Pod) -> None:
         now_s = self._world.now_s

@@ -1,4 +1,4 @@
-"""Prices of nodes: a YAML or JSON file of instance types, or node names, to prices per hour."""
+"""Node prices: a YAML or JSON file of prices per hour by instance type or node name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which reader a trace needs, from what is in its files.
+"""Selects the reader of a trace from the content of its files.
 
-A folder is a recording if it has one in it, and otherwise stands for the files in it.
+A folder is a recording if it contains one, and otherwise stands for its files.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class Reading:
     """Options of the readers."""
 
     state: ClusterState | None = None
-    """What exists when an audit log begins."""
+    """The cluster at the beginning of an audit log."""
     nodes: int | None = None
-    """Machines of the Azure trace."""
+    """Number of machines for the Azure trace."""
     machine: str | None = None
-    """The machine type of the Azure trace that is played."""
+    """The machine type of the Azure trace to play."""
 
 
 def read_trace(paths: Sequence[str], options: Reading | None = None) -> Trace:
     """Read a trace from its files, or a recording from its folder.
 
     Raises:
-        TraceError, RecordingError: it cannot be read: file, line and why.
+        TraceError, RecordingError: it cannot be read; with file, line and reason.
     """
     options = options or Reading()
     if len(paths) == 1 and Path(paths[0]).is_dir():
@@ -90,7 +90,7 @@ def _files(path: str) -> list[str]:
 
 
 def _kind(path: str) -> str:
-    """The format, and which of its tables the file is."""
+    """The format and table of a file."""
     if read_bytes(path)[:16] == azure.SQLITE:
         return "azure"
     text = read_text(path)
@@ -109,7 +109,8 @@ def _kind(path: str) -> str:
     if borg.is_machine_table(columns):
         return "borg machines"
     raise TraceError(
-        f"{path}:1: not a trace that is known (openb, borg, azure, audit); its first line is {first[:80]!r}"
+        f"{path}:1: not a trace that is known (openb, borg, azure, audit); "
+        f"its first line is {first[:80]!r}"
     )
 
 
@@ -125,7 +126,8 @@ def _kind_of_json(path: str, line: str) -> str:
     if borg.is_machine_table(list(value)):
         return "borg machines"
     raise TraceError(
-        f"{path}:1: neither an audit event nor a row of the Borg trace; its fields are {', '.join(value)[:80]}"
+        f"{path}:1: neither an audit event nor a row of the Borg trace; "
+        f"its fields are {', '.join(value)[:80]}"
     )
 
 

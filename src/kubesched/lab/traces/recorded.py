@@ -1,4 +1,4 @@
-"""Our own recordings (`kubesched run --record DIR`) as traces: the last run of the folder that can be played.
+"""Recordings (`kubesched run --record DIR`) as traces: the last playable run of a folder.
 
 Under its own settings a recording is played as it is (`traces.play`). For other settings it is
 modelled:
@@ -7,16 +7,15 @@ modelled:
 |---|---|
 | the first checkpoint | the state at second 0 |
 | a pod was added without a node | its submission; it leaves when the recording deleted it |
-| a pod was added with a node | it is there |
+| a pod was added with a node | it exists |
 | a pod's own fields changed (labels, gates, requests, deletion in progress) | the same change |
-| a pod was bound, or got a condition or a nomination | nothing: that is what the model finds out |
+| a pod was bound, or got a condition or a nomination | nothing: the model decides |
 | a pod was deleted | it leaves, bound or not |
-| other objects were added, changed or deleted | the same; the status of device claims is the model's own |
-| a plugin's patch or deletion of a pod returned (preemption) | if the model makes the same call, it returns there |
+| other objects were added, changed or deleted | the same; device claims keep the model's status |
+| a plugin's patch or deletion of a pod returned | the same call of the model returns there |
 | an attempt began; the queue was flushed | the model takes a turn there ([player](player.py)) |
 
-Its configuration, feature gates and seed are the first that `kubesched replay` plays unless others
-are given.
+By default `kubesched replay` plays its configuration, feature gates and seed first.
 """
 
 from __future__ import annotations
@@ -73,7 +72,8 @@ def of_reader(reader: RecordingReader) -> Trace:
     playable = [part for run in reader.runs() if (part := run.playable()) is not None]
     if not playable:
         raise TraceError(
-            f"{reader.name}: no segment in it begins with the state of the scheduler, so nothing can be played"
+            f"{reader.name}: no segment in it begins with the state of the scheduler, "
+            "so nothing can be played"
         )
     conversion = _Conversion(playable[-1], reader.name)
     conversion.read()
@@ -81,7 +81,7 @@ def of_reader(reader: RecordingReader) -> Trace:
 
 
 class _Conversion:
-    """A run being read."""
+    """Converts one run."""
 
     def __init__(self, run: Run, name: str) -> None:
         self._run = run
@@ -145,12 +145,12 @@ class _Conversion:
             if isinstance(obj, Pod):
                 self._known[key_of(obj.metadata)] = obj
                 node_name = self._assumed.get(obj.metadata.uid)
-                if node_name is not None:  # bound by then; the watch showed it later
+                if node_name is not None:  # already bound; the watch showed it later
                     obj = structs.replace(obj, spec=structs.replace(obj.spec, node_name=node_name))
             self._state.put(obj)
 
     def trace(self, missing: Sequence[str]) -> Trace:
-        """`missing` says what cannot be read of the recording."""
+        """`missing` lists unreadable parts of the recording."""
         header, state, last = self._header, self._state, self._run.segments[-1]
         if state is None:
             raise TraceError(f"{last.name}: breaks off at byte {last.torn_at}, before its log")
@@ -160,7 +160,8 @@ class _Conversion:
             notes.append(f"{last.name} breaks off at byte {last.torn_at}")
         if not header.is_origin:
             notes.append(
-                f"begins with attempt {header.attempts + 1}: what was before it was deleted to stay within the limit"
+                f"begins with attempt {header.attempts + 1}: "
+                "what was before it was deleted to stay within the limit"
             )
         return Trace(
             name=self._name,
@@ -213,7 +214,7 @@ class _Conversion:
         else:
             old = self._known[key]
             self._known[key] = pod
-            if old.metadata.uid != pod.metadata.uid:  # deleted and created between two lists
+            if old.metadata.uid != pod.metadata.uid:  # deleted and re-created between two lists
                 self._events.append(Remove(time_s, old))
                 self._change_pod("a", pod, time_s)
             elif _differs(old, pod):
@@ -235,7 +236,7 @@ def _as_submitted(pod: Pod) -> Pod:
 
 
 def _differs(old: Pod, new: Pod) -> bool:
-    """Whether something changed that the scheduler did not write itself, or a running pod's status did."""
+    """Whether a field changed that the scheduler does not write, or a running pod's status."""
     if old.spec.node_name != new.spec.node_name:
         old = structs.replace(old, spec=structs.replace(old.spec, node_name=new.spec.node_name))
     if new.spec.node_name and old.status != new.status:
@@ -250,6 +251,6 @@ def _differs(old: Pod, new: Pod) -> bool:
 
 
 def _labels(pod: Pod) -> dict[str, str]:
-    """Without those that an API server adds when the pod is bound."""
+    """Labels without those that an API server adds on binding."""
     labels = pod.metadata.labels or {}
     return {key: value for key, value in labels.items() if key not in TOPOLOGY_LABELS}

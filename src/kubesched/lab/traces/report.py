@@ -1,9 +1,9 @@
-"""Configurations compared over seeds.
+"""Compares configurations over seeds.
 
-The figures of a configuration are means over the seeds with a 95 % interval (Student's t). Two
+A configuration's figures are means over the seeds with a 95 % interval (Student's t). Two
 configurations are compared seed by seed: the same seed draws the same ties, so differences are
-paired and their interval is narrower than the difference of two intervals. A difference has been
-shown if its interval leaves out zero; one seed shows nothing.
+paired and their interval is narrower than the difference of two intervals. A difference is
+significant if its interval excludes zero; one seed shows nothing.
 """
 
 from __future__ import annotations
@@ -20,22 +20,18 @@ from kubesched.lab.traces.trace import Trace
 
 DIGITS = 6
 RECORDED = "recorded"
-"""The name of a recording as it was, beside the configurations under which it is modelled; it is
-compared with none.
-"""
+"""Name of an unmodelled recording listed with modelled configurations; never compared."""
 
 _T_975 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
-"""Quantiles of Student's t for 1 to 30 degrees of freedom; 1.96 beyond 30 is 4 % too narrow at
-worst.
-"""
+"""Student's t quantiles for 1 to 30 degrees of freedom; 1.96 beyond is at most 4 % too narrow."""
 
 
 class Interval(Record):
-    """A mean and its 95 % interval; None where one seed gives none."""
+    """A mean and its 95 % interval; None with only one seed."""
 
     mean: float
     low: float | None
@@ -43,7 +39,7 @@ class Interval(Record):
 
 
 class Difference(Record):
-    """Of one figure: the other configuration's minus the first's, seed by seed."""
+    """Difference of one figure: other configuration minus the first, seed by seed."""
 
     mean: float
     low: float | None
@@ -60,12 +56,12 @@ class Configuration(Record):
 
 
 class Comparison(Record):
-    """A configuration beside the first one."""
+    """A configuration compared with the first one."""
 
     first: str
     other: str
     seeds: list[int]
-    """Those that both have."""
+    """Seeds that both have."""
     same_placements: bool
     """Whether every pod went to the same node under all of these seeds."""
     figures: dict[str, Difference]
@@ -80,7 +76,7 @@ class Failed(Record):
 
 
 class Report(Record):
-    """What `kubesched replay -o json` prints."""
+    """The output of `kubesched replay -o json`."""
 
     trace: str
     format: str
@@ -95,7 +91,7 @@ class Report(Record):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of an outcome, how people read it, and which way is better."""
+    """One number of an outcome, its display, and which direction is better."""
 
     key: str
     title: str
@@ -105,7 +101,7 @@ class Figure:
 
 
 def figures_of(outcomes: Sequence[Outcome]) -> list[Figure]:
-    """The figures that these outcomes have, in the order of reports."""
+    """The figures that these outcomes have, in report order."""
     resources = list(dict.fromkeys(name for outcome in outcomes for name in outcome.utilisation))
     figures = [
         Figure("placed", "placed", "count", lambda outcome: outcome.placed),
@@ -213,7 +209,7 @@ def _paired(figure: Figure, pairs: Iterable[tuple[Outcome, Outcome]]) -> list[fl
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """The mean of at least one value, and where the mean of all seeds would be."""
+    """The mean of at least one value, and its confidence interval."""
     count = len(values)
     mean = sum(values) / count
     if count == 1:
@@ -226,7 +222,7 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def difference(values: Sequence[float]) -> Difference:
-    """Paired differences: shown if zero is outside of their interval."""
+    """Paired differences: significant if zero is outside their interval."""
     bounds = interval(values)
     shown = (
         bounds.low is not None and bounds.high is not None and (bounds.low > 0 or bounds.high < 0)
@@ -239,7 +235,7 @@ def to_json(report: Report) -> bytes:
 
 
 def shown_number(figure: Figure, value: float, *, signed: bool = False) -> str:
-    """A figure for people: shares as percentages, seconds in a unit that fits."""
+    """Format a figure: shares as percentages, seconds in a suitable unit."""
     sign = "+" if signed and value > 0 else ""
     if figure.unit == "share":
         return f"{sign}{100 * value:.1f} %"

@@ -1,6 +1,6 @@
-"""Rows of CSV and JSON-lines files, packed or not, with their line numbers, and fields read from them.
+"""Rows of CSV and JSON-lines files, compressed or not, with line numbers and typed fields.
 
-A row answers `text`, `integer` and `number` by column. What is missing or malformed raises
+A row provides `text`, `integer` and `number` by column. A missing or malformed value raises
 TraceError with file, line and column.
 """
 
@@ -22,16 +22,16 @@ from kubesched.lab.traces.trace import TraceError
 
 _GZIP = b"\x1f\x8b"
 MAX_BYTES = 8 << 30
-"""Of a file, packed and unpacked."""
+"""Size limit of a file, compressed and decompressed."""
 _MISSING = ("", "nan", "NaN", "NULL", "null", "None")
-"""How published tables write that a value is absent."""
+"""Spellings of an absent value in published tables."""
 
 
 def read_bytes(path: str) -> bytes:
-    """The content of a file, unpacked.
+    """Read and decompress a file.
 
     Raises:
-        TraceError: it is not there, or cannot be read.
+        TraceError: the file does not exist or cannot be read.
     """
     try:
         data = read_file(path, MAX_BYTES)
@@ -56,7 +56,7 @@ def read_text(path: str) -> str:
 
 
 def digest_of(paths: Sequence[str], *options: object) -> str:
-    """A hash of the files' bytes, in order, and of the options with which they are read."""
+    """A hash of the files' bytes, in order, and of the reader options."""
     digest = hashlib.sha256(repr(options).encode())
     for path in paths:
         data = read_bytes(path)
@@ -83,10 +83,7 @@ class Row:
         return TraceError(f"{self.where}: {column}: {message}")
 
     def get(self, column: str) -> Any:  # noqa: ANN401  # as the file has it
-        """The value; None where it is absent.
-
-        `a.b` looks into an object, or into columns named `a.b` or `a_b`.
-        """
+        """The value, or None if absent. `a.b` reads an object, or a column `a.b` or `a_b`."""
         value = self._values.get(column)
         if value is None and "." in column:
             value = self._nested(column)
@@ -104,7 +101,7 @@ class Row:
         return self._values.get(f"{outer}_{inner}")
 
     def _object(self, column: str, text: str) -> Any:  # noqa: ANN401  # as above
-        """A nested record in a CSV cell: JSON, or with single quotes as Python's tools write it."""
+        """A nested record in a CSV cell: JSON, or with single quotes as Python tools write it."""
         try:
             return json.loads(
                 text if '"' in text else text.replace("'", '"').replace("None", "null")
@@ -154,7 +151,7 @@ class Row:
         return number
 
     def seconds(self, column: str, default: float | None = None) -> float:
-        """A time or duration in seconds that is not negative."""
+        """A non-negative time or duration in seconds."""
         number = self.number(column, default)
         if number < 0:
             raise self.error(column, f"{number:g} is before the beginning")
@@ -171,8 +168,7 @@ def csv_rows(path: str, needed: Sequence[str]) -> Iterator[Row]:
     """The rows of a CSV file with a header.
 
     Raises:
-        TraceError: a column that is needed is missing, or a row has more or fewer fields than the
-            header.
+        TraceError: a required column is missing, or a row's length differs from the header's.
     """
     reader = csv.reader(io.StringIO(read_text(path)))
     header = [name.strip() for name in next(reader, [])]

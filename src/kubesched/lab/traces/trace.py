@@ -1,9 +1,8 @@
-"""A trace: the cluster at its beginning, and what arrives, changes and leaves afterwards.
+"""A trace: the initial cluster, and later arrivals, changes and departures.
 
-Times are seconds from the beginning of the trace. Pods leave in one of two ways, and a reader
-chooses the one its source knows: `lifetime_s` after they were bound (batch work, which takes its
-time wherever and whenever it runs), or at `leaves_s` whether bound or not (a user, a controller or
-an autoscaler deleted them then).
+Times are seconds from the beginning of the trace. Pods leave in one of two ways, depending on the
+source: `lifetime_s` after their binding (batch work, with a fixed duration), or at `leaves_s`
+whether bound or not (deleted by a user, a controller or an autoscaler).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from kubesched.insight.state.cluster_state import ClusterState
 
 
 class TraceError(KubeschedError):
-    """A trace cannot be read or played: file, line, and why."""
+    """A trace cannot be read or played; with file, line and reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +32,12 @@ class Arrival:
     lifetime_s: float | None = None
     """How long it runs once bound; None if the trace does not end it that way."""
     leaves_s: float | None = None
-    """When it is deleted, bound or not; None if the trace does not."""
+    """When it is deleted, bound or not; None if the trace does not delete it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """An object other than an arriving pod is created, or replaced."""
+    """An object other than an arriving pod is created or replaced."""
 
     time_s: float
     obj: Any
@@ -51,7 +50,7 @@ class Remove:
     time_s: float
     obj: Any
     evicts: bool = True
-    """Of a node: whether its pods go with it. A recording has their deletion as well."""
+    """For a node: whether its pods are removed with it. Recordings contain their deletions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +59,26 @@ class PodChange:
 
     time_s: float
     pod: Pod
-    """As it is afterwards; where it runs and its status are the replay's own."""
+    """The new pod; its node and status belong to the replay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The recorded scheduler took a pod off its queue here."""
+    """The recorded scheduler popped a pod here."""
 
     time_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """The recorded queue looked for pods whose backoff or stay was over."""
+    """The recorded queue flushed pods with an expired backoff or stay."""
 
     time_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class CallReturned:
-    """A call of a plugin to the API server returned: `patch` or `delete` of a pod."""
+    """A plugin's API call returned: `patch` or `delete` of a pod."""
 
     time_s: float
     verb: str
@@ -92,16 +91,16 @@ Event = Arrival | Put | Remove | PodChange | Turn | Flush | CallReturned
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnSettings:
-    """What a recorded scheduler ran with."""
+    """The settings of a recorded scheduler."""
 
     config: KubeSchedulerConfiguration
     gates: FeatureGates
     seed: int
     max_in_unschedulable_s: float
     placements: dict[str, str]
-    """Pod's uid -> the node that was chosen for it last."""
+    """Pod UID -> the node that was last chosen for it."""
     monotonic_s: float = 0.0
-    """What the scheduler's clock showed at second 0. Backoffs end at its whole seconds."""
+    """The scheduler's clock at second 0. Backoffs end at its whole seconds."""
     run: Run
     """The recording itself, in memory: under these settings it is played record by record."""
     left_out: str = ""
@@ -110,34 +109,32 @@ class OwnSettings:
 
 @dataclass(slots=True, kw_only=True)
 class Trace:
-    """What a reader returns."""
+    """The result of a reader."""
 
     name: str
-    """The files, for people."""
+    """The files, for display."""
     format: str
     digest: str
-    """Of everything that was read: equal digests, equal traces."""
+    """Digest of all input: equal digests, equal traces."""
     state: ClusterState
     """Objects that exist at second 0."""
     events: Sequence[Event]
-    """By time; among equal times in the order in which they happen."""
+    """Sorted by time; at equal times in order of occurrence."""
     begins_at: float = 0.0
-    """Unix time of second 0, where the source knows it."""
+    """Unix time of second 0, if the source knows it."""
     notes: list[str] = field(default_factory=list)
     shares_gpus: bool = False
-    """Whether pods ask for parts of a GPU, so that devices must be told apart."""
+    """Whether pods request parts of a GPU, so that devices must be distinguished."""
     schedules_from_s: float = 0.0
     """Of recordings: when the scheduler began to take pods."""
     resubmits: bool = True
-    """Whether evicted pods come back, with their whole lifetime. A recording has what controllers
-    did by itself.
-    """
+    """Whether evicted pods return, with their whole lifetime; recordings contain that already."""
     own: OwnSettings | None = None
-    """Of recordings: what they were made with."""
+    """Of recordings: their settings."""
 
     @property
     def ends_s(self) -> float:
-        """When the last thing that the trace itself knows happens."""
+        """Time of the last event in the trace itself."""
         return max((_last_of(event) for event in self.events), default=0.0)
 
     @property

@@ -1,12 +1,12 @@
-"""What the rest is built of, as with `k8s.io/apimachinery`: nothing here stores, serves or acts.
+"""Building blocks like `k8s.io/apimachinery`: nothing here stores, serves or acts.
 
-objects, pods     JSON objects and what they have in common
-catalog, schema   which resources there are, and the fields of their types
-serialization     bytes of a request as JSON values
-bodies            objects of the right kind and shape, in the form that is stored
+objects, pods     JSON objects and their common fields
+catalog, schema   the served resources, and the fields of their types
+serialization     decodes request bodies to JSON values
+bodies            checks objects and converts them to their stored form
 selectors         label and field selectors
 object_meta       rules for `metadata`
-validation        rules that kinds share
-managed_fields    who set which field
-failures          refusals in Kubernetes' words
+validation        rules shared by kinds
+managed_fields    ownership of fields
+failures          errors with Kubernetes' messages
 """

@@ -1,7 +1,7 @@
-"""HorizontalPodAutoscalers as `autoscaling/v1`; the form of `autoscaling/v2` is what is stored.
+"""HorizontalPodAutoscalers as `autoscaling/v1`; they are stored as `autoscaling/v2`.
 
-The old version knows one target, cpu in per cent of the request. As in Kubernetes, what else the
-new one has is carried in annotations.
+v1 has one target, CPU as a percentage of the request. As in Kubernetes, annotations carry the other
+fields of v2.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _CARRIED = (
     ("status", "currentMetrics", "current-metrics"),
     ("status", "conditions", "conditions"),
 )
-"""Part, field and annotation of what the old version has no field for."""
+"""Part, field and annotation of each v2 field that v1 lacks."""
 
 
 def autoscaler_to_v1(autoscaler: JsonObject) -> JsonObject:
-    """A stored autoscaler as `autoscaling/v1` shows it."""
+    """Convert a stored autoscaler to `autoscaling/v1`."""
     spec, status = dict(autoscaler.get("spec", {})), dict(autoscaler.get("status", {}))
     annotations = dict(autoscaler.get("metadata", {}).get("annotations") or {})
     for field, kind, old, part in (
@@ -43,12 +43,12 @@ def autoscaler_to_v1(autoscaler: JsonObject) -> JsonObject:
 
 
 def autoscaler_from_v1(autoscaler: JsonObject) -> JsonObject:
-    """An `autoscaling/v1` autoscaler in the form that is stored."""
+    """Convert an `autoscaling/v1` autoscaler to its stored form."""
     metadata = autoscaler.get("metadata") or {}
     parts = autoscaler.get("spec") or {}, autoscaler.get("status") or {}
     given = metadata.get("annotations") or {}
     if not all(isinstance(part, dict) for part in (*parts, given)):
-        return {**autoscaler, "apiVersion": "autoscaling/v2"}  # the check of the fields refuses it
+        return {**autoscaler, "apiVersion": "autoscaling/v2"}  # field validation rejects it
     spec, status, annotations = dict(parts[0]), dict(parts[1]), dict(given)
     for name, field, annotation in _CARRIED:
         value = _loaded(annotations.get(_PREFIX + annotation))
@@ -80,7 +80,7 @@ def _utilization(metric: JsonObject, kind: str) -> Any:  # noqa: ANN401  # as th
 
 
 def _loaded(text: object) -> Any:  # noqa: ANN401  # any JSON
-    """What an annotation holds; None if it is no JSON, and stays an annotation."""
+    """The JSON value of an annotation; None if it is not JSON, and stays an annotation."""
     try:
         return json.loads(text) if isinstance(text, str) else None
     except ValueError:

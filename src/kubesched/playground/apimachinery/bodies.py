@@ -1,4 +1,4 @@
-"""Objects of the right kind and of the right shape, in the form that is stored."""
+"""Checks the kind and shape of objects, and converts them to their stored form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FieldValidation: TypeAlias = Literal["Strict", "Warn", "Ignore"]
 
 
 def check_kind(obj: Json, resource: ResourceInfo) -> JsonObject:
-    """Refuse what is not an object of the resource's kind; fill in kind and version when they are missing."""
+    """Reject an object of another kind; fills in missing kind and apiVersion."""
     if not isinstance(obj, dict):
         raise BadRequest(f"{unrecognized(resource)}: the body is not an object")
     kind = obj.setdefault("kind", resource.kind)
@@ -48,12 +48,10 @@ def check_fields(
     *,
     is_json: bool = True,
 ) -> list[str]:
-    """Refuse values of the wrong type, and deal with unknown fields as the client wishes; returns warnings."""
+    """Reject values of the wrong type, and treat unknown fields by `mode`; returns warnings."""
     if resource.schema is not None:
         return _check_custom_fields(resource, resource.schema, obj, mode)
-    if (
-        resource.api_version == autoscaler_v1.API_VERSION
-    ):  # types are known by group, not by version
+    if resource.api_version == autoscaler_v1.API_VERSION:  # types are keyed by group only
         obj, is_json = to_stored(resource, obj), False
     if not is_json:
         body = encode(obj)
@@ -81,7 +79,7 @@ def _check_custom_fields(
 
 
 def strip_nulls_of(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
-    """The object without the nulls that mean absence: in a custom resource those of its metadata, else all."""
+    """Strip nulls that mean absence: from a custom resource's metadata, else everywhere."""
     if resource.schema is None:
         stripped: JsonObject = strip_nulls(obj)
         return stripped
@@ -94,7 +92,7 @@ def strip_nulls_of(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
 
 
 def check_types(resource: ResourceInfo, body: bytes) -> None:
-    """Refuse a body in which some known field has a value of the wrong type."""
+    """Reject a body in which a known field has a value of the wrong type."""
     try:
         check_shape(resource.group, resource.kind, body)
     except ShapeError as error:
@@ -116,6 +114,6 @@ def unrecognized(resource: ResourceInfo) -> str:
 
 
 def unreadable(resource: ResourceInfo, detail: str) -> str:
-    """The message for a body that cannot be read as its kind."""
+    """The error message for a body that cannot be decoded as its kind."""
     kind, version = resource.kind, resource.version
     return f'{kind} in version "{version}" cannot be handled as a {kind}: {detail}'

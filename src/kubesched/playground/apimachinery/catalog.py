@@ -1,7 +1,7 @@
-"""The resources the server serves: the kinds of `kubesched.api.kinds`, and those that custom definitions add.
+"""The served resources: the kinds of `kubesched.api.kinds`, and custom resources.
 
 A resource's `key` is `plural` for the core group and `plural.group` otherwise; it names the
-collection in the store. Resources of the same key in another group (events) name their collection
+collection in the store. A resource that shares the collection of another group (events) names it
 with `stored_as`. Custom resource definitions add rows at run time; built-in rows never change.
 """
 
@@ -30,7 +30,7 @@ STORED_ONLY = frozenset(
         "volumeattributesclasses.storage.k8s.io",
     }
 )
-"""Resources that the playground serves and nothing acts on, as `plural.group`."""
+"""Resources, as `plural.group`, that are served but that no controller acts on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,17 +70,17 @@ class ResourceInfo:
 
     @property
     def is_stored_only(self) -> bool:
-        """Whether objects are kept without anything acting on them."""
+        """Whether no controller acts on the objects."""
         return self.key in STORED_ONLY
 
     @property
     def is_stored(self) -> bool:
-        """Whether objects of the resource are kept; answers of others are made up on request."""
+        """Whether objects are stored; other resources are computed on request."""
         return "watch" in self.verbs
 
 
 def built_in(kind: Kind[Any]) -> ResourceInfo:
-    """The row of a kind from the API's own table."""
+    """The row of a built-in kind."""
     return ResourceInfo(
         group=kind.group,
         version=kind.version,
@@ -102,12 +102,12 @@ DEVICE_TAINT_RULES: ResourceInfo = built_in(kind_of(DeviceTaintRule))
 
 
 def previews(gates: FeatureGates) -> tuple[ResourceInfo, ...]:
-    """Kinds of unstable versions that feature gates switch on."""
+    """Kinds of unstable versions that feature gates enable."""
     return (DEVICE_TAINT_RULES,) if gates.DRADeviceTaintRules else ()
 
 
 class ResourceCatalog:
-    """The resources served right now: the built-in kinds and those of custom resource definitions."""
+    """The resources currently served: built-in kinds and custom resources."""
 
     def __init__(self, resources: Iterable[ResourceInfo] = BUILT_IN) -> None:
         self._by_path: dict[tuple[str, str, str], ResourceInfo] = {}
@@ -129,7 +129,7 @@ class ResourceCatalog:
         return None
 
     def get(self, resource: ResourceInfo | str) -> ResourceInfo:
-        """The resource named by a row or by `plural.group`; raises `NotFound` if it is not served."""
+        """The resource of a row or of `plural.group`; `NotFound` if it is not served."""
         if isinstance(resource, ResourceInfo):
             return resource
         info = self._by_key.get(resource)
@@ -153,13 +153,13 @@ class ResourceCatalog:
         self._changed()
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called after rows were added or removed (discovery documents are cached)."""
+        """Call `listener` after rows are added or removed, to invalidate cached documents."""
         self._listeners.append(listener)
 
     def _insert(self, resource: ResourceInfo) -> None:
         self._by_path[resource.group, resource.version, resource.plural] = resource
         if not resource.custom or resource.key not in self._by_key:
-            self._by_key[resource.key] = resource  # of built-in versions the last is stored
+            self._by_key[resource.key] = resource  # the last built-in version is the stored one
 
     def _changed(self) -> None:
         for listener in self._listeners:

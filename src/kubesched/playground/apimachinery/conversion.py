@@ -1,6 +1,6 @@
-"""Kinds that are served under two groups or versions whose fields differ, and stored in one form.
+"""Conversion of kinds that are served in two forms and stored in one.
 
-Events are stored in the core form, HorizontalPodAutoscalers in that of `autoscaling/v2`.
+Events are stored as core v1, HorizontalPodAutoscalers as `autoscaling/v2`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _TO_CORE = {there: here for here, there in _TO_EVENTS_V1.items()}
 
 
 def event_to_events_v1(event: JsonObject) -> JsonObject:
-    """A stored event as `events.k8s.io/v1` shows it."""
+    """Convert a stored event to `events.k8s.io/v1`."""
     renamed = {_TO_EVENTS_V1.get(key, key): value for key, value in event.items()}
     renamed["apiVersion"] = "events.k8s.io/v1"
     return renamed
 
 
 def event_from_events_v1(event: JsonObject) -> JsonObject:
-    """An `events.k8s.io/v1` event in the form that is stored."""
+    """Convert an `events.k8s.io/v1` event to its stored form."""
     renamed = {_TO_CORE.get(key, key): value for key, value in event.items()}
     renamed["apiVersion"] = "v1"
     return renamed
@@ -40,4 +40,4 @@ CONVERTED: dict[tuple[str, str], tuple[Callable[[JsonObject], JsonObject], ...]]
     ("events.k8s.io/v1", "Event"): (event_from_events_v1, event_to_events_v1),
     ("autoscaling/v1", "HorizontalPodAutoscaler"): (autoscaler_from_v1, autoscaler_to_v1),
 }
-"""By API version and kind: into the stored form, and out of it."""
+"""Conversions to and from the stored form, by API version and kind."""

@@ -1,4 +1,4 @@
-"""Refusals in Kubernetes' own words: builders for `ApiError`s and their `Status` form on the wire."""
+"""Builders for `ApiError`s with Kubernetes' messages, and their `Status` form."""
 
 from __future__ import annotations
 
@@ -47,13 +47,16 @@ def conflict(resource: ResourceInfo, name: str, why: str, subresource: str = "")
 
 
 def kind_conflict(resource: ResourceInfo, name: str, why: str) -> Conflict:
-    """A failed precondition of a deletion, which upstream reports under the kind and not under the resource."""
+    """A failed deletion precondition, which upstream reports with the kind, not the resource."""
     message = f'Operation cannot be fulfilled on {resource.kind} "{name}": {why}'
     return Conflict(message, details={**details_of(resource, name), "kind": resource.kind})
 
 
 def stale(resource: ResourceInfo, name: str) -> Conflict:
-    why = "the object has been modified; please apply your changes to the latest version and try again"
+    why = (
+        "the object has been modified;"
+        " please apply your changes to the latest version and try again"
+    )
     return conflict(resource, name, why)
 
 
@@ -80,13 +83,13 @@ def _cause(problem: FieldError) -> JsonObject:
 
 
 def invalid_options(kind: str, problem: FieldError) -> Invalid:
-    """A refusal of the request's options rather than of its object."""
+    """An error about the request's options rather than its object."""
     details = {"group": "meta.k8s.io", "kind": kind, "causes": [_cause(problem)]}
     return Invalid(f'{kind}.meta.k8s.io "" is invalid: {problem}', details=details)
 
 
 def status_of(error: ApiError) -> JsonObject:
-    """The `Status` object that tells a client about a refusal."""
+    """The `Status` object of an error."""
     status: JsonObject = {
         "kind": "Status",
         "apiVersion": "v1",

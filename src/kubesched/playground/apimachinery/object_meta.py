@@ -22,7 +22,7 @@ _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 ANNOTATIONS_LIMIT_BYTES = 256 * 1024
 
 NameRule: TypeAlias = Callable[[str], tuple[str, ...]]
-"""What is wrong with a name; nothing if it is fine."""
+"""Returns the problems of a name."""
 
 
 def validate_metadata(resource: ResourceInfo, obj: JsonObject, name_rule: NameRule) -> Problems:
@@ -58,8 +58,7 @@ def validate_labels(labels: dict[str, str], path: str) -> Problems:
 
 
 def validate_annotations(annotations: dict[str, str], path: str) -> Problems:
-    # Upstream: annotation keys are checked in lower case, so their prefix may be written in
-    # capitals.
+    # Upstream: annotation keys are checked in lower case, so their prefix may be in upper case.
     yield from (
         invalid(path, key, text) for key in annotations for text in label_key_problems(key.lower())
     )
@@ -99,7 +98,7 @@ def _validate_finalizers(finalizers: list[Any]) -> Problems:
 
 
 def _unqualified_finalizers(finalizers: list[str]) -> Problems:
-    """Built-in kinds take finalizers with a domain only, and the few that existed before that rule."""
+    """Built-in kinds accept only finalizers with a domain, and a few older ones."""
     neither = "name is neither a standard finalizer name nor is it fully qualified"
     return [
         invalid(f"metadata.finalizers[{index}]", finalizer, neither)
@@ -109,7 +108,7 @@ def _unqualified_finalizers(finalizers: list[str]) -> Problems:
 
 
 def validate_metadata_update(new: JsonObject, old: JsonObject) -> Problems:
-    """An object on its way out takes no new finalizers."""
+    """An object marked for deletion accepts no new finalizers."""
     if old["metadata"].get("deletionTimestamp") is None:
         return []
     known = old["metadata"].get("finalizers") or ()
@@ -127,7 +126,7 @@ def validate_metadata_update(new: JsonObject, old: JsonObject) -> Problems:
 
 
 def path_segment_problems(name: str) -> tuple[str, ...]:
-    """The loosest rule: the name must fit into a URL."""
+    """The loosest rule: the name must be a valid URL path segment."""
     if name in (".", ".."):
         return (f"may not be '{name}'",)
     return tuple(f"may not contain '{char}'" for char in "/%" if char in name)
@@ -135,7 +134,7 @@ def path_segment_problems(name: str) -> tuple[str, ...]:
 
 def subdomain_problems(name: str) -> tuple[str, ...]:
     """The usual rule: a DNS subdomain."""
-    # Nearly every name is a plain label, and this expression decides that without backtracking.
+    # Almost every name is a plain label, which this expression matches without backtracking.
     return () if _PLAIN_LABEL.fullmatch(name) else dns_1123_subdomain_problems(name)
 
 

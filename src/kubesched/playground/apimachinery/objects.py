@@ -1,7 +1,7 @@
-"""JSON objects: encoding, copying, timestamps; their keys, owners and conditions.
+"""JSON objects: encoding, copying, timestamps, keys, owners and conditions.
 
-Everything here is independent of any particular kind. An object handed out by the store is shared
-and must be treated as frozen; `copy_json` is how a caller gets one of its own.
+Nothing here depends on a particular kind. Objects from the store are shared and must be treated as
+frozen; `copy_json` makes a copy that may be changed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kubesched.base.errors import BadRequest
 
 JsonObject: TypeAlias = dict[str, Any]
 Json: TypeAlias = Any
-"""Any JSON value: what a client sent may be anything."""
+"""Any JSON value, as clients may send anything."""
 ChangeType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
-"""How a watch says what happened to an object."""
+"""Event type of a watch."""
 
 FOREGROUND_FINALIZER = "foregroundDeletion"
 ORPHAN_FINALIZER = "orphan"
@@ -33,7 +33,7 @@ decode = _DECODER.decode
 
 
 def copy_json(value: Json) -> Json:
-    """An independent copy of a JSON value; proves on the way that it is one."""
+    """Deep-copy a JSON value; raises if it is not JSON."""
     kind = type(value)
     if kind is dict:
         return {key: copy_json(item) for key, item in value.items()}
@@ -45,12 +45,12 @@ def copy_json(value: Json) -> Json:
 
 
 def sorted_json(value: Json) -> Json:
-    """A copy whose objects have their keys in order, so that equal values are equal bytes."""
+    """A copy with sorted keys, so that equal values encode to equal bytes."""
     return decode(_SORTING_ENCODER.encode(value))
 
 
 def timestamp(now: float) -> str:
-    """RFC 3339 with whole seconds, as `metav1.Time` is written."""
+    """RFC 3339 with whole seconds, like `metav1.Time`."""
     return _timestamp(int(now))
 
 
@@ -60,7 +60,7 @@ def _timestamp(second: int) -> str:
 
 
 def micro_timestamp(now: float) -> str:
-    """RFC 3339 with six digits, as `metav1.MicroTime` is written."""
+    """RFC 3339 with microseconds, like `metav1.MicroTime`."""
     moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
@@ -89,7 +89,7 @@ def full_name(namespace: str, name: str) -> str:
 
 
 def value_at(obj: Json, path: Sequence[str]) -> Json:
-    """What stands at a path of fields; None if something on the way is missing."""
+    """The value at a path of fields; None if a part of the path is missing."""
     for key in path:
         obj = obj.get(key) if isinstance(obj, dict) else None
     return obj
@@ -136,7 +136,7 @@ def owners_of(obj: JsonObject) -> list[JsonObject]:
 
 
 def controller_of(obj: JsonObject) -> JsonObject | None:
-    """The owner reference that manages this object, if there is one."""
+    """The owner reference of the managing controller, if any."""
     for owner in obj["metadata"].get("ownerReferences") or _NO_OWNERS:
         if owner.get("controller"):
             return owner
@@ -149,7 +149,7 @@ def is_controlled_by(obj: JsonObject, uid: str) -> bool:
 
 
 def controller_reference(owner: JsonObject) -> JsonObject:
-    """The owner reference a controller puts on what it makes."""
+    """The owner reference that a controller sets on the objects it creates."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -161,7 +161,7 @@ def controller_reference(owner: JsonObject) -> JsonObject:
 
 
 def object_reference(obj: JsonObject) -> JsonObject:
-    """An ObjectReference to the object, as events carry it."""
+    """An ObjectReference to the object, as used in events."""
     metadata = obj["metadata"]
     reference = {
         "apiVersion": obj["apiVersion"],
@@ -202,7 +202,7 @@ def with_condition(
     message: str = "",
     extra: JsonObject | None = None,
 ) -> list[JsonObject]:
-    """The conditions with one of them set; its transition time moves only when its status changes."""
+    """Set one condition; its transition time changes only with its status."""
     previous = find_condition(conditions, condition_type)
     moved = previous is None or previous.get("status") != status
     entry: JsonObject = {"type": condition_type, "status": status}
@@ -228,7 +228,7 @@ def without_condition(conditions: list[JsonObject] | None, condition_type: str) 
 
 
 def without_zeros(status: dict[str, Any], *keep: str) -> dict[str, Any]:
-    """The status as Go would write it: empty fields left out, except those it always writes."""
+    """Omit empty fields, as Go does, except those in `keep`."""
     return {
         key: value
         for key, value in status.items()
@@ -237,7 +237,7 @@ def without_zeros(status: dict[str, Any], *keep: str) -> dict[str, Any]:
 
 
 def scaled_value(value: int | str, total: int, *, round_up: bool) -> int:
-    """The number meant by `value`: itself, or that share of `total`."""
+    """Resolve `value`: a number, or a percentage of `total`."""
     if isinstance(value, int):
         return value
     digits = value.removesuffix("%")

@@ -1,4 +1,4 @@
-"""What is asked about pods everywhere: on which node, finished, ready; and where they may go."""
+"""Common queries about pods: node, finished, ready, required affinity."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def node_name_of(pod: JsonObject) -> str:
 
 
 def is_finished(pod: JsonObject) -> bool:
-    """Whether all containers have ended for good."""
+    """Whether all containers have terminated for good."""
     return phase_of(pod) in (SUCCEEDED, FAILED)
 
 
 def is_active(pod: JsonObject) -> bool:
-    """Whether the pod counts as a replica: neither finished nor on its way out."""
+    """Whether the pod counts as a replica: neither finished nor terminating."""
     return not is_finished(pod) and not is_deleting(pod)
 
 
@@ -42,7 +42,7 @@ def is_terminating(pod: JsonObject) -> bool:
 
 
 def ready_since(pod: JsonObject) -> float | None:
-    """When the pod last became ready; None when it is not."""
+    """When the pod last became ready; None if it is not ready."""
     entry = condition(pod, "Ready")
     if entry is None or entry.get("status") != "True":
         return None
@@ -59,7 +59,7 @@ def is_ready(pod: JsonObject) -> bool:
 
 
 def required_affinity(pod_spec: JsonObject) -> RequiredNodeAffinity:
-    """What a pod's nodeSelector and required node affinity demand."""
+    """The pod's nodeSelector and required node affinity."""
     relevant = {key: pod_spec[key] for key in ("nodeSelector", "affinity") if pod_spec.get(key)}
     return RequiredNodeAffinity(msgspec.convert({"spec": relevant}, Pod))
 

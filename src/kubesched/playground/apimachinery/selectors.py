@@ -1,7 +1,6 @@
-"""Selectors over JSON objects: label and field selectors of requests, and the `LabelSelector` of specs.
+"""Selectors over JSON objects: label and field selectors, and the `LabelSelector` of specs.
 
-Field selectors know only the fields Kubernetes offers for a kind; any other field is refused as
-there.
+Field selectors support only the fields that Kubernetes offers for a kind, and reject others.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ FieldReader: TypeAlias = Callable[[JsonObject], str]
 
 
 def compile_label_selector(text: str) -> Predicate | None:
-    """The test for a label selector; None when it selects everything."""
+    """The predicate of a label selector; None if it selects everything."""
     if not text.strip():
         return None
     try:
@@ -32,7 +31,7 @@ def compile_label_selector(text: str) -> Predicate | None:
 
 
 def compile_field_selector(resource: ResourceInfo, text: str) -> Predicate | None:
-    """The test for a field selector of this resource, over its stored form; None when it selects everything."""
+    """The predicate of a field selector, over stored objects; None if it selects everything."""
     if not text.strip():
         return None
     try:
@@ -52,7 +51,7 @@ def compile_field_selector(resource: ResourceInfo, text: str) -> Predicate | Non
 
 
 def combine(*predicates: Predicate | None) -> Predicate | None:
-    """All of the given tests at once; None stands for a test that everything passes."""
+    """The conjunction of the predicates; None accepts everything."""
     present = [predicate for predicate in predicates if predicate is not None]
     if not present:
         return None
@@ -62,7 +61,7 @@ def combine(*predicates: Predicate | None) -> Predicate | None:
 
 
 def selector_matches(selector: Json, labels: Mapping[str, str]) -> bool:
-    """Whether the labels satisfy the selector: none selects nothing, an empty one everything."""
+    """Whether the selector matches the labels; None matches nothing, an empty one everything."""
     if not isinstance(selector, dict):
         return False
     for key, value in (selector.get("matchLabels") or {}).items():

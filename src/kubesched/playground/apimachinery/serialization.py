@@ -1,4 +1,4 @@
-"""Bytes of a request as JSON values: from JSON, YAML or protobuf, bounded in size."""
+"""Decodes request bodies from JSON, YAML or protobuf, with a size limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_BODY_BYTES = 3 * 1024 * 1024  # upstream's limit for a request body
 
 
 def check_size(body: bytes) -> None:
-    """Refuse what is larger than a request may be: a body, or an object that patches made grow."""
+    """Reject a body, or a patched object, above the size limit."""
     if len(body) > MAX_BODY_BYTES:
         raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
 
@@ -22,7 +22,7 @@ def decode_json(body: bytes) -> Json:
 
 
 def decode_raw_json(body: bytes) -> Json:
-    """JSON with its nulls, which in a patch mean removal."""
+    """Decode JSON and keep its nulls, which mean removal in a patch."""
     check_size(body)
     if not body:
         raise BadRequest(
@@ -56,7 +56,7 @@ def decode_protobuf_body(body: bytes) -> JsonObject:
 
 
 def strip_nulls(value: Json) -> Json:
-    """The value without null fields: to a typed server, null and absent are the same."""
+    """Remove null fields: to a typed server, null and absent are the same."""
     if isinstance(value, dict):
         return {key: strip_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

@@ -19,21 +19,21 @@ _PERCENT = re.compile(r"[0-9]+%")
 
 T = TypeVar("T")
 Problems: TypeAlias = Iterable[FieldError]
-"""What is wrong with a value, in the order in which clients are told."""
+"""Problems of a value, in the order in which they are reported."""
 
 
 def refused(path: str, value: Json, details: Iterable[str]) -> Problems:
-    """The same value refused for every reason given."""
+    """One error per detail, all for the same value."""
     return [invalid(path, value, detail) for detail in details]
 
 
 def numbered(items: Iterable[T] | None, path: str) -> Iterator[tuple[str, T]]:
-    """Items of a list, each behind its own path."""
+    """Items of a list, each with its path."""
     return ((f"{path}[{index}]", item) for index, item in enumerate(items or ()))
 
 
 def one_of(value: str, supported: Iterable[str], path: str) -> Problems:
-    """Nothing when the value is one of the supported ones."""
+    """Reject a value that is not one of the supported ones."""
     choices = tuple(supported)
     return [] if value in choices else [not_supported(path, value, choices)]
 
@@ -51,7 +51,7 @@ def unchanged(new: Json, old: Json, path: str) -> Problems:
 
 
 def never_changes(*paths: str) -> Callable[[JsonObject, JsonObject], Problems]:
-    """The rule of updates that these fields stay as they were."""
+    """An update rule: these fields are immutable."""
 
     def validate(new: JsonObject, old: JsonObject) -> Problems:
         for path in paths:
@@ -62,7 +62,7 @@ def never_changes(*paths: str) -> Callable[[JsonObject, JsonObject], Problems]:
 
 
 def selector_operator(requirement: JsonObject, path: str) -> Problems:
-    """Problems of an operator and of the number of its values."""
+    """Problems of an operator and its number of values."""
     operator, values = requirement.get("operator", ""), requirement.get("values") or ()
     if operator in ("In", "NotIn"):
         if not values:
@@ -90,10 +90,13 @@ def label_selector(selector: JsonObject | None, path: str) -> Problems:
 
 
 def positive_int_or_percent(value: Json, path: str) -> Problems:
-    """A count that is not negative, or a percentage."""
+    """A non-negative number, or a percentage."""
     if isinstance(value, str):
         if not _PERCENT.fullmatch(value):
-            detail = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+            detail = (
+                "a valid percent string must be a numeric string followed by an ending '%'"
+                " (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+            )
             return [invalid(path, value, detail)]
         return []
     return not_negative(value, path)

@@ -1,8 +1,8 @@
-"""Who a request is from, and what it may do.
+"""Authentication and authorization.
 
-access           authentication and authorization, as one object that the server asks
-tokens           service account tokens: issued by `serviceaccounts/token`, verified on every request
-rbac             roles and bindings, evaluated
-escalation       nobody grants what they do not hold
-bootstrap_roles  the roles and bindings every cluster with RBAC starts with
+access           the entry point for the server
+tokens           service account tokens, issued by `serviceaccounts/token`
+rbac             evaluates roles and bindings
+escalation       prevents users from granting permissions that they do not hold
+bootstrap_roles  default roles and bindings
 """

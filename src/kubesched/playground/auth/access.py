@@ -1,4 +1,4 @@
-"""Authentication and authorization of requests, as one object that the server asks."""
+"""Authentication and authorization of requests."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _ACCOUNT = "system:serviceaccount:"
 
 
 class AccessControl:
-    """Who may do what; with `allow`, every authenticated user may do everything."""
+    """Authenticates and authorizes; with `allow`, authenticated users may do everything."""
 
     def __init__(
         self, registry: RestStorage, clock: Clock, *, token: str, authorization: Authorization
     ) -> None:
         self._token = token.encode()
-        # Tokens outlive a restart wherever the administrator's token does.
+        # Derived from the administrator's token, so both survive the same restarts.
         key = hashlib.sha256(b"service account tokens\0" + self._token).digest()
         self.tokens = ServiceAccountTokens(registry, clock, key)
         self.rbac: RbacAuthorizer | None = None
@@ -63,7 +63,7 @@ class AccessControl:
             raise Forbidden(attributes.refusal(user.name), details=details)
 
     def effective_user(self, user: User, headers: Mapping[str, str]) -> User:
-        """The user a request acts as: with `Impersonate-User`, that one, if the caller may."""
+        """The caller, or the user it impersonates; `Forbidden` if it may not impersonate it."""
         name = headers.get("impersonate-user")
         if not name:
             return user

@@ -1,7 +1,7 @@
-"""The roles and bindings that a cluster with RBAC starts with: for administrators, for users of a namespace, for everyone.
+"""Default roles and bindings of a cluster with RBAC.
 
-`admin`, `edit` and `view` are aggregated from roles with the labels upstream uses, so that roles
-for custom resources can be added to them; they cover the kinds served here.
+`admin`, `edit` and `view` cover the kinds served here. They are aggregated by upstream's labels, so
+that roles for custom resources can be added to them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ _API = "rbac.authorization.k8s.io/v1"
 _READ = ["get", "list", "watch"]
 _WRITE = ["create", "delete", "deletecollection", "patch", "update"]
 _WORKLOADS = [
-    ("", ["configmaps", "endpoints", "persistentvolumeclaims", "pods", "replicationcontrollers", "replicationcontrollers/scale", "serviceaccounts", "services"]),
-    ("apps", ["controllerrevisions", "daemonsets", "deployments", "deployments/scale", "replicasets", "replicasets/scale", "statefulsets", "statefulsets/scale"]),
+    ("", ["configmaps", "endpoints", "persistentvolumeclaims", "pods",
+          "replicationcontrollers", "replicationcontrollers/scale", "serviceaccounts", "services"]),
+    ("apps", ["controllerrevisions", "daemonsets", "deployments", "deployments/scale",
+              "replicasets", "replicasets/scale", "statefulsets", "statefulsets/scale"]),
     ("autoscaling", ["horizontalpodautoscalers"]),
     ("batch", ["cronjobs", "jobs"]),
     ("discovery.k8s.io", ["endpointslices"]),
@@ -25,7 +27,8 @@ _WORKLOADS = [
     ("resource.k8s.io", ["resourceclaims", "resourceclaimtemplates"]),
 ]  # fmt: skip
 _READ_ONLY = [
-    ("", ["bindings", "events", "limitranges", "namespaces", "namespaces/status", "pods/log", "pods/status", "resourcequotas", "resourcequotas/status"]),
+    ("", ["bindings", "events", "limitranges", "namespaces", "namespaces/status",
+          "pods/log", "pods/status", "resourcequotas", "resourcequotas/status"]),
     ("metrics.k8s.io", ["nodes", "pods"]),
 ]  # fmt: skip
 _COMMANDS = ["pods/attach", "pods/eviction", "pods/exec", "pods/portforward"]
@@ -53,7 +56,10 @@ _EVERYTHING = [
     _rule("*", ["*"], ["*"]),
     {"nonResourceURLs": ["*"], "verbs": ["*"]},
 ]
-_DISCOVERY = ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/"]  # fmt: skip
+_DISCOVERY = [
+    "/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi",
+    "/openapi/*", "/readyz", "/version", "/version/",
+]  # fmt: skip
 
 ROLES: dict[str, list[JsonObject]] = {
     "cluster-admin": _EVERYTHING,
@@ -62,7 +68,8 @@ ROLES: dict[str, list[JsonObject]] = {
     "view": _VIEW,
     "system:discovery": [{"nonResourceURLs": _DISCOVERY, "verbs": ["get"]}],
     "system:basic-user": [
-        _rule("authorization.k8s.io", ["selfsubjectaccessreviews", "selfsubjectrulesreviews"], ["create"]),
+        _rule("authorization.k8s.io", ["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
+              ["create"]),
         _rule("authentication.k8s.io", ["selfsubjectreviews"], ["create"]),
     ],
 }  # fmt: skip
@@ -78,7 +85,7 @@ BINDINGS = {
 
 
 def create_roles(registry: RestStorage) -> None:
-    """Create what is missing; roles that were changed stay as they are."""
+    """Create missing roles and bindings; existing ones are not changed."""
     labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
     for name, rules in ROLES.items():
         role: JsonObject = {"apiVersion": _API, "kind": "ClusterRole", "rules": rules}

@@ -1,13 +1,12 @@
-"""Who may change the status of claims, besides writing to `resourceclaims/status`.
+"""Permissions for changing a ResourceClaim's status, besides `resourceclaims/status`.
 
-| Change | Permission |
-|---|---|
-| allocation, reservations | `resourceclaims/binding`, for the whole cluster: a claim takes its devices from every namespace |
-| the status of a driver's devices | `resourceclaims/driver` with the driver's name and the verb `arbitrary-node:update` (or `patch`) |
+Changes of the allocation or reservations require `resourceclaims/binding` at cluster scope, because
+a claim takes its devices from every namespace. Changes of a driver's device status require
+`resourceclaims/driver` with the driver's name and the verb `arbitrary-node:update` (or `patch`).
 
-No request names these subresources; they exist as permissions only. Writes of the process itself
-have no user and are not checked. Tokens here are bound to no node, so that `associated-node:` verbs
-help no one. Mirrors upstream's `AuthorizedForBinding` and `AuthorizedForDeviceStatus`.
+These subresources exist only as permissions; no request names them. Writes of the process itself
+have no user and are not checked. Tokens are not bound to nodes, so `associated-node:` verbs grant
+nothing. Mirrors upstream's `AuthorizedForBinding` and `AuthorizedForDeviceStatus`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ CLAIMS = "resourceclaims.resource.k8s.io"
 
 
 class ClaimStatusCheck:
-    """An `AdmissionCheck` for the status of claims."""
+    """An `AdmissionCheck` for the status of ResourceClaims."""
 
     def __init__(self, authorizer: RbacAuthorizer) -> None:
         self._authorizer = authorizer
@@ -38,7 +37,7 @@ class ClaimStatusCheck:
         problems: list[FieldError] = []
         if _binding(obj) != _binding(before):
             problems += self._binding_problems(user, resource, options.verb)
-        if _binding(obj)[0] is not None:  # without an allocation there is no status of devices
+        if _binding(obj)[0] is not None:  # device status requires an allocation
             namespace = obj["metadata"].get("namespace", "")
             for driver in _changed_drivers(obj, before):
                 problems += self._driver_problems(user, resource, options.verb, namespace, driver)

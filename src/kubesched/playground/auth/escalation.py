@@ -1,10 +1,8 @@
-"""Escalation: users can grant only permissions that they hold.
-
-Checked on writes of roles and bindings.
+"""Escalation check: users can grant only permissions that they hold.
 
 Upstream's rule: a role may be written by users whose own rules cover all of its rules, or who may
-`escalate` it; a binding by users whose rules cover those of the role it refers to, or who may
-`bind` that role. Writes of the process itself have no user and are not checked.
+`escalate` it; a binding by users whose rules cover those of the referenced role, or who may `bind`
+that role. Writes of the process itself have no user and are not checked.
 """
 
 from __future__ import annotations
@@ -125,7 +123,7 @@ class EscalationCheck:
 
 
 def _simple_rules(rule: JsonObject) -> Iterator[JsonObject]:
-    """The rule taken apart: one verb on one resource, object or path each."""
+    """Split a rule into simple rules: one verb on one resource, object or path."""
     verbs = rule.get("verbs") or ()
     groups, resources = rule.get("apiGroups") or (), rule.get("resources") or ()
     for group, resource, verb in product(groups, resources, verbs):
@@ -140,7 +138,7 @@ def _simple_rules(rule: JsonObject) -> Iterator[JsonObject]:
 
 
 def _is_covered(simple: JsonObject, own: JsonObject) -> bool:
-    """Whether a rule that is held allows what a simple rule does."""
+    """Whether the held rule `own` covers a simple rule."""
     if not includes(own.get("verbs"), simple["verbs"][0]):
         return False
     if "nonResourceURLs" in simple:
@@ -158,7 +156,7 @@ def _is_covered(simple: JsonObject, own: JsonObject) -> bool:
 
 
 def _compacted(rules: Iterable[JsonObject]) -> Iterator[JsonObject]:
-    """Simple rules about the same objects as one, with all their verbs."""
+    """Merge simple rules about the same objects into one rule with all their verbs."""
     merged: dict[tuple[object, ...], JsonObject] = {}
     for rule in rules:
         if "nonResourceURLs" in rule:

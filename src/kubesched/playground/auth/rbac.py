@@ -1,8 +1,8 @@
-"""Role-based access control: a request is allowed if a rule of a role bound to its user allows it.
+"""Role-based access control: a request needs a matching rule in a role bound to its user.
 
-Cluster role bindings count everywhere, role bindings in their namespace. Members of
-`system:masters` may do everything. That a writer of roles and bindings holds what they grant is
-checked in `escalation`.
+Cluster role bindings apply everywhere, role bindings in their namespace. Members of
+`system:masters` may do everything. `escalation` checks that writers of roles and bindings hold the
+permissions they grant.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROLE_BINDINGS = f"rolebindings.{GROUP}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """What a request wants to do: a verb on a resource, or on a path that is none."""
+    """The requested action: a verb on a resource or on a non-resource path."""
 
     verb: str
     group: str = ""
@@ -35,11 +35,11 @@ class Attributes:
 
     @property
     def what(self) -> str:
-        """The resource with its subresource."""
+        """The resource, with its subresource if any."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
     def refusal(self, user: str) -> str:
-        """Upstream's words for a request that is not allowed."""
+        """Upstream's message for a forbidden request."""
         if self.path:
             return f'forbidden: User "{user}" cannot {self.verb} path "{self.path}"'
         subject = f"{self.resource}.{self.group}" if self.group else self.resource
@@ -52,13 +52,13 @@ class Attributes:
 
 
 class RbacAuthorizer:
-    """Decides by the roles and bindings in the store."""
+    """Evaluates the roles and bindings in the store."""
 
     def __init__(self, registry: RestStorage) -> None:
         self._registry = registry
 
     def allows(self, user: User, attributes: Attributes) -> str | None:
-        """Why the request is allowed; None if it is not."""
+        """The reason the request is allowed; None if it is not."""
         if MASTERS in user.groups:
             return ""
         for reason, rule in self.rules(user, attributes.namespace):
@@ -67,7 +67,7 @@ class RbacAuthorizer:
         return None
 
     def rules(self, user: User, namespace: str) -> Iterator[tuple[str, JsonObject]]:
-        """Every rule that holds for the user in a namespace ("" for the whole cluster), and why."""
+        """Rules that apply to the user in a namespace ("": the cluster), with reasons."""
         for binding in self._objects(CLUSTER_ROLE_BINDINGS):
             yield from self._bound(user, binding, "ClusterRoleBinding")
         if namespace:

@@ -1,6 +1,6 @@
-"""Service account tokens: JSON web tokens signed with a key of the cluster.
+"""Service account tokens: JSON web tokens signed with a cluster key.
 
-A token is good until it expires, for as long as its account exists under the same uid.
+A token is valid until it expires, while its account exists under the same uid.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ServiceAccountTokens:
         self._key = key
 
     def issue(self, account: JsonObject, audiences: list[str], seconds: int) -> tuple[str, float]:
-        """A token for the account, and when it expires."""
+        """A token for the account, and its expiry time."""
         metadata = account["metadata"]
         now = int(self._clock.now())
         claims = {
@@ -49,7 +49,7 @@ class ServiceAccountTokens:
         return f"{signed}.{self._signature(signed)}", now + seconds
 
     def verify(self, token: str) -> User | None:
-        """The account a token belongs to; None if it is not one of ours, or not good any more."""
+        """The service account of a token; None if it is invalid, expired or the account is gone."""
         signed, _, signature = token.rpartition(".")
         if not hmac.compare_digest(signature.encode(), self._signature(signed).encode()):
             return None

@@ -1,8 +1,8 @@
-"""The API for code in the same process, and what is built on it, as client-go is.
+"""The in-process API, and client-go's tools on top of it.
 
 local         the verbs of the API, and subscriptions to changes
 informers     shared, indexed views of objects
-workqueue     keys that need a look
-controller    the frame in which controllers and kubelets run
+workqueue     keys to sync
+controller    base class of controllers and kubelets
 events        events about objects
 """

@@ -1,15 +1,15 @@
-"""The frame every controller runs in: one queue, one owner, one key at a time.
+"""Base class of all controllers: one queue, one owner, one key at a time.
 
-A controller says which events concern which keys and how to bring one key to its desired state
-(`sync`). This frame owns the rest: it empties the queue in order, retries a failing key with
-back-off, re-checks a key when `sync` asks for it, and never lets one key's failure reach another.
+A controller maps events to keys and implements `sync`, which brings one key to its desired state.
+The base class processes the queue in order, retries a failing key with backoff, syncs a key again
+when `sync` asks for it, and isolates failures of one key from the others.
 
     events ──handlers──► queue ──process──► sync(key) ──► writes to the API
-                          ▲                    │ raised: retry after back-off
-                          └────────────────────┘ returned seconds: look again then
+                          ▲                    │ exception: retry after backoff
+                          └────────────────────┘ returned seconds: sync again after them
 
-`process` is synchronous and is what tests and simulation call; `run` is the same in a task of its
-own that yields to the loop after a burst of keys.
+`process` is synchronous, for tests and simulation; `run` does the same in its own task, which
+yields to the event loop after a burst of keys.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ log = get_logger(__name__)
 
 BURST = 64
 SLICE_S = 0.005
-"""A task yields after this many keys or this much time, so that HTTP requests stay prompt."""
+"""A task yields after this many keys or this much time, to keep HTTP requests prompt."""
 
 K = TypeVar("K", bound=Hashable)
 
 SMALL = 200
-"""Up to this many objects a look is cheap enough to follow every change at once."""
+"""Up to this many objects, a sync is cheap enough to run on every change."""
 
 _SETTLING_S_PER_OBJECT = 100e-6
 _LONGEST_SETTLING_S = 1.0
@@ -48,10 +48,10 @@ LEASE_NAMESPACE = "kube-node-lease"
 
 
 def settling_s(objects: int) -> float:
-    """How long to gather changes before looking at a key whose look visits this many objects.
+    """How long to batch changes before syncing a key whose sync visits this many objects.
 
-    A look takes about 5 µs per object; at every change of thousands of objects it would leave no
-    time for anything else. Gathering keeps it to about a twentieth of the time.
+    A sync takes about 5 µs per object. Batching limits it to about a twentieth of the time even if
+    thousands of objects change.
     """
     if objects <= SMALL:
         return 0.0
@@ -64,24 +64,24 @@ _EXPECTED_ERRORS = (Conflict, AlreadyExists, NotFound)
 
 @dataclass(frozen=True, slots=True)
 class ControllerContext:
-    """What every controller works with."""
+    """Shared dependencies of all controllers."""
 
     api: LocalApi
     clock: Clock
     seed: int
-    """Source of the controllers' own generators; see `generator`."""
+    """Seed of the per-controller generators; see `generator`."""
     informers: InformerFactory
     events: EventRecorder
     heartbeats: HeartbeatClock
 
     def generator(self, name: str) -> random.Random:
-        """A generator for one controller, so that switching off another does not change its draws."""
+        """A random generator per controller, so that disabling one does not affect the others."""
         return random.Random(f"{self.seed}/{name}")
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerStatistics:
-    """What one controller has done so far."""
+    """Work done by one controller so far."""
 
     name: str
     syncs: int
@@ -94,7 +94,7 @@ class Controller(ABC, Generic[K]):
 
     name: ClassVar[str]
     component: ClassVar[str] = ""
-    """Who its events are from."""
+    """Reported as the source of its events."""
 
     def __init__(self, context: ControllerContext, back_off: BackOff | None = None) -> None:
         self.context = context
@@ -107,7 +107,7 @@ class Controller(ABC, Generic[K]):
         self._failure_count = 0
 
     def watch(self, resource: str, handler: Listener | None = None, *indexes: Index) -> Informer:
-        """The shared view of a resource; `handler` is told of every change."""
+        """The shared informer of a resource; `handler` is called on every change."""
         informer = self.informers.informer(resource)
         for index in indexes:
             informer.add_index(index)
@@ -116,23 +116,23 @@ class Controller(ABC, Generic[K]):
         return informer
 
     def add_key(self, kind: str, obj: JsonObject, old: JsonObject | None) -> None:
-        """A handler: every change of an object asks for a look at it."""
+        """Handler that enqueues the changed object's key."""
         self.queue.add(cast("K", key_of(obj)))
 
     def normal(self, about: JsonObject, reason: str, message: str) -> None:
-        """Record an event: something went as it should."""
+        """Record a Normal event."""
         self.events.normal(about, self.component, reason, message)
 
     def warning(self, about: JsonObject, reason: str, message: str) -> None:
-        """Record an event: something needs attention."""
+        """Record a Warning event."""
         self.events.warning(about, self.component, reason, message)
 
     @abstractmethod
     def sync(self, key: K) -> float | None:
-        """Bring one key to its desired state; returns seconds until it wants another look."""
+        """Bring one key to its desired state; returns seconds until the next sync, or None."""
 
     def process(self, limit: int | None = None, slice_s: float | None = None) -> int:
-        """Sync keys that are due, at most `limit` and for about `slice_s`; returns how many."""
+        """Sync due keys, at most `limit` and for about `slice_s`; returns the count."""
         done = 0
         end = self.clock.monotonic() + slice_s if slice_s is not None else None
         while limit is None or done < limit:
@@ -146,7 +146,7 @@ class Controller(ABC, Generic[K]):
         return done
 
     async def run(self) -> None:
-        """Keep the queue empty until cancelled."""
+        """Process due keys until cancelled."""
         while True:
             if self.process(BURST, SLICE_S):
                 await asyncio.sleep(0)
@@ -169,10 +169,10 @@ class Controller(ABC, Generic[K]):
         except ApiError as error:
             self._failure_count += 1
             rest_s = self.queue.retry(key)
-            # The journal reports a full disk once; every controller meets it at every attempt.
+            # The journal reports a full disk once; every controller hits it on every attempt.
             tell = partial(log.info, v=4) if error.code == 507 else log.warning
             tell("Failed; trying again", controller=self.name, key=key, err=error, afterS=rest_s)
-        except Exception:  # the outermost edge: one key's bug must not stop the others
+        except Exception:  # outermost level: one key's bug must not stop the others
             self._failure_count += 1
             rest_s = self.queue.retry(key)
             log.exception("Failed; trying again", controller=self.name, key=key, afterS=rest_s)
@@ -183,11 +183,11 @@ class Controller(ABC, Generic[K]):
 
 
 class HeartbeatClock:
-    """Monotonic time, less the lag of this process's own kubelets: heartbeats are judged by it.
+    """Monotonic clock for judging heartbeats, minus the lag of this process's own kubelets.
 
-    The kubelets of simulated nodes run in the process that judges them. On a loaded host they fall
-    behind with their heartbeats, which says nothing about the nodes. This clock is late by as much
-    as they are: a node is silent only if its kubelet had its turn and did not use it.
+    The kubelets of simulated nodes run in the process that judges them. On a loaded host their
+    heartbeats are late, which says nothing about the nodes. This clock lags equally, so a node
+    counts as silent only if its kubelet ran and sent no heartbeat.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -195,7 +195,7 @@ class HeartbeatClock:
         self._lag_s: Callable[[], float] = float
 
     def follow(self, lag_s: Callable[[], float]) -> None:
-        """Be late by what `lag_s` says: how long the oldest heartbeat has been due."""
+        """Lag behind by `lag_s()`, the time for which the oldest heartbeat has been due."""
         self._lag_s = lag_s
 
     def monotonic(self) -> float:

@@ -1,8 +1,8 @@
-"""Core v1 events from controllers and kubelets: the story `kubectl describe` tells.
+"""Core v1 events from controllers and kubelets, as shown by `kubectl describe`.
 
-A repeated event becomes a higher `count` on the first one. Telling the story must never slow it
-down: a token bucket bounds the writes, what exceeds it is counted and dropped, and a failed write
-is logged, not raised. Switched off, a recorder does nothing at all.
+A repeated event increments the `count` of the first one. Events must not slow down other work: a
+token bucket limits the writes, excess events are counted and dropped, and a failed write is logged,
+not raised. A disabled recorder does nothing.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from kubesched.playground.client.local import LocalApi
 log = get_logger(__name__)
 
 REMEMBERED_EVENTS = 4096
-"""How many recent events can still be repeated by count; client-go's correlator remembers as many.
-"""
+"""Number of recent events that can still be counted as repeated, as in client-go's correlator."""
 
-DEFAULT_NAMESPACE = "default"  # events about cluster-scoped objects live here
+DEFAULT_NAMESPACE = "default"  # namespace of events about cluster-scoped objects
 
 
 @dataclass(slots=True)
@@ -34,7 +33,7 @@ class _Remembered:
 
 @dataclass(frozen=True, slots=True)
 class EventStatistics:
-    """What became of the events."""
+    """Counts of events by outcome."""
 
     written: int
     repeated: int
@@ -42,7 +41,7 @@ class EventStatistics:
 
 
 class EventRecorder:
-    """Writes events about objects, within a budget."""
+    """Writes events about objects, within a rate limit."""
 
     def __init__(
         self,
@@ -69,17 +68,17 @@ class EventRecorder:
     def normal(
         self, obj: JsonObject, component: str, reason: str, message: str, **where: str
     ) -> None:
-        """Record that something went as it should; `where` is a `host` and a `field_path`."""
+        """Record a Normal event; `where` may hold `host` and `field_path`."""
         self._record(obj, "Normal", component, reason, message, **where)
 
     def warning(
         self, obj: JsonObject, component: str, reason: str, message: str, **where: str
     ) -> None:
-        """Record that something needs attention; `where` is a `host` and a `field_path`."""
+        """Record a Warning event; `where` may hold `host` and `field_path`."""
         self._record(obj, "Warning", component, reason, message, **where)
 
     def is_exhausted(self) -> bool:
-        """Whether an event recorded now would be dropped; then it counts as dropped already."""
+        """Whether an event recorded now would be dropped; if so, counts it as dropped."""
         if not self._enabled:
             return True
         self._refill()
@@ -129,7 +128,7 @@ class EventRecorder:
             if len(self._recent) > REMEMBERED_EVENTS:
                 self._recent.popitem(last=False)
         except ApiError as error:
-            # A namespace that is going away refuses new events; that is no reason to stop working.
+            # A terminating namespace rejects new events; that must not stop the caller.
             self._dropped += 1
             log.info("Event not written", v=4, reason=reason, about=reference["name"], err=error)
 
@@ -167,7 +166,7 @@ class EventRecorder:
         self._sequence += 1
         now = self._clock.now()
         namespace = reference.get("namespace") or DEFAULT_NAMESPACE
-        # The sequence keeps names apart when the clock does not move between two events.
+        # The sequence number keeps names unique when the clock does not advance between two events.
         name = f"{reference['name']}.{int(now * 1e9) + self._sequence:x}"
         source = {"component": component}
         if host:

@@ -1,12 +1,12 @@
 """Shared, indexed views of the API server's objects.
 
-One `Informer` per resource, however many controllers read it. The server delivers every change
+There is one `Informer` per resource, shared by all controllers. The server delivers every change
 synchronously, in revision order, so a view is never older than the last write: controllers need
 neither expectations nor re-reads. Views hold references to the server's own objects, not copies.
 
-Order: `InformerFactory.start` subscribes in the order in which informers were asked for; handlers
-run in the order in which they were added; listing follows the order in which objects appeared.
-Handlers only note keys. They must not write to the API: that would nest one write in another.
+`InformerFactory.start` subscribes in the order in which informers were requested; handlers run in
+the order in which they were added; lists follow the order in which objects appeared. Handlers only
+enqueue keys. They must not write to the API, which would nest one write in another.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from kubesched.playground.apimachinery.pods import node_name_of
 from kubesched.playground.client.local import Listener, LocalApi
 
 Part = Literal["spec", "ownership", ""]
-"""What of an object an index reads: its spec, its labels and owners, or anything."""
+"""The part of an object that an index reads: its spec, its labels and owners, or anything."""
 
 Follower = Callable[[ResourceInfo, str, JsonObject, JsonObject | None], None]
-"""Called with the resource, the kind of change, the object and its state before."""
+"""Called with the resource, the change type, the object and its previous state."""
 
-_NOT_FOLLOWED = frozenset({"events"})  # events have no owners, own nothing, and are many
+_NOT_FOLLOWED = frozenset({"events"})  # events are many, and have neither owners nor dependents
 
 
 T = TypeVar("T")
@@ -34,16 +34,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """How objects are filed: under which values, and what of an object these depend on."""
+    """Maps an object to index values, and declares which part of the object they depend on."""
 
     values: Callable[[JsonObject], Iterable[str]]
     reads: Part = ""
-    """Spares filing anew where that part of an object is the same after a change."""
+    """Objects are not re-indexed if a change leaves this part the same."""
 
 
 BY_NAMESPACE = Index(lambda obj: (namespace_of(obj),), "ownership")
 BY_NODE = Index(lambda pod: (node_name_of(pod),), "spec")
-"""Pods under the node they are bound to, unbound ones under ""."""
+"""Pods by the node they are bound to; unbound pods under "" (the empty name)."""
 
 
 class Informer:
@@ -63,22 +63,22 @@ class Informer:
         return iter(self._objects.values())
 
     def get(self, key: str) -> JsonObject | None:
-        """The object called `namespace/name` (or `name`, without a namespace)."""
+        """The object with key `namespace/name` (or `name`, if cluster-scoped)."""
         return self._objects.get(key)
 
     def find(self, index: Index, value: str) -> list[JsonObject]:
-        """The objects that an index files under a value."""
+        """The objects with this index value."""
         return [self._objects[key] for key in self._indexes[index].get(value, ())]
 
     def values(self, index: Index) -> list[str]:
-        """Every value that an index files something under."""
+        """All values of an index that have objects."""
         return list(self._indexes[index])
 
     def count(self, index: Index, value: str) -> int:
         return len(self._indexes[index].get(value, ()))
 
     def add_index(self, index: Index) -> None:
-        """File objects by an index, too; asking for the same one again changes nothing."""
+        """Add an index; adding the same one again has no effect."""
         if index in self._indexes:
             return
         self._indexes[index] = {}
@@ -89,14 +89,14 @@ class Informer:
         self._handlers.append(handler)
 
     def derive(self, make: Callable[[Informer], T]) -> T:
-        """Something that follows this view, made once however many ask: `make` is its class."""
+        """An object derived from this view by `make` (its class), created once and shared."""
         key = cast("type", make)
         if key not in self._derived:
             self._derived[key] = make(self)
         return cast("T", self._derived[key])
 
     def apply(self, kind: ChangeType, obj: JsonObject, old: JsonObject | None) -> None:
-        """Take one change from the server, then tell the handlers."""
+        """Apply one change from the server, then call the handlers."""
         key = key_of(obj)
         before = self._objects.get(key)
         if kind == "DELETED":
@@ -131,7 +131,7 @@ class Informer:
 
 
 def _same_parts(before: JsonObject, after: JsonObject) -> tuple[Part, ...]:
-    """The parts that two versions share; equal ones that are not shared are compared by their index values."""
+    """The parts that two versions share by identity; others are compared by their index values."""
     has_same_spec = before.get("spec") is after.get("spec")
     old, new = before["metadata"], after["metadata"]
     has_same_ownership = old.get("labels") is new.get("labels") and old.get(
@@ -143,7 +143,7 @@ def _same_parts(before: JsonObject, after: JsonObject) -> tuple[Part, ...]:
 
 
 class InformerFactory:
-    """Hands out the one informer of each resource and connects them all to the server."""
+    """Provides the one informer of each resource and connects them to the server."""
 
     def __init__(self, api: LocalApi) -> None:
         self._api = api
@@ -152,7 +152,7 @@ class InformerFactory:
         self._started = False
 
     def informer(self, resource: str) -> Informer:
-        """The shared view of a resource; connected at once when the factory runs already."""
+        """The shared informer of a resource; connected immediately if the factory has started."""
         informer = self._informers.get(resource)
         if informer is None:
             informer = self._informers[resource] = Informer(resource)
@@ -161,14 +161,14 @@ class InformerFactory:
         return informer
 
     def start(self) -> None:
-        """Subscribe to everything asked for so far; existing objects arrive as ADDED."""
+        """Subscribe all informers requested so far; existing objects arrive as ADDED."""
         self._started = True
         for informer in list(self._informers.values()):
             if informer.resource not in self._unsubscribe:
                 self._connect(informer)
 
     def stop(self) -> None:
-        """Leave the server; views keep their last state."""
+        """Unsubscribe; informers keep their last state."""
         self._started = False
         for unsubscribe in self._unsubscribe.values():
             unsubscribe()
@@ -200,7 +200,7 @@ class EveryResource:
         return list(by_key.values())
 
     def start(self) -> None:
-        """Subscribe; what exists arrives as ADDED."""
+        """Subscribe; existing objects arrive as ADDED."""
         if not self._followers:
             return
         self._is_started = True

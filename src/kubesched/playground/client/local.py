@@ -1,11 +1,10 @@
-"""The API for code in the same process: controllers, kubelets, simulation.
+"""In-process API for controllers, kubelets and simulation.
 
-The same admission, defaulting, validation and conflicts as over HTTP, without a socket and without
-an event loop: every verb is synchronous and complete when it returns, or raises a
-`kubesched.base.errors.ApiError` having changed nothing.
+Admission, defaulting, validation and conflicts are the same as over HTTP, without a socket or an
+event loop: every verb is synchronous and complete when it returns, or raises a
+`kubesched.base.errors.ApiError` and changes nothing.
 
-Objects that come back are shared with the store: read them, never change them. Objects that go in
-are copied.
+Returned objects are shared with the store and must not be changed. Objects passed in are copied.
 """
 
 from __future__ import annotations
@@ -64,16 +63,16 @@ class LocalApi:
 
     @classmethod
     def in_memory(cls, *, clock: Clock, rng: random.Random) -> LocalApi:
-        """A fresh cluster that lives in this object alone, with the namespaces every cluster has."""
+        """A new in-memory cluster with the default namespaces."""
         return cls(build_registry(Store(), clock=clock, rng=rng))
 
     def as_manager(self, manager: str) -> LocalApi:
-        """The same API, writing under another field manager's name."""
+        """The same API with another field manager."""
         return LocalApi(self.registry, manager=manager)
 
     @property
     def catalog(self) -> ResourceCatalog:
-        """The resources that are served right now."""
+        """The resources currently served."""
         return self.registry.catalog
 
     def get(self, resource: Resource, namespace: str | None, name: str) -> JsonObject:
@@ -87,7 +86,7 @@ class LocalApi:
         label_selector: str = "",
         field_selector: str = "",
     ) -> tuple[builtins.list[JsonObject], int]:
-        """Matching objects in key order (`namespace=None`: of all namespaces) and the revision they are from."""
+        """Matching objects in key order, and their revision; None means all namespaces."""
         info = self._resource(resource)
         matches = combine(
             compile_label_selector(label_selector), compile_field_selector(info, field_selector)
@@ -97,13 +96,13 @@ class LocalApi:
         return objects, self.registry.store.revision
 
     def count(self, resource: Resource) -> int:
-        """How many objects there are, in all namespaces."""
+        """Number of objects in all namespaces."""
         return self.registry.store.collection(self._resource(resource).storage_key).count
 
     def create(
         self, resource: Resource, obj: JsonObject, namespace: str | None = None
     ) -> JsonObject:
-        """Create; the namespace is the object's own unless given."""
+        """Create an object; `namespace` defaults to the object's own."""
         info = self._resource(resource)
         return self._creates.create(info, namespace or "", _encode(info, obj), self._options).obj
 
@@ -112,7 +111,7 @@ class LocalApi:
     ) -> JsonObject:
         """Create an object that this process composed from values of the right types.
 
-        It is not checked for types or copied, must not hold nulls, and must not be changed
+        It is neither type-checked nor copied, must not contain nulls, and must not be changed
         afterwards. Objects of one `shape` have the same fields.
         """
         info = self._resource(resource)
@@ -126,30 +125,24 @@ class LocalApi:
         return entry.obj
 
     def update(self, resource: Resource, obj: JsonObject) -> JsonObject:
-        """Replace everything but the status.
-
-        A `resourceVersion` in the object must be current, else `Conflict`.
-        """
+        """Replace all but the status; `Conflict` if a stated `resourceVersion` is not current."""
         return self._update(resource, obj, "")
 
     def finalize(self, namespace: JsonObject) -> JsonObject:
-        """Replace the finalizers in a namespace's spec; without any, a deletion is complete."""
+        """Replace a namespace's spec finalizers; removing the last completes its deletion."""
         info = self._resource("namespaces")
         obj = copy_json(namespace)
         return self.registry.update(info, "", name_of(obj), obj, subresource="finalize").obj
 
     def update_status(self, resource: Resource, obj: JsonObject) -> JsonObject:
-        """Replace the status only.
-
-        A `resourceVersion` in the object must be current, else `Conflict`.
-        """
+        """Replace only the status; `Conflict` if a stated `resourceVersion` is not current."""
         return self._update(resource, obj, "status")
 
     def write_status(self, resource: Resource, obj: JsonObject, status: JsonObject) -> JsonObject:
-        """Replace the status of an object that was read from here, if it says something new.
+        """Replace the status of an object read from this API, if it differs.
 
-        `Conflict` if there is a newer version: the status was computed from an old reading. It is
-        not checked or copied, and must not be changed afterwards.
+        Raises `Conflict` if there is a newer version. `status` is neither checked nor copied, and
+        must not be changed afterwards.
         """
         if (obj.get("status") or {}) == status:
             return obj
@@ -162,12 +155,12 @@ class LocalApi:
         return self.registry.replace_status(info, old, status, self._options).obj
 
     def write_spec(self, resource: Resource, obj: JsonObject, spec: JsonObject) -> JsonObject:
-        """The same for the spec of kinds without defaults and generation, such as Leases."""
+        """`write_status` for the spec of kinds without defaults and generation, such as Leases."""
         info, old = self._current(resource, obj)
         return self.registry.replace_spec(info, old, spec, self._options).obj
 
     def _current(self, resource: Resource, obj: JsonObject) -> tuple[ResourceInfo, Entry]:
-        """The present version of an object that was read from here; `Conflict` if it is newer."""
+        """The current entry of an object read from this API; `Conflict` if it is newer."""
         info = self._resource(resource)
         old = self.registry.get(info, namespace_of(obj), name_of(obj))
         self.registry.check_version(info, old, obj["metadata"])
@@ -182,7 +175,7 @@ class LocalApi:
         kind: PatchKind = "merge",
         subresource: Subresource = "",
     ) -> JsonObject:
-        """Patch an object, or what one of its subresources writes."""
+        """Patch an object or one of its subresources."""
         info = self._resource(resource)
         entry, _warnings = patch_object(
             self.registry,
@@ -203,7 +196,7 @@ class LocalApi:
         patch: JsonObject,
         subresource: Subresource = "",
     ) -> JsonObject:
-        """Patch an object that was read from here."""
+        """Patch an object read from this API."""
         return self.patch(resource, namespace_of(obj), name_of(obj), patch, subresource=subresource)
 
     def delete_object(
@@ -214,7 +207,7 @@ class LocalApi:
         grace_period_s: int | None = None,
         propagation: Propagation | None = None,
     ) -> bool:
-        """Delete an object that was read from here, and no namesake; False if it is gone."""
+        """Delete an object read from this API, matched by uid; False if it no longer exists."""
         try:
             self.delete(
                 resource,
@@ -239,7 +232,7 @@ class LocalApi:
         resource_version: str | None = None,
         propagation: Propagation | None = None,
     ) -> JsonObject:
-        """Delete, or mark for deletion; returns the last state of the object."""
+        """Delete an object or mark it for deletion; returns its last state."""
         options = DeleteOptions(
             grace_period_s=grace_period_s,
             uid=uid,
@@ -252,7 +245,7 @@ class LocalApi:
         return entry.obj
 
     def bind(self, namespace: str, name: str, node_name: str, *, uid: str | None = None) -> None:
-        """Bind a pod to a node as the binding subresource does."""
+        """Bind a pod to a node, like the `binding` subresource."""
         binding.bind(self.registry, namespace, name, node_name, uid=uid)
 
     def evict(
@@ -271,17 +264,17 @@ class LocalApi:
     def subscribe(
         self, resource: Resource, listener: Listener, *, replay: bool = True
     ) -> Callable[[], None]:
-        """Have `listener(type, object, old object or None)` called for every change, in revision order.
+        """Call `listener(type, object, old object or None)` for every change, in revision order.
 
-        With `replay` it is first called with ADDED for everything that exists. Calls come
-        synchronously out of the write that caused them, so a listener should note what to do and
-        return; writing from a listener is allowed, its change is told after the present one has
-        reached every other listener. The result ends the subscription.
+        With `replay`, existing objects arrive first, as ADDED. Calls happen synchronously in the
+        write that caused them, so a listener should only enqueue work and return. A listener may
+        write; its change is delivered after the current one has reached all listeners. The returned
+        function ends the subscription.
         """
         store = self.registry.store
         key = self._resource(resource).storage_key
-        # A listener that subscribes from within a notification has seen the changes still queued in
-        # its replay.
+        # For a listener that subscribes during a notification, the replay already includes the
+        # changes still queued.
         known = store.revision
 
         def on_change(change: Change) -> None:
@@ -315,7 +308,7 @@ class LocalApi:
         return self.registry.catalog.get(resource)
 
     def _own(self, info: ResourceInfo, obj: JsonObject) -> JsonObject:
-        """A copy for the store, checked as a request's body would be."""
+        """Copy an object for the store, checked like a request body."""
         body = _encode(info, obj)
         check_types(info, body)
         mine: JsonObject = decode_json(body)

@@ -1,16 +1,15 @@
-"""Work queue: which keys need a look, each at most once, in a defined order.
+"""Work queue: keys to sync, each queued at most once, in a defined order.
 
-A key is in at most one of two places, and may be in both:
+A key can be ready, delayed, or both:
 
     add ────────────► ready (arrival order) ──pop──► the controller's sync
     add_after, retry ► later (by due time)  ──due──► ready
 
-Adding a key that is ready already changes nothing; adding one later that is waiting already keeps
-the earlier time. While a key is being synced it is in neither place, so an event that arrives
-meanwhile queues it again: nothing is missed. The queue holds at most one entry per distinct key and
-place, so it is bounded by the number of objects that exist.
+Adding a ready key has no effect; delaying a delayed key keeps the earlier time. While a key is
+being synced it is not queued, so an event that arrives meanwhile queues it again. The number of
+entries is bounded by the number of distinct keys.
 
-Not responsible for: running anything. `controller.Controller` owns the task that empties the queue.
+The queue runs nothing: `controller.Controller` owns the task that processes it.
 """
 
 from __future__ import annotations
@@ -28,27 +27,27 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackOff:
-    """How long a failing key rests before the next try: doubling, up to a limit."""
+    """Retry delay of a failing key: doubles with each failure, up to a limit."""
 
     initial_s: float = 0.005
-    """First rest. Most failures are conflicts that the next read already resolves."""
+    """First delay. Most failures are conflicts that the next read resolves."""
 
     limit_s: float = 60.0
-    """Longest rest: a cluster under repair is picked up again within a minute."""
+    """Longest delay, so that keys recover within a minute after an outage."""
 
     def delay_s(self, failures: int) -> float:
-        """The rest after this many failures in a row (the first is 1)."""
+        """The delay after this many consecutive failures (the first is 1)."""
         doublings = min(failures - 1, 40)  # beyond this every sensible initial_s is over the limit
         return float(min(self.initial_s * 2**doublings, self.limit_s))
 
 
 class WorkQueue(Generic[K]):
-    """De-duplicating queue with delays and per-key back-off; order depends on calls and clock only."""
+    """De-duplicating queue with delays and per-key backoff; ordered by calls and clock."""
 
     def __init__(self, clock: Clock, back_off: BackOff | None = None) -> None:
         self._clock = clock
         self._back_off = back_off if back_off is not None else BackOff()
-        self._ready: dict[K, float | None] = {}  # with the time a delayed key was due
+        self._ready: dict[K, float | None] = {}  # with the due time of formerly delayed keys
         self._later: list[tuple[float, int, K]] = []  # heap; entries not in _due are stale
         self._due: dict[K, tuple[float, int]] = {}
         self._failures: dict[K, int] = {}
@@ -56,17 +55,17 @@ class WorkQueue(Generic[K]):
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
-        """Keys that are ready now or later."""
+        """Number of ready and delayed keys."""
         return len(self._ready) + len(self._due)
 
     def add(self, key: K) -> None:
-        """Look at this key as soon as its turn comes."""
+        """Make this key ready."""
         if key not in self._ready:
             self._ready[key] = None
             self._changed.set()
 
     def add_after(self, key: K, delay_s: float) -> None:
-        """Look at this key after a while, or when it was due anyway, whichever comes first."""
+        """Make this key ready after a delay, or at its earlier due time."""
         if delay_s <= 0:
             self.add(key)
             return
@@ -80,7 +79,7 @@ class WorkQueue(Generic[K]):
         self._changed.set()
 
     def retry(self, key: K) -> float:
-        """Look again after the key's back-off; returns the rest in seconds."""
+        """Delay the key by its backoff; returns the delay in seconds."""
         failures = self._failures.get(key, 0) + 1
         self._failures[key] = failures
         delay_s = self._back_off.delay_s(failures)
@@ -88,15 +87,15 @@ class WorkQueue(Generic[K]):
         return delay_s
 
     def forget(self, key: K) -> None:
-        """The key went well (or is gone): its next failure starts at the shortest rest again."""
+        """Reset the key's backoff, after success or deletion."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
-        """How often this key has failed in a row."""
+        """Number of consecutive failures of this key."""
         return self._failures.get(key, 0)
 
     def pop(self) -> K | None:
-        """The next key that is due, or None."""
+        """The next ready key, or None."""
         self._promote()
         if not self._ready:
             return None
@@ -105,7 +104,7 @@ class WorkQueue(Generic[K]):
         return key
 
     def next_due_s(self) -> float | None:
-        """Seconds until something is due: 0.0 when it is already, None when nothing waits."""
+        """Seconds until a key is due: 0.0 if one is ready, None if the queue is empty."""
         self._promote()
         if self._ready:
             return 0.0
@@ -125,7 +124,7 @@ class WorkQueue(Generic[K]):
         return 0.0
 
     async def wait(self) -> None:
-        """Return when a key may be due. May return early; `pop` decides."""
+        """Wait until a key may be due. May return early; `pop` decides."""
         due_s = self.next_due_s()
         if due_s == 0.0:
             return

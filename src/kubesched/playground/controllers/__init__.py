@@ -1,7 +1,6 @@
-"""kube-controller-manager's part: controllers that turn desired state into pods and volumes.
+"""Controllers of kube-controller-manager that turn desired state into pods and volumes.
 
-Every controller watches through informers, notes keys in its work queue, and brings one key at a
-time to its desired state (`client.controller`). All of them live beside the API server in one
-process and know it only through `LocalApi`; time and chance come in as parameters, so the same
-controllers run under a real clock, a manual one in tests, and a virtual one in simulation.
+Each controller watches through informers, queues keys, and reconciles one key at a time
+(`client.controller`). All run in the API server's process and use only `LocalApi`. Clock and random
+generator are parameters, for manual time in tests and virtual time in simulation.
 """

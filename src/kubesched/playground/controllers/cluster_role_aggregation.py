@@ -1,4 +1,4 @@
-"""Cluster roles with an `aggregationRule`: their rules are those of all the roles that it selects."""
+"""Cluster roles with an `aggregationRule`: combines the rules of all roles that it selects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ClusterRoleAggregation(Controller[str]):
         return None
 
     def _aggregated(self, role: JsonObject) -> list[JsonObject]:
-        """The rules of selected roles in the order of selectors, then of names, each once."""
+        """Rules of the selected roles without duplicates, ordered by selector, then by name."""
         selectors = role["aggregationRule"].get("clusterRoleSelectors") or ()
         others = sorted((other for other in self._roles if other is not role), key=name_of)
         rules: list[JsonObject] = []

@@ -1,8 +1,7 @@
-"""ControllerRevisions: the versions of a pod template that StatefulSets and DaemonSets remember.
+"""Stored versions (ControllerRevisions) of the pod templates of StatefulSets and DaemonSets.
 
-A revision is an immutable copy of the template under a name that ends in its hash. Going back to an
-old template re-uses its revision under a new number, which is how `kubectl rollout undo` and
-`kubectl rollout history` see it.
+A revision is an immutable copy of the template, with the template's hash in its name. Returning to
+an old template renumbers its revision, as `kubectl rollout undo` and `history` expect.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ from kubesched.playground.controllers.ownership import (
 
 RESOURCE = "controllerrevisions.apps"
 MAX_COLLISIONS = 16
-"""Tries to find a free name; a template whose salted hashes collide this often is not an accident.
-"""
+"""Attempts to find a free name. More collisions of salted hashes are not accidental."""
 POD_TEMPLATE_HASH = "pod-template-hash"
 CONTROLLER_REVISION_HASH = "controller-revision-hash"
 
@@ -51,12 +49,12 @@ class RevisionHistory:
         self._revisions = Dependents(api, informers.informer(RESOURCE))
 
     def revisions_of(self, owner: JsonObject) -> list[JsonObject]:
-        """The owner's revisions, the newest last."""
+        """The owner's revisions, newest last."""
         owned = self._revisions.claim(owner, selector_of(owner))
         return sorted(owned, key=lambda revision: (revision.get("revision", 0), name_of(revision)))
 
     def ensure_current(self, owner: JsonObject, revisions: list[JsonObject]) -> JsonObject:
-        """The revision of the owner's present template, made or renumbered so that it is the newest."""
+        """Return the revision of the current template, created or renumbered to be the newest."""
         data = revision_data(owner)
         newest = max((revision.get("revision", 0) for revision in revisions), default=0)
         for revision in reversed(revisions):
@@ -69,7 +67,7 @@ class RevisionHistory:
     def truncate(
         self, owner: JsonObject, revisions: list[JsonObject], live: Collection[str]
     ) -> None:
-        """Delete the oldest revisions that nothing uses, beyond the history limit."""
+        """Delete the oldest unused revisions beyond the history limit."""
         unused = [revision for revision in revisions if name_of(revision) not in live]
         limit = int(spec_of(owner).get("revisionHistoryLimit", 10))
         for old in unused[: max(0, len(unused) - limit)]:
@@ -103,14 +101,14 @@ class RevisionHistory:
 
 
 def revision_data(owner: JsonObject) -> JsonObject:
-    """The template as a patch that `kubectl rollout undo` can apply, with sorted keys as upstream writes it."""
+    """The template as a patch for `kubectl rollout undo`, with sorted keys as upstream has it."""
     template = spec_of(owner).get("template") or {}
     data: JsonObject = sorted_json({"spec": {"template": {**template, "$patch": "replace"}}})
     return data
 
 
 def template_of(revision: JsonObject) -> JsonObject:
-    """The pod template that a revision remembers."""
+    """The pod template stored in a revision."""
     template = revision["data"]["spec"]["template"]
     return {key: value for key, value in template.items() if key != "$patch"}
 
@@ -121,15 +119,15 @@ def hash_of(revision: JsonObject) -> str:
 
 
 def safe_encode(text: str) -> str:
-    """The text in letters that spell nothing offensive, as Kubernetes puts hashes into names."""
+    """Encode text with Kubernetes' safe alphabet for hashes in names, which cannot form words."""
     return "".join(_SAFE_LETTERS[ord(letter) % len(_SAFE_LETTERS)] for letter in text)
 
 
 def compute_hash(value: Any, collision_count: int = 0) -> str:  # noqa: ANN401 (any JSON value)
-    """A short, stable name for a JSON value.
+    """Short, stable hash of a JSON value, for use in names.
 
-    It has the look of Kubernetes' (FNV-1a over 32 bits, in letters that form no words) but not its
-    value: that depends on how Go prints its types in memory, which cannot be reproduced here.
+    The format is that of Kubernetes (32-bit FNV-1a in the safe alphabet). The value differs:
+    upstream hashes Go's in-memory representation, which cannot be reproduced here.
     """
     text = json.dumps(normalized(value), sort_keys=True, separators=(",", ":"))
     digest = _FNV_OFFSET
@@ -139,7 +137,7 @@ def compute_hash(value: Any, collision_count: int = 0) -> str:  # noqa: ANN401 (
 
 
 def normalized(value: Any) -> Any:  # noqa: ANN401 (any JSON value)
-    """The value without nulls and empty members, which mean the same as absence in a template."""
+    """The value without nulls and empty members, which a template treats as absent."""
     if isinstance(value, dict):
         members = ((key, normalized(member)) for key, member in value.items())
         return {key: member for key, member in members if member not in (None, {}, [])}
@@ -149,7 +147,7 @@ def normalized(value: Any) -> Any:  # noqa: ANN401 (any JSON value)
 
 
 def without_label(template: JsonObject, label: str) -> JsonObject:
-    """The template with one of its labels taken off."""
+    """The template without one of its labels."""
     metadata = template.get("metadata") or {}
     labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != label}
     return {**template, "metadata": {**metadata, "labels": labels}}

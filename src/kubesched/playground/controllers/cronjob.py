@@ -1,6 +1,7 @@
-"""The CronJob controller: one Job per scheduled moment, named after it, so that a restart cannot start it twice.
+"""The CronJob controller: one Job per scheduled time.
 
-Only the latest of several missed moments is made up for, and only within `startingDeadlineSeconds`.
+The Job's name contains the scheduled time, so a restarted controller cannot start it twice. Of
+several missed times only the latest is made up for, and only within `startingDeadlineSeconds`.
 """
 
 from __future__ import annotations
@@ -33,12 +34,11 @@ from kubesched.playground.resources.cron_schedule import Schedule, parse_schedul
 JOBS = "jobs.batch"
 SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 MANY_MISSED = 100
-"""Missed moments above which the controller warns and skips ahead instead of stepping through them.
-"""
+"""Above this many missed times the controller warns and skips ahead instead of iterating."""
 
 
 class CronJobController(OwnerController):
-    """Starts the Jobs of every CronJob when they are due, and removes old ones."""
+    """Starts the due Jobs of every CronJob and removes old ones."""
 
     name = "cronjob"
     resource = "cronjobs.batch"
@@ -70,7 +70,7 @@ class CronJobController(OwnerController):
     # -- accounting ------------------------------------------------------------------------------
 
     def _account(self, cron_job: JsonObject, jobs: list[JsonObject]) -> JsonObject:
-        """The status after a look at the Jobs: which are active, which succeeded last."""
+        """The status with its active Jobs and last success updated from the Jobs."""
         status = dict(status_of(cron_job))
         was_active = {entry.get("uid") for entry in status.get("active") or ()}
         active = []
@@ -82,7 +82,9 @@ class CronJobController(OwnerController):
                 message = f"Saw completed job: {name_of(job)}, condition: {ended}"
                 self.normal(cron_job, "SawCompletedJob", message)
             ended_at = status_of(job).get("completionTime", "")
-            if is_condition_true(job, "Complete") and ended_at > status.get("lastSuccessfulTime", ""):  # fmt: skip
+            if is_condition_true(job, "Complete") and ended_at > status.get(
+                "lastSuccessfulTime", ""
+            ):
                 status["lastSuccessfulTime"] = ended_at
         known = {entry.get("uid") for entry in active}
         for gone in was_active - known - {uid_of(job) for job in jobs}:
@@ -119,7 +121,7 @@ class CronJobController(OwnerController):
     def _start_due(
         self, cron_job: JsonObject, status: JsonObject
     ) -> tuple[JsonObject, float | None]:
-        """Start the Job whose moment has come; returns the status and the pause until the next moment."""
+        """Start the due Job, if any; returns the status and the seconds until the next one."""
         spec = spec_of(cron_job)
         try:
             zone = parse_zone(spec.get("timeZone") or "")
@@ -138,7 +140,7 @@ class CronJobController(OwnerController):
     def _latest_due(
         self, cron_job: JsonObject, status: JsonObject, schedule: Schedule, now: float
     ) -> float | None:
-        """The latest scheduled moment that has passed and was not served yet."""
+        """The latest scheduled time that has passed and has no Job yet."""
         since = status.get("lastScheduleTime") or cron_job["metadata"]["creationTimestamp"]
         moment = schedule.next_after(parse_timestamp(since))
         if moment is None or moment > now:
@@ -148,7 +150,10 @@ class CronJobController(OwnerController):
             return moment
         missed = int((now - moment) // (following - moment)) + 1
         if missed > MANY_MISSED:
-            message = f"too many missed start times: {missed}. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+            message = (
+                f"too many missed start times: {missed}. Set or decrease"
+                " .spec.startingDeadlineSeconds or check clock skew"
+            )
             self.warning(cron_job, "TooManyMissedTimes", message)
             moment += (missed - 2) * (following - moment)
         while (following := schedule.next_after(moment)) is not None and following <= now:
@@ -165,7 +170,10 @@ class CronJobController(OwnerController):
             return False
         active = status.get("active") or []
         if active and spec.get("concurrencyPolicy") == "Forbid":
-            message = "Not starting job because prior execution is running and concurrency policy is Forbid"
+            message = (
+                "Not starting job because prior execution is running and concurrency policy is"
+                " Forbid"
+            )
             self.normal(cron_job, "JobAlreadyActive", message)
             return False
         if active and spec.get("concurrencyPolicy") == "Replace":
@@ -182,7 +190,7 @@ class CronJobController(OwnerController):
         try:
             created = self.api.create(JOBS, job, namespace_of(cron_job))
         except AlreadyExists:
-            # A crash came between creating the Job and writing the status.
+            # The controller crashed between creating the Job and writing the status.
             created = self.api.get(JOBS, namespace_of(cron_job), job["metadata"]["name"])
         else:
             message = f"Created job {name_of(created)}"

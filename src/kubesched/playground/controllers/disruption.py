@@ -1,7 +1,7 @@
-"""The disruption controller: how many pods a PodDisruptionBudget can spare right now.
+"""The disruption controller: how many disruptions each PodDisruptionBudget currently allows.
 
-Evictions read and charge the status this controller writes. A pod charged for an eviction counts as
-gone until it is, or until two minutes have passed without it going.
+Evictions read and charge the status that this controller writes. An evicted pod counts as gone
+until it is deleted, or until two minutes have passed without its deletion.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kubesched.playground.client.informers import BY_NAMESPACE
 
 RESOURCE = "poddisruptionbudgets.policy"
 DELETION_TIMEOUT_S = 120.0
-"""How long an evicted pod may stay before the budget gets its allowance back."""
+"""How long an evicted pod may stay before its disruption is returned to the budget."""
 
 _SCALED_KINDS = {
     ("apps", "ReplicaSet"): "replicasets.apps",
@@ -44,7 +44,7 @@ IntOrPercent = int | str
 
 
 class DisruptionController(Controller[str]):
-    """Keeps every budget's status."""
+    """Maintains the status of every budget."""
 
     name = "disruption"
     component = "controllermanager"
@@ -80,7 +80,7 @@ class DisruptionController(Controller[str]):
         return recheck_s
 
     def _expectations(self, budget: JsonObject, pods: list[JsonObject]) -> tuple[int, int]:
-        """How many pods there should be, and how many of them healthy."""
+        """How many pods are expected, and how many of them must be healthy."""
         spec = spec_of(budget)
         return expectations(
             spec.get("minAvailable"),
@@ -90,7 +90,7 @@ class DisruptionController(Controller[str]):
         )
 
     def _expected_scale(self, budget: JsonObject, pods: list[JsonObject]) -> int:
-        """What the pods' owners want together. Upstream: pods without an owner do not count."""
+        """Total size of the pods' owners. Upstream: pods without an owner do not count."""
         scales: dict[str, int] = {}
         unmanaged = []
         for pod in pods:
@@ -105,20 +105,23 @@ class DisruptionController(Controller[str]):
             self.warning(
                 budget,
                 "UnmanagedPods",
-                f"Pods selected by this PodDisruptionBudget (selector: {spec_of(budget).get('selector')})"
-                " were found to be unmanaged. As a result, the status of the PDB cannot be calculated"
-                " correctly, which may result in undefined behavior. To account for these pods please"
+                "Pods selected by this PodDisruptionBudget (selector:"
+                f" {spec_of(budget).get('selector')})"
+                " were found to be unmanaged. As a result, the status of the PDB cannot be"
+                " calculated correctly, which may result in undefined behavior. To account for"
+                " these pods please"
                 ' set ".spec.minAvailable" field of the PDB to an integer value.',
             )
         return sum(scales.values())
 
     def _scaled_owner(self, namespace: str, reference: JsonObject) -> JsonObject:
-        """The object whose replicas count: a ReplicaSet's Deployment rather than the ReplicaSet."""
+        """The object whose replicas count: the Deployment for a ReplicaSet that has one."""
         group = reference.get("apiVersion", "").rpartition("/")[0]
         resource = _SCALED_KINDS.get((group, reference.get("kind", "")))
         if resource is None:
             raise NotFound(
-                f'{reference.get("kind")} "{reference.get("name")}" does not implement the scale subresource'
+                f'{reference.get("kind")} "{reference.get("name")}" does not implement the scale'
+                " subresource"
             )
         owner = self.informers.informer(resource).get(f"{namespace}/{reference['name']}")
         if owner is None or uid_of(owner) != reference["uid"]:
@@ -129,7 +132,7 @@ class DisruptionController(Controller[str]):
     def _still_disrupted(
         self, budget: JsonObject, pods: list[JsonObject]
     ) -> tuple[dict[str, str], float | None]:
-        """Evictions not carried out yet, and when the first of them is given up."""
+        """Evicted pods that still exist, and when the first of them times out."""
         evicted: dict[str, str] = status_of(budget).get("disruptedPods") or {}
         present = {name_of(pod): pod for pod in pods}
         kept: dict[str, str] = {}
@@ -145,7 +148,7 @@ class DisruptionController(Controller[str]):
                 continue
             kept[name] = since
             recheck_s = left_s if recheck_s is None else min(recheck_s, left_s)
-        # Whole-second timestamps: a moment later the deadline has surely passed.
+        # Timestamps have whole seconds: one second later the deadline has certainly passed.
         return kept, None if recheck_s is None else recheck_s + 1.0
 
     def _write(
@@ -178,7 +181,7 @@ class DisruptionController(Controller[str]):
         self.api.write_status(RESOURCE, budget, status)
 
     def _fail_safe(self, budget: JsonObject, error: ApiError) -> None:
-        """What cannot be calculated allows nothing."""
+        """Allow no disruptions for a budget that cannot be calculated."""
         generation = budget["metadata"].get("generation", 0)
         status = dict(status_of(budget))
         status["disruptionsAllowed"] = 0
@@ -206,7 +209,7 @@ class DisruptionController(Controller[str]):
                 self.queue.add_after(key_of(budget), pause_s)
 
     def _owner_changed(self, kind: str, owner: JsonObject, old: JsonObject | None) -> None:
-        """A new size changes what its pods' budgets expect."""
+        """Queue the budgets of an owner's pods when the owner was scaled."""
         if old is not None and spec_of(old).get("replicas") == spec_of(owner).get("replicas"):
             return
         template = spec_of(owner).get("template") or {}
@@ -222,11 +225,7 @@ def expectations(
     pods: int,
     scale: Callable[[], int],
 ) -> tuple[int, int]:
-    """Pods that there should be, and how many of them healthy.
-
-    `pods` are those the budget selects; `scale` says how many their owners want, and is asked only
-    where that counts.
-    """
+    """How many pods are expected and how many must be healthy; calls `scale` only if needed."""
     if max_unavailable is not None:
         expected = scale()
         return expected, max(0, expected - scaled_value(max_unavailable, expected, round_up=True))
@@ -238,5 +237,5 @@ def expectations(
 
 
 def disruptions_allowed(expected: int, desired: int, healthy: int) -> int:
-    """A budget that selects nothing spares nothing."""
+    """Allowed disruptions; none for a budget that selects no pods."""
     return max(0, healthy - desired) if expected > 0 else 0

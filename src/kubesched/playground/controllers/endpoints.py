@@ -1,8 +1,7 @@
-"""Services find their pods: EndpointSlices, and the Endpoints object that older clients read.
+"""Endpoints of services: EndpointSlices, and the Endpoints object that older clients read.
 
-A slice holds at most `MAX_ENDPOINTS` endpoints that serve on the same ports. What a slice says is
-compared with what it should say before it is written, so a service that does not change costs no
-writes.
+A slice holds at most `MAX_ENDPOINTS` endpoints that serve the same ports. Slices are compared with
+their desired content before writing, so an unchanged service causes no writes.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class _Backend:
 
 
 class EndpointController(Controller[str]):
-    """Keeps the endpoints of every service with a selector."""
+    """Maintains the endpoints of every service with a selector."""
 
     name = "endpoints"
 
@@ -78,7 +77,7 @@ class EndpointController(Controller[str]):
         self._write_endpoints(service, backends)
         return None
 
-    # -- what a service has behind it ------------------------------------------------------------
+    # -- backends --------------------------------------------------------------------------------
 
     def _backends(self, service: JsonObject) -> list[_Backend]:
         selector = spec_of(service)["selector"].items()
@@ -181,7 +180,7 @@ class EndpointController(Controller[str]):
             self.api.patch_object(ENDPOINTS, present, patch)
 
     def _forget(self, key: str) -> None:
-        """Remove the Endpoints of a service that is gone; its slices go with their owner."""
+        """Remove the Endpoints of a deleted service; the garbage collector removes its slices."""
         present = self._endpoints.get(key)
         if present is not None and "endpoints.kubernetes.io/managed-by" in labels_of(present):
             self.api.delete_object(ENDPOINTS, present)
@@ -213,12 +212,12 @@ class EndpointController(Controller[str]):
 
 
 def _relabelled(obj: JsonObject, labels: JsonObject) -> JsonObject:
-    """The patch that leaves an object with these labels."""
+    """Patch that gives an object exactly these labels."""
     return {**{key: None for key in labels_of(obj) if key not in labels}, **labels}
 
 
 def _shown(pod: JsonObject) -> tuple[object, ...]:
-    """What of a pod its endpoints depend on."""
+    """The parts of a pod that its endpoints depend on."""
     return (
         labels_of(pod),
         status_of(pod).get("podIP"),
@@ -236,7 +235,7 @@ def _service_ports(service: JsonObject) -> Iterable[JsonObject]:
 
 
 def _ports(service: JsonObject, pod: JsonObject) -> tuple[JsonObject, ...]:
-    """The service's ports as the pod has them; a named target that the pod lacks is left out."""
+    """The service's ports resolved for the pod; named target ports that it lacks are omitted."""
     ports = []
     for port in spec_of(service).get("ports") or ():
         target = port.get("targetPort")

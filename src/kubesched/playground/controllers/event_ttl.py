@@ -1,4 +1,4 @@
-"""Events are news, not records: they go after an hour, sooner when there are too many."""
+"""Deletes events after an hour, or earlier if there are too many."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class EventExpiry(Controller[str]):
             changed = self._last_change.get(name)
             is_surplus = len(self._last_change) > self._limit
             if changed is None or changed > arrived:
-                self._arrivals.popleft()  # gone already, or repeated since: it stands further back
+                self._arrivals.popleft()  # deleted, or repeated since and queued again further back
                 continue
             if not is_surplus and now - changed < self._ttl_s:
                 return min(SWEEP_S, self._ttl_s - (now - changed))

@@ -1,12 +1,11 @@
-"""The garbage collector: objects whose owners are gone go too.
+"""The garbage collector: deletes objects whose owners are gone.
 
-    Background  the owner disappears, its dependents are deleted afterwards
-    Foreground  the owner stays, marked, until every dependent that blocks it has gone
-    Orphan      the owner stays, marked, until its dependents no longer name it
+    Background  the owner is deleted first, its dependents afterwards
+    Foreground  the owner stays, marked, until all its blocking dependents are gone
+    Orphan      the owner stays, marked, until no dependent references it
 
-The graph holds only what is needed to find dependents: for each owner's uid the objects that name
-it. Whether an owner still exists is asked of the server at the moment of decision, by uid, so a
-namesake created later never inherits anything.
+The graph only maps each owner's uid to its dependents. Each decision asks the server, by uid,
+whether an owner still exists, so a new object of the same name never inherits dependents.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from kubesched.playground.client.informers import EveryResource
 
 @dataclass(frozen=True, slots=True)
 class ObjectId:
-    """Where an object is."""
+    """Resource, namespace and name of an object."""
 
     resource: str
     namespace: str
@@ -43,7 +42,7 @@ Task = tuple[Literal["owner", "dependent"], ObjectId]
 
 
 class GarbageCollector(Controller[Task]):
-    """Deletes, orphans and unblocks by owner references."""
+    """Deletes, orphans and unblocks objects by their owner references."""
 
     name = "garbagecollector"
 
@@ -63,7 +62,7 @@ class GarbageCollector(Controller[Task]):
             self._sync_dependent(where, obj)
         return None
 
-    # -- owners on their way out -----------------------------------------------------------------
+    # -- owners being deleted --------------------------------------------------------------------
 
     def _sync_owner(self, where: ObjectId, owner: JsonObject) -> None:
         finalizers = owner["metadata"].get("finalizers") or ()
@@ -115,7 +114,7 @@ class GarbageCollector(Controller[Task]):
             else:
                 solid = True
         if solid:
-            # Other owners remain: only the references to absent or leaving owners go.
+            # Other owners remain: only remove the references to absent or terminating owners.
             if gone or waiting:
                 self._drop_owners(where, gone | waiting)
         elif waiting and self._dependents.get(uid_of(obj)):
@@ -135,12 +134,12 @@ class GarbageCollector(Controller[Task]):
         )
 
     def _owner(self, reference: JsonObject, namespace: str) -> JsonObject | None:
-        """The owner if it exists; an owner of another namespace does not count as existing."""
+        """The owner if it exists; an owner in another namespace counts as absent."""
         info = self.api.catalog.find_kind(
             reference.get("apiVersion", ""), reference.get("kind", "")
         )
         if info is None:
-            # The kind is not served (any more). Deleting on a guess would be worse than waiting.
+            # The kind is not served. Waiting is safer than deleting on a guess.
             raise NotFound(
                 f"no resource serves {reference.get('apiVersion')} {reference.get('kind')}"
             )
@@ -184,7 +183,7 @@ class GarbageCollector(Controller[Task]):
             and owners_of(old) is owners_of(obj)
             and not is_deleting(obj)
         ):
-            return  # a heartbeat, a status: nothing that ownership depends on
+            return  # a heartbeat or status change, irrelevant for ownership
         where = ObjectId(resource.key, namespace_of(obj), name_of(obj))
         before = {owner.get("uid", "") for owner in owners_of(old)} if old is not None else set()
         after = {owner.get("uid", "") for owner in owners_of(obj)} if kind != "DELETED" else set()
@@ -200,7 +199,7 @@ class GarbageCollector(Controller[Task]):
             if FOREGROUND_FINALIZER in finalizers or ORPHAN_FINALIZER in finalizers:
                 self.queue.add(("owner", where))
         elif after and after != before:
-            # It may name an owner that was gone before it came.
+            # Its owner may have been deleted before it was created.
             self.queue.add(("dependent", where))
         if before != after or kind == "DELETED":
             self._wake_owners(obj, old)
@@ -216,7 +215,7 @@ class GarbageCollector(Controller[Task]):
             self._dependents.setdefault(uid, {})[where] = None
 
     def _wake_owners(self, obj: JsonObject, old: JsonObject | None) -> None:
-        """An owner that waits in the foreground may have lost its last blocking dependent."""
+        """Queue owners in foreground deletion that may have lost their last blocking dependent."""
         for version in (obj, old):
             for reference in owners_of(version) if version is not None else ():
                 info = self.api.catalog.find_kind(

@@ -1,4 +1,4 @@
-"""The namespace controller: a namespace that is being deleted is emptied, then let go."""
+"""The namespace controller: empties a namespace that is being deleted, then removes it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from kubesched.playground.client.informers import EveryResource
 
 FINALIZER = "kubernetes"
 RECHECK_S = 5.0
-"""Backstop while content remains; every deletion inside the namespace wakes the controller anyway.
-"""
+"""Fallback interval while content remains; every deletion in the namespace also queues it."""
 
 
 class NamespaceController(Controller[str]):
-    """Empties namespaces on their way out."""
+    """Empties namespaces that are being deleted."""
 
     name = "namespace"
 
@@ -48,7 +47,7 @@ class NamespaceController(Controller[str]):
         return None
 
     def _empty(self, resource: ResourceInfo, namespace: str) -> int:
-        """Delete everything of one resource; returns how much is still there."""
+        """Delete all objects of one resource; returns how many remain."""
         for obj in self.api.list(resource, namespace)[0]:
             if not is_deleting(obj):
                 self.api.delete_object(resource, obj)

@@ -1,11 +1,10 @@
-"""Node health: what a silent kubelet means, and what conditions mean for scheduling.
+"""Node health: detects silent kubelets and derives taints from node conditions.
 
     conditions, cordon ──► NoSchedule taints            (any node)
     Lease not renewed  ──► Ready becomes Unknown ──► NoExecute taint, pods not ready
 
-Only nodes that have a Lease are monitored: a node object that never had a heartbeat (made by hand
-for a test) keeps the conditions it was given. Silence is measured by the `HeartbeatClock`, so that
-a slow host does not make nodes look silent.
+Only nodes with a Lease are monitored: a node created by hand for a test keeps its conditions. The
+`HeartbeatClock` measures silence, so that a slow host does not make nodes look silent.
 """
 
 from __future__ import annotations
@@ -80,12 +79,11 @@ class NodeLifecycleController(Controller[str]):
         return None
 
     def _sweep(self) -> None:
-        """Look for silent nodes."""
+        """Queue silent nodes."""
         swept_at, self._swept_at = self._swept_at, self.clock.monotonic()
         late_s = self._swept_at - swept_at - MONITOR_S
         if late_s > MONITOR_S:
-            # The process stood still, and heartbeats that other programs sent are waiting: that
-            # time does not count.
+            # The process was suspended, other programs' heartbeats are queued: ignore that time.
             self._heard_at = {name: at + late_s for name, at in self._heard_at.items()}
         now = self.context.heartbeats.monotonic()
         for name, heard_at in self._heard_at.items():
@@ -93,7 +91,7 @@ class NodeLifecycleController(Controller[str]):
                 self.queue.add(name)
 
     def _patience_s(self, name: str) -> float:
-        """A kubelet that promised longer leases is given longer."""
+        """Grace period of a node; longer for kubelets with longer leases."""
         return max(self._grace_s, self._lease_s.get(name, 0.0) + MONITOR_S)
 
     def _is_silent(self, name: str, heard_at: float) -> bool:
@@ -151,7 +149,7 @@ class NodeLifecycleController(Controller[str]):
             self.api.patch_object("nodes", node, patch)
 
     def _mark_pods_not_ready(self, node_name: str) -> None:
-        """Mark the pods of a silent node not ready, so that services stop sending traffic to them."""
+        """Mark the pods of a silent node not ready, so that services stop routing to them."""
         for pod in self._pods.find(BY_NODE, node_name):
             if is_finished(pod) or not is_ready(pod):
                 continue
@@ -213,5 +211,5 @@ def _statuses(node: JsonObject) -> dict[str, str]:
 
 
 def _is_node_ready(node: JsonObject) -> bool:
-    # A node that never reported is left alone, as are its pods.
+    # Ignore nodes that never reported, and their pods.
     return _statuses(node).get("Ready", "True") == "True"

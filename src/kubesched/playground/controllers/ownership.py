@@ -1,8 +1,7 @@
-"""Who owns what: finding dependents, adopting orphans that match, letting go of what no longer does.
+"""Ownership: finds dependents, adopts matching orphans, releases those that stopped matching.
 
-Upstream's rule: an object belongs to at most one managing controller. A controller adopts objects
-that match its selector and have no controller, and releases its own that stopped matching; while it
-is being deleted it does neither.
+Upstream's rule: an object has at most one managing controller. Only objects without a controller
+are adopted, and an owner that is being deleted neither adopts nor releases.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from kubesched.playground.client.local import LocalApi
 
 
 def selector_of(owner: JsonObject) -> JsonObject | None:
-    """`spec.selector`, which most kinds have."""
+    """`spec.selector`, as most kinds have it."""
     selector: JsonObject | None = spec_of(owner).get("selector")
     return selector
 
 
 class Dependents:
-    """The objects of one resource, by the controller that manages them."""
+    """The objects of one resource, indexed by managing controller."""
 
     def __init__(self, api: LocalApi, informer: Informer) -> None:
         self._api = api
@@ -45,7 +44,7 @@ class Dependents:
         informer.add_index(ORPHANS)
 
     def of(self, owner: JsonObject) -> list[JsonObject]:
-        """What an owner manages, in order of appearance."""
+        """The dependents of an owner, in order of appearance."""
         return self.of_uid(uid_of(owner))
 
     def of_uid(self, owner_uid: str) -> list[JsonObject]:
@@ -60,7 +59,7 @@ class Dependents:
         selector: JsonObject | None,
         accepts: Callable[[JsonObject], bool] | None = None,
     ) -> list[JsonObject]:
-        """What belongs to `owner` after adopting and releasing; `accepts` may refuse orphans."""
+        """The owner's dependents after adopting and releasing; `accepts` may reject orphans."""
         claimed: list[JsonObject] = []
         may_change = not is_deleting(owner)
         for obj in self.of(owner):
@@ -78,11 +77,11 @@ class Dependents:
         return claimed
 
     def has_orphans(self, namespace: str, selector: JsonObject | None) -> bool:
-        """Whether there is something to adopt."""
+        """Whether there are matching orphans."""
         return bool(self._orphans(namespace, selector))
 
     def _orphans(self, namespace: str, selector: JsonObject | None) -> list[JsonObject]:
-        """Objects without a controller that match; one label narrows the search down."""
+        """Matching objects without a controller; an index on one label narrows the search."""
         pairs = (selector or {}).get("matchLabels") or {}
         value = namespace
         for key, label in pairs.items():
@@ -93,7 +92,7 @@ class Dependents:
 
     def _adopt(self, obj: JsonObject, owner: JsonObject) -> JsonObject | None:
         metadata = {
-            "uid": uid_of(obj),  # a namesake created meanwhile is refused
+            "uid": uid_of(obj),  # rejects a new object of the same name
             "ownerReferences": [*owners_of(obj), controller_reference(owner)],
             "resourceVersion": obj["metadata"].get("resourceVersion"),
         }
@@ -111,7 +110,7 @@ class Dependents:
 
 
 def owner_key(obj: JsonObject, kind: str, group: str) -> str | None:
-    """Key of the managing controller when it is of this kind and group."""
+    """Key of the managing controller if it is of this kind and group."""
     reference = controller_of(obj)
     if reference is None or reference.get("kind") != kind:
         return None
@@ -121,7 +120,7 @@ def owner_key(obj: JsonObject, kind: str, group: str) -> str | None:
 
 
 class OwnerController(Controller[Any]):
-    """A controller of objects that own others, and are looked at when one of these changes."""
+    """Controller of owner objects; a changed dependent queues its owner."""
 
     resource: ClassVar[str]
     kind: ClassVar[str]
@@ -133,14 +132,14 @@ class OwnerController(Controller[Any]):
         self.dependents = Dependents(self.api, self.watch(dependents, self._dependent_changed))
 
     def look_at(self, owner: str, pause_s: float = 0.0) -> None:
-        """Queue an owner, by its key."""
+        """Queue an owner by key."""
         self.queue.add_after(owner, pause_s)
 
     def selector(self, owner: JsonObject) -> JsonObject | None:
         return selector_of(owner)
 
     def pause_s(self, obj: JsonObject) -> float:
-        """How long to gather changes before the look that a change of this dependent asks for."""
+        """How long to batch changes of this dependent before its owner is synced."""
         owner = controller_of(obj)
         return settling_s(self.dependents.count(owner.get("uid", ""))) if owner else 0.0
 
@@ -152,7 +151,7 @@ class OwnerController(Controller[Any]):
             self.look_at(key, self.pause_s(obj))
 
     def _concerned(self, obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
-        """Keys of the owners that a change concerns: its controllers, or who might adopt it."""
+        """Keys of the owners affected by a change: current, former, or potential adopters."""
         owner = owner_key(obj, self.kind, self.group)
         if old is not None and owners_of(old) is not owners_of(obj):
             former = owner_key(old, self.kind, self.group)

@@ -1,7 +1,7 @@
-"""Pod garbage: pods whose node is gone, and finished pods beyond a limit.
+"""Pod garbage collection: pods whose node is gone, and finished pods beyond a limit.
 
-A sweep every twenty seconds. A node that is missing gets forty seconds to come back before its pods
-are deleted: re-registering a node deletes and creates it.
+Runs every twenty seconds. Pods of a missing node are deleted after forty seconds, because
+re-registering a node deletes and recreates it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PodGcController(Controller[str]):
             self.api.delete_object("pods", pod, grace_period_s=0)
 
     def _fail(self, pod: JsonObject) -> None:
-        """Record in the status why the pod ends."""
+        """Record in the status why the pod was terminated."""
         if is_finished(pod):
             return
         status = {

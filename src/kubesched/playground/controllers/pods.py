@@ -1,4 +1,4 @@
-"""Pods of controllers: made and removed, available or not, and which one to give up first."""
+"""Pods of controllers: creation, deletion, availability, and which pod to delete first."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PHASE_ORDER = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def available_in_s(pod: JsonObject, min_ready_s: int, now: float) -> float | None:
-    """Seconds until the pod counts as available (0.0: it is); None while it is not ready."""
+    """Seconds until the pod is available (0.0 if it is); None while it is not ready."""
     since = ready_since(pod)
     if since is None:
         return None
@@ -49,18 +49,18 @@ def is_available(pod: JsonObject, min_ready_s: int, now: float) -> bool:
 
 
 def next_availability_s(pods: Sequence[JsonObject], min_ready_s: int, now: float) -> float | None:
-    """Seconds until the next ready pod becomes available, if one is on its way."""
+    """Seconds until the next ready pod becomes available; None if there is none."""
     waits = [wait for pod in pods if (wait := available_in_s(pod, min_ready_s, now))]
     return min(waits, default=None)
 
 
 @dataclass(slots=True)
 class PodCounts:
-    """A set's pods in numbers."""
+    """Pod counts of one set."""
 
     active: int = 0
     labeled: int = 0
-    """Active ones that have all labels of the template."""
+    """Active pods that have all labels of the template."""
     ready: int = 0
     available: int = 0
     terminating: int = 0
@@ -71,7 +71,7 @@ class PodCounts:
 def count_pods(
     pods: Iterable[JsonObject], template_labels: Mapping[str, str], min_ready_s: int, now: float
 ) -> PodCounts:
-    """The numbers in one pass: sets of thousands of pods are counted several times a second."""
+    """Count in one pass: sets of thousands of pods are counted several times a second."""
     counts = PodCounts()
     wanted_labels = template_labels.items()
     for pod in pods:
@@ -97,12 +97,12 @@ def count_pods(
 def deletion_order(
     pods: Sequence[JsonObject], related: Sequence[JsonObject], now: float
 ) -> list[JsonObject]:
-    """The pods, the one to delete first in front.
+    """The pods in order of deletion.
 
-    Upstream's order: unassigned, by phase, not ready, cheap to delete, crowded node, ready for the
-    shorter time, more restarts, younger. Times are compared by magnitude, and pods of the same
-    magnitude by uid, which amounts to a random choice among equals. `related` are the pods that
-    make a node crowded: those of the same application, of whichever ReplicaSet.
+    Upstream's order: unassigned, by phase, not ready, low deletion cost, crowded node, ready for
+    the shorter time, more restarts, younger. Times are compared by magnitude, and equal ones by
+    uid, which amounts to a random choice. `related` are the pods counted for crowding: those of the
+    same application, from any of its ReplicaSets.
     """
     crowd: dict[str, int] = {}
     for pod in related:
@@ -116,7 +116,7 @@ def deletion_order(
 
 
 def _compare(first: JsonObject, second: JsonObject, crowd: dict[str, int], now: float) -> int:
-    """Negative when `first` is to be deleted before `second`."""
+    """Negative if `first` is to be deleted before `second`."""
     for difference in (
         bool(node_name_of(first)) - bool(node_name_of(second)),
         _PHASE_ORDER.get(phase_of(first), 0) - _PHASE_ORDER.get(phase_of(second), 0),
@@ -186,7 +186,7 @@ def _deletion_cost(pod: JsonObject) -> int:
 
 
 def pod_from_template(template: JsonObject, owner: JsonObject) -> JsonObject:
-    """A pod as the template says, owned by `owner`, to be named by the server."""
+    """A pod built from the template and owned by `owner`; the server generates its name."""
     template_metadata = template.get("metadata") or {}
     metadata: dict[str, Any] = {
         "generateName": f"{name_of(owner)}-",
@@ -213,7 +213,7 @@ class PodControl:
         self._component = component
 
     def create(self, pod: JsonObject, owner: JsonObject) -> JsonObject:
-        """Create the pod; failure is told as an event on the owner and raised."""
+        """Create the pod; a failure is recorded as an event on the owner and raised."""
         try:
             created = self._api.create("pods", pod, namespace_of(owner))
         except ApiError as error:
@@ -225,7 +225,7 @@ class PodControl:
         return created
 
     def delete(self, pod: JsonObject, owner: JsonObject) -> None:
-        """Ask for the pod's graceful end; one that is gone already is fine."""
+        """Delete the pod gracefully; ignores pods that no longer exist."""
         try:
             is_deleted = self._api.delete_object("pods", pod)
         except ApiError as error:

@@ -1,7 +1,7 @@
-"""How many pods each controller has, by labels and state, kept up to date change by change.
+"""Pod counts per controller by labels and state, maintained incrementally.
 
-A set of thousands of pods is asked for its numbers several times a second; counting from the start
-every time would make a scale-up quadratic. `pods.count_pods` gives the same numbers from a list.
+Large sets are counted several times a second; counting all pods each time would make a scale-up
+quadratic. `pods.count_pods` computes the same numbers from a list.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from kubesched.playground.controllers.pods import PodCounts
 Labels: TypeAlias = frozenset[tuple[str, Any]]
 _Group: TypeAlias = tuple[Labels, str]
 _Place: TypeAlias = tuple[str, _Group]
-"""The controller's uid, and the group."""
+"""The controller's uid and the group."""
 
 _FINISHED, _TERMINATING, _UNREADY, _READY = "finished", "terminating", "unready", "ready"
 _NO_LABELS: Labels = frozenset()
 
 
 class ReplicaTally:
-    """Counts of pods by controller; pods without one are not counted."""
+    """Pod counts by controller; pods without a controller are ignored."""
 
     def __init__(self, pods: Informer) -> None:
         self._groups: dict[str, dict[_Group, int]] = {}  # by the controller's uid
         self._place_of: dict[str, _Place] = {}  # by the pod's uid
-        self._places: dict[_Place, _Place] = {}  # pods of one group share its key, which is large
+        self._places: dict[_Place, _Place] = {}  # pods of one group share its large key
         for pod in pods:
             self._changed("ADDED", pod, None)
         pods.add_handler(self._changed)
 
     def label_sets(self, owner_uid: str) -> set[Labels]:
-        """The different labels that the owner's pods have."""
+        """The distinct label sets of the owner's pods."""
         return {labels for labels, _ in self._groups.get(owner_uid, ())}
 
     def count(
@@ -44,7 +44,7 @@ class ReplicaTally:
         template_labels: Mapping[str, str],
         is_selected: Callable[[Labels], bool],
     ) -> PodCounts:
-        """The numbers of pods whose labels are selected. Every ready pod counts as available."""
+        """Counts of the pods whose labels match. Every ready pod counts as available."""
         counts = PodCounts()
         wanted = frozenset(template_labels.items())
         for (labels, state), number in self._groups.get(owner_uid, {}).items():

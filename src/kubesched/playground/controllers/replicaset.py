@@ -1,9 +1,9 @@
-"""ReplicaSets and ReplicationControllers: as many pods as asked for.
+"""ReplicaSets and ReplicationControllers: maintain the requested number of pods.
 
-Both kinds work alike. Pods that match and have no controller are adopted, own pods that stopped
-matching are released, then the difference between wanted and active pods is created or deleted, at
-most `BURST_REPLICAS` at a time. Numbers come from the `ReplicaTally`; single pods are visited only
-to adopt, release, delete or time them.
+Both kinds work alike: matching pods without a controller are adopted, own pods that stopped
+matching are released, then the difference between desired and active pods is created or deleted, at
+most `BURST_REPLICAS` at a time. Counts come from the `ReplicaTally`; individual pods are visited
+only to adopt, release, delete or time them.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from kubesched.playground.controllers.pods import (
 from kubesched.playground.controllers.replica_tally import ReplicaTally
 
 BURST_REPLICAS = 50
-"""Pods created or deleted in one go, some 20 ms of work. The rest follows at once, but in turn."""
+"""Pods created or deleted per sync, about 20 ms of work. The rest is requeued immediately."""
 
 
 class ReplicaSetController(OwnerController):
-    """Keeps the pods of every ReplicaSet at the wanted number."""
+    """Keeps every ReplicaSet at its desired number of pods."""
 
     name = "replicaset"
     resource = "replicasets.apps"
@@ -79,7 +79,7 @@ class ReplicaSetController(OwnerController):
                 failure = error
             else:
                 if abs(surplus) > BURST_REPLICAS:
-                    return 0.0  # in the middle of it: the last turn reports
+                    return 0.0  # more to do: the last sync writes the status
             counts = self._count(replica_set)
         current = self.owners.get(key)
         if current is not None:
@@ -90,7 +90,7 @@ class ReplicaSetController(OwnerController):
         return counts.next_available_s
 
     def _may_claim(self, replica_set: JsonObject) -> bool:
-        """Whether there are pods to adopt or to release."""
+        """Whether there are pods to adopt or release."""
         if is_deleting(replica_set):
             return False
         selector = self.selector(replica_set)
@@ -100,10 +100,9 @@ class ReplicaSetController(OwnerController):
         )
 
     def _manage(self, surplus: int, replica_set: JsonObject) -> None:
-        """Create or delete the difference, or as much of it as one turn may take."""
+        """Create or delete the difference, at most `BURST_REPLICAS` pods."""
         if surplus < 0:
-            # Stopping at the first failure keeps a refused template from being tried again and
-            # again.
+            # Stops at the first failure, so that a rejected template is not retried for every pod.
             pod = pod_from_template(spec_of(replica_set).get("template") or {}, replica_set)
             for _ in range(min(-surplus, BURST_REPLICAS)):
                 self._pod_control.create(pod, replica_set)
@@ -126,7 +125,7 @@ class ReplicaSetController(OwnerController):
         template = spec_of(replica_set).get("template") or {}
         template_labels = (template.get("metadata") or {}).get("labels") or {}
         min_ready_s = int(spec_of(replica_set).get("minReadySeconds") or 0)
-        if min_ready_s:  # availability is a matter of every pod's time
+        if min_ready_s:  # availability depends on each pod's ready time
             pods = self._selected(replica_set)
             return count_pods(pods, template_labels, min_ready_s, self.clock.now())
         selector = self.selector(replica_set)
@@ -137,7 +136,7 @@ class ReplicaSetController(OwnerController):
         )
 
     def _related_pods(self, replica_set: JsonObject) -> list[JsonObject]:
-        """Pods of all ReplicaSets under the same Deployment: they make a node crowded together."""
+        """Pods of all ReplicaSets of the same Deployment, counted together for node crowding."""
         owner = controller_of(replica_set)
         siblings = self._siblings.of_uid(owner["uid"]) if owner else [replica_set]
         return [pod for sibling in siblings for pod in self.dependents.of(sibling)]
@@ -175,8 +174,7 @@ class ReplicaSetController(OwnerController):
         )
 
     def owner_changed(self, kind: str, owner: JsonObject, old: JsonObject | None) -> None:
-        # The controller's own status writes come back as changes and ask for nothing; a status that
-        # another client wrote has to be repaired.
+        # Ignore the controller's own status writes; a status written by others must be repaired.
         key = key_of(owner)
         if (
             old is None
@@ -193,7 +191,7 @@ def _without_version(obj: JsonObject) -> JsonObject:
 
 
 class ReplicationControllerController(ReplicaSetController):
-    """The same for ReplicationControllers."""
+    """The same controller for ReplicationControllers."""
 
     name = "replication"
     resource = "replicationcontrollers"
@@ -203,6 +201,6 @@ class ReplicationControllerController(ReplicaSetController):
     counts_terminating = False
 
     def selector(self, owner: JsonObject) -> JsonObject | None:
-        """The label map of `spec.selector`; an empty one selects nothing."""
+        """The label map in `spec.selector`; an empty one selects nothing."""
         labels = spec_of(owner).get("selector")
         return {"matchLabels": labels} if labels else None

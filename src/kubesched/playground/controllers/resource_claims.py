@@ -1,9 +1,9 @@
-"""Resource claims of pods: made from templates, reserved while pods use them, released afterwards.
+"""Resource claims of pods: created from templates, reserved while in use, then released.
 
-pod names a template  ->  claim generated, its name in the pod's status.resourceClaimStatuses
-pod is bound without the scheduler's help  ->  its allocated claims are reserved for it
-pod finished, replaced or gone  ->  reservation removed; the last one takes allocation and finalizer along
-generated claim of a finished or replaced pod  ->  deleted (those of deleted pods go by garbage collection)
+pod names a template               claim is generated, recorded in status.resourceClaimStatuses
+pod bound without the scheduler    its allocated claims are reserved for it
+pod finished, replaced or deleted  reservation is removed; allocation and finalizer with the last
+its generated claim                deleted (by the garbage collector if the pod was deleted)
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Key = tuple[str, str]
 
 
 class ResourceClaimController(Controller[Key]):
-    """Makes, reserves and releases the claims of pods."""
+    """Creates, reserves and releases the claims of pods."""
 
     name = "resource-claim"
     component = "resource_claim"
@@ -89,7 +89,7 @@ class ResourceClaimController(Controller[Key]):
             self._reserve(pod)
 
     def _ensure_claim(self, pod: JsonObject, entry: JsonObject) -> JsonObject | None:
-        """The claim made for an entry whose claim is not recorded in the pod's status yet, else None."""
+        """Claim of an entry not yet recorded in the pod's status, else None."""
         template_name = entry.get("resourceClaimTemplateName")
         if template_name is None:
             return None
@@ -110,7 +110,7 @@ class ResourceClaimController(Controller[Key]):
         return self.api.create(CLAIMS, _generated_claim(pod, entry["name"], spec_of(template)))
 
     def _reserve(self, pod: JsonObject) -> None:
-        """Reserve allocated claims for a pod that got its node without them, by `spec.nodeName` for example."""
+        """Reserve the claims of a pod bound without them, for example by `spec.nodeName`."""
         for key in _claim_keys(pod):
             claim = self._claims.get(key)
             if claim is None:
@@ -146,7 +146,7 @@ class ResourceClaimController(Controller[Key]):
         return pod is not None and uid_of(pod) == consumer.get("uid") and not _is_done(pod)
 
     def _release(self, claim: JsonObject, remaining: list[JsonObject]) -> JsonObject:
-        """Write the remaining reservations; without any, the allocation and then the finalizer go as well."""
+        """Write the remaining reservations; if none, remove allocation, then finalizer."""
         status = dict(status_of(claim))
         status.pop("reservedFor", None)
         is_protected = FINALIZER in _finalizers(claim)
@@ -163,7 +163,7 @@ class ResourceClaimController(Controller[Key]):
         return self.api.update(CLAIMS, {**claim, "metadata": metadata})
 
     def _is_unused(self, claim: JsonObject) -> bool:
-        """Whether the claim was generated for a pod that has finished or was replaced by one of the same name."""
+        """Whether the claim was generated for a pod that has finished or was replaced."""
         owner = controller_of(claim)
         if owner is None or owner.get("kind") != "Pod" or is_deleting(claim):
             return False
@@ -198,7 +198,7 @@ class ResourceClaimController(Controller[Key]):
 
 
 def _is_done(pod: JsonObject) -> bool:
-    """Whether the pod will not use its claims any more: finished, or deleted before it had a node."""
+    """Whether the pod no longer needs its claims: finished, or deleted before it was bound."""
     return is_finished(pod) or (is_deleting(pod) and not node_name_of(pod))
 
 
@@ -207,7 +207,7 @@ def _finalizers(obj: JsonObject) -> list[str]:
 
 
 def _recorded_claim(pod: JsonObject, entry_name: str) -> tuple[bool, str]:
-    """Whether the pod's status has the entry, and the claim's name; empty if the entry needs no claim."""
+    """Whether the status records the entry, and the claim name; "" if it needs no claim."""
     for status in status_of(pod).get("resourceClaimStatuses") or ():
         if status.get("name") == entry_name:
             return True, status.get("resourceClaimName") or ""
@@ -215,7 +215,7 @@ def _recorded_claim(pod: JsonObject, entry_name: str) -> tuple[bool, str]:
 
 
 def _claim_keys(pod: JsonObject) -> tuple[str, ...]:
-    """Keys of the claims a pod uses, the one for extended resources included."""
+    """Keys of the claims a pod uses, including the one for extended resources."""
     return tuple(f"{namespace_of(pod)}/{name}" for name in _claim_names(pod))
 
 
@@ -239,7 +239,7 @@ def _template_keys(pod: JsonObject) -> tuple[str, ...]:
 
 
 def _pod_uid(claim: JsonObject) -> tuple[str, ...]:
-    """Uid of the pod for which the claim was made."""
+    """Uid of the pod that the claim was created for."""
     owner = controller_of(claim)
     return (owner["uid"],) if owner is not None and owner.get("kind") == "Pod" else ()
 
@@ -271,7 +271,7 @@ def _generated_claim(pod: JsonObject, entry_name: str, template: JsonObject) -> 
 
 
 def _generate_name(pod_name: str, entry_name: str) -> str:
-    """`<pod>-<entry>-`; beyond the limit both parts are cut in proportion."""
+    """`<pod>-<entry>-`; if too long, both parts are truncated in proportion."""
     full = f"{pod_name}-{entry_name}-"
     if len(full) <= _MAX_GENERATE_NAME:
         return full

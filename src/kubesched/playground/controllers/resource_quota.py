@@ -1,7 +1,7 @@
-"""The resource quota controller: counts what a namespace uses and writes it into the status of its quotas.
+"""The resource quota controller: writes a namespace's usage into the status of its quotas.
 
-New objects are charged as they are written (`resources.admission.quotas`); this controller sets up
-new quotas and counts again when something is deleted or a pod ends.
+Admission charges new objects as they are written (`resources.admission.quotas`). This controller
+initializes new quotas and recounts when an object is deleted or a pod ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAMED = (
 
 
 class ResourceQuotaController(Controller[str]):
-    """Keeps the status of every quota true."""
+    """Keeps the status of every quota accurate."""
 
     name = "resourcequota"
 
@@ -58,7 +58,7 @@ class ResourceQuotaController(Controller[str]):
         return None
 
     def _counted(self, hard: JsonObject) -> list[ResourceInfo]:
-        """The resources that can use anything of this quota."""
+        """The resources that can use this quota."""
         keys: set[str] = {name.removeprefix("count/") for name in hard if name.startswith("count/")}
         keys |= {"pods", *(name for name in hard if name in _NAMED)}
         if any(name.startswith("services") for name in hard):

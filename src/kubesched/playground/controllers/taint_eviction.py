@@ -1,7 +1,7 @@
-"""Taint-based eviction: pods leave nodes whose NoExecute taints they do not tolerate for ever.
+"""Taint-based eviction: deletes pods from nodes whose NoExecute taints they do not tolerate.
 
-A toleration with `tolerationSeconds` buys that much time, counted from when the taint was first
-seen for the pod; the shortest of those that apply decides.
+A toleration with `tolerationSeconds` delays the eviction, counted from when the taint was first
+seen for the pod; the shortest applicable delay wins.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from kubesched.playground.client.informers import BY_NODE
 
 
 class TaintEvictionController(Controller[str]):
-    """Deletes pods that may not stay where they are."""
+    """Deletes pods that do not tolerate their node's taints."""
 
     name = "tainteviction"
     component = "taint-eviction-controller"
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._tainted_since: dict[str, float] = {}  # pod uid: when its clock started
+        self._tainted_since: dict[str, float] = {}  # pod uid: when its delay started
         self._nodes = self.watch("nodes", self._node_changed)
         self._pods = self.watch("pods", self._pod_changed, BY_NODE)
 
@@ -101,7 +101,7 @@ class TaintEvictionController(Controller[str]):
 
 
 def may_stay_s(taints: list[Taint], tolerations: list[Toleration]) -> float | None:
-    """Seconds a pod may stay beside these taints; None for ever."""
+    """Seconds a pod may stay despite these taints; None for unlimited."""
     shortest: float | None = None
     for taint in taints:
         covering = [candidate for candidate in tolerations if tolerates(candidate, taint)]

@@ -1,5 +1,4 @@
-"""Requests into answers: paths, bodies, verbs over HTTP, discovery, OpenAPI and tables.
+"""Request handlers: paths, bodies, verbs over HTTP, discovery, OpenAPI and tables.
 
-Handlers know HTTP's grammar as Kubernetes uses it; what a write does is `registry`, what exists is
-`storage`.
+Handlers implement HTTP as Kubernetes uses it; `registry` implements writes, `storage` the store.
 """

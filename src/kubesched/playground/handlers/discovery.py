@@ -1,4 +1,4 @@
-"""What the server says about itself: versions, groups, resources (plain and aggregated) and where OpenAPI is."""
+"""Discovery: versions, groups and resources (plain and aggregated), and OpenAPI's location."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SUBRESOURCES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "exec": ("", "v1", "PodExecOptions", ("create", "get")),
     "portforward": ("", "v1", "PodPortForwardOptions", ("create", "get")),
 }
-# Groups in the order kubectl should prefer them; others follow by name.
+# Groups in kubectl's order of preference; others follow by name.
 _GROUP_ORDER = (
     "apps",
     "events.k8s.io",
@@ -52,7 +52,7 @@ _GROUP_ORDER = (
 
 
 class Discovery:
-    """Discovery documents, built when first asked for and again after the catalogue changed."""
+    """Discovery documents, built on first request and again after the catalogue changes."""
 
     def __init__(self, catalog: ResourceCatalog) -> None:
         self._catalog = catalog
@@ -60,7 +60,7 @@ class Discovery:
         catalog.on_change(self._cache.clear)
 
     def is_discovery_path(self, path: str) -> bool:
-        """Whether a path of three or more segments is a document and not a resource."""
+        """Whether a path of three or more segments is a discovery document, not a resource."""
         parts = path.strip("/").split("/")
         return (parts[0] == "api" and len(parts) <= 2) or (parts[0] == "apis" and len(parts) <= 3)
 
@@ -214,7 +214,7 @@ class Discovery:
 
 
 def _nicknames(resource: ResourceInfo) -> JsonObject:
-    """Short names and categories, where a resource has any."""
+    """Short names and categories of a resource, if any."""
     names = {"shortNames": resource.short_names, "categories": resource.categories}
     return {field: list(values) for field, values in names.items() if values}
 

@@ -1,4 +1,4 @@
-"""Requests and responses independent of the transport: headers, queries, media types, bodies."""
+"""Transport-independent requests and responses: headers, queries, media types, bodies."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MODES = get_args(FieldValidation)
 
 @dataclass(slots=True)
 class ApiRequest:
-    """One request. Names of headers are in lower case; `path` is percent-decoded."""
+    """One request. Header names are in lower case; `path` is percent-decoded."""
 
     method: str
     path: str
@@ -51,7 +51,7 @@ class ApiRequest:
     body: bytes
     user: User = ADMINISTRATOR
     omits_managed_fields: bool = False
-    """Whether a watch leaves out who manages which fields, for clients that do not read it."""
+    """Whether a watch omits managed fields, for clients that do not read them."""
 
     @property
     def media_type(self) -> str:
@@ -66,7 +66,7 @@ class ChunkStream(ByteStream, Protocol):
     """A response body that is produced while it is read, such as a watch."""
 
     def close(self) -> None:
-        """Stop producing; what `aclose` does, for callers that cannot await."""
+        """Stop producing: a synchronous `aclose`."""
         ...
 
 
@@ -80,7 +80,7 @@ class ApiResponse(Response):
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What the client wants to read: a serialisation and, of the same object, a view."""
+    """The negotiated encoding, and the view of the object (e.g. a table)."""
 
     media_type: str = JSON
     view: View = ""
@@ -91,7 +91,7 @@ PLAIN = Accepted()
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str) -> Accepted:
-    """The first of the client's choices that we can produce."""
+    """The first media type in `accept` that the server can produce."""
     if not accept:
         return PLAIN
     for choice in accept.split(","):
@@ -111,7 +111,7 @@ def negotiate(accept: str) -> Accepted:
 
 
 class Query:
-    """The query string's parameters, with the readings Kubernetes gives them."""
+    """The parameters of the query string, parsed by Kubernetes' rules."""
 
     __slots__ = ("_values",)
 
@@ -142,7 +142,7 @@ class Query:
 
 
 def decode_body(request: ApiRequest, *, keeps_nulls: bool = False) -> Json:
-    """The request's body as a JSON value, from JSON or YAML; nulls are kept for kinds where they are values."""
+    """Decode a JSON, YAML or protobuf body; `keeps_nulls` keeps null fields."""
     check_size(request.body)
     media_type = request.media_type
     if media_type in _JSON_TYPES:
@@ -158,7 +158,7 @@ def decode_body(request: ApiRequest, *, keeps_nulls: bool = False) -> Json:
 
 
 def field_validation(query: Query) -> FieldValidation:
-    """What to do about fields the kind does not have; they are kept either way unless refused."""
+    """How to treat unknown fields; unless rejected, they are kept."""
     mode = query.get("fieldValidation") or "Warn"
     if mode not in _MODES:
         choices = ("", "Ignore", "Strict", "Warn")

@@ -1,8 +1,8 @@
-"""`metrics.k8s.io`: what nodes and pods use, for `kubectl top`.
+"""`metrics.k8s.io`: resource usage of nodes and pods, for `kubectl top`.
 
-Simulated containers use what their pod says in the annotations `kubelet.kubesched.io/cpu-usage` and
-`/memory-usage` (each container that much), else what they request. A node uses what its running
-pods use.
+A simulated container uses what the pod annotations `kubelet.kubesched.io/cpu-usage` and
+`/memory-usage` say (per container), else what it requests. A node's usage is the sum of its running
+pods'.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ZERO = quantity.parse(0)
 
 
 def read_metrics(call: Call) -> ApiResponse:
-    """One NodeMetrics or PodMetrics, or the list of them."""
+    """One NodeMetrics or PodMetrics, or a list of them."""
     registry, target = call.registry, call.target
     is_node = target.resource.plural == "nodes"
     namespace = None if is_node else target.namespace

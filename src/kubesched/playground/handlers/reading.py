@@ -1,4 +1,4 @@
-"""The reading verbs over HTTP: get, list with pages and selectors, and which revision a list may be of."""
+"""The reading verbs over HTTP: get, list with pages and selectors, and list revisions."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from kubesched.playground.storage.store import Entry
 
 _CONTINUE_VERSION = "meta.k8s.io/v1"
 _CONTINUE_EXPIRED = (
-    "The provided continue parameter is too old to display a consistent list result. You must start a new list"
-    " without the continue parameter."
+    "The provided continue parameter is too old to display a consistent list result."
+    " You must start a new list without the continue parameter."
 )
 
 
 @dataclass(slots=True)
 class Page:
-    """Entries of one list answer and what a client needs for the next one."""
+    """Entries of one list response, and the data needed to continue the list."""
 
     entries: list[Entry]
     revision: int
@@ -70,7 +70,7 @@ def get(call: Call) -> ApiResponse:
 
 
 def entry_response(call: Call, entry: Entry, status: int = 200) -> ApiResponse:
-    """One entry in the view the client asked for."""
+    """One entry in the view that the client requested."""
     if call.accepted.view == "Table":
         return _table(call, Page([entry], entry.revision), status)
     metadata_only = call.accepted.view == "PartialObjectMetadata"
@@ -104,7 +104,7 @@ def list_(call: Call) -> ApiResponse:
 
 
 def list_page(call: Call) -> Page:
-    """The entries a list request is about, at one revision."""
+    """The entries of a list request, at one revision."""
     registry, target, query = call.registry, call.target, call.query
     collection = registry.store.collection(target.resource.storage_key)
     matches = selection(target, query)
@@ -154,7 +154,7 @@ def list_page(call: Call) -> Page:
 
 
 def selection(target: Target, query: Query) -> Predicate | None:
-    """The test that the request's selectors, and a name in its path, amount to."""
+    """The predicate for the request's selectors and the name in its path."""
     predicates = [
         compile_label_selector(query.get("labelSelector")),
         compile_field_selector(target.resource, query.get("fieldSelector")),
@@ -174,7 +174,7 @@ def parse_resource_version(text: str) -> int:
 
 
 def _list_revision(registry: RestStorage, query: Query) -> int:
-    """The revision a list without continuation is of: the newest, unless an exact one was asked for."""
+    """Revision of a list without continuation: the newest, unless an exact one is requested."""
     current = registry.store.revision
     match = query.get("resourceVersionMatch")
     text = query.get("resourceVersion")
@@ -242,7 +242,9 @@ def decode_continue(token: str) -> tuple[int, tuple[str, str]]:
 
 
 def _log_of(pod: JsonObject) -> bytes:
-    """A container of this cluster runs nothing and so says nothing of its own; tell that instead of an empty page."""
+    """Simulated containers write no log; return a line that says so."""
     metadata = pod["metadata"]
     phase = (pod.get("status") or {}).get("phase", "Pending")
-    return f"pod {metadata['namespace']}/{metadata['name']} is simulated ({phase}); it writes no log\n".encode()
+    return (
+        f"pod {metadata['namespace']}/{metadata['name']} is simulated ({phase}); it writes no log\n"
+    ).encode()

@@ -1,4 +1,4 @@
-"""Questions about authentication and authorization: who is this, and what may they do?"""
+"""Reviews: authentication and authorization queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The path grammar: `/api/v1/...` and `/apis/<group>/<version>/...`, split once into what is meant."""
+"""Parses resource paths: `/api/v1/...` and `/apis/<group>/<version>/...`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ SIMULATED = {
     "exec": "no command can run in it",
     "portforward": "it listens on no port",
 }
-"""Subresources that need a real container, and why they fail."""
+"""Subresources that need a real container, with the reason for the error."""
 
 
 @dataclass(slots=True)
 class Target:
-    """The resource, and how much of it, that a path names."""
+    """The resource and object that a path names."""
 
     resource: ResourceInfo
     namespace: str | None
-    """None: all namespaces, or a cluster-scoped resource."""
+    """None means all namespaces, or a cluster-scoped resource."""
     name: str = ""
     subresource: str = ""
     is_watch_path: bool = False
@@ -32,7 +32,7 @@ class Target:
 
 @dataclass(slots=True)
 class Call:
-    """A request for a resource, taken apart."""
+    """A parsed request for a resource."""
 
     registry: RestStorage
     request: ApiRequest
@@ -58,7 +58,7 @@ def unknown_path() -> NotFound:
 
 
 def parse_target(path: str, catalog: ResourceCatalog) -> Target:
-    """What a resource path names; `NotFound` when nothing is served there."""
+    """Parse a resource path; `NotFound` if nothing is served there."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]

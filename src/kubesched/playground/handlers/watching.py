@@ -1,8 +1,8 @@
-"""Watches over HTTP: where they start, what they stream, when they end.
+"""Watches over HTTP: start, stream and end.
 
-resourceVersion absent or 0   what exists now as ADDED, then changes
-resourceVersion N             changes after N; an ERROR event with 410 when N is no longer in the history
-sendInitialEvents=true        what exists now, a bookmark saying so, then changes
+resourceVersion absent or 0   existing objects as ADDED, then changes
+resourceVersion N             changes after N; an ERROR event with 410 if N left the history
+sendInitialEvents=true        existing objects, a bookmark that marks their end, then changes
 """
 
 from __future__ import annotations
@@ -31,21 +31,20 @@ from kubesched.playground.storage.store import Entry
 from kubesched.playground.storage.watch import Watch, WatchEvent
 
 BOOKMARK_INTERVAL_S = 60.0
-# a watch without a timeout ends by itself after once to twice this time, as upstream's do
+# As upstream, a watch without a timeout ends after one to two times this time.
 MIN_WATCH_S = 1800.0
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
-# Objects sent per chunk while the initial state streams out, so that others get their turn in
-# between.
+# Objects per chunk of the initial state; other tasks run between chunks.
 INITIAL_CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True)
 class WatchRequest:
-    """A watch as asked for, checked."""
+    """A validated watch request."""
 
     revision: int | None
-    """Where to start; None means with the present state."""
+    """Start revision; None starts with the existing objects."""
     sends_initial_end: bool
     wants_bookmarks: bool
     timeout_s: float
@@ -77,7 +76,7 @@ def parse_watch_request(registry: RestStorage, query: Query, rng: random.Random)
 
 
 class WatchStream:
-    """One watch on its way to one client. It begins with this object, not with the first read."""
+    """One watch of one client. It starts with this object's creation, not with the first read."""
 
     def __init__(
         self,
@@ -121,10 +120,10 @@ class WatchStream:
         self.close()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The stream's bytes until its time is up; ends with an ERROR event when the history was lost."""
+        """The encoded events until the timeout; an ERROR event if the history was lost."""
         try:
             async for chunk in self._chunks():
-                # A watch shows nothing that a crash could still undo.
+                # A watch shows only durable changes, which no crash can undo.
                 if self._settled is not None:
                     await self._settled()
                 yield chunk
@@ -197,7 +196,7 @@ def _event_encoder(call: Call) -> Callable[[str, Entry], bytes]:
 
 
 class _TableEvents:
-    """Watch events as one-row tables; only the first carries the column definitions, as upstream."""
+    """Watch events as one-row tables; as upstream, only the first has column definitions."""
 
     def __init__(self, registry: RestStorage, resource: ResourceInfo, include_object: str) -> None:
         self._registry = registry

@@ -1,4 +1,4 @@
-"""The writing verbs over HTTP: bodies and options in, stored versions out."""
+"""The writing verbs over HTTP: decode bodies and options, return stored versions."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def write_options(call: Call) -> WriteOptions:
 
 
 def with_warnings(response: ApiResponse, warnings: list[str]) -> ApiResponse:
-    """The answer, telling the client what it may want to know (kubectl prints it)."""
+    """Add warnings to the response, which kubectl prints."""
     if warnings:
         quoted = (warning.replace("\\", "\\\\").replace('"', '\\"') for warning in warnings)
         response.headers = {"Warning": ", ".join(f'299 - "{text}"' for text in quoted)}
@@ -101,10 +101,11 @@ def patch(call: Call) -> ApiResponse:
     kind = _PATCH_KINDS.get(media_type)
     if kind is None:
         raise UnsupportedMediaType(
-            f"the body of the request was in an unknown format - accepted media types include: {_PATCH_TYPES}"
+            "the body of the request was in an unknown format -"
+            f" accepted media types include: {_PATCH_TYPES}"
         )
     options = write_options(call)
-    # Nulls mean removal here, so the body is decoded as it stands.
+    # Nulls mean removal here, so the body is decoded with them.
     try:
         body = decode_raw_json(call.request.body)
     except BadRequest as error:
@@ -157,10 +158,7 @@ def delete(call: Call) -> ApiResponse:
 
 
 def delete_collection(call: Call) -> ApiResponse:
-    """Delete what a list with the same selectors would show.
-
-    Objects deleted meanwhile are skipped.
-    """
+    """Delete the objects that a list with the same selectors returns, if they still exist."""
     options, resource, registry = delete_options(call), call.target.resource, call.registry
     deleted = []
     for entry in list_page(call).entries:
@@ -176,7 +174,7 @@ def delete_collection(call: Call) -> ApiResponse:
 
 
 def delete_options(call: Call) -> DeleteOptions:
-    """Options from the body, with the query string's filling in."""
+    """Options from the body, completed from the query string."""
     body: JsonObject = {}
     if call.request.body:
         decoded = decode_body(call.request)
@@ -219,7 +217,7 @@ def _propagation(body: JsonObject, query: Query) -> Propagation | None:
 
 
 def warnings_for(resource: ResourceInfo) -> list[str]:
-    """What the client should know about the object it wrote."""
+    """Warnings about the object that the client wrote."""
     if resource.is_stored_only:
         return [STORED_ONLY.format(kind=resource.kind)]
     return []

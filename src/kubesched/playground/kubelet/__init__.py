@@ -1,1 +1,1 @@
-"""Fake kubelets: nodes that register, heartbeat, and play the life of the pods bound to them."""
+"""Fake kubelets: nodes that register, send heartbeats, and simulate the pods bound to them."""

@@ -1,9 +1,8 @@
-"""Whether a node takes a pod that was bound to it.
+"""Kubelet admission: whether a node accepts a pod that was bound to it.
 
-A kubelet does not trust the scheduler: a pod that does not fit what the node has left is refused
-for good (`OutOfcpu` and the like). Here that makes over-commitment visible instead of silent.
-
-Counted are the pods admitted before and not yet ended, in the order of their binding.
+A kubelet does not trust the scheduler: a pod that does not fit the node's free resources is
+rejected permanently (`OutOfcpu` and the like). This makes over-commitment visible. Pods count in
+binding order, from their admission until they have ended.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from kubesched.playground.apimachinery.pods import required_affinity
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a node refuses a pod."""
+    """Why a node rejects a pod."""
 
     reason: str
     message: str
@@ -43,14 +42,14 @@ class _Footprint:
 
 @dataclass(slots=True)
 class NodeLedger:
-    """What one node has given away."""
+    """Resources allocated on one node."""
 
     allocatable: NodeAllocatable = field(default_factory=NodeAllocatable)
     _admitted: dict[str, _Footprint] = field(default_factory=dict)
     _used: dict[str, int] = field(default_factory=dict)
 
     def update(self, node: JsonObject) -> None:
-        """Take over what the node offers now; pods that are there stay."""
+        """Update the node's allocatable resources; admitted pods stay."""
         offered = {"allocatable": status_of(node).get("allocatable") or {}}
         self.allocatable = node_allocatable(msgspec.convert({"status": offered}, Node))
 
@@ -61,7 +60,7 @@ class NodeLedger:
         return len(self._admitted)
 
     def admit(self, pod: JsonObject, node: JsonObject) -> Rejection | None:
-        """Count the pod in, or say why not."""
+        """Admit the pod, or return why it is rejected."""
         try:
             footprint = _footprint(pod)
         except QuantityError as error:
@@ -72,12 +71,12 @@ class NodeLedger:
         return rejection
 
     def enter(self, pod: JsonObject) -> None:
-        """Count a pod that runs already, whether it fits or not."""
+        """Count a pod that already runs, whether it fits or not."""
         if uid_of(pod) not in self._admitted:
             self._enter(uid_of(pod), _footprint(pod))
 
     def resize(self, pod: JsonObject) -> Rejection | None:
-        """Count the pod at its new size, or say what the node lacks; then it stays as it was."""
+        """Count the pod at its new size; if that does not fit, keep the old size and return why."""
         uid = uid_of(pod)
         before = self._admitted[uid]
         self.leave(uid)
@@ -149,6 +148,7 @@ def _wrong_place(
     ):
         return Rejection(
             "NodePorts",
-            "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
+            "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod"
+            " ports",
         )
     return None

@@ -1,8 +1,7 @@
-"""Commands that a simulated container can play: those that only wait and end.
+"""Container commands that can be simulated: those that only wait and exit.
 
-`sleep 30`, `true`, `false`, `exit 3`, and shell scripts of such steps say how long a container runs
-and how it ends. They count as if the pod had the annotations for that. Nothing else is interpreted;
-what is not understood says nothing.
+`sleep 30`, `true`, `false`, `exit 3`, and shell scripts of such steps set a container's run time
+and exit code, as the pod's annotations would. All other commands are ignored.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ _SEPARATOR = re.compile(r"&&|;|\n")
 
 
 def with_effects(pod: JsonObject) -> JsonObject:
-    """The pod with annotations for what its containers' commands say; the pod itself if they say nothing."""
+    """The pod with annotations derived from its containers' commands; unchanged if unknown."""
     spec = spec_of(pod)
     containers: list[JsonObject] = spec.get("containers") or []
     has_command = any("command" in container or "args" in container for container in containers)
     if not has_command and spec.get("restartPolicy", "Always") == "Always":
-        return pod  # nearly all: they run until they are deleted
+        return pod  # the common case: runs until deleted
     ends = [_end_of(container) for container in containers]
     known = [end for end in ends if end is not None]
     if not known or len(known) < len(ends):
@@ -45,7 +44,7 @@ def with_effects(pod: JsonObject) -> JsonObject:
 
 
 def _end_of(container: JsonObject) -> tuple[float, int] | None:
-    """Seconds until the container ends, and its exit code; None if that is not known."""
+    """Seconds until the container exits, and its exit code; None if unknown."""
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     if not words:
         return (FOREVER_S, 0) if _PAUSE.fullmatch(container.get("image", "")) else None

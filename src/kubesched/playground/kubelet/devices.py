@@ -1,7 +1,7 @@
-"""Devices of fake nodes: what a pool of nodes declares, as ResourceSlices of a driver on each node.
+"""Devices of fake nodes: a node pool declares them, each node publishes them as ResourceSlices.
 
-A driver's pool on a node is named like the node. Shared counters are a slice of their own; devices
-fill as many slices as they need.
+A driver's resource pool on a node has the node's name. Shared counters have a slice of their own;
+devices fill as many slices as they need.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ SLICES = "resourceslices.resource.k8s.io"
 
 
 class PoolDevice(Device):
-    """A device that every node of the pool has, or several equal ones."""
+    """A device, or several equal ones, on every node of the pool."""
 
     count: int = 0
-    """How many: `<name>-0`, `<name>-1`, …; 0 is one device called `name`."""
+    """Number of devices, named `<name>-0`, `<name>-1`, …; 0 means one device called `name`."""
 
 
 class PoolDriver(Record):
-    """A driver and the devices it offers on every node of the pool."""
+    """A driver and its devices on every node of the pool."""
 
     driver: str = ""
     devices: tuple[PoolDevice, ...] = ()
@@ -85,7 +85,7 @@ def _plain(record: object) -> JsonObject:
 
 
 def driver_problems(driver: PoolDriver, path: str) -> Iterator[FieldProblem]:
-    """What is wrong with a driver's devices, in the words of the API server."""
+    """Validation errors of a driver's devices, as the API server reports them."""
     for index, device in enumerate(driver.devices):
         if device.count < 0:
             here = f"{path}.devices[{index}].count"
@@ -112,10 +112,7 @@ def driver_problems(driver: PoolDriver, path: str) -> Iterator[FieldProblem]:
 
 
 class DevicePublisher(Controller[str]):
-    """Publishes the devices of nodes as they register; slices go with their node.
-
-    They are not corrected afterwards, so that they may be edited or deleted by hand.
-    """
+    """Publishes devices of new nodes once, so that slices can be edited or deleted by hand."""
 
     name = "device-publisher"
 

@@ -1,9 +1,8 @@
 """Node registration and heartbeats, for all nodes in one task.
 
-Nodes are registered in order, a burst at a time, and renew their Lease at even distances from each
-other: the first renewal is placed at random within the interval. A node that another client created
-is adopted: it gets a Lease and, if it says nothing about its health, the conditions of a healthy
-one.
+Nodes are registered in order, in bursts. Their Lease renewals are spread evenly: the first renewal
+is at a random time within the interval. A node created by another client is adopted: it gets a
+Lease and, if it reports no health, the conditions of a healthy node.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Key = tuple[str, str]
 
 
 class NodeKeeper(Controller[Key]):
-    """Registers nodes and keeps them alive."""
+    """Registers nodes and renews their Leases."""
 
     name = "kubelet-nodes"
 
@@ -70,7 +69,7 @@ class NodeKeeper(Controller[Key]):
         self._report_extended_resources(node)
         interval_s = self._options.heartbeat_interval_s(len(self._nodes))
         if self._renew(node, interval_s):
-            # The first renewal comes at a random moment, so that nodes do not march in step.
+            # Randomize the first renewal, so that nodes do not renew at the same time.
             return self._rng.uniform(0.1, 1.0) * interval_s
         return interval_s
 
@@ -78,13 +77,13 @@ class NodeKeeper(Controller[Key]):
         try:
             node = self.api.create("nodes", build_node(planned, self.clock.now()))
         except AlreadyExists:
-            return  # restored from disk, or made by hand under this name
+            return  # restored from disk, or created by hand under this name
         self.events.normal(node, COMPONENT, "Starting", "Starting kubelet.", host=planned.name)
         message = f"Node {planned.name} status is now: NodeReady"
         self.events.normal(node, COMPONENT, "NodeReady", message, host=planned.name)
 
     def _report_health(self, node: JsonObject) -> None:
-        """A living kubelet says so where it was thought dead or never spoke."""
+        """Report a live node as ready if its Ready condition is Unknown or missing."""
         ready = condition(node, "Ready")
         if ready is not None and ready.get("status") != "Unknown":
             return
@@ -99,7 +98,7 @@ class NodeKeeper(Controller[Key]):
             self.events.normal(node, COMPONENT, "NodeReady", message, host=name_of(node))
 
     def _report_extended_resources(self, node: JsonObject) -> None:
-        """What others add to the node's capacity can be allocated; what they take away cannot any more."""
+        """Copy extended resources added to (or removed from) capacity to allocatable."""
         status = status_of(node)
         capacity, allocatable = _extended(status, "capacity"), _extended(status, "allocatable")
         added = {name: amount for name, amount in capacity.items() if name not in allocatable}
@@ -109,14 +108,14 @@ class NodeKeeper(Controller[Key]):
             self.api.patch_object("nodes", node, patch, "status")
 
     def _renew(self, node: JsonObject, interval_s: float) -> bool:
-        """Renew the node's Lease; True when it had to be made."""
+        """Renew the node's Lease; True if it was created."""
         name = name_of(node)
         duration = int(max(40.0, 4 * interval_s))
         spec: JsonObject = {"renewTime": micro_timestamp(self.clock.now())}
         lease = self._leases.get(f"{LEASE_NAMESPACE}/{name}")
         if lease is not None:
             if spec_of(lease).get("leaseDurationSeconds") != duration:
-                spec["leaseDurationSeconds"] = duration  # the cluster grew: promise accordingly
+                spec["leaseDurationSeconds"] = duration  # the cluster grew: renewals are rarer
             self.api.write_spec(LEASES, lease, {**spec_of(lease), **spec})
             return False
         owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid_of(node)}
@@ -146,7 +145,7 @@ class NodeKeeper(Controller[Key]):
 
 
 def played_nodes(options: KubeletOptions) -> Callable[[JsonObject], bool]:
-    """Which nodes the fake kubelets are in charge of."""
+    """Predicate for the nodes that the fake kubelets manage."""
     matches = compile_label_selector(options.node_selector)
     return matches if matches is not None else lambda node: True
 

@@ -1,8 +1,8 @@
-"""What fake nodes look like: pools of equal nodes, from a file or from the defaults.
+"""Shapes of fake nodes: pools of equal nodes, from a file or from the defaults.
 
-A file of kind `NodePools` lists pools. A pool with a `count` has that many nodes; the nodes asked
-for beyond those are shared out evenly among the pools without one. Zones are dealt out in turn over
-all nodes, so every prefix of the list is as balanced as it can be.
+A file of kind `NodePools` lists pools. A pool with a `count` has that many nodes; the remaining
+requested nodes are divided evenly among the pools without one. Zones are assigned round-robin over
+all nodes, so every prefix of the list is as balanced as possible.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DEFAULT_CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi",
 
 
 class PoolTaint(Record):
-    """A taint every node of the pool has."""
+    """A taint on every node of the pool."""
 
     key: str = ""
     value: str = ""
@@ -38,19 +38,19 @@ class PoolTaint(Record):
 
 
 class PoolImage(Record):
-    """An image every node of the pool holds."""
+    """An image on every node of the pool."""
 
     names: tuple[str, ...] = ()
     size_bytes: int = 0
 
 
 class NodePool(Record):
-    """Nodes that differ in name, address and zone only."""
+    """Nodes that differ only in name, address and zone."""
 
     name: str = ""
-    """Prefix of the nodes' names; the default is `node`."""
+    """Prefix of the node names; defaults to `node`."""
     count: int = 0
-    """How many; 0 takes its share of what is asked for."""
+    """Number of nodes; 0 takes a share of the requested total."""
     zones: tuple[str, ...] = ("zone-a", "zone-b", "zone-c")
     region: str = "region-1"
     architecture: str = "amd64"
@@ -58,19 +58,19 @@ class NodePool(Record):
     instance_type: str = ""
     capacity: dict[str, str] = field(default_factory=lambda: dict(_DEFAULT_CAPACITY))
     allocatable: dict[str, str] = field(default_factory=dict)
-    """What pods may use, where it differs from the capacity."""
+    """Allocatable resources, where they differ from the capacity."""
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     taints: tuple[PoolTaint, ...] = ()
     images: tuple[PoolImage, ...] = ()
     declared_features: tuple[str, ...] = ()
     drivers: tuple[PoolDriver, ...] = ()
-    """Resource drivers with the devices each node has."""
+    """Resource drivers with the devices of each node."""
     unschedulable: bool = False
 
 
 class NodePoolFile(Record):
-    """The file."""
+    """The file format."""
 
     api_version: str = ""
     kind: str = ""
@@ -82,12 +82,12 @@ DEFAULT_POOLS = (NodePool(),)
 
 @dataclass(frozen=True, slots=True)
 class PlannedNode:
-    """A node that is to exist."""
+    """A node to register."""
 
     pool: NodePool
     name: str
     ordinal: int
-    """Its place among all nodes of the cluster: decides zone and addresses."""
+    """Index among all nodes of the cluster; determines zone and addresses."""
 
 
 def plan_nodes(pools: tuple[NodePool, ...], total: int) -> list[PlannedNode]:
@@ -109,7 +109,7 @@ def plan_nodes(pools: tuple[NodePool, ...], total: int) -> list[PlannedNode]:
 
 
 def pod_cidr(ordinal: int) -> str:
-    """The addresses of a node's pods: 10.0.0.0/8 in slices of 256."""
+    """The address range of a node's pods: a /24 of 10.0.0.0/8."""
     return f"10.{(ordinal >> 8) & 255}.{ordinal & 255}.0/24"
 
 
@@ -164,7 +164,7 @@ _WELL = (
 
 
 def ready_conditions(now: float) -> list[JsonObject]:
-    """What a kubelet that is well reports."""
+    """Conditions that a healthy kubelet reports."""
     return [
         {
             "type": condition_type,
@@ -179,7 +179,7 @@ def ready_conditions(now: float) -> list[JsonObject]:
 
 
 def load_node_pools(data: bytes, source: str = "") -> tuple[NodePool, ...]:
-    """The pools in a file.
+    """Parse the pools in a file.
 
     Raises:
         ConfigError: with every problem, each with field path, line and column.
@@ -228,7 +228,7 @@ def _status(planned: PlannedNode, now: float) -> JsonObject:
 
 
 def header_problems(api_version: str, kind: str, wanted: str) -> Iterator[FieldProblem]:
-    """What is wrong with the version and kind that a file states."""
+    """Validation errors of a file's apiVersion and kind."""
     if api_version != API_VERSION:
         yield field_problems.not_supported("apiVersion", api_version, [API_VERSION])
     if kind != wanted:

@@ -5,7 +5,7 @@
     .spec.initContainers[].name             of every element
     .status.conditions[type=Ready].status   of the elements with that member
 
-A path yields the values it finds, none when something on the way is missing.
+A path yields the values it finds, or none if a step is missing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STEP = re.compile(
 
 
 class PathError(ValueError):
-    """The text is not a path; the message says where it stops being one."""
+    """The text is not a valid path; the message says where parsing stopped."""
 
 
 class Path:
@@ -47,12 +47,12 @@ class Path:
             position = match.end()
         if not self._steps:
             raise PathError("a path must not be empty")
-        # Most paths only descend; those are walked without building lists on the way.
+        # Most paths only descend; those are evaluated without intermediate lists.
         is_descent = all(kind == "member" for kind, _, _ in self._steps)
         self._members = tuple(name for _, name, _ in self._steps) if is_descent else None
 
     def values(self, obj: JsonObject) -> list[Any]:
-        """What stands at the path; null counts as nothing."""
+        """The values at the path, without nulls."""
         if self._members is not None:
             value: Any = obj
             for name in self._members:

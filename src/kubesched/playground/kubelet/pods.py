@@ -1,12 +1,12 @@
-"""Pods on fake nodes: admitted, taken through their stages, ended.
+"""Pods on fake nodes: admission, stages, termination.
 
     bound ── admission ──► stage, stage, … ──► Succeeded, Failed or simply running
-               └ refused ──► Failed (OutOfcpu, …)
+               └ rejected ──► Failed (OutOfcpu, …)
     marked for deletion ──► the terminating stage, within the grace period ──► gone
 
-One task plays all pods of all nodes. A pod's plan (which stage it waits for, until when) lives in
-memory only: after a restart it waits again, nothing else is lost. What a node has given away is
-counted in its ledger from the moment a pod is admitted until it has ended.
+One task handles all pods of all nodes. A pod's plan (the stage it waits for, and until when) is
+only in memory: after a restart the wait starts again, nothing else is lost. The node's ledger
+counts a pod's resources from its admission until it has ended.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from kubesched.playground.kubelet.node_templates import host_ip, pod_cidr
 from kubesched.playground.kubelet.options import KubeletOptions
 from kubesched.playground.kubelet.stages import Stage, StageEvent, choose, first_match
 
-_FIRST_POD_ADDRESS = 2  # .0 names the network, .1 is the gateway
-_LAST_ORDINAL = 0xFFFF  # nodes without addresses of their own take them from the end of the range
+_FIRST_POD_ADDRESS = 2  # .0 is the network address, .1 the gateway
+_LAST_ORDINAL = 0xFFFF  # nodes without their own range use the end of the address space
 
 
 @dataclass(slots=True)
 class _Plan:
-    """What a pod waits for."""
+    """The stage a pod waits for."""
 
     uid: str
     stage: Stage | None = None
     due: float = 0.0
     chosen_for: JsonObject | None = None
-    """The version of the pod that the stage was chosen for."""
+    """The version of the pod for which the stage was chosen."""
     passed_over: set[str] = field(default_factory=set)
     is_removed: bool = False
-    """The kubelet is done with it; only finalizers keep the object."""
+    """The kubelet is done with the pod; only finalizers keep the object."""
 
 
 @dataclass(slots=True)
@@ -67,16 +67,14 @@ class _Host:
 _AFTER_PRE_STOP_S = 2.0
 
 STAGES_PER_TURN = 8
-"""Stages of one pod performed in a row; those of a file that go in circles leave other pods their
-turn.
-"""
+"""Stages of one pod performed per sync, so that cyclic stages do not starve other pods."""
 
 RESIZE_RETRY_S = 5.0
-"""Pause before a resize that the node had no room for is tried again."""
+"""Delay before retrying a resize that did not fit."""
 
 
 class PodPlayer(Controller[str]):
-    """Plays the life of every pod that is bound to a played node."""
+    """Simulates every pod that is bound to a simulated node."""
 
     name = "kubelet-pods"
 
@@ -149,7 +147,7 @@ class PodPlayer(Controller[str]):
         return 0.0
 
     def _choose(self, pod: JsonObject, plan: _Plan, now: float) -> None:
-        """Settle on the stage that the pod waits for; one that was chosen stays while it is the first match."""
+        """Choose the stage to wait for; keep the current one while it is the first match."""
         stages = self._options.stages
         if plan.stage is not None and plan.chosen_for is pod:
             return
@@ -167,15 +165,14 @@ class PodPlayer(Controller[str]):
         """Seconds until the containers are killed."""
         metadata = pod["metadata"]
         left = parse_timestamp(metadata["deletionTimestamp"]) - self.clock.now()
-        # Upstream: a preStop hook that uses up the grace period leaves the container two seconds to
-        # stop.
+        # Upstream: a preStop hook that uses up the grace period leaves two seconds to stop.
         grace = metadata.get("deletionGracePeriodSeconds") or 0
         return left + _AFTER_PRE_STOP_S if 0 < grace <= transitions.pre_stop_s(pod) else left
 
     def _perform(
         self, stage: Stage, pod: JsonObject, node: JsonObject, host: _Host, plan: _Plan
     ) -> JsonObject | None:
-        """Take the pod through a stage; returns its new version, None if it is gone or nothing was to change."""
+        """Perform a stage; returns the new pod, or None if it is gone or unchanged."""
         transition = stage.next
         own_ip = _internal_ip(node) or host_ip(_LAST_ORDINAL - host.ordinal)
         pod_ip = status_of(pod).get("podIP") or ""
@@ -187,7 +184,7 @@ class PodPlayer(Controller[str]):
         after: JsonObject | None = None
         if not is_finished(pod):
             status = transitions.apply(with_effects(pod), transition, place, self.clock.now())
-            # The caller goes on with the new version: its own change need not wake it.
+            # The caller continues with the new version: this write need not queue the pod.
             self._written_key = key_of(pod)
             try:
                 after = self.api.write_status("pods", pod, status)
@@ -222,7 +219,7 @@ class PodPlayer(Controller[str]):
         if uid_of(pod) in host.ledger:
             return True
         if not self._options.admission or status_of(pod).get("startTime"):
-            host.ledger.enter(pod)  # it runs already: a kubelet that restarts does not judge again
+            host.ledger.enter(pod)  # already running: a restarted kubelet does not admit again
             return True
         rejection = host.ledger.admit(pod, node)
         if rejection is None:
@@ -231,7 +228,7 @@ class PodPlayer(Controller[str]):
         return False
 
     def _follow_spec(self, pod: JsonObject, host: _Host) -> JsonObject:
-        """Take over what changed in a running pod: its resources, and containers for debugging."""
+        """Apply spec changes of a running pod: resources and ephemeral containers."""
         now = self.clock.now()
         rejection = host.ledger.resize(pod)
         status = transitions.followed(pod, now, lacks=rejection.message if rejection else "")
@@ -258,7 +255,7 @@ class PodPlayer(Controller[str]):
     # -- addresses -------------------------------------------------------------------------------
 
     def _address(self, node: JsonObject, host: _Host, pod: JsonObject) -> str:
-        """A free address of the node's range, the least recently given first."""
+        """A free address of the node's range, the least recently used first."""
         network = ipaddress.ip_network(
             spec_of(node).get("podCIDR") or pod_cidr(_LAST_ORDINAL - host.ordinal)
         )

@@ -1,13 +1,11 @@
-"""Stages: the life of a pod as data.
+"""Stages: the life cycle of a pod as data.
 
-A stage says for which pods it is (selector), how long they stay before it happens (delay) and what
-happens then (next). The first stage of the list that matches a pod is the one the pod waits for, so
-order is precedence; a stage with a probability below one passes the pod on to the stages after it
-accordingly often. What a stage does to containers is said here; phase conditions (Initialized,
-ContainersReady, Ready) follow from the containers, as in a real kubelet (`transitions`).
+A stage defines which pods it applies to (selector), how long they wait (delay) and what happens
+then (next). A pod waits for the first matching stage, so order is precedence. A stage with a
+probability below one is skipped accordingly often, in favour of later stages. The conditions
+Initialized, ContainersReady and Ready are derived from the containers (`transitions`).
 
-Stages come from a file of kind `KubeletStages`; the built-in ones are `default_stages.yaml` beside
-this module and a good start for one's own.
+Stages come from a file of kind `KubeletStages`; `default_stages.yaml` has the built-in ones.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ class Expression(Record):
 
 
 class StageSelector(Record):
-    """Which pods a stage is for; everything given must hold."""
+    """Which pods a stage applies to; all given conditions must hold."""
 
     match_labels: dict[str, str] = field(default_factory=dict)
     match_annotations: dict[str, str] = field(default_factory=dict)
@@ -55,13 +53,12 @@ class StageSelector(Record):
 
 
 class Delay(Record):
-    """How long a pod stays before the stage happens: duration plus up to jitter, evenly drawn."""
+    """Wait before a stage: duration plus a uniformly random part of jitter."""
 
     duration: Seconds = 0.0
     jitter: Seconds = 0.0
     duration_from: str = ""
-    """A path whose value, a duration such as `30s`, replaces duration and jitter if there is one.
-    """
+    """Path to a duration such as `30s` that, if present, replaces duration and jitter."""
 
 
 class ContainerChange(Record):
@@ -72,23 +69,23 @@ class ContainerChange(Record):
     message: str = ""
     exit_code: int = 0
     exit_code_from: str = ""
-    """A path whose value replaces the exit code if there is one."""
+    """Path to a value that, if present, replaces the exit code."""
     ready: bool | None = None
-    """Whether they serve; by default running ones do."""
+    """Readiness of the containers; by default running ones are ready."""
 
 
 class StageEvent(Record):
-    """An event to tell. In the message, {container}, {image}, {node} and {pod} are filled in."""
+    """An event to emit. The message may contain {container}, {image}, {node} and {pod}."""
 
     type: str = "Normal"
     reason: str = ""
     message: str = ""
     scope: str = "pod"
-    """Once for the pod, or once for each of its containers, initContainers or sidecars."""
+    """Emit once for the pod, or for each of its containers, initContainers or sidecars."""
 
 
 class Transition(Record):
-    """What happens to a pod."""
+    """Changes to a pod."""
 
     phase: str = ""
     reason: str = ""
@@ -100,11 +97,11 @@ class Transition(Record):
     containers: ContainerChange | None = None
     events: tuple[StageEvent, ...] = ()
     delete: bool = False
-    """Whether the pod is gone afterwards."""
+    """Whether the pod is deleted."""
 
 
 class StageRecord(Record):
-    """One stage as the file has it."""
+    """One stage, in file format."""
 
     name: str = ""
     selector: StageSelector = StageSelector()
@@ -114,7 +111,7 @@ class StageRecord(Record):
 
 
 class StageFile(Record):
-    """The file."""
+    """The file format."""
 
     api_version: str = ""
     kind: str = ""
@@ -123,7 +120,7 @@ class StageFile(Record):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage ready to be played."""
+    """A compiled stage."""
 
     record: StageRecord
     _expressions: tuple[tuple[Path, str, frozenset[str]], ...]
@@ -175,7 +172,7 @@ class Stage:
 def first_match(
     stages: Sequence[Stage], pod: JsonObject, passed_over: Collection[str]
 ) -> Stage | None:
-    """The first stage for the pod, leaving out those that passed it over."""
+    """The first stage that matches the pod and is not in `passed_over`."""
     for stage in stages:
         if stage.name not in passed_over and stage.matches(pod):
             return stage
@@ -185,11 +182,7 @@ def first_match(
 def choose(
     stages: Sequence[Stage], pod: JsonObject, rng: random.Random, passed_over: set[str]
 ) -> Stage | None:
-    """The stage the pod waits for next.
-
-    `passed_over` takes the stages that let the pod through by chance, so that looking again does
-    not mean drawing again.
-    """
+    """The stage the pod waits for next; adds those skipped by chance to `passed_over`."""
     while (stage := first_match(stages, pod, passed_over)) is not None:
         if stage.record.probability >= 1.0 or rng.random() < stage.record.probability:
             return stage
@@ -198,7 +191,7 @@ def choose(
 
 
 def load_stages(data: bytes, source: str = "") -> tuple[Stage, ...]:
-    """The stages in a file.
+    """Parse the stages in a file.
 
     Raises:
         ConfigError: with every problem, each with field path, line and column.
@@ -321,7 +314,7 @@ def _text(value: object) -> str:
 
 
 def _seconds(value: object) -> float | None:
-    """A duration a pod's author wrote; one that is none leaves the stage's own in force."""
+    """Parse a duration from a pod; None if invalid, so that the stage's own applies."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return max(0.0, float(value))
     try:

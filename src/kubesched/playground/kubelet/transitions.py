@@ -1,9 +1,8 @@
-"""What a stage makes of a pod's status.
+"""Applies a stage to a pod's status.
 
-Container statuses change as the stage says; everything that follows from them follows: the
-conditions Initialized, ContainersReady, Ready (readiness gates included) and
-PodReadyToStartContainers, with the kubelet's own reasons. What others wrote (PodScheduled, custom
-conditions, nominatedNodeName) stays.
+The stage changes container statuses. The conditions Initialized, ContainersReady, Ready (including
+readiness gates) and PodReadyToStartContainers are derived from them, with the kubelet's reasons.
+Fields written by others (PodScheduled, custom conditions, nominatedNodeName) are kept.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ class Place:
 
     host_ip: str
     pod_ip: str
-    """The address it gets when a stage gives it one."""
+    """The address assigned when a stage gives the pod one."""
 
 
 def is_sidecar(container: JsonObject) -> bool:
-    """An init container that keeps running."""
+    """Whether an init container keeps running."""
     return bool(container.get("restartPolicy") == "Always")
 
 
 def containers_in(pod: JsonObject, scope: str) -> list[JsonObject]:
-    """The pod's containers, initContainers (ordinary ones) or sidecars."""
+    """The pod's containers, ordinary initContainers, or sidecars."""
     if scope == "containers":
         return spec_of(pod).get("containers") or []
     wanted = scope == "sidecars"
@@ -52,7 +51,7 @@ def containers_in(pod: JsonObject, scope: str) -> list[JsonObject]:
 
 
 def pre_stop_s(pod: JsonObject) -> float:
-    """How long the containers' preStop hooks take, at the same time; only `sleep` can be played."""
+    """Duration of the concurrent preStop hooks; only `sleep` is simulated."""
     hooks = (
         ((container.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {}
         for container in spec_of(pod).get("containers") or ()
@@ -98,10 +97,10 @@ def apply(pod: JsonObject, transition: Transition, place: Place, now: float) -> 
 
 
 def refreshed(pod: JsonObject, now: float) -> JsonObject | None:
-    """The status of a running pod whose conditions do not tell the truth; None when they do.
+    """Corrected status of a running pod with outdated conditions; None if they are correct.
 
-    Others write conditions too: readiness gates turn, and a node thought dead has its pods marked
-    unready. The kubelet has the last word.
+    Conditions depend on other writers too: readiness gates change, and the pods of a silent node
+    are marked not ready. The kubelet has the final say.
     """
     status = status_of(pod)
     if status.get("phase") != "Running":
@@ -116,7 +115,7 @@ def refreshed(pod: JsonObject, now: float) -> JsonObject | None:
 
 
 def is_behind(pod: JsonObject) -> bool:
-    """Whether a running pod's spec changed since the kubelet last looked."""
+    """Whether a running pod has spec changes that the kubelet has not processed."""
     status = status_of(pod)
     generation = pod["metadata"].get("generation", 0)
     if status.get("phase") != "Running":
@@ -125,12 +124,12 @@ def is_behind(pod: JsonObject) -> bool:
 
 
 def is_resize_pending(pod: JsonObject) -> bool:
-    """Whether the node had no room for the pod's new size."""
+    """Whether the pod's new size did not fit the node."""
     return find_condition(status_of(pod).get("conditions"), "PodResizePending") is not None
 
 
 def followed(pod: JsonObject, now: float, *, lacks: str = "") -> JsonObject:
-    """The status after the spec of a running pod changed; `lacks` says what the node has too little of."""
+    """Status after a spec change of a running pod; `lacks` names insufficient resources."""
     status = dict(status_of(pod))
     status["observedGeneration"] = pod["metadata"].get("generation", 0)
     conditions: list[JsonObject] = list(status.get("conditions") or ())
@@ -289,7 +288,7 @@ def _conditions(pod: JsonObject, status: JsonObject, now: float) -> list[JsonObj
             extra={"lastProbeTime": None, "observedGeneration": generation},
         )
 
-    # The kubelet's word for pods that no scheduler bound; a binding's condition stays as it is.
+    # Set by the kubelet for pods that no scheduler bound; a binding's condition is kept.
     scheduled = find_condition(conditions, "PodScheduled")
     if scheduled is None or scheduled.get("status") != "True":
         put("PodScheduled", None)
@@ -353,7 +352,8 @@ def _gates_not_ready(pod: JsonObject, conditions: list[JsonObject]) -> tuple[str
             )
         elif known.get("status") != "True":
             messages.append(
-                f'the status of pod readiness gate "{name}" is not "True", but {known.get("status")}'
+                f'the status of pod readiness gate "{name}" is not "True", but'
+                f" {known.get('status')}"
             )
     return ("ReadinessGatesNotReady", ", ".join(messages)) if messages else None
 

@@ -1,4 +1,4 @@
-"""Binding a pod to a node: the one write a scheduler exists for."""
+"""Binds a pod to a node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kubesched.playground.apimachinery.objects import JsonObject, timestamp
 from kubesched.playground.registry.rest_storage import RestStorage
 
 TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
-"""What a pod is told about its node by labels of its own."""
+"""Node labels that are copied to the pod."""
 
 
 def bind(
@@ -22,13 +22,16 @@ def bind(
     labels: dict[str, str] | None = None,
     dry_run: bool = False,
 ) -> None:
-    """Set `spec.nodeName` once and for all; refused for a pod that is bound, gated, leaving or another one."""
+    """Set `spec.nodeName`; refused if the pod is bound, gated, terminating or has another uid."""
     pods = registry.catalog.get("pods")
     old = registry.get(pods, namespace, name)
     pod = old.obj
     metadata, spec = pod["metadata"], pod["spec"]
     if uid and uid != metadata["uid"]:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}"
+        why = (
+            f"Precondition failed: UID in precondition: {uid},"
+            f" UID in object meta: {metadata['uid']}"
+        )
         raise conflict(pods, name, why)
     if resource_version and resource_version != str(old.revision):
         why = (
@@ -56,10 +59,7 @@ def bind(
 
 
 def add_topology_labels(registry: RestStorage, metadata: JsonObject, node_name: str) -> None:
-    """Give a pod the zone and region of its node, in place of what it says itself.
-
-    A node may be missing.
-    """
+    """Set the pod's zone and region labels to those of its node, if the node exists."""
     node = registry.store.get("nodes", "", node_name)
     labels = node.obj["metadata"].get("labels") if node is not None else None
     topology = {key: labels[key] for key in TOPOLOGY_LABELS if key in labels} if labels else {}

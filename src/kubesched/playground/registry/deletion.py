@@ -1,7 +1,7 @@
-"""What deleting an object means: preconditions, grace, finalizers, propagation.
+"""Deletion: preconditions, grace periods, finalizers, propagation.
 
-Only pods get time to stop, and only on a node. An object that something still holds back is marked;
-the last finalizer to go takes the object with it (`is_ready_to_go`, asked on every write).
+Only pods on a node get a grace period. An object with finalizers is marked for deletion; the write
+that removes its last finalizer also removes the object (see `is_ready_to_go`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFAULT_GRACE_S = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """What a client may say about a deletion."""
+    """Options of a delete request."""
 
     grace_period_s: int | None = None
     uid: str | None = None
@@ -47,8 +47,8 @@ def check_preconditions(resource: ResourceInfo, old: Entry, options: DeleteOptio
         raise kind_conflict(resource, metadata["name"], why)
     if options.resource_version is not None and options.resource_version != str(old.revision):
         why = (
-            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the"
-            f" ResourceVersion in record ({old.revision}). The object might have been modified"
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match"
+            f" the ResourceVersion in record ({old.revision}). The object might have been modified"
         )
         raise kind_conflict(resource, metadata["name"], why)
 
@@ -60,7 +60,7 @@ def after_delete(
     default_propagation: Propagation,
     now: float,
 ) -> tuple[JsonObject, bool]:
-    """The object as a deletion leaves it, and whether it is gone with it."""
+    """The object after a deletion request, and whether it is removed at once."""
     metadata = obj["metadata"]
     finalizers = _finalizers(
         metadata, options.propagation or _propagation(metadata, default_propagation)
@@ -90,7 +90,7 @@ def after_delete(
 
 
 def is_ready_to_go(obj: JsonObject) -> bool:
-    """Whether an object on its way out is held back by nothing any more."""
+    """Whether an object marked for deletion can be removed now."""
     metadata = obj["metadata"]
     return (
         metadata.get("deletionTimestamp") is not None
@@ -105,7 +105,7 @@ def _has_spec_finalizers(obj: JsonObject) -> bool:
 
 
 def _propagation(metadata: JsonObject, default: Propagation) -> Propagation:
-    """What an earlier deletion asked for, else the kind's default."""
+    """The propagation of an earlier delete request, else the kind's default."""
     finalizers = metadata.get("finalizers") or ()
     if ORPHAN_FINALIZER in finalizers:
         return "Orphan"

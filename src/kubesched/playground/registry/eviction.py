@@ -1,4 +1,4 @@
-"""Eviction: a deletion that asks the pod's disruption budgets first."""
+"""Eviction: a deletion that respects the pod's disruption budgets."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from kubesched.playground.apimachinery.selectors import selector_matches
 from kubesched.playground.registry.deletion import DeleteOptions
 from kubesched.playground.registry.rest_storage import RestStorage
 
-# A controller that has not accounted for this many disruptions is not keeping up; more would be
-# guesses.
+# With this many unprocessed disruptions the controller is not keeping up; refuse more.
 MAX_DISRUPTED_PODS = 2000
 
 _NOT_DISRUPTIVE_PHASES = ("Succeeded", "Failed", "Pending")
 
 
 def evict(registry: RestStorage, namespace: str, name: str, options: DeleteOptions) -> None:
-    """Delete the pod if no budget objects, and take the disruption from the budget's allowance."""
+    """Delete the pod if its budget allows that, and charge the disruption to the budget."""
     pods = registry.catalog.get("pods")
     pod = registry.get(pods, namespace, name).obj
     budgets = [
@@ -37,7 +36,7 @@ def evict(registry: RestStorage, namespace: str, name: str, options: DeleteOptio
 
 
 def is_charged(pod: JsonObject, budgets: Sequence[JsonObject]) -> bool:
-    """Whether evicting the pod takes a disruption from its budget; `budgets` are those that select it.
+    """Whether evicting the pod uses up a disruption of `budgets`, those that select the pod.
 
     Raises:
         TooManyRequests: the budget allows no disruption now.
@@ -47,7 +46,8 @@ def is_charged(pod: JsonObject, budgets: Sequence[JsonObject]) -> bool:
         return False
     if len(budgets) > 1:
         raise ServerError(
-            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            "This pod has more than one PodDisruptionBudget,"
+            " which the eviction subresource does not support."
         )
     if _is_unready_and_exempt(pod, budgets[0]):
         return False
@@ -56,7 +56,7 @@ def is_charged(pod: JsonObject, budgets: Sequence[JsonObject]) -> bool:
 
 
 def _is_unready_and_exempt(pod: JsonObject, budget: JsonObject) -> bool:
-    """Whether the budget's policy lets this unready pod go: always, or while enough pods are healthy."""
+    """Whether this unready pod may be evicted: always, or while enough pods are healthy."""
     if is_ready(pod):
         return False
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":

@@ -1,6 +1,6 @@
-"""What every namespace has from its first moment: a service account called default, and the cluster's root certificate.
+"""Creates each namespace's default service account and root certificate config map.
 
-Emptying a namespace that is being deleted is the namespace controller's work.
+The namespace controller empties namespaces that are being deleted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MANAGER = WriteOptions(manager="kube-controller-manager")
 
 
 class DefaultServiceAccounts:
-    """Gives every namespace its default account, and again when it is deleted."""
+    """Creates every namespace's default account, and recreates it after a deletion."""
 
     def __init__(self, registry: RestStorage) -> None:
         self._registry = registry
@@ -80,7 +80,7 @@ class RootCertificates:
 
 
 def _create(registry: RestStorage, resource: str, namespace: str, obj: JsonObject) -> None:
-    """Create an object unless its namespace is going, or has a quota that leaves no room."""
+    """Create an object unless its namespace is terminating or its quota is exhausted."""
     entry = registry.store.get("namespaces", "", namespace)
     if entry is None or entry.obj["metadata"].get("deletionTimestamp"):
         return

@@ -1,11 +1,11 @@
-"""Creating the same object many times, as a ReplicaSet does with its pods.
+"""Fast path for creating the same object many times, e.g. the pods of a ReplicaSet.
 
-Defaults, admission and validation of a body give the same result every time, as long as nothing
-that admission reads has changed. Only what tells the objects apart is made anew: name and uid.
-Everything else is shared between them, which is as much a matter of memory as of time.
+Defaulting, admission and validation of a body give the same result while nothing that admission
+reads changes. Only name and uid are generated anew; everything else is shared between the objects,
+which saves memory as well as time.
 
-What may differ between two creates of one body is part of the key: the second (timestamps), the
-writer, and the revision of every collection that the kind's admission reads
+The cache key holds everything that may differ between two creates of one body: the second
+(timestamps), the writer, and the revision of every collection that the kind's admission reads
 (`Strategy.admission_reads`).
 """
 
@@ -22,15 +22,13 @@ from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.playground.storage.store import Entry
 
 REMEMBERED_BODIES = 16
-"""How many bodies are remembered: as many sets may grow at the same time without disturbing each
-other.
-"""
+"""Number of cached bodies, i.e. of sets that can grow at the same time."""
 
 _Key: TypeAlias = tuple[str, str, bytes, WriteOptions, str, tuple[int, ...]]
 
 
 class RepeatedCreates:
-    """Creates objects from encoded bodies, taking over what the last create of the same body found out."""
+    """Creates objects from encoded bodies, reusing the result of the last create of a body."""
 
     def __init__(self, registry: RestStorage) -> None:
         self._registry = registry
@@ -51,7 +49,7 @@ class RepeatedCreates:
             return registry.create_like(resource, first, options)
         created = self._create(resource, namespace, body, options)
         metadata = created.obj["metadata"]
-        if metadata.get("generateName"):  # others cannot be created twice
+        if metadata.get("generateName"):  # only generated names can repeat
             self._firsts[key] = created
             if len(self._firsts) > REMEMBERED_BODIES:
                 self._firsts.popitem(last=False)

@@ -1,6 +1,6 @@
-"""Stored versions on their way out: as JSON of the served API version, as metadata only, or as a list of either.
+"""Encodings of stored entries: JSON of a served API version, metadata only, or lists.
 
-Encodings are kept on the entry, so that a thousand watchers of one write cost one encoding.
+Encodings are cached on the entry, so all watchers of one write share one encoding.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ def _stored(entry: Entry) -> bytes:
 
 
 def _without_managers(entry: Entry) -> bytes:
-    return encode(entry.obj)  # for the one scheduler in this process: not worth keeping
+    return encode(entry.obj)  # read only by the scheduler in this process: not cached
 
 
 def _converted(convert: Callable[[JsonObject], JsonObject], entry: Entry) -> bytes:
-    # Nearly always read once, by the one that wrote it: not worth keeping.
+    # Almost always read once, by its writer: not cached.
     return encode(convert(entry.with_managed_fields()))
 
 
 def _as_version(api_version: str, entry: Entry) -> bytes:
-    """A custom object under the version asked for: without conversion only the label differs."""
+    """A custom object in the requested version; without conversion only `apiVersion` differs."""
     if entry.obj.get("apiVersion") == api_version:
         return entry.body
     return entry.variant(
@@ -55,7 +55,7 @@ def partial_metadata(entry: Entry) -> JsonObject:
 def encoder_for(
     resource: ResourceInfo, *, metadata_only: bool = False, omits_managed_fields: bool = False
 ) -> Encoder:
-    """How entries of a resource are written for a client; managed fields are omitted from stored versions only."""
+    """The encoder for a resource; only unconverted objects can omit managed fields."""
     if metadata_only:
         return _metadata_only
     if converted := CONVERTED.get((resource.api_version, resource.kind)):

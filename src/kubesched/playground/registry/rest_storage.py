@@ -1,11 +1,9 @@
-"""The verbs on stored objects: metadata, admission, defaults, validation and optimistic concurrency in one place.
+"""The verbs on stored objects: metadata, admission, defaults, validation and conflicts.
 
-Every write of every client passes here, over HTTP (`handlers`) or from a controller (`client`).
-Each verb is one synchronous step: it either finds something to refuse and changes nothing, or it
-makes exactly one change.
+Every write passes through here, over HTTP (`handlers`) or from a controller (`client`). Each verb
+is one synchronous step: it either raises and changes nothing, or makes exactly one change.
 
-Objects given to a verb become the registry's property; entries that come back are shared and
-frozen.
+The registry takes ownership of objects passed to a verb; returned entries are shared and frozen.
 """
 
 from __future__ import annotations
@@ -71,13 +69,13 @@ _MAX_GENERATED_BASE = 58
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What a client may say about a write besides the object itself."""
+    """Options of a write request."""
 
     manager: str = ""
-    """The field manager of this write; empty: field ownership is not tracked."""
+    """Field manager of this write; if empty, field ownership is not tracked."""
     dry_run: bool = False
     user: User | None = None
-    """Who writes; None: the process itself."""
+    """The requesting user; None for the process itself."""
     verb: str = "update"
     """How an existing object is written: `update` or `patch`."""
 
@@ -100,7 +98,7 @@ AdmissionCheck: TypeAlias = Callable[[AdmissionRequest], None]
 
 
 class RestStorage:
-    """All verbs over one store: what upstream calls REST storage."""
+    """All verbs over one store, like upstream's REST storage."""
 
     def __init__(
         self,
@@ -118,11 +116,9 @@ class RestStorage:
         self._kinds = kinds
         self.custom_strategies: dict[ResourceInfo, Strategy] = {}
         self.checks: list[AdmissionCheck] = []
-        """Asked last, once an object has passed its own kind's rules; they raise to refuse the
-        write.
-        """
+        """Run last, after the kind's own rules; a check raises to reject the write."""
         self.status_checks: list[AdmissionCheck] = []
-        """The same for writes of the status, which the others are not asked about."""
+        """Checks of status writes, for which `checks` do not run."""
         self._derived: dict[str, tuple[int, Any]] = {}
 
     # -- reading -----------------------------------------------------------------------------------
@@ -136,7 +132,7 @@ class RestStorage:
         return GENERIC
 
     def derived(self, name: str, resource: str, compute: Callable[[Collection], T]) -> T:
-        """Something computed from a whole collection, remembered until the collection changes."""
+        """A value computed from a whole collection, cached until the collection changes."""
         collection = self.store.collection(resource)
         known = self._derived.get(name)
         if known is None or known[0] != collection.changed_at:
@@ -161,7 +157,7 @@ class RestStorage:
         *,
         managers: tuple[Manager, ...] | None = None,
     ) -> Entry:
-        """Create an object; `managers` is given by an apply, else the writer owns what it wrote."""
+        """Create an object; without `managers` (given by apply), the writer owns all fields."""
         metadata = self._own_metadata(resource, namespace, obj)
         if metadata.get("resourceVersion"):
             raise BadRequest("resourceVersion should not be set on objects to be created")
@@ -174,7 +170,7 @@ class RestStorage:
         return self._create_named(resource, obj, options, managers)
 
     def create_like(self, resource: ResourceInfo, first: Entry, options: WriteOptions) -> Entry:
-        """Create another object from the body that gave `first`, whose name was generated, at the same second."""
+        """Create another object from the body of `first`: generated name, same second."""
         metadata = dict(first.obj["metadata"])
         self._generate_name(resource, metadata)
         metadata["uid"] = self.new_uid()
@@ -231,7 +227,7 @@ class RestStorage:
         return self.store.get(resource.storage_key, namespace, name) is not None
 
     def _own_metadata(self, resource: ResourceInfo, namespace: str, obj: JsonObject) -> JsonObject:
-        """The object's metadata with the request's namespace in it."""
+        """The object's metadata, with the request's namespace filled in."""
         metadata: JsonObject | None = obj.get("metadata")
         if metadata is None:
             metadata = obj["metadata"] = {}
@@ -243,7 +239,8 @@ class RestStorage:
             metadata["namespace"] = namespace
         elif stated != namespace:
             raise BadRequest(
-                "the namespace of the provided object does not match the namespace sent on the request"
+                "the namespace of the provided object does not match"
+                " the namespace sent on the request"
             )
         return metadata
 
@@ -255,7 +252,10 @@ class RestStorage:
         if entry is None:
             raise not_found(self.catalog.get("namespaces"), namespace)
         if entry.obj["metadata"].get("deletionTimestamp") is not None:
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            why = (
+                f"unable to create new content in namespace {namespace}"
+                " because it is being terminated"
+            )
             cause = {
                 "reason": "NamespaceTerminating",
                 "message": f"namespace {namespace} is being terminated",
@@ -275,7 +275,7 @@ class RestStorage:
         *,
         subresource: str = "",
     ) -> Entry:
-        """Replace an object, or only its status; a stated resourceVersion must be the current one."""
+        """Replace an object or its status; a stated resourceVersion must be current."""
         metadata = self._own_metadata(resource, namespace, obj)
         stated = metadata.get("name")
         if not stated:
@@ -288,12 +288,15 @@ class RestStorage:
         self.check_version(resource, old, metadata)
         uid = metadata.get("uid")
         if uid and uid != old.obj["metadata"]["uid"]:
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.obj['metadata']['uid']}"
+            why = (
+                f"Precondition failed: UID in precondition: {uid},"
+                f" UID in object meta: {old.obj['metadata']['uid']}"
+            )
             raise conflict(resource, name, why)
         return self.replace(resource, old, obj, options, subresource=subresource)
 
     def check_version(self, resource: ResourceInfo, old: Entry, metadata: JsonObject) -> None:
-        """Refuse a write made for another version; empty and 0 mean any, for kinds that allow it."""
+        """Require the current resourceVersion; empty and 0 match any, if the kind allows it."""
         stated = metadata.get("resourceVersion") or "0"
         name = old.obj["metadata"]["name"]
         if not stated.isdigit():
@@ -318,7 +321,7 @@ class RestStorage:
         subresource: str = "",
         managers: tuple[Manager, ...] | None = None,
     ) -> Entry:
-        """Make `obj` the next version of `old` after defaults, rules and bookkeeping; unchanged means unwritten."""
+        """Store `obj` as the next version of `old`, after all checks, unless unchanged."""
         strategy = self.strategy(resource)
         sent = obj["metadata"].pop("managedFields", None)
         self._carry_over_metadata(old.obj["metadata"], obj["metadata"])
@@ -350,10 +353,10 @@ class RestStorage:
     def replace_status(
         self, resource: ResourceInfo, old: Entry, status: JsonObject, options: WriteOptions
     ) -> Entry:
-        """`replace` of the status by this process's own components: `status` becomes the registry's property.
+        """Fast `replace` of the status for in-process components; takes over `status`.
 
-        Spares what could only fail for objects from outside: reading, copying, and checking the
-        metadata again.
+        Skips the steps that can fail only for external objects: decoding, copying and metadata
+        checks.
         """
         strategy = self.strategy(resource)
         obj = {**old.obj, "metadata": dict(old.obj["metadata"]), "status": status}
@@ -371,7 +374,7 @@ class RestStorage:
     def replace_spec(
         self, resource: ResourceInfo, old: Entry, spec: JsonObject, options: WriteOptions
     ) -> Entry:
-        """`replace` of the spec by this process's own components, for kinds without defaults and generation (Leases)."""
+        """`replace_status` for the spec of kinds without defaults and generation (Leases)."""
         strategy = self.strategy(resource)
         obj = {**old.obj, "metadata": dict(old.obj["metadata"]), "spec": spec}
         causes = list(strategy.validate(obj))
@@ -387,7 +390,7 @@ class RestStorage:
         return [*strategy.validate_status(obj), *strategy.validate_status_update(obj, old)]
 
     def _carry_over_metadata(self, old: JsonObject, new: JsonObject) -> None:
-        """What no client may change by leaving it out or inventing it."""
+        """Copy from the old version the metadata that clients cannot change."""
         new.pop("selfLink", None)
         for field in (
             "uid",
@@ -440,7 +443,7 @@ class RestStorage:
         options: WriteOptions,
         managers: tuple[Manager, ...],
     ) -> Entry:
-        """Write the new version, or remove the object when its last finalizer has gone."""
+        """Write the new version, or remove the object if its last finalizer was removed."""
         if obj == old.obj and managers == old.managers:
             return old
         if is_ready_to_go(obj):
@@ -454,7 +457,7 @@ class RestStorage:
     def modify(
         self, resource: ResourceInfo, old: Entry, change: Callable[[JsonObject], JsonObject]
     ) -> Entry:
-        """A server-side change that needs no rules: `change` returns a new object sharing what stays the same."""
+        """Store the result of `change` unchecked; it should share unchanged parts."""
         obj = change(old.obj)
         if obj is old.obj:
             return old
@@ -471,7 +474,7 @@ class RestStorage:
         name: str,
         options: DeleteOptions = NO_DELETE_OPTIONS,
     ) -> tuple[Entry, bool]:
-        """Delete, or mark for deletion; says whether the object is gone."""
+        """Delete an object or mark it for deletion; returns whether it was removed."""
         old = self.get(resource, namespace, name)
         check_preconditions(resource, old, options)
         obj, is_gone = after_delete(
@@ -492,14 +495,14 @@ class RestStorage:
     # -- ownership of fields -----------------------------------------------------------------------
 
     def layout(self, resource: ResourceInfo) -> Layout:
-        """How objects of this resource merge, in their stored form."""
+        """The merge layout of this resource, in its stored form."""
         stored = self.catalog.get(resource.storage_key)
         return kind_layout(type_of_kind(stored.group, stored.kind) if not stored.custom else None)
 
     def _writer(
         self, resource: ResourceInfo, options: WriteOptions, subresource: str = ""
     ) -> Manager:
-        """The entry of who writes, still without fields."""
+        """The managedFields entry of the writer, without fields."""
         return Manager(
             name=options.manager,
             operation="Update",
@@ -525,7 +528,7 @@ class RestStorage:
     # -- bookkeeping -------------------------------------------------------------------------------
 
     def new_uid(self) -> str:
-        """A random version 4 UUID, from our own source of randomness."""
+        """A random version 4 UUID, from the injected generator."""
         digits = f"{self.rng.getrandbits(128):032x}"
         variant = "89ab"[int(digits[16], 16) & 3]
         return (
@@ -534,7 +537,7 @@ class RestStorage:
 
     @staticmethod
     def _default(resource: ResourceInfo, defaulter: Defaulter, obj: JsonObject) -> None:
-        """Fill in defaults; a quantity that cannot be read refuses the object, as decoding it would."""
+        """Fill in defaults; rejects an unreadable quantity, as a decoder would."""
         try:
             defaulter(obj)
         except QuantityError as error:
@@ -569,7 +572,7 @@ class RestStorage:
 
 
 def _take_over(source: JsonObject, target: JsonObject, field: str) -> None:
-    """Have the target say of a field what the source says, even if that is nothing."""
+    """Copy a field from source to target, or remove it if the source lacks it."""
     if field in source:
         target[field] = source[field]
     else:

@@ -16,7 +16,7 @@ _SCALE = ResourceInfo(
 
 
 def scale_of(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
-    """A workload seen as a Scale."""
+    """Convert a workload to a Scale."""
     metadata = obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     status: JsonObject = {"replicas": (obj.get("status") or {}).get("replicas", 0)}
@@ -40,7 +40,7 @@ def update(
     scale: Json,
     options: WriteOptions = NO_OPTIONS,
 ) -> Entry:
-    """Set a workload's replica count; the entry returned is the workload's."""
+    """Set a workload's replica count; returns the workload's entry."""
     if not isinstance(scale, dict) or not isinstance(scale.get("metadata", {}), dict):
         raise BadRequest("the body is not a Scale")
     old = registry.get(resource, namespace, name)
@@ -59,7 +59,7 @@ def update(
 
 
 def selector_text(selector: Json) -> str:
-    """A LabelSelector (or an old-style label map) in query-string form."""
+    """A LabelSelector (or a plain label map) in query-string form."""
     if not isinstance(selector, dict):
         return ""
     labels = (

@@ -1,12 +1,14 @@
-"""What is particular to a kind when it is written: its defaults, its admission, its rules.
+"""Hooks for the defaults, admission and validation of each kind.
 
-A `Strategy` is a bundle of hooks that `registry` calls in a fixed order:
+A `Strategy` is a set of hooks that `registry` calls in a fixed order:
 
-    create:  default -> admit -> validate                      update:  default -> prepare_update -> validate(new, old)
-    status:  default_status -> prepare_status_update -> validate_status, validate_status_update(new, old)
+    create:  default -> admit -> validate
+    update:  default -> prepare_update -> validate(new, old)
+    status:  default_status -> prepare_status_update -> validate_status,
+             validate_status_update(new, old)
 
-Hooks get objects they may change in place (they are not in the store yet). `resources.strategies`
-maps resources to strategies; a resource without one gets `GENERIC`.
+Hooks may change their objects in place, before these are stored. `resources.strategies` maps
+resources to strategies; other resources use `GENERIC`.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 
 
 def _nothing(*_: object) -> None:
-    """The hook of a kind that needs none."""
+    """Default hook, which does nothing."""
 
 
 def _no_problems(*_: object) -> Problems:
-    """The validation of a kind without rules."""
+    """Default validation, which accepts everything."""
     return ()
 
 
@@ -47,46 +49,43 @@ class SubresourceWrite:
     """How a subresource changes its object."""
 
     merge: Callable[[JsonObject, JsonObject], JsonObject]
-    """(what was sent, the old object) -> the new object."""
+    """Maps (sent object, old object) to the new object."""
     validate: UpdateValidator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """The hooks of one kind; every one of them may be absent."""
+    """The hooks of one kind; all are optional."""
 
     tracks_generation: bool = False
     keeps_status_on_create: bool = False
     spec_subresource: str = ""
-    """The only subresource that may change the spec; empty: any write may."""
+    """The only subresource that may change the spec; if empty, any write may."""
     has_immutable_spec: bool = False
-    """An update may not change the spec; then only that is checked, not the rules for a new one."""
+    """Updates must not change the spec; rules for new objects are not checked again."""
     status_keeps_metadata: tuple[str, ...] = ()
-    """Fields of the metadata that a write to `/status` cannot change."""
+    """Metadata fields that a write to `/status` cannot change."""
     allows_unconditional_update: bool = True
-    """Whether an update may leave out the resourceVersion, or state 0."""
+    """Whether an update may omit the resourceVersion, or set it to 0."""
     returns_deleted_object: bool = False
     default_propagation: Propagation = "Background"
     default: Defaulter = _nothing
     default_status: Defaulter = _nothing
-    """Applied to what a write to `/status` brings; must leave the rest of the object alone."""
+    """Applied to status writes; must not change the rest of the object."""
     admit: Admission = _nothing
     admission_reads: tuple[str, ...] | None = None
-    """The resources `admit` looks at, if that and the clock are all it depends on; None: it may
-    depend on anything.
-    """
+    """Resources that `admit` depends on, besides the clock; None if it may depend on anything."""
     prepare_update: UpdateAdmission = _nothing
     validate: Validator = _no_problems
     validates_only_creation: bool = False
-    """`validate_update` covers all rules for updates: what it leaves as it was is not judged again.
-    """
+    """`validate_update` covers all update rules; unchanged values are not validated again."""
     validate_update: UpdateValidator = _no_problems
     prepare_status_update: UpdateAdmission = _nothing
     validate_status: Validator = _no_problems
     validate_status_update: UpdateValidator = _no_problems
     name_rule: NameRule = subdomain_problems
     subresources: Mapping[str, SubresourceWrite] = field(default_factory=dict)
-    """Subresources other than status through which a part of the object is written."""
+    """Subresources other than status that write a part of the object."""
 
 
 GENERIC = Strategy()

@@ -1,4 +1,4 @@
-"""Users as authentication leaves them."""
+"""Authenticated users."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class User:
 
     @classmethod
     def of_certificate(cls, name: str, organizations: tuple[str, ...]) -> User:
-        """The owner of a client certificate: its common name, in the groups of its organizations."""
+        """The user of a client certificate: common name and, as groups, organizations."""
         return cls(name, (*organizations, AUTHENTICATED))
 
     @classmethod

@@ -1,1 +1,1 @@
-"""What is particular to each kind: defaults, admission, validation, and custom resources."""
+"""Behaviour of each kind: defaults, admission, validation, and custom resources."""

@@ -3,8 +3,7 @@
     minute hour day-of-month month day-of-week
 
 A field is `*`, `?`, a value, a range `a-b`, a step `*/n` or `a-b/n`, or a list of these; months and
-weekdays have names. If both days are restricted, one of them is enough. A local time that a change
-of clocks skips has no moment.
+weekdays have names. Of two restricted day fields one must match. Skipped local times never match.
 """
 
 from __future__ import annotations
@@ -18,7 +17,9 @@ from typing import Protocol
 from kubesched.api import times
 
 _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
-_WEEKDAYS = {name: number for number, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}  # fmt: skip
+_WEEKDAYS = {
+    name: number for number, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))
+}
 _FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
     (0, 59, {}),
     (0, 23, {}),
@@ -26,7 +27,7 @@ _FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
     (1, 12, _MONTHS),
     (0, 6, _WEEKDAYS),
 )
-"""Lowest and highest value of each field, and the names of values."""
+"""Minimum and maximum of each field, and names of its values."""
 
 _DESCRIPTORS = {
     "@yearly": "0 0 1 1 *",
@@ -38,20 +39,20 @@ _DESCRIPTORS = {
     "@hourly": "0 * * * *",
 }
 _SEARCH_YEARS = 5
-"""An expression that names no moment for so long (30 February) names none."""
+"""An expression without a match for this many years (30 February) never matches."""
 
 
 class Schedule(Protocol):
-    """The moments at which something happens."""
+    """A sequence of points in time."""
 
     def next_after(self, moment: float) -> float | None:
-        """The first moment after this one, in seconds since the epoch; None if there is none."""
+        """The first time after `moment`, in seconds since the epoch; None if there is none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """`@every`: a fixed pause, counted from wherever one starts."""
+    """`@every`: a fixed interval from any start."""
 
     period_s: int
 
@@ -69,7 +70,7 @@ class Cron:
     months: frozenset[int]
     weekdays: frozenset[int]
     needs_both_days: bool
-    """One of the day fields is `*`, so that the other alone decides."""
+    """One of the day fields is `*`, so the other alone decides."""
     zone: datetime.tzinfo
 
     def next_after(self, moment: float) -> float | None:
@@ -110,11 +111,15 @@ _DAY = datetime.timedelta(days=1)
 
 def _next_month(local: datetime.datetime) -> datetime.datetime:
     first = local.replace(day=1, hour=0, minute=0)
-    return first.replace(year=local.year + 1, month=1) if local.month == 12 else first.replace(month=local.month + 1)  # fmt: skip
+    return (
+        first.replace(year=local.year + 1, month=1)
+        if local.month == 12
+        else first.replace(month=local.month + 1)
+    )
 
 
 def parse_zone(name: str) -> datetime.tzinfo:
-    """The time zone of this name, UTC for none.
+    """The time zone of this name; UTC for an empty one.
 
     Raises:
         ValueError: there is no such zone.
@@ -128,10 +133,10 @@ def parse_zone(name: str) -> datetime.tzinfo:
 
 
 def parse_schedule(text: str, zone: datetime.tzinfo = datetime.UTC) -> Schedule:
-    """The schedule a text names.
+    """Parse a schedule.
 
     Raises:
-        ValueError: with the parser's words.
+        ValueError: with the parser's message.
     """
     if text.startswith("@every "):
         try:

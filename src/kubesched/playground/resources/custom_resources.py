@@ -1,7 +1,7 @@
-"""Custom resource definitions: served as soon as they are stored, without conversion between versions.
+"""Custom resource definitions: served as soon as stored, without version conversion.
 
 The catalogue gets one row per served version; objects are pruned, defaulted and validated by its
-structural schema. A definition goes only after all its objects have gone.
+structural schema. A definition is removed only after all its objects are gone.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ _KEEPS_FROM_RULES = (
     ErrorType.TOO_MANY,
     ErrorType.TYPE_INVALID,
 )
-"""Problems of an object that rules cannot be evaluated on."""
-_NOT_CHECKED = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"
+"""Problems that prevent the evaluation of rules on an object."""
+_NOT_CHECKED = (
+    "some validation rules were not checked because the object was invalid; correct the existing"
+    " errors to complete validation"
+)
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
@@ -112,10 +115,9 @@ def validate_definition(obj: JsonObject) -> list[FieldError]:
 
 
 def _schemas(versions: list[JsonObject]) -> list[tuple[str, Json]]:
-    """The schemas of all versions, and how messages call them.
+    """The schemas of all versions, with their paths in messages.
 
-    Upstream: a schema that all versions share is moved to a field of older definitions before it is
-    validated.
+    Upstream: a schema shared by all versions is validated under the path of older definitions.
     """
     schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
     if schemas and all(schema == schemas[0] for schema in schemas):
@@ -125,7 +127,7 @@ def _schemas(versions: list[JsonObject]) -> list[tuple[str, Json]]:
 
 
 def custom_strategy(resource: ResourceInfo) -> Strategy:
-    """How objects of a custom resource are written: defaults and rules of its schema."""
+    """Write strategy of a custom resource: defaults and rules of its schema."""
     schema = resource.schema
     if schema is None:
         return GENERIC_CUSTOM
@@ -156,14 +158,14 @@ def custom_strategy(resource: ResourceInfo) -> Strategy:
 
 
 class CustomResources:
-    """Keeps the catalogue in step with the stored definitions."""
+    """Keeps the catalogue in sync with the stored definitions."""
 
     def __init__(self, registry: RestStorage) -> None:
         self._registry = registry
         registry.store.subscribe(DEFINITIONS, self._on_definition)
 
     def resume(self) -> None:
-        """Serve what a previous process had defined."""
+        """Serve the definitions of a previous process."""
         for entry in list(self._registry.store.collection(DEFINITIONS).entries()):
             self._serve(entry.obj)
             self._clean_up(entry.obj)
@@ -188,7 +190,7 @@ class CustomResources:
         catalog.add_custom(resources)
 
     def _clean_up(self, definition: JsonObject) -> None:
-        """Delete the objects of a definition that is going, then let it go."""
+        """Delete the objects of a definition that is being deleted, then the definition."""
         metadata = definition["metadata"]
         if metadata.get("deletionTimestamp") is None or CLEANUP not in (
             metadata.get("finalizers") or ()
@@ -202,7 +204,7 @@ class CustomResources:
             try:
                 registry.delete(resource, own.get("namespace", ""), own["name"])
             except (NotFound, Conflict):
-                continue  # a listener of an earlier deletion was faster
+                continue  # already removed by the listener of an earlier deletion
         if collection.count:
             self._finish_later(definition["metadata"]["name"], resource)
         else:

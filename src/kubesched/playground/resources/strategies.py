@@ -1,4 +1,4 @@
-"""Which strategy each built-in kind is written with."""
+"""The write strategy of each built-in kind."""
 
 from __future__ import annotations
 

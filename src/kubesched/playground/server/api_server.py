@@ -1,11 +1,10 @@
 """The API server without a socket: one request in, one response out.
 
-`ApiServer.handle` never raises because of a request: errors become `Status` responses. Requests
-come from `web` (HTTP over TLS, which also authenticates them) or from `memory_transport` (in
-process).
+`ApiServer.handle` converts all request errors to `Status` responses. Requests come from `web` (HTTP
+over TLS, authenticated there) or from `memory_transport` (in process).
 
 Dispatch order: fixed paths (health, discovery, OpenAPI), then the resource path, then the verb. A
-response is not sent before the writes it may reflect are durable (`settle`).
+response is sent only when all writes it may reflect are durable (`settle`).
 """
 
 from __future__ import annotations
@@ -40,25 +39,25 @@ log = get_logger(__name__)
 
 
 class Settling(Protocol):
-    """Knows which writes are durable."""
+    """Reports which writes are durable."""
 
     @property
     def is_settled(self) -> bool: ...
 
     is_full: bool
-    """Whether there is no room for further writes at present."""
+    """Whether the disk is full, so that writes are rejected."""
 
     async def settled(self) -> None:
-        """Return once every write so far is durable; `ApiError` if that is not to be expected soon."""
+        """Wait until all writes so far are durable; `ApiError` if the disk is full or failed."""
         ...
 
     async def durable(self) -> None:
-        """Return once every write so far is durable, however long that takes."""
+        """Wait until all writes so far are durable, however long that takes."""
         ...
 
 
 class ApiServer:
-    """All of the API over one registry."""
+    """Serves the whole API over one registry."""
 
     def __init__(
         self,
@@ -80,14 +79,14 @@ class ApiServer:
         self._openapi = OpenApi(registry)
 
     async def handle(self, request: ApiRequest) -> ApiResponse:
-        """The response to a request, errors included, once it may be sent."""
+        """Handle a request; returns the response, errors included, once it may be sent."""
         response = self.respond(request)
         if self.is_settled or response.stream is not None:
             return response
         return await self.settle(request, response)
 
     def respond(self, request: ApiRequest) -> ApiResponse:
-        """The response to a request; unless `is_settled`, it must pass through `settle` before it is sent."""
+        """Respond at once; unless `is_settled`, call `settle` before sending the response."""
         try:
             return self._dispatch(request)
         except ApiError as error:
@@ -102,10 +101,9 @@ class ApiServer:
         return self._journal is None or self._journal.is_settled
 
     async def settle(self, request: ApiRequest, response: ApiResponse) -> ApiResponse:
-        """The response once every write it may reflect is durable, or an error if storage has failed.
+        """Wait until the response reflects only durable writes; an error if storage failed.
 
-        While the disk is full, reads are answered from memory, which may be ahead by the writes
-        that were under way.
+        While the disk is full, reads are answered from memory, which may include writes in flight.
         """
         if self._journal is None:
             return response
@@ -208,7 +206,7 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
 def attributes_of(call: Call) -> Attributes:
-    """What a request for a resource wants, in the words of authorization."""
+    """The authorization attributes of a request for a resource."""
     method, target = call.request.method, call.target
     if method in ("GET", "HEAD"):
         verb = "watch" if call.is_watch else "get" if target.name else "list"
@@ -227,7 +225,7 @@ def attributes_of(call: Call) -> Attributes:
 
 
 def failure(error: ApiError) -> ApiResponse:
-    """An error as a response."""
+    """Convert an error to a response."""
     headers = None
     if error.retry_after_s is not None:
         headers = {"Retry-After": str(int(error.retry_after_s))}

@@ -1,7 +1,7 @@
-"""The API server reached without a socket, by the playground's scheduler, simulation and tests.
+"""In-process transport to the API server, for the playground's scheduler, simulation and tests.
 
-Implements `kubesched.client.transport.Transport`, so the same client code runs over it, streams
-included. Under a virtual clock every wait is virtual too.
+Implements `kubesched.client.transport.Transport`, streams included, so the same client code runs
+over it. Under a virtual clock every wait is virtual too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kubesched.playground.server.api_server import ApiServer
 
 
 class MemoryTransport:
-    """Requests go straight to the server object."""
+    """Passes requests directly to the server object."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class MemoryTransport:
 
 
 class MemoryResponse:
-    """A response handed over in process."""
+    """A response received in process."""
 
     def __init__(self, transport: MemoryTransport, answer: ApiResponse, deadline_at: float) -> None:
         self._transport = transport
@@ -119,8 +119,8 @@ class MemoryResponse:
             return
         chunks = aiter(self._answer.stream)
         try:
-            # For each chunk: a timeout is that of the task which enters it, and the next chunk may
-            # be read by another.
+            # Set the timeout per chunk: it belongs to the task that enters it, and another task may
+            # read the next chunk.
             while (chunk := await self._next(chunks)) is not None:
                 if chunk:
                     yield chunk

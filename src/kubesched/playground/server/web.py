@@ -1,6 +1,6 @@
-"""The API server on a TLS socket: authentication, and the bridge between HTTP messages and API requests.
+"""The API server on a TLS socket: authentication, and conversion between HTTP and API requests.
 
-What happens on a connection is `kubesched.base.http_server`; what a request means is `server`.
+`kubesched.base.http_server` handles connections; `api_server` handles requests.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LIMITS: Final = Limits(
     handshake_burst=1000,
     headers_s=60.0,
     body_s=60.0,
-    # Clients keep pools of idle connections; closing one under them costs a failed request.
+    # Clients keep pools of idle connections; closing one can fail the next request.
     idle_s=3600.0,
     send_s=60.0,
     max_target_bytes=32 * 1024,
@@ -49,19 +49,19 @@ LIMITS: Final = Limits(
     max_body_bytes=MAX_BODY_BYTES,
     max_buffered_bytes=32 * MAX_BODY_BYTES,
     max_pipelined=32,
-    # Enough to read past a body that was refused for its size, so that the client sees why.
+    # Allows reading past a body rejected for its size, so that the client sees the error.
     max_drained_bytes=2 * MAX_BODY_BYTES,
 )
 
 
 class ApiApplication:
-    """Answers HTTP requests with an `ApiServer`, which knows the tokens that are accepted."""
+    """Answers HTTP requests with an `ApiServer`, which also verifies bearer tokens."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
 
     def begin(self, request: Request) -> Response | None:
-        """Refuse a client that is not authenticated, before its body is received."""
+        """Reject an unauthenticated client before its body is received."""
         return failure(Unauthorized("Unauthorized")) if self._user(request) is None else None
 
     def respond(self, request: Request) -> Response | Awaitable[Response]:
@@ -87,7 +87,7 @@ class ApiApplication:
     def _user(self, request: Request) -> User | None:
         header = request.headers.get("authorization")
         if header is None:
-            # TLS has verified the chain against our own authority; only the names are left to read.
+            # TLS has verified the chain against our CA; only the names have to be read.
             return _certified_user(request.peer.certificate)
         scheme, _, token = header.partition(" ")
         return self._server.access.authenticate(token) if scheme == "Bearer" else None
@@ -112,7 +112,7 @@ class WebServer:
         self.port = 0
 
     def listen(self, host: str, port: int) -> None:
-        """Open the socket; port 0 takes a free one, and `port` tells which."""
+        """Open the socket; with port 0 a free port is chosen, which `port` returns."""
         try:
             sock = open_socket(host, port)
         except OSError as error:
@@ -142,7 +142,7 @@ class WebServer:
 
 
 def _api_error(refusal: Refusal) -> ApiError:
-    """A rejection by the HTTP server as a Kubernetes error."""
+    """Convert a rejection by the HTTP server to a Kubernetes error."""
     status, message = refusal.status, refusal.message
     if status == 429:
         return TooManyRequests(message, retry_after_s=refusal.retry_after_s)

@@ -1,1 +1,1 @@
-"""The revisioned store, watches on it, and the journal that keeps it on disk."""
+"""The revisioned store, its watches, and the journal that persists it."""

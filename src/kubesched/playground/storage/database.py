@@ -1,9 +1,9 @@
-"""The SQLite file of a data directory: its schema, and how damage is noticed.
+"""The SQLite file of a data directory: its schema, and detection of damage.
 
 Each object is stored with a checksum over its key, revision and body. The last revision and the
-number of objects are stored with a checksum as well, so that rows that vanished with a damaged page
-are noticed too. SQLite checks its write-ahead log itself and drops what comes after a damaged
-frame: that loses the last commits, and cannot be noticed here.
+number of objects are stored with a checksum too, which detects rows lost with a damaged page.
+SQLite checks its write-ahead log itself and drops everything after a damaged frame: that loses the
+last commits, and cannot be detected here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kubesched.base.errors import KubeschedError
 from kubesched.playground.apimachinery.objects import JsonObject, decode
 
 FORMAT: Final = "2"
-"""Format 1 had no checksums; it is upgraded when it is opened."""
+"""Format 1 had no checksums; opening it upgrades it."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS objects (
@@ -57,9 +57,7 @@ _ENVIRONMENT_ERRORS: Final = (
 )
 
 READ_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
-"""What reading a damaged file raises: SQLite quotes damaged bytes in messages, which then are not
-UTF-8.
-"""
+"""Errors of reading a damaged file; SQLite's messages may quote bytes that are not UTF-8."""
 
 MIN_FREE_BYTES: Final = 1024 * 1024
 
@@ -68,12 +66,13 @@ Key = tuple[str, str, str]
 
 
 class DamagedDatabase(KubeschedError):
-    """The file is not what was written. `--repair` keeps what can be read."""
+    """The file is damaged. `--repair` keeps the readable part."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(
-            f"{path} cannot be used as a database: {problem}; restore {path.parent} from a backup, or run"
-            f" `kubesched up --data-dir {path.parent} --repair`, which keeps what can be read"
+            f"{path} cannot be used as a database: {problem}; restore {path.parent} from a"
+            f" backup, or run `kubesched up --data-dir {path.parent} --repair`,"
+            " which keeps what can be read"
         )
 
 
@@ -99,10 +98,10 @@ class Row:
         return self.checksum == checksum(self.key, self.revision, self.body)
 
     def decoded(self) -> JsonObject:
-        """The object.
+        """The decoded object.
 
         Raises:
-            ValueError: it is not an object with metadata, though the checksum may hold.
+            ValueError: it is not an object with metadata, though the checksum may match.
         """
         try:
             obj = decode(self.body)
@@ -118,12 +117,12 @@ class Row:
 
 
 def checksum(key: Key, revision: int, body: bytes) -> int:
-    """CRC-32 of everything in a row. It guards against accidents, not against forgery."""
+    """CRC-32 of all columns of a row. Detects accidental damage, not tampering."""
     return zlib.crc32(body, zlib.crc32("\0".join((*key, str(revision))).encode()))
 
 
 def open_database(path: Path, *, is_new: bool) -> sqlite3.Connection:
-    """Open or create the file; `is_new` is False if data must be there.
+    """Open or create the file; with `is_new=False` it must exist and hold data.
 
     Raises:
         KubeschedError: the file cannot be used, or is damaged.
@@ -151,7 +150,7 @@ def open_database(path: Path, *, is_new: bool) -> sqlite3.Connection:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    # One thread at a time uses the connection: the loader before `start`, the writer after it.
+    # Only one thread at a time uses the connection: the loader before `start`, then the writer.
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     # Damaged text must fail its checksum, not end the scan.
     database.text_factory = lambda text: text.decode("utf-8", "replace")
@@ -159,15 +158,12 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def is_from_environment(error: Exception) -> bool:
-    """Whether permissions, space or another process are the cause, and not the content of the file."""
+    """Whether the cause is permissions, space or another process, not the file's content."""
     return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _ENVIRONMENT_ERRORS
 
 
 def is_disk_full(error: BaseException, folder: Path) -> bool:
-    """Whether a write failed for lack of space.
-
-    Syncing reports that as an I/O error, so the disk is asked as well.
-    """
+    """Whether a write failed for lack of space; fsync reports that as an I/O error."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_IOERR:
         disk = os.statvfs(folder)
@@ -184,7 +180,7 @@ def create_tables(database: sqlite3.Connection, state: State) -> None:
 
 
 def check_format(database: sqlite3.Connection, path: Path) -> None:
-    """Check the structure of the file and the version of its format; upgrade format 1."""
+    """Check the file's structure and format version; upgrades format 1."""
     problem = database.execute("PRAGMA quick_check(1)").fetchone()[0]
     if problem != "ok":
         raise DamagedDatabase(path, problem)
@@ -198,7 +194,7 @@ def check_format(database: sqlite3.Connection, path: Path) -> None:
 
 
 def _upgrade(database: sqlite3.Connection) -> None:
-    """Add checksums to a database of format 1, trusting what it holds."""
+    """Add checksums to a database of format 1, trusting its content."""
     database.execute("BEGIN IMMEDIATE")
     database.execute("ALTER TABLE objects ADD COLUMN checksum INTEGER")
     rows = list(rows_of(database))
@@ -214,10 +210,10 @@ def _upgrade(database: sqlite3.Connection) -> None:
 def load(
     database: sqlite3.Connection, path: Path
 ) -> tuple[State, Iterator[tuple[Row, JsonObject]]]:
-    """The recorded state and all objects, verified while they are read.
+    """The recorded state and all objects, verified as they are read.
 
     Raises:
-        DamagedDatabase: something is not what was written; also while reading the objects.
+        DamagedDatabase: the file is damaged; also raised while iterating over the objects.
     """
     try:
         state = read_state(database)
@@ -260,10 +256,10 @@ def remove(database: sqlite3.Connection, key: Key) -> None:
 
 
 def rows_of(database: sqlite3.Connection, *, is_backwards: bool = False) -> Iterator[Row]:
-    """All rows as they are, intact or not."""
+    """All rows, intact or damaged."""
     order = " ORDER BY resource DESC, namespace DESC, name DESC" if is_backwards else ""
     for resource, namespace, name, revision, body, stated in database.execute(_ROWS + order):
-        # In a damaged row every column may be of any type.
+        # In a damaged row every column may have any type.
         yield Row(
             (str(resource), str(namespace), str(name)),
             revision if isinstance(revision, int) else 0,

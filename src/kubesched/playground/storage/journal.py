@@ -1,16 +1,14 @@
-"""Writes on disk: a SQLite database in WAL mode that follows the store.
+"""Persistence: a SQLite database in WAL mode that follows the store.
 
-Every change is handed over in revision order and committed by a thread of its own, many at a time
-when they come fast (`synchronous=FULL`, one fsync per commit). The server answers a request only
-when everything the answer may reflect has been committed (`settled`), so every acknowledged write
-survives `kill -9`.
+The store records every change in revision order; a separate thread commits them, in batches under
+load (`synchronous=FULL`, one fsync per commit). The server answers a request only when everything
+the answer may reflect is committed (`settled`), so every acknowledged write survives `kill -9`.
 
-A full disk is waited out: writes are refused with 507 until there is room, and the few that were
-under way stay in memory and are written then. Reads go on; watches show nothing that is not on
+While the disk is full, writes are rejected with 507; writes already in flight stay in memory and
+are written once there is room. Reads continue; watches show only what is on disk.
+
+Any other disk failure is final: no further write is acknowledged, because memory is ahead of the
 disk.
-
-Any other failure of the disk is final: nothing is acknowledged any more, because memory is ahead of
-the disk.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ LOCK = "lock"
 
 
 RETRY_S = 1.0
-"""Pause between attempts to write to a full disk."""
+"""Seconds between attempts to write to a full disk."""
 
 
 class _Waiter(NamedTuple):
@@ -49,10 +47,10 @@ class _Waiter(NamedTuple):
 
 
 class SqliteJournal:
-    """Keeps a data directory up to date with a store. One process at a time may have it open."""
+    """Persists a store in a data directory, which only one process can open at a time."""
 
     def __init__(self, folder: Path, *, is_new: bool = True) -> None:
-        """`is_new` is False if the directory must hold a cluster's data.
+        """Open the directory; with `is_new=False` it must hold a cluster's data.
 
         Raises:
             KubeschedError: the directory is in use, or its database is damaged or of another
@@ -71,7 +69,7 @@ class SqliteJournal:
         self._committed = 0
         self._failure: BaseException | None = None
         self.is_full = False
-        """Whether the disk had no room when it was last written to."""
+        """Whether the disk was full at the last write."""
         self._is_closing = False
         self._wake_up = threading.Condition()
         self._waiters: list[_Waiter] = []
@@ -83,10 +81,10 @@ class SqliteJournal:
     # -- reading back ------------------------------------------------------------------------------
 
     def load(self) -> tuple[int, Iterator[tuple[str, JsonObject, int, tuple[Manager, ...]]]]:
-        """The last revision and all objects; to be called once, before anything is recorded.
+        """The last revision and all objects; call once, before any change is recorded.
 
         Raises:
-            DamagedDatabase: something is not what was written; also while reading the objects.
+            DamagedDatabase: the file is damaged; also raised while iterating over the objects.
         """
         state, objects = db.load(self._database, self._folder / DATABASE)
         self._object_count = state.count
@@ -95,7 +93,7 @@ class SqliteJournal:
     # -- following the store -----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to write; must be called on the event loop that will wait for `settled`."""
+        """Start writing; call on the event loop that will wait for `settled`."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
@@ -115,13 +113,13 @@ class SqliteJournal:
             raise self._full_error("writes are refused until there is room")
 
     async def settled(self) -> None:
-        """Return once everything recorded so far is on disk; `ServerError` if it is full or has failed."""
+        """Wait until all changes are on disk; `ServerError` if it is full or has failed."""
         if self.is_full and self._committed < self._recorded:
             raise self._full_error("earlier writes are not on disk yet")
         await self._wait(waits_for_room=False)
 
     async def durable(self) -> None:
-        """Return once everything recorded so far is on disk, however long it is full; `ServerError` if it has failed."""
+        """Wait until all changes are on disk, even while full; `ServerError` if it failed."""
         await self._wait(waits_for_room=True)
 
     async def _wait(self, *, waits_for_room: bool) -> None:
@@ -138,7 +136,7 @@ class SqliteJournal:
         return ServerError(message, code=507, reason="InsufficientStorage")
 
     async def close(self) -> None:
-        """Write what is left and let go of the directory."""
+        """Write pending changes and release the directory."""
         with self._wake_up:
             self._is_closing = True
             self._wake_up.notify()
@@ -147,7 +145,7 @@ class SqliteJournal:
         self.release()
 
     def release(self) -> None:
-        """Let go of a directory that nothing was written to."""
+        """Release a directory without writing to it."""
         self._database.close()
         os.close(self._lock_file)
 
@@ -202,7 +200,7 @@ class SqliteJournal:
             raise
 
     def _tell(self, method: Callable[[Any], None], argument: object) -> None:
-        """Call a method on the event loop, unless that has gone."""
+        """Call a method on the event loop, unless the loop is closed."""
         assert self._loop is not None
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(method, argument)

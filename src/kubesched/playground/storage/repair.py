@@ -1,8 +1,8 @@
-"""Repairing a damaged data directory: `kubesched up --data-dir DIR --repair`.
+"""Repairs a damaged data directory: `kubesched up --data-dir DIR --repair`.
 
-The readable objects are copied into a new file; the damaged one is kept beside it. Revisions go on
-far beyond the old ones, so that no client can mistake the repaired history for the one it knows:
-its watches end with 410 and it lists again.
+The readable objects are copied to a new file; the damaged file is kept beside it. New revisions
+start far above the old ones, so that clients cannot confuse the repaired history with the old one:
+their watches end with 410 and they list again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _SIDE_FILES: Final = ("-wal", "-shm")
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """What a repair did."""
+    """Result of a repair."""
 
     path: Path
     damaged_copy: Path | None
-    """Where the damaged file is now; None if nothing was damaged."""
+    """Path of the damaged file; None if nothing was damaged."""
     kept: int = 0
     lost: tuple[str, ...] = ()
-    """Objects that are known to be lost."""
+    """Objects known to be lost."""
 
     def __str__(self) -> str:
         if self.damaged_copy is None:
@@ -46,7 +46,7 @@ def repair(folder: Path) -> RepairReport:
     """Repair the database of a data directory that is not in use.
 
     Raises:
-        KubeschedError: the directory is in use, or of a format that this version does not know.
+        KubeschedError: the directory is in use, or its format is unknown to this version.
     """
     path = folder / DATABASE
     descriptor = lock_folder(folder)
@@ -76,9 +76,9 @@ def _is_sound(path: Path) -> bool:
 
 
 def _salvage(path: Path) -> tuple[dict[db.Key, db.Row], list[str], int]:
-    """Intact rows, the names of others, and the highest revision seen.
+    """Intact rows, the names of damaged rows, and the highest revision seen.
 
-    A damaged page ends a scan, so rows behind it are reached by scanning backwards.
+    A damaged page ends a scan, so rows behind it are read by scanning backwards.
     """
     rows: dict[db.Key, db.Row] = {}
     damaged: dict[str, None] = {}

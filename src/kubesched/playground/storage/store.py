@@ -1,23 +1,20 @@
-"""The revisioned store: what exists, what changed, in which order.
+"""The revisioned store: live objects and their ordered changes.
 
 One counter numbers every write of every resource. A collection per resource keeps the live entries
 and a bounded history of changes; the history serves watches resuming from a revision, lists that
-continue at the revision of their first page (the changes since are undone), and in-process
-subscribers.
+continue at the revision of their first page (undoing later changes), and in-process subscribers.
 
-    write ──> entry replaced, change appended, journal told ──> pending changes ──> subscribers, in
-    revision order
+    write ──> replace entry, append change, journal ──> pending changes ──> subscribers, in order
 
 Invariants:
-- An object that entered the store is never changed in place; `Entry.body` is computed once and
-  shared by all readers.
+- A stored object is never changed in place; `Entry.body` is computed once and shared by readers.
 - `metadata.resourceVersion` of an entry is its revision; a deleted object carries the revision of
   its deletion.
-- Subscribers see every change of a collection once and in order, even when one of them writes while
-  being told.
-- A revision at or below `Collection.compacted` cannot be read or resumed from any more.
+- Subscribers see every change of a collection once and in order, even if one of them
+  writes during a notification.
+- A revision at or below `Collection.compacted` can no longer be read or resumed from.
 
-Not here: admission, defaults, uids, conflict messages (`registry`), waiting and streaming
+Elsewhere: admission, defaults, uids, conflict messages (`registry`), waiting and streaming
 (`watch`), disks (`journal`).
 """
 
@@ -38,13 +35,12 @@ from kubesched.playground.apimachinery.objects import ChangeType, JsonObject, en
 log = get_logger(__name__)
 
 
-# Enough for a watcher that is seconds behind during a burst of thousands of writes a second, at a
-# few KB each.
+# Enough for a watcher seconds behind a burst of thousands of writes/s, at a few KB each.
 DEFAULT_HISTORY_LIMIT = 32_768
 
 
 class Entry:
-    """One version of one object, with its encoding shared by every reader."""
+    """One version of one object; all readers share its encoding."""
 
     __slots__ = ("_body", "_variants", "managers", "obj", "revision")
 
@@ -52,15 +48,13 @@ class Entry:
         self.obj = obj
         self.revision = revision
         self.managers = managers
-        """Who set which fields; kept beside the object so that the process's own readers are spared
-        it.
-        """
+        """Owners of fields, kept outside the object because in-process readers do not need them."""
         self._body: bytes | None = None
         self._variants: dict[str, bytes] | None = None
 
     @property
     def body(self) -> bytes:
-        """The object as JSON, managed fields included."""
+        """The object as JSON, including managed fields."""
         if self._body is None:
             self._body = encode(self.with_managed_fields())
         return self._body
@@ -72,11 +66,11 @@ class Entry:
         return {**self.obj, "metadata": {**self.obj["metadata"], "managedFields": managed}}
 
     def release_encodings(self) -> None:
-        """Give up what is remembered for further readers; one that is late encodes again."""
+        """Drop cached encodings; a later reader encodes again."""
         self._body = self._variants = None
 
     def variant(self, name: str, build: Callable[[Entry], bytes]) -> bytes:
-        """Another encoding of the same version (say, its metadata only), built once."""
+        """Another encoding of this version (e.g. metadata only), built once."""
         if self._variants is None:
             self._variants = {}
         variant = self._variants.get(name)
@@ -86,10 +80,7 @@ class Entry:
 
 
 class Change:
-    """One write: what the object became and what it was.
-
-    `entry` of a deletion is the last state.
-    """
+    """One write: the new entry and the old one; for a deletion, `entry` is the last state."""
 
     __slots__ = ("entry", "old", "revision", "type")
 
@@ -105,31 +96,31 @@ _revision_of = attrgetter("revision")
 
 
 class Journal(Protocol):
-    """Where writes go to outlive the process."""
+    """Persists writes."""
 
     def record(self, resource: str, change: Change) -> None:
-        """Take note of a write; called in revision order, must not block."""
+        """Record a write; called in revision order, must not block."""
         ...
 
     def check_writable(self) -> None:
-        """Raise `ServerError` if writes cannot be taken at present; called before each."""
+        """Raise `ServerError` if writes are not possible now; called before each write."""
         ...
 
 
 class Collection:
-    """All objects of one resource and the recent changes to them."""
+    """All objects of one resource, and their recent changes."""
 
     def __init__(self, resource: str, compacted: int, history_limit: int) -> None:
         self.resource = resource
         self.by_namespace: dict[str, dict[str, Entry]] = {}
         self.count = 0
         self.changed_at = compacted
-        """The revision of the last change."""
+        """Revision of the last change."""
         self.compacted = compacted
-        """The newest revision whose successor changes are not all in the history any more."""
+        """The newest revision after which the history is incomplete."""
         self.subscribers: list[Subscriber] = []
         self._history: list[Change] = []
-        self._dropped = 0  # changes that ever left the history: turns positions into list indexes
+        self._dropped = 0  # total changes dropped from the history; maps positions to list indexes
         self._history_limit = history_limit
         self._sorted_names: dict[str, list[str]] = {}
 
@@ -140,7 +131,7 @@ class Collection:
     def entries(
         self, namespace: str | None = None, after: tuple[str, str] | None = None
     ) -> Iterator[Entry]:
-        """Live entries in key order, of one namespace or of all; only those behind the key `after` if it is given."""
+        """Live entries in key order, of one or all namespaces, after the key `after`."""
         for other, first in self._spans(namespace, after):
             names = self.by_namespace[other]
             for name in islice(self._names_in_order(other, names), first, None):
@@ -149,7 +140,7 @@ class Collection:
     def count_entries(
         self, namespace: str | None = None, after: tuple[str, str] | None = None
     ) -> int:
-        """How many entries `entries` would give."""
+        """Number of entries that `entries` would return."""
         return sum(
             len(self.by_namespace[other]) - first for other, first in self._spans(namespace, after)
         )
@@ -157,7 +148,7 @@ class Collection:
     def _spans(
         self, namespace: str | None, after: tuple[str, str] | None
     ) -> Iterator[tuple[str, int]]:
-        """Namespaces in order, each with the position of the first name behind `after`."""
+        """Namespaces in order, each with the position of the first name after `after`."""
         for other in sorted(self.by_namespace) if namespace is None else [namespace]:
             names = self.by_namespace.get(other)
             if names is None or (after is not None and other < after[0]):
@@ -168,7 +159,7 @@ class Collection:
                 yield other, 0
 
     def entries_at(self, revision: int, namespace: str | None = None) -> Iterator[Entry]:
-        """Entries in key order as they were at `revision`; `Gone` once the history no longer reaches back."""
+        """Entries at `revision` in key order; `Gone` if it is no longer in the history."""
         self.require_history(revision)
         undone: dict[tuple[str, str], Entry | None] = {}
         for change in reversed(self._history):
@@ -198,25 +189,25 @@ class Collection:
             raise Gone(f"too old resource version: {revision} ({self.compacted})")
 
     def position_after(self, revision: int) -> int:
-        """Where in the endless sequence of changes the first one newer than `revision` stands."""
+        """Position of the first change after `revision`, counted from the first one ever."""
         self.require_history(revision)
         return self._dropped + bisect.bisect_right(self._history, revision, key=_revision_of)
 
     def changes_from(self, position: int, limit: int) -> list[Change] | None:
-        """Up to `limit` changes from `position` on; None when they are no longer all there."""
+        """Up to `limit` changes from `position`; None if some were dropped already."""
         index = position - self._dropped
         if index < 0:
             return None
         return self._history[index : index + limit]
 
     def compact(self, revision: int) -> None:
-        """Forget all changes up to and including `revision`."""
+        """Drop all changes up to and including `revision`."""
         index = bisect.bisect_right(self._history, revision, key=_revision_of)
         self._drop(index)
         self.compacted = max(self.compacted, revision)
 
     def apply(self, namespace: str, name: str, change: Change) -> None:
-        """Take in a change already numbered by the store."""
+        """Apply a change that the store has numbered."""
         names = self.by_namespace.get(namespace)
         if change.type == "DELETED":
             assert names is not None
@@ -239,7 +230,7 @@ class Collection:
             self._drop(len(self._history) - self._history_limit * 3 // 4)
 
     def rewind(self, revision: int) -> None:
-        """Undo every change after `revision`, see `Store.rewind`."""
+        """Undo every change after `revision`; see `Store.rewind`."""
         while self._history and self._history[-1].revision > revision:
             change = self._history.pop()
             metadata = change.entry.obj["metadata"]
@@ -269,7 +260,7 @@ class Collection:
 
 
 class Store:
-    """Every collection behind one revision counter."""
+    """All collections, sharing one revision counter."""
 
     def __init__(
         self, *, history_limit: int = DEFAULT_HISTORY_LIMIT, journal: Journal | None = None
@@ -292,7 +283,7 @@ class Store:
         history_limit: int = DEFAULT_HISTORY_LIMIT,
         journal: Journal | None = None,
     ) -> Store:
-        """A store holding what a journal kept: (resource, object, revision, managers) per object."""
+        """A store with a journal's rows: resource, object, revision and managers."""
         store = cls(history_limit=history_limit, journal=journal)
         store.revision = store._initial_revision = max(revision, 1)
         for resource, obj, object_revision, managers in rows:
@@ -318,10 +309,7 @@ class Store:
         return collection.get(namespace, name) if collection is not None else None
 
     def put(self, resource: str, obj: JsonObject, managers: tuple[Manager, ...] = ()) -> Entry:
-        """Store a new version.
-
-        The caller gives `obj` away; its `metadata` must not be shared with another version.
-        """
+        """Store a new version; takes over `obj`, whose `metadata` must not be shared."""
         if self._journal is not None:
             self._journal.check_writable()
         collection = self.collection(resource)
@@ -333,7 +321,7 @@ class Store:
         metadata["resourceVersion"] = str(self.revision)
         entry = Entry(obj, self.revision, managers)
         if old is not None:
-            # It stays in the history, but watchers that keep up have read it.
+            # The old version stays in the history, but watchers that keep up have read it.
             old.release_encodings()
         self._commit(
             collection, namespace, name, Change("ADDED" if old is None else "MODIFIED", entry, old)
@@ -343,9 +331,9 @@ class Store:
     def remove(
         self, resource: str, namespace: str, name: str, last: JsonObject | None = None
     ) -> Entry:
-        """Delete an object that exists; the entry returned carries the revision of the deletion.
+        """Delete an existing object; the returned entry carries the deletion's revision.
 
-        `last` is the state to remember it by, if it is not the one in the store.
+        `last` is the final state to record, if it differs from the stored one.
         """
         if self._journal is not None:
             self._journal.check_writable()
@@ -360,7 +348,7 @@ class Store:
         return entry
 
     def subscribe(self, resource: str, subscriber: Subscriber) -> Callable[[], None]:
-        """Have `subscriber` told of every later change; the returned function ends that."""
+        """Call `subscriber` on every later change; the returned function unsubscribes it."""
         subscribers = self.collection(resource).subscribers
         subscribers.append(subscriber)
 
@@ -371,10 +359,10 @@ class Store:
         return unsubscribe
 
     def rewind(self, revision: int) -> None:
-        """Go back to an older revision, as when etcd is restored from a backup; for tests and simulation.
+        """Return to an older revision, like an etcd restore; for tests and simulation.
 
-        Subscribers are not told, and open watches stay silent. `Gone` if the history does not reach
-        back.
+        Subscribers are not notified, and open watches stay silent. `Gone` if the revision is no
+        longer in the history.
         """
         for collection in self._collections.values():
             collection.require_history(revision)
@@ -383,7 +371,7 @@ class Store:
         self.revision = revision
 
     def check_invariants(self) -> None:
-        """Assert what must hold between writes; for tests and simulation."""
+        """Assert the invariants between writes; for tests and simulation."""
         for collection in self._collections.values():
             entries = list(collection.entries())
             assert len(entries) == collection.count
@@ -414,8 +402,8 @@ class Store:
             self._notify()
 
     def _notify(self) -> None:
-        # A subscriber may write: its change is queued and announced after the present one has
-        # reached all subscribers.
+        # A subscriber may write: its change is queued until the current one has reached all
+        # subscribers.
         if self._is_notifying:
             return
         self._is_notifying = True

@@ -1,11 +1,11 @@
-"""Following a collection from a revision on.
+"""Watches: follow a collection's changes from a revision.
 
-A watch owns no queue. It is a position in the collection's shared history plus a wake-up: memory
-does not grow with the number of watchers, a burst of writes is read as one batch, and a reader that
-falls behind the bounded history is told so (`Gone`) instead of slowing the others down.
+A watch has no queue of its own. It is a position in the collection's shared history plus a wake-up:
+memory does not grow with the number of watchers, a burst of writes is read as one batch, and a
+reader that falls behind the bounded history gets `Gone` instead of slowing the others down.
 
-With a selector the change an observer sees is relative to what it could see before: an object that
-begins to match is ADDED, one that ceases to match is DELETED.
+With a selector, changes are relative to what the watcher could see: an object that begins to match
+is ADDED, one that ceases to match is DELETED.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from kubesched.playground.apimachinery.selectors import Predicate
 from kubesched.playground.storage.store import Change, Entry, Store
 
 WatchEvent: TypeAlias = tuple[ChangeType, Entry, int]
-"""What happened, the version to show, and the revision of the change."""
+"""Change type, the entry to show, and the revision of the change."""
 
-MAX_BATCH = 512  # changes looked at between two chances for others to run
+MAX_BATCH = 512  # changes processed before other tasks can run
 
 
 class Watch:
-    """A cursor over a collection's changes; use as a context manager so that the wake-up is taken back."""
+    """A cursor over a collection's changes; a context manager that removes its wake-up."""
 
     def __init__(
         self,
@@ -58,16 +58,17 @@ class Watch:
         self.close()
 
     def close(self) -> None:
-        """End the watch; a pending wait for a batch returns an empty one."""
+        """End the watch; a pending `next_batch` returns an empty batch."""
         self.is_closed = True
         self._unsubscribe()
         if self._wake_up is not None and not self._wake_up.done():
             self._wake_up.set_result(False)
 
     async def next_batch(self, timeout_s: float | None = None) -> list[WatchEvent]:
-        """The next events that concern this watcher; empty when `timeout_s` passed without one, or after `close`.
+        """The next matching events; empty after `timeout_s` without one or after `close`.
 
-        Empty means that there is nothing up to the store's present revision: a bookmark may say so.
+        An empty batch means that nothing is pending up to the store's current revision, so a
+        bookmark may be sent.
         """
         is_time_up = False
         while not self.is_closed:
@@ -81,11 +82,12 @@ class Watch:
         return []
 
     def poll(self) -> list[WatchEvent] | None:
-        """Events that are there already: None when the history is exhausted, empty when none of them concerns us."""
+        """Pending events: None if there are no changes, empty if no change matches."""
         changes = self._collection.changes_from(self._position, MAX_BATCH)
         if changes is None:
             raise Gone(
-                f"too old resource version: the watcher is behind revision {self._collection.compacted}"
+                "too old resource version: the watcher is behind revision"
+                f" {self._collection.compacted}"
             )
         if not changes:
             return None
@@ -122,10 +124,10 @@ class Watch:
             self._wake_up.set_result(False)
 
     async def _wait(self, timeout_s: float | None) -> bool:
-        """Wait for a change; False when the time passed without one."""
+        """Wait for a change; False on timeout."""
         loop = asyncio.get_running_loop()
         wake_up = self._wake_up = loop.create_future()
-        # A timer that settles the same future is a tenth of the price of asyncio.wait_for.
+        # A timer that resolves the same future costs a tenth of asyncio.wait_for.
         timer = loop.call_later(timeout_s, self._on_timeout) if timeout_s is not None else None
         try:
             return not await wake_up
@@ -140,7 +142,7 @@ class Watch:
 
 
 def _last_visible(change: Change, old: Entry) -> Entry:
-    """The state the observer knew, under the revision of the change that hid it."""
+    """The last state the watcher saw, with the revision of the change that hid it."""
     if change.type == "DELETED":
         return change.entry
     metadata = {**old.obj["metadata"], "resourceVersion": str(change.revision)}

@@ -1,8 +1,8 @@
-"""PreBind: allocations and reservations are written, then binding conditions waited for.
+"""PreBind: writes allocations and reservations, then waits for binding conditions.
 
-Per claim that is not reserved for the pod: the special claim is created, the finalizer added, the
-status written. A write that has begun is finished even if PreBind is called off: only its outcome
-tells whether the devices are taken.
+For each claim that is not reserved for the pod, PreBind creates the special claim, adds the
+finalizer and writes the status. A write that has begun is finished even if PreBind is cancelled:
+only its outcome tells whether the devices are taken.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ T = TypeVar("T")
 CONFLICT_TRIES: Final = 5
 CONFLICT_PAUSE_S: Final = 0.01
 LOOK_AGAIN_S: Final = 5.0
-"""How often binding conditions are checked, besides on every change of a claim."""
+"""Polling interval for binding conditions, in addition to checks on every claim change."""
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
-"""Between attempts to read a claim whose write was not answered."""
+"""Maximum pause between attempts to read a claim after a write without a response."""
 SPECIAL_CLAIM_WAIT_S: Final = 120.0
-"""How long the watch may take to show the special claim."""
+"""Maximum wait until the watch shows the special claim."""
 
 
 class ClaimBindingError(Exception):
-    """PreBind fails; the text is upstream's."""
+    """PreBind failed; the message is upstream's."""
 
 
 class ClaimBinder:
-    """Writes what Reserve decided."""
+    """Writes the allocations that Reserve chose."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class ClaimBinder:
         self._binding_timeout_s = binding_timeout_s
         self._has_binding_conditions = has_binding_conditions
         self._unanswered: set[str] = set()
-        """UIDs of claims in flight whose allocation was sent and not answered: it may be stored."""
+        """UIDs of in-flight claims whose allocation write got no response: it may be stored."""
         self._unreserving: dict[str, dict[asyncio.Event, None]] = {}
-        """Pod UID -> pending writes that release what an earlier attempt reserved."""
+        """Pod UID -> pending writes that release an earlier attempt's reservations."""
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Claim UID -> lock that its writer holds."""
+        """Claim UID -> lock held by the claim's writer."""
 
     def is_idle(self) -> bool:
         """True if the outcome of every write is known."""
@@ -93,7 +93,7 @@ class ClaimBinder:
         """Write all claims, then wait until their devices are ready. Raises ClaimBindingError."""
         await self._wait_for_unreserve(pod, state)
         for info in state.claims:
-            # What is in flight is settled in any case: the allocation that a claim got meanwhile
+            # In-flight claims are always resolved: an allocation that the claim got in the meantime
             # may be for other nodes.
             if info.allocation is not None or not is_reserved_for(info.claim, pod):
                 await self._bind_claim(state, info, pod, node_name)
@@ -134,7 +134,7 @@ class ClaimBinder:
         return turn
 
     def _newest(self, claim: ResourceClaim) -> ResourceClaim:
-        """The claim as it is known by now, unless another one has taken its name."""
+        """The newest known version of the claim, unless another claim has taken its name."""
         meta = claim.metadata
         newest = self._claims.get(meta.namespace, meta.name)
         return claim if newest is None or newest.metadata.uid != meta.uid else newest
@@ -164,7 +164,7 @@ class ClaimBinder:
             self._handle.metrics.resourceclaim_creates_total.labels(outcome).inc()
 
     async def _write_with_retries(self, info: ClaimInfo, pod: Pod, in_flight_uid: str) -> None:
-        """Write finalizer, allocation and reservation; harmless conflicts are retried on the newest version."""
+        """Write finalizer, allocation and reservation; harmless conflicts are retried."""
         claim = info.claim
 
         async def write() -> ResourceClaim:
@@ -182,8 +182,7 @@ class ClaimBinder:
             self._claims.assume(claim)
             self._unanswered.discard(in_flight_uid)
             if claim.metadata.uid != meta.uid:
-                # Another claim of this name: the devices were chosen for what the old one asked
-                # for.
+                # Another claim of this name: the devices were chosen for the old claim's requests.
                 raise ClaimBindingError(f"claim {key_of(meta)} got deleted in the meantime")
 
         info.claim = await _retry_on_conflict(write, refresh)
@@ -202,9 +201,8 @@ class ClaimBinder:
                 raise ClaimBindingError(f"claim {key} got allocated elsewhere in the meantime")
             claim = await self._with_finalizer(claim)
         elif claim.status.allocation is not None and info.is_elsewhere(claim.status.allocation):
-            # No pod had it reserved, so another pod's attempt could deallocate it and allocate it
-            # again. (Upstream adds the reservation and binds the pod to a node without the
-            # devices.)
+            # No pod had reserved the claim, so another attempt could deallocate and reallocate it.
+            # (Upstream adds the reservation and binds the pod to a node without the devices.)
             raise ClaimBindingError(f"claim {key} got allocated elsewhere in the meantime")
         current = claim.status.allocation if allocation is None else allocation
         if self._has_binding_conditions:
@@ -232,8 +230,8 @@ class ClaimBinder:
     async def _look_up_unanswered(self, claim: ResourceClaim, pod: Pod) -> None:
         """Find out whether an allocation was stored; until then its devices stay taken.
 
-        Given back at once, they could be allocated to another claim before the watch shows who has
-        them.
+        If released at once, they could be allocated to another claim before the watch shows their
+        holder.
         """
         meta = claim.metadata
         try:
@@ -242,12 +240,12 @@ class ClaimBinder:
             self._unanswered.discard(meta.uid)
             self._claims.remove_in_flight(meta.uid)
         if self._handle.activate is not None:
-            # While the claim was in flight the pod was turned away, and nothing may have changed
+            # The pod was rejected while the claim was in flight, and no event may have occurred
             # since.
             self._handle.activate({key_of(pod.metadata): pod})
 
     async def _assume_stored(self, claim: ResourceClaim) -> None:
-        """Read a claim until that succeeds, and assume the API server's version."""
+        """Read a claim, retrying until that succeeds, and assume the API server's version."""
         meta, pause_s = claim.metadata, FIRST_PAUSE_S
         while True:
             try:
@@ -273,7 +271,7 @@ class ClaimBinder:
         return updated
 
     async def _wait_for_special_claim(self, claim: ResourceClaim) -> None:
-        """Until the watch shows the claim its devices are in flight."""
+        """Wait until the watch shows the claim; until then its devices are in flight."""
         key = key_of(claim.metadata)
         with self._claims.signals.watching([key]) as changed, contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SPECIAL_CLAIM_WAIT_S):
@@ -337,7 +335,7 @@ class ClaimBinder:
                         await changed.wait()
 
     def _are_ready(self, claims: Sequence[ClaimInfo]) -> bool:
-        """Look at the newest version of all claims; raises BindingFailed, _BindingTimeout or ClaimBindingError."""
+        """Check the newest claims. Raises BindingFailed, _BindingTimeout or ClaimBindingError."""
         now = self._handle.clock.now()
         for info in claims:
             meta = info.claim.metadata
@@ -370,18 +368,18 @@ class ClaimBinder:
     # -- release -----------------------------------------------------------------------------------
 
     def unreserve(self, state: DRAState, pod: Pod) -> None:
-        """Release what Reserve and PreBind took. API writes are done in the background."""
+        """Release what Reserve and PreBind took. API writes run in the background."""
         for info in state.claims:
             meta = info.claim.metadata
             in_flight_uid = state.special_uid if info.is_special else meta.uid
-            # If not by this attempt, the claim may be in flight for another pod: the watch can be
-            # ahead of its answer.
+            # If not allocated by this attempt, the claim may be in flight for another pod: the
+            # watch can show a write before its response arrives.
             is_mine = info.allocation is not None
             if is_mine and in_flight_uid in self._unanswered:
                 if info.is_special:
                     delete = partial(self._delete_unanswered, info.claim, in_flight_uid)
                     self._spawn(pod, delete, "delete special claim")
-                continue  # any other claim is being looked up
+                continue  # the outcome of any other claim is being looked up
             if is_mine and self._claims.remove_in_flight(in_flight_uid):
                 self._claims.restore(key_of(meta))
             if info.is_special:
@@ -407,11 +405,11 @@ class ClaimBinder:
         self._handle.spawn(tracked(), f"{what} of pod {key_of(pod.metadata)}")
 
     async def _wait_for_unreserve(self, pod: Pod, state: DRAState) -> None:
-        """Wait for the pending releases of an earlier attempt, then read the claims again."""
+        """Wait for pending releases of an earlier attempt, then reload the claims."""
         for done in list(self._unreserving.get(pod.metadata.uid, ())):
             await done.wait()
-        # Also if nothing is pending by now: it may have been when the attempt began, which an
-        # extender can draw out.
+        # Reload even if no release is pending now: one may have been when the attempt began, and an
+        # extender can prolong the attempt.
         for info in state.claims:
             info.claim = self._newest(info.claim)
 
@@ -427,9 +425,9 @@ class ClaimBinder:
             )
         except KubeschedError as error:
             log.error("unreserve", error, resourceclaim=key_of(meta))
-            # It may have taken effect all the same. The pod's next attempt waits for this, see
-            # `_wait_for_unreserve`: trusting the reservation it last saw, it would bind the pod
-            # without one. (Upstream does.)
+            # The write may have taken effect. The pod's next attempt waits for this (see
+            # `_wait_for_unreserve`): if it trusted the reservation it last saw, it would bind the
+            # pod without one, as upstream does.
             await self._assume_stored(claim)
             return
         self._claims.assume(updated)
@@ -441,7 +439,7 @@ class ClaimBinder:
             log.error("delete", error, resourceclaim=key_of(claim.metadata))
 
     async def _delete_unanswered(self, claim: ResourceClaim, in_flight_uid: str) -> None:
-        """Delete a special claim that may have its allocation; until it is gone its devices stay taken."""
+        """Delete a special claim that may be allocated; its devices stay taken until it is gone."""
         pause_s = FIRST_PAUSE_S
         try:
             while True:
@@ -459,7 +457,7 @@ class ClaimBinder:
             self._claims.remove_in_flight(in_flight_uid)
 
     async def deallocate(self, claim: ResourceClaim) -> None:
-        """Take allocation and reservations off a claim, so that other devices can be tried."""
+        """Remove allocation and reservations from a claim, so that other devices can be tried."""
         await self._client.update_status(structs.replace(claim, status=ResourceClaimStatus()))
 
     async def delete(self, claim: ResourceClaim) -> None:
@@ -485,7 +483,7 @@ class _BindingTimeout(Exception):
 
 
 class _explained(contextlib.AbstractContextManager[None]):  # noqa: N801  # used like a function
-    """Prefixes an API error with what was attempted; conflicts pass unchanged, to be retried."""
+    """Prefixes an API error with the attempted operation; conflicts pass unchanged, for retries."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -513,7 +511,7 @@ async def _retry_on_conflict(
 
 
 async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Finish the work even if the caller is cancelled; the cancellation is raised afterwards."""
+    """Finish the work even if the caller is cancelled, then raise the cancellation."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""Binding conditions: devices that must be made ready on the node before the pod may be bound."""
+"""Binding conditions: devices that must be prepared on the node before the pod is bound."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def has_conditions(claim: ResourceClaim) -> bool:
 
 
 def is_timed_out(claim: ResourceClaim, timeout_s: float, now: float) -> bool:
-    """Has the time for the conditions passed since the allocation?"""
+    """Has the timeout for the conditions passed since the allocation?"""
     allocation = claim.status.allocation
     if allocation is None or allocation.allocation_timestamp is None:
         return False

@@ -12,10 +12,7 @@ from kubesched.plugins.dynamic_resources.state import ClaimInfo
 
 
 def check_claim(info: ClaimInfo, dra: DRAManager, gates: FeatureGates) -> Status | None:
-    """Why the pod cannot be scheduled with this claim, whatever the node; None if it can.
-
-    Sets `available_on`.
-    """
+    """Why the claim makes the pod unschedulable on every node, or None. Sets `available_on`."""
     claim = info.claim
     allocation = claim.status.allocation
     if allocation is not None:
@@ -39,8 +36,8 @@ def _check_classes(claim: ResourceClaim, dra: DRAManager, gates: FeatureGates) -
         elif request.first_available:
             if not gates.DRAPrioritizedList:
                 return unresolvable(
-                    f"resource claim {key_of(claim.metadata)}, request {request.name}: has subrequests, "
-                    "but the DRAPrioritizedList feature is disabled"
+                    f"resource claim {key_of(claim.metadata)}, request {request.name}: "
+                    "has subrequests, but the DRAPrioritizedList feature is disabled"
                 )
             asked = [
                 (f"{request.name}/{sub.name}", sub.device_class_name)
@@ -48,7 +45,8 @@ def _check_classes(claim: ResourceClaim, dra: DRAManager, gates: FeatureGates) -
             ]
         else:
             return unresolvable(
-                f"resource claim {key_of(claim.metadata)}, request {request.name}: unknown request type"
+                f"resource claim {key_of(claim.metadata)}, request {request.name}: "
+                "unknown request type"
             )
         for name, class_name in asked:
             if not class_name:

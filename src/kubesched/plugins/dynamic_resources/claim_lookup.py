@@ -1,7 +1,4 @@
-"""Which ResourceClaims a pod uses.
-
-The first problem ends the lookup; its text is what the pod waits with.
-"""
+"""Finds the ResourceClaims a pod uses; the first problem ends the lookup and is reported."""
 
 from __future__ import annotations
 
@@ -11,15 +8,15 @@ from kubesched.api.core_v1 import Pod, PodResourceClaim
 from kubesched.api.resource_v1 import ResourceClaim
 
 ClaimGetter = Callable[[str, str], ResourceClaim | None]
-"""(namespace, name) -> the claim, assumed if it is."""
+"""(namespace, name) -> the claim, in its assumed version if there is one."""
 
 
 class ClaimProblem(Exception):
-    """The pod cannot be scheduled before something about its claims changes."""
+    """The pod is unschedulable until its claims change."""
 
 
 def pod_claims(pod: Pod, get: ClaimGetter) -> list[ResourceClaim]:
-    """The claims of a pod, in the order of `spec.resourceClaims`; raises ClaimProblem."""
+    """The pod's claims, in the order of `spec.resourceClaims`; raises ClaimProblem."""
     namespace = pod.metadata.namespace
     claims = []
     for entry in pod.spec.resource_claims or ():
@@ -38,7 +35,10 @@ def pod_claims(pod: Pod, get: ClaimGetter) -> list[ResourceClaim]:
 
 
 def claim_name(pod: Pod, entry: PodResourceClaim) -> tuple[str | None, bool]:
-    """The claim's name (None: there is none, on purpose) and whether it was generated; raises ClaimProblem."""
+    """Returns the claim's name and whether it was generated; raises ClaimProblem.
+
+    The name is None if the entry intentionally has no claim.
+    """
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name, False
     where = f'pod "{pod.metadata.namespace}/{pod.metadata.name}"'

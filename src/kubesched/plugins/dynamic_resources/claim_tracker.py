@@ -3,11 +3,13 @@
 A claim is in up to three places, and its devices count once:
 
     lister      as the watch last showed it
-    assumed     as the API server answered our own write; stands in until the watch shows this revision or a newer one
-    in flight   allocated by Reserve; by UID, until the outcome of PreBind's write is known, whatever the watch shows meanwhile
+    assumed     the API server's response to our own write; replaces the listed version until the
+                watch shows this revision or a newer one
+    in flight   allocated by Reserve; by UID, until the outcome of PreBind's write is known,
+                regardless of the watch
 
-One tracker serves all profiles: two of them must not hand out the same device. Everything here is
-synchronous; what counts as allocated changes between scheduling attempts only.
+One tracker serves all profiles, so that no two of them allocate the same device. All methods are
+synchronous; the set of allocated devices changes only between scheduling attempts.
 """
 
 from __future__ import annotations
@@ -30,24 +32,23 @@ from kubesched.plugins.helper.grouping import leave_group
 
 
 class ClaimTracker:
-    """Looks up claims and follows their allocations."""
+    """Looks up claims and tracks their allocations."""
 
     def __init__(self, lister: Lister[ResourceClaim], *, consumable_capacity: bool = True) -> None:
         self._lister = lister
         self._assumed: dict[str, ResourceClaim] = {}
         self._in_flight: dict[str, AllocationResult] = {}
         self._shown: set[str] = set()
-        """UIDs in flight whose devices count as the claim's own, since the claim has them by now.
-        """
+        """UIDs in flight whose devices are already counted through the claim's own allocation."""
         self._counted: dict[str, tuple[str, AllocationResult]] = {}
-        """Claim key -> UID and the allocation that is part of `allocated`."""
+        """Claim key -> UID and the allocation counted in `allocated`."""
         self._special: dict[str, tuple[str, str]] = {}
-        """Claim key -> UID and name of the pod it serves extended resources of."""
+        """Claim key -> UID and name of the pod whose extended resources it serves."""
         self._special_of_pod: dict[str, dict[str, None]] = {}
         self.signals: ChangeSignals[str] = ChangeSignals()
-        """Wakes tasks that wait for a claim, by its key."""
+        """Wakes tasks that wait for a claim, by claim key."""
         self.allocated = AllocatedState(consumable_capacity=consumable_capacity)
-        """What claims hold, those in flight included. Read it within one attempt only."""
+        """What claims hold, including those in flight. Read it within one attempt only."""
         self.version = 0
         """Changes with `allocated`."""
         for claim in lister.list():
@@ -62,7 +63,7 @@ class ClaimTracker:
     # -- lookup ------------------------------------------------------------------------------------
 
     def get(self, namespace: str, name: str) -> ResourceClaim | None:
-        """The claim, assumed if it is."""
+        """The claim, in its assumed version if there is one."""
         listed = self._lister.get(namespace, name)
         if not self._assumed or listed is None:
             return listed
@@ -87,7 +88,7 @@ class ClaimTracker:
     # -- changes -----------------------------------------------------------------------------------
 
     def add_in_flight(self, uid: str, allocation: AllocationResult) -> None:
-        """A node was chosen: the devices are taken from now on.
+        """Take the devices of a claim for which a node was chosen.
 
         # Upstream: of a claim that a pod names twice, only the first allocation counts.
         """
@@ -98,9 +99,10 @@ class ClaimTracker:
         self.version += 1
 
     def remove_in_flight(self, uid: str) -> bool:
-        """The allocation was written, or will not be.
+        """Call when the allocation was written or abandoned.
 
-        False if this frees nothing: it was not in flight, or the claim has it.
+        Returns False if no device is freed: it was not in flight, or the claim holds the
+        allocation.
         """
         allocation = self._in_flight.pop(uid, None)
         if allocation is None:
@@ -113,10 +115,10 @@ class ClaimTracker:
         return True
 
     def assume(self, claim: ResourceClaim) -> bool:
-        """Use the API server's answer until the watch shows it; False if the watch does not know the claim (any more).
+        """Use the API server's response until the watch shows it.
 
-        Answers to the pods that share a claim can overtake each other: an older one changes
-        nothing.
+        Returns False if the lister does not have the claim. Responses to pods that share a claim
+        can arrive out of order; an older one is ignored.
         """
         known = self.get(claim.metadata.namespace, claim.metadata.name)
         if known is None or known.metadata.uid != claim.metadata.uid:
@@ -128,7 +130,7 @@ class ClaimTracker:
         return True
 
     def restore(self, key: str) -> None:
-        """Drop the assumed version: the listed one counts again."""
+        """Drop the assumed version and use the listed one."""
         if self._assumed.pop(key, None) is not None:
             self._refresh(key)
 
@@ -142,7 +144,7 @@ class ClaimTracker:
         self._refresh(key)
 
     def _refresh(self, key: str) -> None:
-        """Update what is derived from a claim."""
+        """Update the state derived from a claim."""
         namespace, _, name = key.rpartition("/")
         claim = self.get(namespace, name)
         self._count(key, claim)
@@ -154,8 +156,8 @@ class ClaimTracker:
         allocation = None if claim is None else claim.status.allocation
         uid = "" if claim is None else claim.metadata.uid
         if before is not None:
-            # Usually it is as it was. If not, it went and came again while the watch was broken, by
-            # the hand of another scheduler.
+            # Usually unchanged. Otherwise another scheduler deleted and recreated it while the
+            # watch was interrupted.
             if before == (uid, allocation):
                 return
             del self._counted[key]
@@ -169,14 +171,14 @@ class ClaimTracker:
             self.version += 1
 
     def _show(self, uid: str, allocation: AllocationResult) -> None:
-        """A claim has an allocation: if it is the one in flight, its devices count once."""
+        """Count the devices once if the claim's allocation is the one in flight."""
         in_flight = self._in_flight.get(uid)
         if in_flight is not None and holds_the_same(in_flight, allocation):
             self.allocated.remove(in_flight)
             self._shown.add(uid)
 
     def _hide(self, uid: str) -> None:
-        """A claim lost its allocation: who still writes it may meet a conflict and write the same devices again."""
+        """The claim lost its allocation: count it as in flight, since its writer may retry."""
         if uid in self._shown:
             self._shown.remove(uid)
             self.allocated.add(self._in_flight[uid])
@@ -195,6 +197,6 @@ class ClaimTracker:
 
 
 def _is_newer(answer: ResourceClaim, known: ResourceClaim) -> bool:
-    """Is the API server's answer a later revision of the claim than the known one?"""
+    """Is the API server's response a later revision than the known claim?"""
     mine, theirs = answer.metadata, known.metadata
     return mine.uid == theirs.uid and mine.is_newer_than(theirs)

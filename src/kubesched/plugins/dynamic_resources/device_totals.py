@@ -1,7 +1,7 @@
-"""How many devices of a class a node can use, and how many of them are taken: what scoring compares.
+"""Devices of a class that a node can use, and how many of them are allocated, for scoring.
 
-Simpler than what the allocator sees, as upstream: slices of any generation count, taints are
-ignored, and selectors see every device as one that cannot be shared.
+As in upstream, simpler than the allocator's view: slices of any generation count, taints are
+ignored, and selectors treat every device as not shareable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kubesched.plugins.dynamic_resources.structured.selectors import (
 
 
 def device_totals(node: Node, device_class: DeviceClass, dra: DRAManager) -> tuple[int, int]:
-    """Devices of the class on the node, and those allocated; both 0 if that cannot be determined."""
+    """Total and allocated devices of the class on the node; both 0 if they cannot be determined."""
     allocated = dra.claims.allocated
     capacity = taken = 0
     try:

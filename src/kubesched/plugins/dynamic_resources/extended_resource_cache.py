@@ -1,6 +1,6 @@
 """Which device class backs an extended resource.
 
-A class serves the resource it names in `spec.extendedResourceName` and, without being asked to,
+A class serves the resource it names in `spec.extendedResourceName` and, implicitly,
 `deviceclass.resource.kubernetes.io/<class>`. Of two classes with the same explicit name the newer
 one wins, then the smaller name.
 """
@@ -15,10 +15,10 @@ from kubesched.framework.handle import Lister
 
 
 class ExtendedResourceCache:
-    """Follows device classes, event by event, because upstream's answer depends on their order.
+    """Processes device class events in order, because upstream's result depends on the order.
 
-    # Upstream: a class that loses when it is added gets no mapping at all, not even its implicit one; a class that is
-    # displaced later keeps its implicit one.
+    # Upstream: a class that loses when it is added gets no mapping at all, not even its implicit
+    # one; a class that is displaced later keeps its implicit one.
     """
 
     def __init__(self, lister: Lister[DeviceClass]) -> None:

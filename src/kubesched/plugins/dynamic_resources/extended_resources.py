@@ -1,8 +1,7 @@
-"""The special claim: one claim per pod for its extended resources that device classes back.
+"""The special claim: one claim per pod for its extended resources backed by device classes.
 
-It exists in memory only, under a name that no object can have, until PreBind creates it. Which of
-the resources go through it depends on the node: a device plugin on the node serves its resource
-itself.
+Until PreBind creates it, it exists in memory only, under a name that no object can have. Which
+resources it covers depends on the node: a device plugin on the node serves its resource itself.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def may_be_backed(name: str) -> bool:
 
 
 def special_claim(pod: Pod, uid: str) -> ResourceClaim:
-    """The claim before it has a node; `uid` is generated."""
+    """The claim before a node is chosen; `uid` is generated."""
     meta = pod.metadata
     owner = OwnerReference(
         api_version="v1", kind="Pod", name=meta.name, uid=meta.uid, controller=True
@@ -67,7 +66,10 @@ def with_requests(claim: ResourceClaim, requests: Sequence[DeviceRequest]) -> Re
 def requests_and_mappings(
     pod: Pod, resources: Mapping[str, str]
 ) -> tuple[list[DeviceRequest], Mappings]:
-    """The special claim's requests, and which container's resource each serves; `resources` name their class."""
+    """The special claim's requests, and the container resource that each serves.
+
+    `resources` maps resource names to device classes.
+    """
     init = pod.spec.init_containers or []
     containers = [*init, *(pod.spec.containers or ())]
     short_lived = [
@@ -88,7 +90,11 @@ def requests_and_mappings(
 def _for_resource(
     containers: Sequence[Container], short_lived: Sequence[int], resource: str, class_name: str
 ) -> tuple[list[DeviceRequest], Mappings]:
-    """Long-lived containers get devices of their own; init containers reuse those that come later, then share the rest."""
+    """Requests for one resource, by container.
+
+    Long-lived containers get their own devices; init containers reuse those of later containers and
+    share the rest.
+    """
     long_lived: list[DeviceRequest | None] = [None] * len(containers)
     long_mappings: Mappings = []
     for index, container in enumerate(containers):
@@ -160,7 +166,7 @@ def _count(request: DeviceRequest) -> int:
 
 
 def _whole_number(raw: str | int | float) -> int:
-    """The quantity; 0 if it is not a whole number, which is then ignored."""
+    """The quantity as an integer; 0 if it is not a whole number, which is ignored."""
     amount = quantity.nanos(raw)
     whole, rest = divmod(amount, 10**9)
     return 0 if rest else whole

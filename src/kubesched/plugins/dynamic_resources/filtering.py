@@ -49,7 +49,7 @@ UNAVAILABLE_CLAIM = unresolvable("resourceclaim not available on the node")
 
 
 class NodeFilter:
-    """Judges nodes one by one and notes in the attempt's state what Reserve and PostFilter need."""
+    """Evaluates nodes and records in the attempt's state what Reserve and PostFilter need."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class NodeFilter:
         filter_timeout_s: float,
         binding_timeout_s: float | None,
     ) -> None:
-        """Without `classes` there is no special claim, without `binding_timeout_s` no binding condition counts."""
+        """Without `classes` there is no special claim, without a timeout no binding condition."""
         self._state = state
         self._pod = pod
         self._classes = classes
@@ -81,16 +81,11 @@ class NodeFilter:
             and not _may_still_bind(info.claim, binding_timeout_s, clock.now())
         ]
         self._special_claims: dict[tuple[str, ...], tuple[ResourceClaim, Mappings]] = {}
-        """By the resources that go through the claim: nodes that leave the same ones to it share
-        its requests.
-        """
+        """By resources covered: nodes with the same set share the claim's requests."""
 
     @property
     def is_grouping(self) -> bool:
-        """Are unallocated claims served alike on nodes of the same signature?
-
-        Not if each node has its own special claim.
-        """
+        """Can nodes of equal signature share a verdict? Not if each has its own special claim."""
         return self._state.special is None
 
     def filter_one_by_one(self, nodes: NodeColumns) -> Verdicts | None:
@@ -102,15 +97,12 @@ class NodeFilter:
                 continue
             statuses.append(status)
             codes[index] = len(statuses)
-            if not status.is_rejected:  # ends the attempt, so that later nodes need no verdict
+            if not status.is_rejected:  # ends the attempt; later nodes need no verdict
                 return Verdicts.numbered(codes, statuses, codes == len(statuses))
         return Verdicts.numbered(codes, statuses) if statuses else None
 
     def filter_groups(self, nodes: NodeColumns, column: SignatureColumn | None) -> Verdicts | None:
-        """One node stands for all that are like it.
-
-        Without `column` there is nothing to allocate.
-        """
+        """Evaluate one node per group; `column` is None if there is nothing to allocate."""
         state, remaining = self._state, nodes.candidates
         verdicts = np.zeros(len(nodes), dtype=np.int32)
         statuses: list[Status] = []
@@ -130,7 +122,7 @@ class NodeFilter:
                 statuses.append(answer)
                 codes[group] = len(statuses)
                 if not answer.is_rejected:
-                    failed = len(statuses)  # the first node that cannot be judged ends the attempt
+                    failed = len(statuses)  # the first error ends the attempt
                     break
             verdicts[indices] = codes[group_of]
         unavailable = None if failed else self.note_unavailable(nodes, remaining & (verdicts == 0))
@@ -142,10 +134,7 @@ class NodeFilter:
         return Verdicts.numbered(verdicts, statuses, verdicts == failed if failed else None)
 
     def note_unavailable(self, nodes: NodeColumns, among: Mask) -> Mask | None:
-        """Where an allocated claim cannot be used; None if it can be everywhere.
-
-        `judge` says the same of one node.
-        """
+        """Nodes where an allocated claim is unusable, or None. Matches `judge` for one node."""
         unavailable: Mask | None = None
         for index, info in self._restricted:
             assert info.available_on is not None, "restricted claims have a selector"
@@ -159,7 +148,7 @@ class NodeFilter:
         return unavailable
 
     def judge(self, node: Node) -> Status | None:
-        """None if the pod's claims can be served on the node; an error ends the attempt."""
+        """None if the node can serve the pod's claims; an error ends the attempt."""
         state = self._state
         special: ResourceClaim | None = None
         mappings: Mappings = []
@@ -191,7 +180,7 @@ class NodeFilter:
     def _special_claim_on(
         self, info: ClaimInfo, node: Node
     ) -> tuple[ResourceClaim, Mappings] | Status | None:
-        """The special claim with what this node does not serve by device plugins; None if it serves all."""
+        """The special claim for what device plugins do not serve here; None if they serve all."""
         if info.claim.spec.devices.requests is not None:
             return STALE_SPECIAL_CLAIM  # from an earlier attempt; PostFilter deletes it
         assert self._classes is not None, "a special claim comes from a class"

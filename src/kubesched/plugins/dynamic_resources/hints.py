@@ -1,4 +1,4 @@
-"""Which changes make a pod that DynamicResources rejected worth another try."""
+"""Queueing hints of DynamicResources."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def after_claim_change(
 
 
 def after_claim_deletion(pod: Pod, old: ResourceClaim) -> Hint:
-    """The special claim that an earlier attempt left is gone: the pod can get a new one.
+    """The special claim of an earlier attempt is gone: the pod can get a new one.
 
-    (Upstream does not listen: the pod waits for the five-minute flush.)
+    (Upstream does not register this event: the pod waits for the five-minute flush.)
     """
     annotations, owner = old.metadata.annotations or {}, old.metadata.controller()
     is_special = annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == "true"
@@ -35,7 +35,7 @@ def after_claim_deletion(pod: Pod, old: ResourceClaim) -> Hint:
 
 
 def after_pod_change(pod: Pod, new: Pod, get: ClaimGetter) -> Hint:
-    """A pod's generated claims were recorded in its status."""
+    """The names of a pod's generated claims were recorded in its status."""
     if pod.metadata.uid != new.metadata.uid:
         return Hint.SKIP
     try:

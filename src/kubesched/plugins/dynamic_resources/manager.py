@@ -1,4 +1,4 @@
-"""What all profiles share about dynamic resources: claims, slices, classes and selector results."""
+"""Dynamic resource state shared by all profiles: claims, slices, classes, selector results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubesched.plugins.helper.lazy_parts import close_parts
 
 
 class DRAManager:
-    """Its parts are built when first asked for: most clusters have no devices."""
+    """Builds its parts on first use: most clusters have no devices."""
 
     def __init__(self, listers: Listers, gates: FeatureGates) -> None:
         self._listers = listers
@@ -45,7 +45,7 @@ class DRAManager:
         return PoolIndex(self.slices.slices, self.claims.allocated, self.features)
 
     def signatures(self, table: NodeTable) -> SignatureColumn:
-        """The column of the scheduler's node table; profiles share one table."""
+        """The signature column of the scheduler's node table, which all profiles share."""
         if self._signatures is None:
             self._signatures = SignatureColumn(
                 table, self.pools, self.slices.slices, self.claims.allocated
@@ -64,19 +64,19 @@ class DRAManager:
         return self._classes.get("", name)
 
     def is_idle(self) -> bool:
-        """Whether the watch has shown every allocation that counts."""
+        """True if the watch has shown every counted allocation."""
         claims: ClaimTracker | None = vars(self).get("claims")
         return claims is None or claims.is_idle()
 
     def close(self) -> None:
-        """Stop following; the parts are built anew if asked for again."""
+        """Stop following changes; the parts are rebuilt on next use."""
         close_parts(self, "claims", "slices", "extended_resources")
         vars(self).pop("pools", None)
         self._signatures = None
 
 
 def manager_of(handle: Handle) -> DRAManager:
-    """The manager of the profile's scheduler."""
+    """The manager shared by all profiles of the scheduler."""
     manager: DRAManager | None = handle.dra_manager
     if manager is None:
         assert handle.listers is not None, "dynamic resources need listers"

@@ -1,4 +1,4 @@
-"""DynamicResources: pods with ResourceClaims go to nodes where the claims' devices are or can be allocated.
+"""DynamicResources: filters by devices that are or can be allocated for the pod's claims.
 
 An allocated claim restricts the pod to the nodes that can use its devices. Claims without an
 allocation are allocated together, node by node, by the structured allocator; Reserve takes the
@@ -103,7 +103,7 @@ class DynamicResources(
 
     name = "DynamicResources"
     answers_by_spec = True
-    answers_per_class = True  # a pod with claims has no class
+    answers_per_class = True  # pods with claims have no class
     lists = (ResourceClaim, ResourceSlice, DeviceClass)
     args_type = DynamicResourcesArgs
 
@@ -173,7 +173,7 @@ class DynamicResources(
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
     ) -> Verdicts | Status | None:
-        """Skips nodes that an earlier plugin rejected, so that claims that cannot be evaluated there do no harm."""
+        """Skips nodes rejected by earlier plugins, so that claim errors there have no effect."""
         dra_state: DRAState = state.read(STATE)
         if not dra_state.claims:
             return None
@@ -184,7 +184,7 @@ class DynamicResources(
         return judging.filter_groups(nodes, self._dra.signatures(nodes.table) if has_work else None)
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
-        """Pods without claims are all alike, as long as no device class backs a resource they request."""
+        """Pods without claims share a rule, unless a device class backs one of their resources."""
         if state.get(STATE) is not NO_CLAIMS or pod.spec.resource_claims:
             return None
         if not self._has_extended_resources or not pod_requests(pod, _POD_REQUESTS).scalars:
@@ -193,7 +193,7 @@ class DynamicResources(
         return Rule(Scope.NODE, premise=lambda: classes.version)
 
     def _backed_requests(self, pod: Pod) -> dict[str, int] | None:
-        """The pod's scalar requests, if a device class backs one of them."""
+        """The pod's scalar requests if a device class backs one of them, otherwise None."""
         classes = self._classes
         if classes is None:
             if not self._has_extended_resources:
@@ -207,7 +207,7 @@ class DynamicResources(
         return None
 
     def _special_claim(self, pod: Pod) -> ClaimInfo:
-        """The one claim for all extended resources of the pod: what an earlier attempt left, or a new one."""
+        """The claim for the pod's extended resources: an earlier attempt's claim or a new one."""
         claim = self._dra.claims.special_claim_of(pod.metadata.uid, pod.metadata.name)
         if claim is None:
             claim = extended_resources.special_claim(pod, self._new_uid())
@@ -362,7 +362,7 @@ class DynamicResources(
                 on_event(Resource.RESOURCE_CLAIM, Action.DELETE, self.after_claim_deletion)
             )
         if self._gates.DRADeviceTaintRules:
-            # A rule that changes or goes may leave devices without the taint that kept pods away.
+            # Changing or deleting a rule may remove the taint that kept pods away from devices.
             actions = Action.UPDATE | Action.DELETE
             events.append(on_event(Resource.DEVICE_TAINT_RULE, actions))
         return events
@@ -399,7 +399,7 @@ class DynamicResources(
 
 
 def _score(dra_state: DRAState, solution: Solution) -> int:
-    """How good the chosen alternatives are: 8 for a first choice, 7 for a second, and so on."""
+    """Score of the chosen alternatives: 8 for a first choice, 7 for a second, and so on."""
     picks = iter(solution.picks)
     score = 0
     for info in dra_state.claims:

@@ -1,4 +1,4 @@
-"""ResourceSlices as the allocator sees them: with the taints of DeviceTaintRules, if those are enabled."""
+"""ResourceSlices for the allocator, with the taints of DeviceTaintRules if enabled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubesched.plugins.dynamic_resources.structured.pools import Slices
 
 
 class SliceTracker:
-    """Follows slices and rules."""
+    """Tracks slices and rules."""
 
     def __init__(
         self, lister: Lister[ResourceSlice], rules: Lister[DeviceTaintRule] | None = None
@@ -21,7 +21,7 @@ class SliceTracker:
         self._lister = lister
         self._rules = rules
         self._tainted: dict[str, ResourceSlice] = {}
-        """Slices with taints of rules, by name."""
+        """Slices with taints from rules, by name."""
         self.slices = Slices(self._with_taints(resource_slice) for resource_slice in lister.list())
         self._stops: list[Callable[[], None]] = [lister.subscribe(self._slice_changed)]
         if rules is not None:
@@ -61,7 +61,7 @@ def applies_to(rule: DeviceTaintRule, slice_: ResourceSlice) -> bool:
 
 
 def with_rules(slice_: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> ResourceSlice:
-    """The slice with the taints of all rules that select its devices; the same object if none does."""
+    """Add the taints of all rules that select its devices; the same object if none does."""
     devices = slice_.spec.devices or []
     for rule in rules:
         if applies_to(rule, slice_):

@@ -1,4 +1,4 @@
-"""What one scheduling attempt knows about the pod's claims."""
+"""Per-attempt state of the pod's claims."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from kubesched.plugins.dynamic_resources.structured.allocator import Allocator, 
 
 @dataclass(slots=True)
 class NodeAllocation:
-    """What Filter found for one node; Reserve and PreBind use it if the node is chosen."""
+    """Filter's result for one node, used by Reserve and PreBind if the node is chosen."""
 
     node: Node
     allocator: Allocator
     solution: Solution
     special_claim: ResourceClaim | None
-    """The special claim with the requests of this node."""
+    """The special claim with this node's requests."""
     mappings: Mappings
     _results: list[AllocationResult] | None = None
 
     @property
     def results(self) -> list[AllocationResult]:
-        """One for each claim that had no allocation, in order; made when first asked for."""
+        """One result for each unallocated claim, in order; computed on first use."""
         if self._results is None:
             self._results = self.allocator.results(self.node, self.solution)
         return self._results
@@ -36,7 +36,7 @@ class NodeAllocation:
 
 @dataclass(slots=True)
 class GroupedSolutions:
-    """What Filter found for groups of nodes that are alike. Read within the attempt only."""
+    """Filter's results for groups of equivalent nodes. Read within the attempt only."""
 
     allocator: Allocator
     nodes: NodeTable
@@ -57,12 +57,12 @@ class ClaimInfo:
     """A claim of the pod."""
 
     claim: ResourceClaim
-    """As it was in PreFilter; PreBind replaces it by what it wrote."""
+    """The version PreFilter saw; PreBind replaces it with the written one."""
     is_special: bool = False
     available_on: ParsedNodeSelector | None = None
-    """Nodes that can use the allocation; None: all, or there is none yet."""
+    """Nodes that can use the allocation; None if all can or there is no allocation yet."""
     allocation: AllocationResult | None = None
-    """What Reserve decided on, for PreBind to write."""
+    """Chosen by Reserve, written by PreBind."""
 
     @property
     def is_allocated(self) -> bool:
@@ -70,31 +70,31 @@ class ClaimInfo:
 
     @property
     def is_in_memory(self) -> bool:
-        """The special claim, before PreBind has created it."""
+        """True for the special claim until PreBind has created it."""
         return self.is_special and self.claim.metadata.name == IN_MEMORY_NAME
 
     def is_elsewhere(self, allocation: AllocationResult) -> bool:
-        """Is this allocation for other nodes than the one that Filter judged?"""
+        """Is this allocation for nodes other than the one that Filter evaluated?"""
         selector = allocation.node_selector
         return selector is not None and ParsedNodeSelector(selector) != self.available_on
 
 
 @dataclass(slots=True)
 class DRAState:
-    """The state of the attempt. What-ifs about other pods do not change it: clones share it."""
+    """The state of the attempt. What-if evaluation does not change it: clones share it."""
 
     claims: Sequence[ClaimInfo] = ()
     """The pod's claims in order; the special claim comes last."""
     special_uid: str = ""
     """The generated UID under which the special claim is in flight."""
     extended_resources: dict[str, int] = field(default_factory=dict)
-    """The pod's scalar requests, if device classes back any of them."""
+    """The pod's scalar requests, if a device class backs any of them."""
     allocator: Allocator | None = None
-    """Set if there is something to allocate."""
+    """None if there is nothing to allocate."""
     allocations: dict[str, NodeAllocation] = field(default_factory=dict)
     """By node."""
     grouped: GroupedSolutions | None = None
-    """Instead of `allocations`, if nodes were judged in groups."""
+    """Used instead of `allocations` if nodes were evaluated in groups."""
     unavailable: set[int] = field(default_factory=set)
     """Indices of allocated claims that some node could not use."""
 
@@ -108,7 +108,7 @@ class DRAState:
 
     @property
     def has_alternatives(self) -> bool:
-        """Does a claim have a prioritized list?"""
+        """Does any claim have a prioritized list?"""
         return any(
             request.first_available
             for info in self.claims
@@ -116,7 +116,7 @@ class DRAState:
         )
 
     def allocation_on(self, node_name: str) -> NodeAllocation | None:
-        """What Filter found for a node; None if it has nothing to allocate there."""
+        """Filter's result for a node; None if nothing has to be allocated there."""
         allocation = self.allocations.get(node_name)
         if allocation is None and self.grouped is not None:
             allocation = self.grouped.on(node_name)
@@ -129,4 +129,4 @@ class DRAState:
 
 
 NO_CLAIMS = DRAState()
-"""The state of pods without claims, shared by all of them and never changed."""
+"""Shared, immutable state of pods without claims."""

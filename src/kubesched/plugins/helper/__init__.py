@@ -1,1 +1,1 @@
-"""What several plugins share; upstream calls this folder `helper`, too."""
+"""Code shared by several plugins; upstream calls this folder `helper`, too."""

@@ -13,10 +13,10 @@ A = TypeVar("A", bound=PluginArgs)
 
 
 def checked_args(args: A | None, args_type: type[A], handle: Handle) -> A:
-    """The arguments, complete and checked; the defaults when there are none.
+    """Validated arguments with defaults filled in; all defaults if `args` is None.
 
     Raises:
-        ConfigError: with every problem found.
+        ConfigError: lists every problem found.
     """
     gates = handle.feature_gates
     complete = cast("A", with_defaults(args_type() if args is None else args, gates))

@@ -10,18 +10,15 @@ from kubesched.framework.nodes.columns import Ints, Levels
 
 
 def extremes(scores: Ints) -> tuple[int, int]:
-    """The lowest and highest score.
-
-    `argmin` and `argmax` are twice as fast as `min` and `max` on int64.
-    """
+    """The lowest and highest score; `argmin`/`argmax` are twice as fast as `min`/`max` on int64."""
     return int(scores[scores.argmin()]), int(scores[scores.argmax()])
 
 
 def by_value(scores: Ints, lowest: int, highest: int, rule: Callable[[Ints], Ints]) -> Levels:
-    """`rule`, whose answers lie in 0..100, applied to scores within a range.
+    """Applies `rule`, whose results lie in 0..100, to scores within a range.
 
-    To every value of the range, if that is shorter than the scores. The answers take two bytes
-    each, as memory is what costs in a large cluster.
+    It is applied to every value of the range if that is shorter than the scores. Results take two
+    bytes each, because memory dominates the cost in a large cluster.
     """
     if highest - lowest >= len(scores):
         return rule(scores).astype(np.int16)

@@ -1,4 +1,4 @@
-"""Wakes tasks that wait for a change of some object."""
+"""Wakes tasks that wait for an object to change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class ChangeSignals(Generic[K]):
-    """The waiting tasks, by the keys of the objects they wait for."""
+    """Waiting tasks, by the keys of the objects they wait for."""
 
     def __init__(self) -> None:
         self._waiting: dict[K, dict[asyncio.Event, None]] = {}
@@ -24,7 +24,7 @@ class ChangeSignals(Generic[K]):
 
     @contextmanager
     def watching(self, keys: Iterable[K]) -> Iterator[asyncio.Event]:
-        """An event that is set whenever one of the objects changes, appears or disappears."""
+        """Yields an event that is set when one of the objects changes, appears or disappears."""
         event, mine = asyncio.Event(), list(dict.fromkeys(keys))
         for key in mine:
             self._waiting.setdefault(key, {})[event] = None

@@ -1,4 +1,4 @@
-"""The selector for default spreading: the pods of the same Services and the same workload.
+"""The selector for default spreading: pods of the same Services and the same workload.
 
 Mirrors upstream's `helper/spread.go`.
 """
@@ -28,7 +28,7 @@ _CONTROLLERS: Final[Mapping[tuple[str, str], type[Any]]] = {
 class Sources:
     """The listers that `DefaultSelectors` reads for a pod.
 
-    Called, gives a version that changes whenever its selector may.
+    Calling it returns a version that changes whenever the pod's selector may have changed.
     """
 
     listers: tuple[Lister[Any], ...]
@@ -47,7 +47,7 @@ def sources_of(listers: Listers | None, pod: Pod) -> Sources:
 
 
 def owner_of(pod: Pod) -> tuple[str, str, str] | None:
-    """The controller that owns the pod, as default spreading looks it up."""
+    """The pod's controller, as looked up for default spreading."""
     owner = pod.metadata.controller()
     return None if owner is None else (owner.api_version, owner.kind, owner.name)
 
@@ -55,7 +55,8 @@ def owner_of(pod: Pod) -> tuple[str, str, str] | None:
 class DefaultSelectors:
     """Finds the selector of a pod's Services and controller.
 
-    Services are looked up by one of the labels they select on, so their number does not matter.
+    Services are indexed by one of the labels they select on, so the cost does not grow with their
+    number.
     """
 
     def __init__(self, listers: Listers) -> None:
@@ -65,9 +66,9 @@ class DefaultSelectors:
         )
 
     def of(self, pod: Pod) -> Selector:
-        """The union of the Services' selectors that match the pod, and what its controller selects on.
+        """Combines the selectors of the pod's Services and of its controller.
 
-        Empty when there is neither. The owner is looked up by name; its UID is not compared.
+        Empty if it has neither. The owner is looked up by name; its UID is not compared.
         """
         labels = self._of_services(pod)
         selected = self._selected_by_owner(pod)
@@ -100,7 +101,7 @@ class DefaultSelectors:
         return tuple(sorted(selected.items())) if selected else (), owner_of(pod)
 
     def _of_services(self, pod: Pod) -> dict[str, str]:
-        """What the Services that select the pod select on."""
+        """The combined selector of the Services that select the pod."""
         selected: dict[str, str] = {}
         namespace, own = pod.metadata.namespace, pod.metadata.labels or {}
         for pair in own.items():

@@ -1,4 +1,4 @@
-"""Members of groups, where a group exists only while it has members."""
+"""Groups that exist only while they have members."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ M = TypeVar("M", bound=Hashable)
 
 
 def leave_group(groups: dict[G, dict[M, Any]], group: G, member: M) -> None:
-    """Remove a member, and its group with the last one. Unknown groups and members are ignored."""
+    """Remove a member, and its group if empty. Unknown groups and members are ignored."""
     members = groups.get(group)
     if members is not None:
         members.pop(member, None)

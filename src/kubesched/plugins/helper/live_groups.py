@@ -18,13 +18,13 @@ F = TypeVar("F")
 
 
 Change = tuple[Hashable, F | None, F | None]
-"""A group, and a member of it before and after; None where there was or is none."""
+"""A group, and a member of it before and after the change; None if absent."""
 
 _LOG_LIMIT: Final = 4096
 
 
 class LiveGroups(Generic[T, F]):
-    """Groups in the order in which their members entered them."""
+    """Groups whose members are in order of insertion."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class LiveGroups(Generic[T, F]):
         return self._log_begins + len(self._log)
 
     def changes_since(self, version: int) -> list[Change[F]] | None:
-        """Changes since that version, oldest first; None if the log no longer goes back that far."""
+        """Changes since that version, oldest first; None if the log does not go back that far."""
         start = version - self._log_begins
         return None if start < 0 else self._log[start:]
 
@@ -65,7 +65,7 @@ class LiveGroups(Generic[T, F]):
         return () if members is None else members.values()
 
     def put(self, obj: T) -> None:
-        """Add or replace an object: the lister's, or an assumed version of it."""
+        """Add or replace an object: the listed version or an assumed one."""
         key, group = key_of(obj.metadata), self._group_of(obj)
         if self._group_by_key.get(key) != group:
             self._leave(key)

@@ -1,7 +1,7 @@
 """Node selectors over columns: the nodes of a view that match a selector, term or node affinity.
 
-Requirements compare interned label values, so evaluating thousands of nodes is one comparison of
-small integers.
+Requirements compare interned label values, so thousands of nodes are evaluated with one comparison
+of small integers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kubesched.framework.nodes.columns import ABSENT, InternedColumn, Mask
 from kubesched.framework.nodes.views import NodeColumns
 
 _FEW_VALUES = 4
-"""Up to this many values are compared one by one; beyond, a lookup table is cheaper."""
+"""Up to this many values are compared one by one; above it, a lookup table is faster."""
 
 
 def admitted_by_affinity(nodes: NodeColumns, required: RequiredNodeAffinity) -> Mask:
@@ -96,7 +96,7 @@ def _label_holds(nodes: NodeColumns, requirement: Requirement) -> Mask:
 
 def _is_one_of(nodes: NodeColumns, requirement: Requirement) -> Mask:
     column = nodes.label_column(requirement.key)
-    # A value no node has was never interned; its id would read as "no such label".
+    # A value that no node has was never interned; its id would mean "no such label".
     wanted = [known for v in requirement.values if (known := column.id_of(v)) != ABSENT]
     ids = column.ids[nodes.rows]
     if len(wanted) > _FEW_VALUES:

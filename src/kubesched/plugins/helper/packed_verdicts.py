@@ -26,10 +26,7 @@ def packed_codes(findings: Sequence[Mask]) -> Codes:
 
 
 def packed_verdicts(findings: Sequence[Mask], describe: Callable[[int], Status]) -> Verdicts:
-    """The same for any number of findings.
-
-    `describe` is given the bits as an integer of any size.
-    """
+    """Verdicts for any number of findings; `describe` gets the bits as an unbounded integer."""
     if len(findings) <= BITS:
         return Verdicts(packed_codes(findings), describe)
     # More findings than an integer has bits: number the combinations that occur.

@@ -1,7 +1,7 @@
 """Columns derived from the node table row by row, kept current through its log.
 
-Between two pods usually one row changes. A plugin whose result is partly the same for all pods
-keeps that part here and recomputes the dirty rows only.
+Between two pods usually one row changes. A plugin caches the part of its result that is the same
+for all pods here, and recomputes only the dirty rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubesched.framework.nodes.columns import Indices
 from kubesched.framework.nodes.node_table import NodeTable
 
 _PATCH_LIMIT: Final = 16
-"""Up to this many dirty rows are recomputed one by one, more of them together."""
+"""Up to this many dirty rows are recomputed one by one, more in one batch."""
 
 
 class RowMirror(ABC):

@@ -3,7 +3,7 @@
 A node's taints, features or labels are interned (`InternedColumn`): few values, many nodes. A
 function of such a value becomes an array indexed by value id, and the result for all nodes is one
 lookup. Values that appear later are evaluated on the next use. The parts of the pod that the
-function reads are fixed when the table is made, so pods of one class share a table
+function reads are fixed when the table is built, so pods of one class share a table
 (`CycleState.remember`).
 """
 
@@ -21,7 +21,7 @@ V = TypeVar("V", bound=Hashable)
 
 
 class ValueTable(Generic[V]):
-    """The results of one function by value id; the last slot is for nodes without a value."""
+    """Results of one function by value id; the last slot is for nodes without a value."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class ValueTable(Generic[V]):
         self._dtype = dtype
         self._answers: np.ndarray[Any, Any] = np.array([absent], dtype=dtype)
         self.is_trivial = True
-        """All values so far give the same result as no value; call `update` first."""
+        """True if all values so far give the same result as no value; call `update` first."""
 
     def is_over(self, column: InternedColumn[V]) -> bool:
         return self._column is column
@@ -54,6 +54,6 @@ class ValueTable(Generic[V]):
         self.is_trivial = self.is_trivial and all(answer == self._absent for answer in fresh)
 
     def over(self, nodes: NodeColumns) -> np.ndarray[Any, Any]:
-        """The rule's answer for every node of the view."""
+        """The function's result for every node of the view."""
         self.update()
         return self._answers.take(self._column.ids[nodes.rows])

@@ -1,4 +1,4 @@
-"""Required terms: upstream's three maps as counters, and their changes in what-ifs."""
+"""Required terms: upstream's three maps as counters, and what-if changes to them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CountedTerm(NamedTuple):
 
 
 def counted_together(table: NodeTable, terms: Sequence[IncomingTerm]) -> tuple[CountedTerm, ...]:
-    """The terms, each with the pods in its domains that match all of them."""
+    """The terms, each with the pods in its domains that match all terms."""
     if not terms:
         return ()
     counter = table.pod_index.counter(MatchingPods(*terms))
@@ -48,10 +48,7 @@ def counted_together(table: NodeTable, terms: Sequence[IncomingTerm]) -> tuple[C
 
 @dataclass(slots=True, eq=False)
 class FilterState:
-    """The PreFilter state.
-
-    What-if changes are kept apart from the shared counters, so that a clone is cheap.
-    """
+    """The PreFilter state; what-if changes are kept apart from shared counters (cheap clones)."""
 
     pod: Pod
     affinity: tuple[CountedTerm, ...]
@@ -72,12 +69,9 @@ class FilterState:
     # -- verdicts ----------------------------------------------------------------------------------
 
     def verdicts(self, nodes: NodeColumns) -> Verdicts | None:
-        """None when every node passes.
-
-        Which rule is broken is found out where that is to be told.
-        """
+        """None if every node passes. The violated rule is determined only when it is reported."""
         if self._changed_affinity or self._changed_anti or self._changed_existing:
-            codes = self._codes(nodes)  # at once, as further changes may follow
+            codes = self._codes(nodes)  # computed now, as further changes may follow
             return Verdicts(codes, _STATUSES.__getitem__) if codes.any() else None
         pairs = [(c.term.topology_key, c.domains) for c in self.anti]
         pairs += [(term.key.topology_key, term.domains) for term in self.existing]
@@ -122,7 +116,7 @@ class FilterState:
         return lacks_key
 
     def is_first_of_its_kind(self) -> bool:
-        """No pod in the cluster matches the terms, but this one does: the first pod of a group must be schedulable.
+        """True if no pod but this one matches its terms: a group's first pod must be schedulable.
 
         # Upstream: matching pods on nodes without any of the topology labels are not counted.
         """
@@ -134,7 +128,7 @@ class FilterState:
         return all(c.term.matches(meta.namespace, meta.labels) for c in self.affinity)
 
     def _has_affinity_entry(self) -> bool:
-        """Is any pair of the affinity map left, counting the changes?"""
+        """Does the affinity map have an entry, changes included?"""
         for counted in self.affinity:
             changes = self._changed_affinity.get(counted.term.topology_key)
             if _counts(counted.domains, changes).any():
@@ -156,7 +150,7 @@ class FilterState:
     # -- what-ifs ----------------------------------------------------------------------------------
 
     def change(self, other: PodInfo, node: NodeColumns, delta: int) -> None:
-        """Apply a what-if: a pod is added to a node or removed from it."""
+        """Apply a what-if change: a pod is added to or removed from a node."""
         labels = node.node_at(0).metadata.labels or {}
         meta = self.pod.metadata
         namespace_labels = node.table.namespaces.labels_of(meta.namespace)
@@ -192,7 +186,8 @@ def _forbidden(
 ) -> Mask | None:
     """Where any pair of a topology key and the node's value has a positive count.
 
-    # Upstream keeps one map: terms with the same key share their pairs, so changes apply to the sum over them.
+    # Upstream keeps one map: terms with the same key share their pairs, so changes apply to the sum
+    # over them.
     """
     forbidden: Mask | None = None
     for key in dict.fromkeys(key for key, _ in pairs if key not in changed):
@@ -214,12 +209,12 @@ def _forbidden(
 
 
 def _any_pods(counts: list[Ints], nodes: NodeColumns, key: str) -> Mask:
-    """Where a node's domain has pods by any of the counts, which are over the same label."""
+    """Where any count is positive in the node's domain; all counts are over the same label."""
     ids, values = nodes.label_ids(key), len(nodes.label_column(key).values)
     if len(nodes) < values:
         any_pods: Mask = np.logical_or.reduce([count.take(ids) > 0 for count in counts])
         return any_pods
-    has_pods = np.zeros(values + 1, dtype=np.bool_)  # the last is for nodes without the label
+    has_pods = np.zeros(values + 1, dtype=np.bool_)  # the last slot is for nodes without the label
     for count in counts:
         has_pods[:-1] |= count[:values] > 0
     return has_pods.take(ids)

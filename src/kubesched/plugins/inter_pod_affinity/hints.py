@@ -1,7 +1,7 @@
 """Queueing hints of InterPodAffinity.
 
-# Upstream: hints do not know the labels of namespaces, so pods selected only through a namespace selector do not requeue
-# the pod, unless the selector matches a namespace without labels.
+# Upstream: hints do not know the labels of namespaces, so pods selected only through a namespace
+# selector do not requeue the pod, unless the selector matches a namespace without labels.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from kubesched.framework.events import Hint
 
 
 def after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
-    """A pod was added, deleted, or relabelled.
-
-    Called for every unschedulable pod, so it has to be fast.
-    """
+    """A pod was added, deleted or relabelled. Hot path: called for every unschedulable pod."""
     if old is None:
         assert new is not None, "a pod event carries at least one version"
         came = _is_placed(new) and _all_match(parse_affinity_terms(pod).required_affinity, new)
@@ -58,8 +55,8 @@ def after_node_change(pod: Pod, old: Node | None, new: Node) -> Hint:
     terms = parse_affinity_terms(pod)
     if not terms.required_affinity and not terms.required_anti_affinity:
         # The pod was rejected because of other pods' terms, whose topology keys are not known here.
-        # Upstream skips the pod, which then waits for the five-minute flush although a node would
-        # take it.
+        # Upstream skips the pod, which then waits for the five-minute flush even if a node would
+        # fit.
         return Hint.QUEUE if old is None or (old.metadata.labels or {}) != after else Hint.SKIP
     if old is None:
         near = any(term.topology_key in after for term in terms.required_affinity)

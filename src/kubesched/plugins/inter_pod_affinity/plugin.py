@@ -59,7 +59,7 @@ PRE_SCORE_STATE = "PreScoreInterPodAffinity"
 _RESOLVED_LIMIT: Final = 1024
 """Maximum number of cached term sets with resolved namespaces."""
 _TERMS_LIMIT: Final = 64
-"""Terms of a pod up to which they are kept; more are resolved at every attempt."""
+"""Pods with more terms are not cached: their terms are resolved at every attempt."""
 
 NOT_SIGNABLE = unschedulable("pods with InterPodAffinity are not signable")
 
@@ -73,9 +73,9 @@ class InterPodAffinity(
     SignPlugin,
     InTreePlugin,
 ):
-    """Filters on required terms of the pod and required anti-affinity of pods on nodes; scores on the preferred.
+    """Filters on required terms and existing pods' required anti-affinity; scores preferred terms.
 
-    Counts by topology domain come from the table's pod index and are kept up to date by it.
+    Counts by topology domain come from the table's pod index, which keeps them up to date.
     """
 
     name = "InterPodAffinity"
@@ -103,8 +103,7 @@ class InterPodAffinity(
         if not existing and not parsed.required_affinity and not parsed.required_anti_affinity:
             return SKIP
         terms = self._incoming(state, pod, table)
-        # A pod counts for affinity only if it matches all terms, for anti-affinity if it matches
-        # any.
+        # For affinity a pod must match all terms to count, for anti-affinity any of them.
         affinity = counted_together(table, terms.required_affinity)
         anti = [c for t in terms.required_anti_affinity for c in counted_together(table, (t,))]
         required = FilterState(pod, affinity, tuple(anti), tuple(existing))
@@ -214,9 +213,10 @@ class InterPodAffinity(
         return terms
 
     def _about(self, pod: Pod, table: NodeTable, kind: str) -> tuple[Term, ...]:
-        """Terms of pods on nodes that match this pod; matched again when terms come or go.
+        """Existing pods' terms that match this pod; matched again when terms are added or removed.
 
-        Pods that no term tells apart share them, such as those of a Job, whose labels all differ.
+        Pods that no term distinguishes share the result, such as those of a Job, whose labels all
+        differ.
         """
         index = table.pod_index
         if not index.terms(kind):

@@ -1,4 +1,4 @@
-"""Scores of preferred terms, of the pod and of pods on nodes: a sum per topology value, looked up for every node."""
+"""Scores of preferred terms: a sum per topology value, looked up for every node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Contribution(NamedTuple):
     domains: DomainCounter
     weight: int
     counter: Counter | None = None
-    """The counter behind the domains; None for a term of pods on nodes."""
+    """The counter behind the domains; None for a term of existing pods."""
 
 
 class ScoreState(NamedTuple):
@@ -35,10 +35,7 @@ class ScoreState(NamedTuple):
 
 
 def with_pods(contributions: Iterable[Contribution]) -> ScoreState | None:
-    """The contributions that have pods; None if there are none.
-
-    A weight of zero still counts as a contribution.
-    """
+    """The contributions that have pods, also those of weight zero; None if there are none."""
     by_column: dict[int, tuple[InternedColumn[str], list[Contribution]]] = {}
     for contribution in contributions:
         if contribution.domains.total:
@@ -50,10 +47,7 @@ def with_pods(contributions: Iterable[Contribution]) -> ScoreState | None:
 
 
 def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
-    """The weighted pods in each node's domains.
-
-    The last slot of counts is 0, for nodes without the label.
-    """
+    """The weighted pods in each node's domains; the last slot, for unlabelled nodes, is 0."""
     total: Ints | None = None
     for column, contributions in state.by_column:
         ids = column.ids[nodes.rows]
@@ -81,7 +75,7 @@ def _plus(total: Ints | None, more: Ints) -> Ints:
 
 
 def normalized(scores: Ints) -> Levels:
-    """From lowest = 0 to highest = 100; all 0 when there is no difference.
+    """Scales scores from lowest = 0 to highest = 100; all 0 if they are equal.
 
     # Upstream divides before it multiplies, in doubles: 29/100 of the range gives 28.
     """

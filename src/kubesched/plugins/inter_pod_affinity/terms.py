@@ -1,4 +1,4 @@
-"""Matching of affinity terms: the incoming pod's terms against pods on nodes, and theirs against it."""
+"""Matches the incoming pod's affinity terms against existing pods, and theirs against it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kubesched.framework.nodes.pod_index import Term
 class IncomingTerm(NamedTuple):
     """A term of the incoming pod, with resolved namespaces.
 
-    # Upstream: a namespace selector that matches a namespace without labels (`{}`, but also one made of NotIn and
-    # DoesNotExist only) means every namespace here.
+    # Upstream: a namespace selector that matches a namespace without labels (`{}`, but also one
+    # made of NotIn and DoesNotExist only) means every namespace here.
     """
 
     topology_key: str
@@ -92,7 +92,7 @@ class MatchingPods:
 
 
 def terms_about(table: NodeTable, kind: str, pod: Pod) -> list[Term]:
-    """Terms of pods on nodes that match this pod."""
+    """Terms of existing pods that match this pod."""
     meta = pod.metadata
     namespace_labels = table.namespaces.labels_of(meta.namespace)
     return [

@@ -1,4 +1,4 @@
-"""Balance of a node's resource usage: 100 if all are used to the same fraction, less the more they differ.
+"""Balance of a node's usage: 100 if all resources are used to the same fraction, else less.
 
 The floating-point operations and their order are upstream's: an equivalent formula may round
 differently.
@@ -18,23 +18,20 @@ from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.resource_matrix import Floats
 
 Balances = npt.NDArray[np.int16]
-"""Between 0 and 100, in the least memory that also holds sums of them."""
+"""Values from 0 to 100, in the smallest type that also holds their sums."""
 
 
 def balances(amounts: Floats, capacity: Floats, absent: Mask | None) -> Balances:
-    """The balance of each node; all matrices have the shape (resources, nodes).
+    """The balance of each node; matrices have the shape (resources, nodes). Overwrites `amounts`.
 
-    Overwrites `amounts`.
-
-    Where every node has all resources, there may be a dimension for pods before that of the nodes.
+    If every node has all resources, a dimension for pods may precede that of the nodes.
     """
     fractions = np.divide(amounts, capacity, out=amounts)
     np.minimum(fractions, 1.0, out=fractions)
     if absent is None:
         return _balance_of(fractions)
     result = _balance_of(fractions.copy())
-    # Nodes that lack a resource are scored by the others: every combination of resources
-    # separately.
+    # Nodes that lack a resource are scored by the others, each combination of resources separately.
     lacking = np.flatnonzero(absent.any(axis=0))
     patterns, numbers = np.unique(absent[:, lacking], axis=1, return_inverse=True)
     for number, pattern in enumerate(patterns.T):
@@ -49,7 +46,7 @@ def _balance_of(fractions: Floats) -> Balances:
     if count < 2:
         return np.full(fractions.shape[1:], MAX_NODE_SCORE, dtype=np.int16)
     if count == 2:
-        # Works on twice the deviation and halves the result: scaling by powers of two does not
+        # Computes twice the deviation and halves the result: scaling by powers of two does not
         # change rounding.
         deviation = fractions[0]
         deviation -= fractions[1]
@@ -68,7 +65,7 @@ def _balance_of(fractions: Floats) -> Balances:
 
 
 def _sum_in_order(rows: Floats) -> Floats:
-    """Row after row: NumPy's own sum may add in another order."""
+    """Adds row by row: NumPy's own sum may use another order."""
     total: Floats = rows[0].copy()
     for row in rows[1:]:
         total += row
@@ -76,7 +73,7 @@ def _sum_in_order(rows: Floats) -> Floats:
 
 
 def balance_change(demands: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
-    """The balance of one node without the pod and with it, from (used, request, capacity) of each resource."""
+    """One node's balance without and with the pod, from each (used, request, capacity)."""
     before: list[float] = []
     after: list[float] = []
     for used, request, capacity in demands:

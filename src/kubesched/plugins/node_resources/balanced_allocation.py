@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: prefers nodes whose resources would be used more evenly with the pod.
+"""NodeResourcesBalancedAllocation: prefers nodes whose usage the pod makes more even.
 
 The score compares the balance with and without the pod. Mirrors upstream's
 `noderesources/balanced_allocation.go`.
@@ -43,7 +43,7 @@ _UNCHANGED: Final = _HALF_SCORE + _HALF_SCORE // 2
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin, InTreePlugin):
-    """Scores how the pod changes a node's balance: 75 for not at all, 100 for the best, 50 for the worst."""
+    """Scores how the pod changes a node's balance: 75 if unchanged, 100 at best, 50 at worst."""
 
     name = "NodeResourcesBalancedAllocation"
     answers_by_spec = True
@@ -92,7 +92,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin, I
         return amounts.scored(length, lambda part: _score_block(part, wanted))
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
-        """None where devices are counted: allocations change that without the node changing."""
+        """None if devices are counted: allocations change the count without a node change."""
         wanted: ScoredRequests | None = state.get(PRE_SCORE_STATE)
         if self._scored.extended and wanted is not None and self._backed(wanted):
             return None
@@ -107,7 +107,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin, I
         return self._device_backed.scored(self._scored.extended, wanted)
 
     def _score_one_by_one(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
-        """The scalar form for every node: amounts are too large for doubles."""
+        """The scalar formula for every node, used if amounts are too large for doubles."""
         capacities = np.stack([nodes.allocatable(scored.resource) for scored in resources], axis=1)
         used = np.stack([nodes.requested(scored.resource) for scored in resources], axis=1)
         requests = [scored.request for scored in resources]
@@ -120,11 +120,9 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin, I
         )
 
     def _score_row(self, wanted: ScoredRequests) -> Callable[[int], int]:
-        """The score of one row.
+        """The score of one row; columns are looked up once for the usual two resources.
 
-        Usually two resources are compared: their columns are looked up once.
-
-        29 against 116 µs per decision, together with the scalar form of NodeResourcesFit
+        29 instead of 116 µs per decision, together with NodeResourcesFit's row form
         (benchmarks/decisions.py).
         """
         table = self.handle.table
@@ -161,8 +159,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin, I
                 return exactly(row)
             before = int((1 - abs((use_a / capacity_a - use_b / capacity_b) / 2)) * full)
             after = int((1 - abs((with_a / capacity_a - with_b / capacity_b) / 2)) * full)
-            # Neither balance is below 50, so this is never negative and the fraction is dropped as
-            # upstream drops it.
+            # Neither balance is below 50, so this is never negative, and the fraction is dropped as
+            # in upstream.
             return _HALF_SCORE + (_HALF_SCORE + after - before) // 2
 
         return score
@@ -172,16 +170,16 @@ def _score_block(amounts: Amounts, wanted: ScoredRequests) -> Balances:
     capacity, used, absent = amounts.capacity, amounts.used, amounts.absent
     amount = used + wanted.amounts
     scores = balances(amount, capacity, absent)
-    before = amount[:, : used.shape[1]]  # the same memory; what is used is the same for all pods
+    before = amount[:, : used.shape[1]]  # the same memory; usage is the same for all pods
     np.copyto(before, used)
     scores -= balances(before, capacity, absent)
     return _from_change(scores)
 
 
 def _from_change(change: Balances) -> Balances:
-    """The scores, from balances with the pod minus balances without it, which are overwritten."""
-    # Twice the score, 50 + (50 + with - without) / 2: it is not negative, so shifting divides as
-    # upstream does.
+    """Scores from balances with the pod minus balances without it; overwrites its argument."""
+    # Twice the score, 50 + (50 + with - without) / 2: never negative, so shifting divides as in
+    # upstream.
     change += 3 * _HALF_SCORE
     change >>= 1
     return change

@@ -1,4 +1,4 @@
-"""Extended resources backed by device classes, which are left to dynamic resource allocation."""
+"""Extended resources backed by device classes, which dynamic resource allocation handles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubesched.plugins.node_resources.scored_resources import ScoredRequests
 
 
 class DeviceBackedResources:
-    """Which extended resource names some device class maps."""
+    """Names of extended resources that some device class maps."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -29,7 +29,7 @@ class DeviceBackedResources:
         return manager_of(self._handle).extended_resources.version if self.is_enabled else None
 
     def scored(self, names: Sequence[str], wanted: ScoredRequests) -> dict[str, int]:
-        """The resources a pod is scored by that devices may serve, with their indices in the table."""
+        """The pod's scored resources that devices may serve, with their indices in the table."""
         if not self.is_enabled:
             return {}
         indices = self._handle.table.resource_index
@@ -40,7 +40,7 @@ class DeviceBackedResources:
         }
 
     def with_devices(self, nodes: NodeColumns, scored: dict[str, int]) -> NodeColumns:
-        """The view with devices in place of what device plugins do not offer."""
+        """The view, counting devices for resources that no device plugin on the node offers."""
         dra = manager_of(self._handle)
         columns: dict[int, tuple[Ints, Ints]] = {}
         for name, resource in scored.items():
@@ -56,7 +56,7 @@ class DeviceBackedResources:
 
 
 class _DeviceColumns(NodeColumns):
-    """A view in which some resources are counted in devices."""
+    """A view that counts some resources in devices."""
 
     def __init__(self, nodes: NodeColumns, columns: dict[int, tuple[Ints, Ints]]) -> None:
         super().__init__(nodes.table, nodes.rows)

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: rejects nodes without room for the pod's requests, and scores by how full the node would get.
+"""NodeResourcesFit: rejects nodes without room for the pod, and scores by resulting usage.
 
 The scoring strategies are in `strategies`. Mirrors upstream's `noderesources/fit.go`.
 """
@@ -65,9 +65,9 @@ PRE_FILTER_STATE = "PreFilterNodeResourcesFit"
 PRE_SCORE_STATE = "PreScoreNodeResourcesFit"
 
 _NEEDS_LIMIT: Final = 256
-"""Request vectors whose needs are remembered."""
+"""Maximum number of request vectors whose needs are cached."""
 _SCALARS_LIMIT: Final = 64
-"""Resources in such a vector; pods may name thousands."""
+"""Maximum number of resources in a cached vector; pods may name thousands."""
 
 SIGNATURE_REFUSED = unschedulable(
     "signature disabled when dra extended resources are used in the cluster"
@@ -83,10 +83,10 @@ class NodeResourcesFit(
     SignPlugin,
     InTreePlugin,
 ):
-    """Filters on real requests, scores on requests with defaults for containers that name none.
+    """Filters on actual requests; scores with defaults for containers without requests.
 
-    A what-if view already shows the sums with added and removed pods, so `add_pod` and `remove_pod`
-    are not needed.
+    What-if views include the sums of added and removed pods, so `add_pod` and `remove_pod` are not
+    needed.
     """
 
     name = "NodeResourcesFit"
@@ -141,14 +141,14 @@ class NodeResourcesFit(
         return _verdicts(needs, nodes, rejected, full, shortages)
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
-        """Which resources are backed by devices changes with the device classes."""
+        """The verdict also depends on device classes, which may back some resources."""
         needs: tuple[Need, ...] = state.get(PRE_FILTER_STATE) or ()
         has_scalars = any(need.is_scalar for need in needs)
         premise = self._device_backed.current_version if has_scalars else always
         return RowRule(Scope.ROW, premise, self._fits_row(needs))
 
     def _shortage(self, need: Need, nodes: NodeColumns) -> Mask | None:
-        """Where a resource does not suffice; None for nowhere."""
+        """Where a resource does not suffice; None if it suffices everywhere."""
         resource = nodes.table.resource_index.get(need.name)
         if resource is None:
             # No node offers it.
@@ -163,7 +163,7 @@ class NodeResourcesFit(
         return short
 
     def _fits_row(self, needs: Sequence[Need]) -> Callable[[int], bool]:
-        """The verdict on one row: 29 against 116 µs per decision with columns (benchmarks/decisions.py)."""
+        """The verdict on one row: 29 instead of 116 µs per decision (benchmarks/decisions.py)."""
         table = self.handle.table
         pods, allowed = table.pod_count.cells, table.allowed_pods.cells
         compared = []
@@ -209,7 +209,7 @@ class NodeResourcesFit(
         return self._strategy.score_nodes(resources, nodes)
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
-        """None where devices are counted: allocations change that without the node changing."""
+        """None if devices are counted: allocations change the count without a node change."""
         wanted: ScoredRequests | None = state.get(PRE_SCORE_STATE)
         if self._scored.extended and wanted is not None and self._backed(wanted):
             return None
@@ -275,7 +275,7 @@ class NodeResourcesFit(
         )
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
-        """A node that could take the pod if it were empty was added, or its allocatable has grown.
+        """A node that could fit the pod when empty was added, or its allocatable has grown.
 
         # Upstream: resources that the profile ignores are not ignored here.
         """
@@ -283,7 +283,7 @@ class NodeResourcesFit(
         event = self._node_event
         if event is None or event.new is not new or event.old is not old:
             event = self._node_event = _NodeEvent(old, new)
-        if requests.scalars:  # the answer depends on device classes, too
+        if requests.scalars:  # the result also depends on device classes
             return self._hint_of(event, requests)
         key = requests.milli_cpu, requests.memory, requests.ephemeral_storage
         hint = event.hints.get(key)
@@ -294,7 +294,7 @@ class NodeResourcesFit(
         return hint
 
     def _hint_of(self, event: _NodeEvent, requests: PodRequests) -> Hint:
-        if event.old is None and not requests.scalars:  # needs in plain numbers
+        if event.old is None and not requests.scalars:  # plain numbers suffice
             return Hint.QUEUE if fits_plainly(requests, event.offers) else Hint.SKIP
         needs = needs_of(requests)
         if not fits_empty_node(needs, event.offers, self._device_backed):
@@ -312,7 +312,7 @@ class NodeResourcesFit(
         if old is not None and (old.spec.extended_resource_name or "") == (offered or ""):
             return Hint.SKIP
         requested = request_amounts(pod)
-        # Every device class offers a resource of its own name, unasked.
+        # Every device class implicitly offers a resource of its own name.
         is_implicit = old is None and DEVICE_CLASS_RESOURCE_PREFIX + new.metadata.name in requested
         return Hint.QUEUE if is_implicit or offered in requested else Hint.SKIP
 
@@ -321,7 +321,7 @@ class NodeResourcesFit(
 
 
 class _NodeEvent:
-    """A node was added or changed: what is kept while one class of pods after the other is asked about it."""
+    """A node was added or changed; caches hints while the classes of pods are evaluated."""
 
     __slots__ = ("hints", "new", "offers", "old")
 
@@ -338,7 +338,7 @@ def _key_of(requests: PodRequests) -> Hashable:
 
 
 def _least(amounts: Ints) -> int:
-    """`min` of a column; `argmin` is the faster reduction."""
+    """`min` of a column; `argmin` is faster."""
     return int(amounts[amounts.argmin()]) if len(amounts) else int64.MAX
 
 
@@ -349,14 +349,14 @@ def _never(row: int) -> bool:
 def sign_requests(
     requests: PodRequests, device_backed: DeviceBackedResources
 ) -> dict[str, Any] | Status:
-    """The request vector; refused if devices are involved, as equal requests may then have different answers."""
+    """The request vector; an error if devices are involved, as equal requests may then differ."""
     if any(amount and name in device_backed for name, amount in requests.scalars.items()):
         return SIGNATURE_REFUSED
     return requests_fragment(requests)
 
 
 def _rejection(needs: Sequence[Need], bits: int) -> Status:
-    """Bit 0: too many pods; then a bit per need; the highest: some need exceeds what the node offers in total."""
+    """Bit 0: too many pods; then one bit per need; top bit: a need exceeds the node's total."""
     reasons = [TOO_MANY_PODS, *(need.reason for need in needs)]
     code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if bits >> len(reasons) & 1 else Code.UNSCHEDULABLE
     return Status(code, [reason for at, reason in enumerate(reasons) if bits >> at & 1])
@@ -369,7 +369,7 @@ def _verdicts(
     full: Mask | None,
     shortages: list[Mask | None],
 ) -> Verdicts:
-    """Codes as `_rejection` reads them."""
+    """Verdicts with codes in the format of `_rejection`."""
 
     def describe(bits: int) -> Status:
         return _rejection(needs, bits)
@@ -386,7 +386,7 @@ def _verdicts(
         masks = [none if mask is None else mask for mask in (full, *shortages)]
         return [*masks, np.logical_or.reduce(hopeless)]
 
-    # A what-if view may have changed by the time reasons are asked for.
+    # A what-if view may have changed by the time the reasons are read.
     if isinstance(nodes, WhatIfColumns) or len(needs) + 2 > BITS:
         return packed_verdicts(findings(), describe)
     return DeferredVerdicts(rejected, lambda: packed_codes(findings()), describe)

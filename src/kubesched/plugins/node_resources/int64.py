@@ -1,6 +1,7 @@
 """Go's 64-bit integer arithmetic, for amounts so large that it differs from Python's.
 
-# Upstream: sums and products wrap around silently, and division drops the fraction, also below zero.
+# Upstream: sums and products wrap around silently, and division drops the fraction, also below
+# zero.
 """
 
 from __future__ import annotations
@@ -21,5 +22,5 @@ def divide(numerator: int, denominator: int) -> int:
 
 
 def truncate(number: float) -> int:
-    """A double as an integer; on x86-64 what does not fit becomes the smallest one."""
+    """Converts a double to an integer; out-of-range values become the minimum, as on x86-64."""
     return int(number) if MIN <= number <= MAX else MIN

@@ -28,16 +28,11 @@ Floats = npt.NDArray[np.float64]
 
 _MATRICES_LIMIT: Final = 8
 BLOCK: Final = 8192
-"""Nodes per array operation: larger intermediate results leave the CPU cache and cost three times
-as much.
-"""
+"""Nodes per array operation: larger temporaries miss the cache and cost three times as much."""
 
 
 class Amounts:
-    """Matrices of shape (resources, nodes of a view), cut out when asked for.
-
-    Not to be written to.
-    """
+    """Read-only matrices of shape (resources, nodes of a view), extracted on first use."""
 
     def __init__(
         self, rows: Rows, capacity: Floats, used: Floats, spare: Floats, absent: Mask | None
@@ -48,10 +43,10 @@ class Amounts:
         self._spare = spare
         self._absent = absent
         self.is_exact = True
-        """Doubles give the right integers (see `EXACT_BELOW`)."""
+        """True if doubles give the exact integers (see `EXACT_BELOW`)."""
 
     def scored(self, length: int, score: Callable[[Amounts], np.ndarray[Any, Any]]) -> Ints:
-        """Scores of all nodes of the view, computed in parts that fit the cache."""
+        """Scores of all nodes of the view, computed in blocks that fit the CPU cache."""
         if length <= BLOCK:
             return score(self).astype(np.int64)
         scores = np.empty(length, dtype=np.int64)
@@ -60,7 +55,7 @@ class Amounts:
         return scores
 
     def _blocks(self, length: int) -> Iterator[tuple[slice, Amounts]]:
-        """The view's nodes in parts that fit the cache, and where each part lies in the view."""
+        """The view's nodes in blocks that fit the CPU cache, with their positions in the view."""
         for start in range(0, length, BLOCK):
             where = slice(start, min(start + BLOCK, length))
             rows = self._rows
@@ -73,22 +68,22 @@ class Amounts:
 
     @property
     def capacity(self) -> Floats:
-        """1.0 where the node offers none, so that dividing is safe."""
+        """Allocatable amounts, 1.0 where the node offers none, so that division is safe."""
         return _cut(self._capacity, self._rows)
 
     @property
     def used(self) -> Floats:
-        """What pods request."""
+        """Amounts requested by pods."""
         return _cut(self._used, self._rows)
 
     @property
     def spare(self) -> Floats:
-        """A hundred times what is left of the capacity, with defaults for containers that request no CPU or memory."""
+        """100 times the unused capacity, with defaults for containers without requests."""
         return _cut(self._spare, self._rows)
 
     @property
     def absent(self) -> Mask | None:
-        """Where the node offers none and leaves the resource out; None when every node offers all."""
+        """Where the node lacks the resource, which is left out; None if every node offers all."""
         return None if self._absent is None else _cut(self._absent, self._rows)
 
 
@@ -128,12 +123,12 @@ class ResourceMatrix(RowMirror):
         return amounts
 
     def _rebuild(self) -> None:
-        """Block by block: temporary arrays of all rows would cost more in page faults than in arithmetic."""
+        """Works in blocks: full-size temporaries cost more in page faults than in arithmetic."""
         shape = len(self._resources), self.table.capacity
         if self._absent.shape != shape:
             self._capacity, self._used, self._spare = (np.empty(shape) for _ in range(3))
             self._absent = np.zeros(shape, dtype=np.bool_)
-        # Single cells are read and written through memoryviews, which is twice as fast.
+        # Single cells are accessed through memoryviews, which is twice as fast.
         self._cells = [
             (
                 self.table.allocatable[resource].cells,
@@ -206,5 +201,5 @@ class ResourceMatrices:
 
 
 def resource_amounts(nodes: NodeColumns, resources: tuple[int, ...]) -> Amounts:
-    """What the nodes of a view offer and have given away of some resources."""
+    """Allocatable and requested amounts of some resources on the nodes of a view."""
     return nodes.table.derived(ResourceMatrices).over(nodes, resources)

@@ -1,4 +1,4 @@
-"""The resources that take part in scoring a pod, and how much of them is in use on each node."""
+"""The resources that take part in scoring a pod, and their usage on each node."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from kubesched.framework.nodes.views import NodeColumns
 RESOURCES_NOT_FOUND = "resources not found"
 
 EXACT_BELOW: Final = 2**45
-"""For amounts below this, `amount * 100 / capacity` in doubles truncates to the true integer
-quotient.
+"""For amounts below this, `amount * 100 / capacity` in doubles truncates to the exact quotient.
 
 Both numbers are exact doubles (100 * 2**45 < 2**53), and a quotient below an integer n <= 100 stays
-at least 1 / capacity below it, which is more than a double's rounding error there. Beyond, and
+at least 1 / capacity below it, which is more than a double's rounding error there. Above it, and
 below zero, where sums have overflowed, scores are computed from integers, node by node.
 """
 _KNOWN_LIMIT: Final = 256
-"""Combinations of amounts remembered."""
+"""Maximum number of cached combinations of amounts."""
 _COUNTED = (
     ResourceClass.CPU,
     ResourceClass.MEMORY,
@@ -34,7 +33,7 @@ _COUNTED = (
 
 
 class ScoredResource(NamedTuple):
-    """One resource in the comparison of nodes, and what the pod would add to it."""
+    """One resource in the comparison of nodes, and the pod's request for it."""
 
     resource: int
     request: int
@@ -42,12 +41,12 @@ class ScoredResource(NamedTuple):
 
 
 class ScoredRequests:
-    """All resources that count for a pod, as columns to compute with; pods that ask for the same share one."""
+    """All resources that count for a pod, as columns; shared by pods with equal requests."""
 
     def __init__(self, resources: Sequence[ScoredResource], *, any_requested: bool) -> None:
         self.resources = tuple(resources)
         self.any_requested = any_requested
-        """Does the pod ask for any of the configured resources?"""
+        """Does the pod request any of the configured resources?"""
         self.indices = tuple([scored.resource for scored in resources])
         self.weights = [scored.weight for scored in resources]
         self.is_exact = all(0 <= scored.request < EXACT_BELOW for scored in resources)
@@ -63,7 +62,7 @@ class ScoredResources:
     def __init__(self, specs: Sequence[ResourceSpec]) -> None:
         self._specs = [(s.name, classify(s.name), s.weight) for s in specs]
         self.extended = [name for name, kind, _ in self._specs if kind is ResourceClass.SCALAR]
-        """Those that devices may serve; usually none."""
+        """Resources that devices may serve; usually none."""
         self._table: NodeTable | None = None
         self._known: dict[tuple[int, ...], ScoredRequests] = {}
 
@@ -74,8 +73,8 @@ class ScoredResources:
     def for_pod(self, requests: PodRequests, table: NodeTable) -> ScoredRequests:
         """The resources that count for this pod, in configured order.
 
-        An extended resource the pod does not ask for is left out. One that no node has gets its
-        column in the table here, so that the answer stays right when a node with it comes.
+        An extended resource that the pod does not request is left out. One that no node has gets
+        its column in the table here, so that the result stays correct when a node with it is added.
         """
         wanted = tuple([requests.get(name) for name, _, _ in self._specs])
         if table is not self._table or len(self._known) > _KNOWN_LIMIT:
@@ -92,14 +91,14 @@ class ScoredResources:
 
 
 def nonzero_use(nodes: NodeColumns, resource: int) -> Ints:
-    """What is given away, with defaults for containers that request no CPU or memory."""
+    """Requested amounts, with defaults for containers that request no CPU or memory."""
     if resource == CPU:
         return nodes.nonzero_cpu
     return nodes.nonzero_memory if resource == MEMORY else nodes.requested(resource)
 
 
 def nonzero_cells(table: NodeTable, resource: int) -> memoryview:
-    """The same, row by row."""
+    """Like `nonzero_use`, by row."""
     if resource == CPU:
         return table.nonzero_cpu.cells
     return table.nonzero_memory.cells if resource == MEMORY else table.requested[resource].cells

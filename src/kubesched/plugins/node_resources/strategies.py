@@ -1,4 +1,4 @@
-"""The scoring strategies of NodeResourcesFit: LeastAllocated, MostAllocated, RequestedToCapacityRatio.
+"""Strategies of NodeResourcesFit: LeastAllocated, MostAllocated, RequestedToCapacityRatio.
 
 Each maps the requested amount of a resource on a node, pod included, to 0..100; the weighted mean
 over the resources is the score. A resource that a node does not have is left out of that node's
@@ -49,10 +49,10 @@ class Strategy(ABC):
         return amounts.scored(length, lambda part: self._score_block(part, wanted))
 
     def _score_block(self, amounts: Amounts, wanted: ScoredRequests) -> Floats:
-        """The scores, but for a fraction that is still to be dropped."""
+        """The scores before rounding down."""
         left = amounts.spare - wanted.hundredfold
-        # Nothing is left where more is asked for than there is. What is too large for a double to
-        # be exact is below zero here.
+        # Nothing is left if requests exceed the capacity. Amounts too large for an exact double are
+        # negative here.
         np.maximum(left, 0.0, out=left)
         shares = self._shares(left, amounts.capacity)
         absent = amounts.absent
@@ -71,7 +71,7 @@ class Strategy(ABC):
         return total
 
     def score_one_by_one(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
-        """The scalar form for every node, in integers."""
+        """The scalar formula for every node, in integers."""
         capacities = np.stack([nodes.allocatable(scored.resource) for scored in resources], axis=1)
         requested = np.stack(
             [nonzero_use(nodes, scored.resource) + scored.request for scored in resources], axis=1
@@ -87,13 +87,10 @@ class Strategy(ABC):
 
     @abstractmethod
     def _shares(self, left: Floats, capacity: Floats) -> Floats:
-        """Whole percentages, as doubles, by resource and node, from a hundred times what would be left."""
+        """Whole percentages as doubles, by resource and node; `left` is 100 times the remainder."""
 
     def row_scorer(self, wanted: ScoredRequests, table: NodeTable) -> Callable[[int], int]:
-        """The score of one row, valid while the table's arrays are.
-
-        See `RowRule` for what it earns.
-        """
+        """The score of one row, valid as long as the table's arrays; see `RowRule` for the gain."""
         columns = [
             (weight, request, nonzero_cells(table, resource), table.allocatable[resource].cells)
             for resource, request, weight in wanted.resources
@@ -120,11 +117,11 @@ class Strategy(ABC):
 
     @abstractmethod
     def _share(self, requested: int, capacity: int) -> int:
-        """The share of one resource of one node that offers it."""
+        """The share of one resource on a node that offers it."""
 
 
 class LeastAllocated(Strategy):
-    """The emptier, the better."""
+    """Emptier nodes score higher."""
 
     def _shares(self, left: Floats, capacity: Floats) -> Floats:
         left /= capacity
@@ -138,7 +135,7 @@ class LeastAllocated(Strategy):
 
 
 class MostAllocated(Strategy):
-    """The fuller, the better; overcommitted counts as full."""
+    """Fuller nodes score higher; overcommitted counts as full."""
 
     def _shares(self, left: Floats, capacity: Floats) -> Floats:
         np.subtract(capacity * float(MAX_NODE_SCORE), left, out=left)
@@ -150,9 +147,10 @@ class MostAllocated(Strategy):
 
 
 class RequestedToCapacityRatio(MostAllocated):
-    """Whatever a piecewise linear function says of the share that MostAllocated would give.
+    """Applies a piecewise linear function to the share of MostAllocated.
 
-    # Upstream: a resource that scores 0 is left out together with its weight, and the mean is rounded to nearest.
+    # Upstream: a resource that scores 0 is left out together with its weight, and the mean is
+    # rounded to nearest.
     """
 
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
@@ -171,7 +169,7 @@ class RequestedToCapacityRatio(MostAllocated):
 
     def _mean(self, shares: Floats, absent: Mask | None, weights: list[int]) -> Floats:
         counted = np.tensordot(np.array(weights, dtype=np.float64), shares > 0, axes=1)
-        # Halves go up: there are no negative scores.
+        # Halves round up: there are no negative scores.
         return np.floor(_weighted_sum(shares, weights) / np.maximum(counted, 1.0) + 0.5)
 
     def _score(self, demands: list[tuple[int, int, int]]) -> int:
@@ -185,7 +183,7 @@ class RequestedToCapacityRatio(MostAllocated):
 
 
 def make_strategy(strategy: ScoringStrategy) -> Strategy:
-    """The strategy a (checked) configuration asks for."""
+    """Builds the strategy of a validated configuration."""
     if strategy.type == LEAST_ALLOCATED:
         return LeastAllocated()
     if strategy.type == MOST_ALLOCATED:
@@ -196,7 +194,7 @@ def make_strategy(strategy: ScoringStrategy) -> Strategy:
 
 
 def broken_linear(points: Sequence[tuple[int, int]], at: int) -> int:
-    """The value at `at` of the line through the points, flat beyond both ends; quotients lose their fraction."""
+    """Piecewise linear interpolation, constant beyond both ends; quotients are truncated."""
     if at <= points[0][0]:
         return points[0][1]
     for (left, low), (right, high) in pairwise(points):

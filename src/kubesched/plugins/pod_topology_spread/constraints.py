@@ -1,4 +1,4 @@
-"""Spread constraints in checked form: the pod's own, or the defaults for its workload."""
+"""Validated spread constraints: the pod's own, or the defaults for its workload."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ SYSTEM_DEFAULTS = (
 
 
 FEW_KEYS: Final = 8
-"""Labels up to which one column for each is looked at."""
+"""Up to this many labels are checked with one column each."""
 
 _KNOWN_LIMIT: Final = 1024
 _SPELLING_LIMIT: Final = 16 * 1024
-"""Bytes of constraints that are kept; longer ones are parsed at every attempt."""
+"""Maximum size of cached constraints, in bytes; longer ones are parsed at every attempt."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -54,7 +54,7 @@ class Constraint(NamedTuple):
 
 
 _known: dict[Hashable, tuple[Constraint, ...]] = {}
-"""Constraints by how they are written: few spellings, many pods."""
+"""Constraints by spelling: few spellings, many pods."""
 
 
 def own_constraints(pod: Pod, action: str, *, match_label_keys: bool) -> tuple[Constraint, ...]:
@@ -97,7 +97,7 @@ def defaulted_constraints(
     action: str,
     selectors: DefaultSelectors,
 ) -> tuple[Constraint, ...]:
-    """The default constraints with that action, aimed at the pod's workload; none when it has no workload."""
+    """The default constraints with that action for the pod's workload; none without a workload."""
     chosen = [constraint for constraint in defaults if constraint.when_unsatisfiable == action]
     if not chosen:
         return ()
@@ -129,7 +129,7 @@ def _parse(
 
 
 class SpreadPods:
-    """Pods on nodes that count for a constraint: same namespace, not terminating, selected.
+    """Existing pods that count for a constraint: same namespace, not terminating, selected.
 
     # Upstream: an empty selector counts nothing here, although it matches the incoming pod itself.
     """
@@ -150,7 +150,7 @@ class SpreadPods:
 
 
 class SpreadNodes:
-    """Nodes whose pods count for a constraint: they carry the labels, and the policies accept them."""
+    """Nodes whose pods count for a constraint: with all labels, and accepted by the policies."""
 
     def __init__(
         self,
@@ -185,10 +185,10 @@ class SpreadNodes:
         return accepted
 
     def _labelled(self, nodes: NodeColumns) -> Mask:
-        """Where nodes have all the labels.
+        """Nodes that have all the labels.
 
-        Every constraint of a pod asks for the labels of all its constraints. With many, one shared
-        column keeps that from growing with their square (benchmarks/hostile_pods.py).
+        Every constraint of a pod requires the labels of all its constraints. If there are many, one
+        shared column avoids quadratic cost (benchmarks/hostile_pods.py).
         """
         if not nodes.table.has_label_keys(self._keys):
             return np.zeros(len(nodes), dtype=np.bool_)
@@ -218,7 +218,7 @@ class SpreadNodes:
 
 
 class Counted(NamedTuple):
-    """A constraint with its counters as they stand."""
+    """A constraint with its current counters."""
 
     constraint: Constraint
     counter: Counter
@@ -233,7 +233,7 @@ def count(
     *,
     comparison_operators: bool,
 ) -> Counted:
-    """Look up, or start, the counters for a constraint of this pod."""
+    """Look up or create the counters for a constraint of this pod."""
     counter = table.pod_index.counter(SpreadPods(pod.metadata.namespace, constraint.selector))
     nodes = SpreadNodes(pod, keys, constraint, comparison_operators=comparison_operators)
     return Counted(constraint, counter, counter.by_domain(constraint.topology_key, nodes))

@@ -1,4 +1,4 @@
-"""Hard constraints: the verdict per domain, and its changes in what-ifs."""
+"""Hard constraints: the verdict per domain, and what-if changes to it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ _STATUSES = {_MISSING: MISSING_LABEL, _SKEWED: MISMATCH}
 
 
 class HardConstraint(NamedTuple):
-    """A constraint under evaluation.
-
-    `changes` holds what a what-if adds or removes, by value id.
-    """
+    """A constraint under evaluation; `changes` holds what-if changes by value id."""
 
     counted: Counted
     self_match: int
@@ -45,14 +42,14 @@ class FilterState:
         return FilterState(tuple(c._replace(changes=dict(c.changes)) for c in self.constraints))
 
     def verdicts(self, nodes: NodeColumns) -> Verdicts | None:
-        """The first failing constraint decides; None when every node passes."""
+        """The first failing constraint decides; None if every node passes."""
         codes = _codes(self.constraints[0], nodes)
         for constraint in self.constraints[1:]:
             codes = np.where(codes == 0, _codes(constraint, nodes), codes)
         return Verdicts(codes, _STATUSES.__getitem__) if codes.any() else None
 
     def change(self, pod: Pod, other: PodInfo, node: NodeColumns, delta: int) -> None:
-        """Apply a what-if: a pod is added to a node or removed from it.
+        """Apply a what-if change: a pod is added to or removed from a node.
 
         # Upstream: here an empty selector does match, and terminating pods count.
         """
@@ -70,7 +67,7 @@ class FilterState:
                 constraint.changes[value] = constraint.changes.get(value, 0) + delta
 
     def is_about(self, pod: Pod, other: PodInfo) -> bool:
-        """Does that pod count for any constraint, wherever it is?"""
+        """Does that pod count for any constraint, on any node?"""
         labels = other.pod.metadata.labels
         return other.namespace == pod.metadata.namespace and any(
             c.counted.constraint.selector.matches(labels) for c in self.constraints
@@ -78,7 +75,7 @@ class FilterState:
 
 
 def _codes(constraint: HardConstraint, nodes: NodeColumns) -> Codes:
-    """0, missing label or skewed, per node."""
+    """Per node: 0, missing label or skewed."""
     (rule, _, domains), self_match, _ = constraint
     counts, smallest = domains.counts, domains.smallest
     if constraint.changes:
@@ -96,5 +93,5 @@ def _codes(constraint: HardConstraint, nodes: NodeColumns) -> Codes:
     if by_node:
         codes[ids == ABSENT] = _MISSING
         return codes
-    codes[ABSENT] = _MISSING  # the last slot, which nodes without the label read
+    codes[ABSENT] = _MISSING  # the last slot, for nodes without the label
     return codes.take(ids)

@@ -12,7 +12,7 @@ from kubesched.plugins.pod_topology_spread.constraints import Constraint
 def after_pod_change(
     pod: Pod, old: Pod | None, new: Pod | None, constraints: Sequence[Constraint]
 ) -> Hint:
-    """A pod came, went, or changed its labels or tolerations."""
+    """A pod was added or deleted, or its labels or tolerations changed."""
     versions = [version for version in (old, new) if version is not None]
     if not all(_is_self(pod, version) or _is_neighbour(pod, version) for version in versions):
         return Hint.SKIP
@@ -45,7 +45,7 @@ def _is_neighbour(pod: Pod, other: Pod) -> bool:
 def after_node_change(
     old: Node | None, new: Node | None, constraints: Sequence[Constraint]
 ) -> Hint:
-    """A node came, went, or changed its labels or taints."""
+    """A node was added or deleted, or its labels or taints changed."""
     keys = [c.topology_key for c in constraints]
     had, has = _has_all(old, keys), _has_all(new, keys)
     if old is None or new is None:

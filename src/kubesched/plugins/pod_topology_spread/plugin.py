@@ -55,7 +55,7 @@ from kubesched.plugins.pod_topology_spread.scoring import (
 PRE_FILTER_STATE = "PreFilterPodTopologySpread"
 PRE_SCORE_STATE = "PreScorePodTopologySpread"
 MANY_CONSTRAINTS: Final = 64
-"""Of a pod with more of them, whether any node takes part in scoring is found out first."""
+"""For pods with more constraints, first check whether any node takes part in scoring."""
 
 NOT_SIGNABLE = unschedulable("pods with topology constraints are not signable")
 NOT_SIGNABLE_BY_DEFAULT = unschedulable("pods with default topology constraints are not signable")
@@ -72,8 +72,7 @@ class PodTopologySpread(
 ):
     """Filters on DoNotSchedule constraints, scores on ScheduleAnyway ones.
 
-    The counts come from the table's pod index and are kept up to date by it; nothing is recounted
-    here.
+    The counts come from the table's pod index, which keeps them up to date.
     """
 
     name = "PodTopologySpread"
@@ -95,7 +94,7 @@ class PodTopologySpread(
             constraint.when_unsatisfiable for constraint in self._defaults
         )
         self._selectors = None if handle.listers is None else DefaultSelectors(handle.listers)
-        # Filled as nodes come, not in one go for the first pod.
+        # Filled as nodes are added, not all at once for the first pod.
         self._columns = [handle.table.label_column(c.topology_key) for c in self._defaults]
 
     def close(self) -> None:
@@ -109,7 +108,8 @@ class PodTopologySpread(
             constraints = self._constraints(state, pod, HARD)
         except SelectorError as error:
             return error_status(
-                f"get constraints from pod: obtaining pod's hard topology spread constraints: {error}"
+                "get constraints from pod: "
+                f"obtaining pod's hard topology spread constraints: {error}"
             )
         if not constraints:
             return SKIP
@@ -233,12 +233,13 @@ class PodTopologySpread(
             return ()
         if state is None or state.class_memo is None:
             return defaulted_constraints(pod, self._defaults, action, selectors)
-        # One slot per class, not one per version: old versions never come back.
+        # One slot per class, not one per version: old versions are never used again.
         kept: list[Any] = state.remember((self.name, action, "defaults"), lambda: [None, ()])
         version = sources_of(self.handle.listers, pod)()
         if kept[0] != version:
             current = defaulted_constraints(pod, self._defaults, action, selectors)
-            # Workloads change all the time, but hardly ever what they select: then nothing is new.
+            # Workloads change often, but their selectors rarely do: then the old constraints are
+            # kept.
             kept[:] = [version, kept[1] if current == kept[1] else current]
         constraints: tuple[Constraint, ...] = kept[1]
         return constraints
@@ -266,5 +267,5 @@ class PodTopologySpread(
         )
 
     def _requires_all(self, pod: Pod) -> bool:
-        """Nodes without a zone still take part under the built-in defaults: not every cluster has zones."""
+        """False for the built-in defaults, which include nodes without a zone."""
         return bool(pod.spec.topology_spread_constraints) or not self._is_system_default

@@ -1,4 +1,4 @@
-"""Soft constraints: the fewer matching pods in a node's domains, the better."""
+"""Soft constraints: nodes score higher the fewer matching pods their domains have."""
 
 from __future__ import annotations
 
@@ -18,24 +18,21 @@ Floats = npt.NDArray[np.float64]
 
 
 class SoftConstraint(NamedTuple):
-    """A constraint and what one matching pod weighs in it."""
+    """A constraint and the weight of one matching pod."""
 
     counted: Counted
     weight: float
 
 
 class ScoreState(NamedTuple):
-    """The PreScore state.
-
-    With `has_ignored`, some feasible nodes lack a topology label and score 0.
-    """
+    """The PreScore state; with `has_ignored`, nodes that lack a topology label score 0."""
 
     constraints: tuple[SoftConstraint, ...]
     has_ignored: bool
 
 
 ALL_IGNORED = ScoreState((), has_ignored=True)
-"""No node has all the labels: none takes part, whatever pods there are."""
+"""No node has all the labels: none takes part in scoring, regardless of pods."""
 
 
 def weigh(counted: tuple[Counted, ...], feasible: NodeColumns, *, requires_all: bool) -> ScoreState:
@@ -52,14 +49,14 @@ def weigh(counted: tuple[Counted, ...], feasible: NodeColumns, *, requires_all: 
         if key == HOSTNAME:
             size = len(feasible) if among is None else int(np.count_nonzero(among))
         else:
-            # Nodes without the label, where they count at all, make one domain together.
+            # Nodes without the label, if they count at all, form one domain.
             size = feasible.number_of_values(key, among)
         soft.append(SoftConstraint(constraint_counts, natural_log(size + 2)))
     return ScoreState(tuple(soft), ignored is not None)
 
 
 def ignored_nodes(counted: tuple[Counted, ...], nodes: NodeColumns) -> Mask:
-    """Nodes lacking a topology label of some constraint."""
+    """Nodes that lack a topology label of some constraint."""
     lacking = np.zeros(len(nodes), dtype=np.bool_)
     for constraint_counts in counted:
         lacking |= nodes.label_ids(constraint_counts.constraint.topology_key) == ABSENT
@@ -67,7 +64,7 @@ def ignored_nodes(counted: tuple[Counted, ...], nodes: NodeColumns) -> Mask:
 
 
 def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
-    """Weighted pods per node, rounded half away from zero. High is bad."""
+    """Weighted pods per node, rounded half away from zero. Lower is better."""
     if state is ALL_IGNORED:
         return np.zeros(len(nodes), dtype=np.int64)
     total: Floats | None = None
@@ -102,7 +99,7 @@ def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
 
 def _rounded(total: Floats) -> Ints:
     total += 0.5
-    return total.astype(np.int64)  # nothing is negative, so dropping the fraction rounds down
+    return total.astype(np.int64)  # never negative, so truncation rounds down
 
 
 def _plus(total: Floats | None, more: Floats) -> Floats:
@@ -113,7 +110,7 @@ def _plus(total: Floats | None, more: Floats) -> Floats:
 
 
 def normalized(state: ScoreState, scores: Ints, nodes: NodeColumns) -> Levels:
-    """Turn "high is bad" into 0..100; ignored nodes get 0 and have no say in the extremes."""
+    """Inverts raw scores to 0..100; ignored nodes get 0 and do not affect the extremes."""
     if state is ALL_IGNORED:
         return np.zeros_like(scores)
     counted = tuple(c.counted for c in state.constraints)
@@ -131,7 +128,7 @@ def normalized(state: ScoreState, scores: Ints, nodes: NodeColumns) -> Levels:
         reversed_: Ints = MAX_NODE_SCORE * (highest + lowest - values) // highest
         return reversed_
 
-    # Ignored nodes have a raw score of 0, which may lie below the others'.
+    # Ignored nodes have a raw score of 0, which may be below the others.
     final = by_value(scores, 0, highest, reverse)
     if ignored is not None:
         final[ignored] = 0
@@ -154,7 +151,7 @@ _HALF_SQRT2 = np.sqrt(2.0) / 2.0
 
 @lru_cache(maxsize=4096)
 def natural_log(number: int) -> float:
-    """ln(number) computed as Go's math.Log does: the last bit can decide a score."""
+    """ln(number) computed like Go's math.Log: the last bit can decide a score."""
     fraction, exponent = np.frexp(float(number))
     f1, k = float(fraction), int(exponent)
     if f1 < _HALF_SQRT2:

@@ -1,4 +1,4 @@
-"""VolumeBinding: rejects nodes where a pod's claims cannot be satisfied, and binds the claims on the chosen node.
+"""VolumeBinding: rejects nodes that cannot satisfy a pod's claims, and binds the claims.
 
 Mirrors upstream's `volumebinding/{volume_binding,binder,assume_cache,scorer}.go`.
 
@@ -7,7 +7,7 @@ pod_claims    PreFilter: the state of the pod's claims
 storage       volumes, classes and capacities, including assumed ones
 assume_cache  objects with pending writes applied
 search        Filter: per node, the volumes for the claims, or why there are none
-scoring       Score (gated): how full the storage of a node would get
+scoring       Score (gated): storage utilization of a node
 binding       Reserve and PreBind: assume, write, wait
 signals       wakes waiting bindings on changes
 """

@@ -1,7 +1,7 @@
 """The assume cache: listed objects with our own pending writes applied.
 
-An assumed object replaces the listed one while that still has the revision the assumption was made
-from; a newer revision or a deletion ends the assumption. This is checked on every read, without
+An assumed object replaces the listed one while that still has the revision the assumption is based
+on; a newer revision or a deletion ends the assumption. This is checked on every read, without
 following the lister's changes.
 """
 
@@ -16,7 +16,7 @@ from kubesched.framework.handle import Lister
 from kubesched.plugins.helper.volumes.claims import not_found
 
 _SWEEP_FROM: Final = 64
-"""Outdated assumptions are removed when there are this many, and then at every doubling."""
+"""Outdated assumptions are removed at this many, and then at every doubling."""
 
 
 T = TypeVar("T", bound=ApiObject)
@@ -40,21 +40,21 @@ class AssumeCache(Generic[T]):
         self._sweep_at = _SWEEP_FROM
 
     def __len__(self) -> int:
-        """Number of assumptions, outdated ones included."""
+        """Number of assumptions, including outdated ones."""
         return len(self._assumed)
 
     def is_idle(self) -> bool:
-        """Whether no assumption is in effect."""
+        """True if no assumption is in effect."""
         self._sweep()
         return not self._assumed
 
     def listed(self, key: str) -> T | None:
-        """The object as the API server last showed it."""
+        """The object as last shown by the API server."""
         namespace, name = split_key(key)
         return self._lister.get(namespace, name)
 
     def get(self, key: str) -> T | None:
-        """The object, assumed if it is."""
+        """The object, in its assumed version if there is one."""
         listed = self.listed(key)
         assumed = self._assumed.get(key)
         if listed is None or assumed is None or not _same_revision(assumed, listed):
@@ -62,7 +62,7 @@ class AssumeCache(Generic[T]):
         return assumed
 
     def assume(self, obj: T) -> None:
-        """Replace the object by a changed copy; raises AssumeError if the original has a newer revision."""
+        """Replace the object by a changed copy; raises AssumeError if the original has changed."""
         key = key_of(obj.metadata)
         listed = self.listed(key)
         if listed is None:

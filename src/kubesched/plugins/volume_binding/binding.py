@@ -1,12 +1,14 @@
 """Reserve and PreBind of VolumeBinding: assume, write, wait.
 
-    Reserve     assumes that a matched volume names its claim, and that a claim to be provisioned names the node
-    PreBind     writes both, volumes first, then waits: the PV controller completes the bindings, and a provisioner
-                creates missing volumes, or removes the node's name from the claim if it cannot
-    Unreserve   reverts the assumptions; what was written stays, and leads the next attempt to the same volumes and node
+    Reserve     assumes that a matched volume names its claim, and that a claim to be provisioned
+                names the node
+    PreBind     writes both, volumes first, then waits: the PV controller completes the bindings,
+                and a provisioner creates missing volumes, or removes the node's name from the
+                claim if it cannot
+    Unreserve   reverts the assumptions; completed writes stay, and lead the next attempt to the
+                same volumes and node
 
-Every write carries the revision the decision was made from, so that a concurrent change makes it
-fail.
+Every write carries the revision the decision was based on, so it fails after a concurrent change.
 """
 
 from __future__ import annotations
@@ -50,16 +52,16 @@ from kubesched.plugins.volume_binding.signals import BindingSignals, Subject
 from kubesched.plugins.volume_binding.storage import Storage
 
 LOOK_AGAIN_S: Final = 1.0
-"""Upstream's polling interval. Here changes end the wait at once; polling is a fallback."""
+"""Upstream's polling interval. Changes end the wait at once; polling is a fallback."""
 
 
 class BindingError(Exception):
-    """The volumes cannot be bound; the attempt fails and is repeated."""
+    """The volumes cannot be bound; the attempt fails and is retried."""
 
 
 @dataclass(slots=True)
 class StaticBinding:
-    """A claim and the volume that is to serve it: first as assumed, then as written."""
+    """A claim and the volume that will serve it: first as assumed, then as written."""
 
     volume: PersistentVolume
     claim: PersistentVolumeClaim
@@ -74,7 +76,7 @@ class Reservation:
 
 
 def chosen(search: Search, index: int) -> Reservation:
-    """The result of a search for one node of its view."""
+    """The search's result for one node of its view."""
     return Reservation(
         [
             StaticBinding(match.volumes[int(match.choice[index])], match.claim)
@@ -86,7 +88,7 @@ def chosen(search: Search, index: int) -> Reservation:
 
 
 def assume(storage: Storage, wanted: Reservation, node_name: str) -> Reservation:
-    """Assume all of it, or none: raises AssumeError."""
+    """Assume all of it or nothing; raises AssumeError."""
     assumed = Reservation([], [])
     try:
         for binding in wanted.bindings:
@@ -105,7 +107,7 @@ def assume(storage: Storage, wanted: Reservation, node_name: str) -> Reservation
 
 
 def revert(storage: Storage, assumed: Reservation) -> None:
-    """Revert what is still assumed. Idempotent."""
+    """Revert the remaining assumptions. Idempotent."""
     for binding in assumed.bindings:
         storage.volumes.restore(binding.volume)
     for claim in assumed.provisions:
@@ -113,7 +115,7 @@ def revert(storage: Storage, assumed: Reservation) -> None:
 
 
 def bound_volume(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
-    """The volume naming the claim; the same object if it does so completely already."""
+    """The volume with a claimRef to the claim; the same object if it is already complete."""
     meta = claim.metadata
     reference, annotations = volume.spec.claim_ref, volume.metadata.annotations
     if reference is None or (reference.name, reference.namespace, reference.uid) != (
@@ -129,7 +131,7 @@ def bound_volume(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Pers
             uid=meta.uid,
             resource_version=meta.resource_version,
         )
-    # The annotation marks a binding chosen by a controller. A volume pre-bound by the user does not
+    # The annotation marks a binding chosen by a controller; volumes pre-bound by the user do not
     # get it.
     if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in (annotations or {}):
         annotations = {**(annotations or {}), BOUND_BY_CONTROLLER: "yes"}
@@ -169,10 +171,7 @@ class VolumeBinder:
         self._signals.close()
 
     async def bind(self, pod: Pod, node_name: str, reserved: Reservation) -> None:
-        """Write, then wait until everything is bound.
-
-        Raises what a write failed with, or BindingError.
-        """
+        """Write, then wait until all is bound. Raises the error of a write, or BindingError."""
         await self._write(reserved)
         try:
             await self._wait(pod, node_name, reserved)
@@ -180,10 +179,7 @@ class VolumeBinder:
             raise BindingError(f"binding volumes: {error}") from error
 
     async def _write(self, reserved: Reservation) -> None:
-        """Write volumes, then claims.
-
-        After a failure the assumptions that were not written are reverted.
-        """
+        """Write volumes, then claims; after a failure, revert the assumptions not yet written."""
         unwritten = Reservation(list(reserved.bindings), list(reserved.provisions))
         try:
             for binding in reserved.bindings:
@@ -196,10 +192,7 @@ class VolumeBinder:
             revert(self._storage, unwritten)
 
     async def _wait(self, pod: Pod, node_name: str, reserved: Reservation) -> None:
-        """Return when all claims are bound.
-
-        Woken by changes; the timeout uses the injected clock.
-        """
+        """Wait until all claims are bound. Changes wake it; timed by the injected clock."""
         deadline = self._clock.monotonic() + self._timeout_s
         with self._signals.watching(_subjects(pod, node_name, reserved)) as changed:
             while True:
@@ -216,9 +209,9 @@ class VolumeBinder:
     # -- one look ----------------------------------------------------------------------------------
 
     def _is_done(self, pod: Pod, node_name: str, reserved: Reservation) -> bool:
-        """Is everything bound? Raises BindingError when it never will be.
+        """Is everything bound? Raises BindingError if it never will be.
 
-        What is assumed does not count: another attempt may have assumed something else by now.
+        Ignores assumptions: another attempt may have made different ones in the meantime.
         """
         node: Node | None = self._listers.of(Node).get("", node_name)
         if node is None:
@@ -238,7 +231,7 @@ class VolumeBinder:
             raise BindingError(f"failed to check binding: {missing}")
         claim = self._listed(binding.claim, "failed to check binding")
         if binding.volume.metadata.is_newer_than(volume.metadata):
-            return False  # our own write has not come back yet
+            return False  # the watch has not shown our own write yet
         self._check_reach(volume, node, "failed to translate pv to csi: ")
         if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
             raise BindingError(f'ClaimRef got reset for pv "{name}"')
@@ -254,7 +247,7 @@ class VolumeBinder:
         if claim.metadata.annotations is None:
             raise BindingError(f'selectedNode annotation reset for PVC "{name}"')
         if claim.metadata.annotations.get(SELECTED_NODE, "") != node.metadata.name:
-            # A provisioner that cannot do it says so by taking the node's name off.
+            # A provisioner reports failure by removing the node's name.
             raise BindingError(f'provisioning failed for PVC "{name}"')
         return self._has_volume_in_reach(claim, node)
 
@@ -274,7 +267,7 @@ class VolumeBinder:
         if claim.spec.volume_name:
             volume = self._storage.volumes.listed(claim.spec.volume_name)
             if volume is None:
-                return False  # the watch of volumes may lag behind that of claims
+                return False  # the volume watch may lag behind the claim watch
             self._check_reach(volume, node, "")
         return is_fully_bound(claim)
 

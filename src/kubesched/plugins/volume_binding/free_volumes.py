@@ -1,8 +1,8 @@
-"""Free volumes for claims with equal requirements, and the first choice of each node among them.
+"""Free volumes for claims with equal requirements, and each node's first choice among them.
 
 The pods of a workload claim volumes of one kind one after the other, and each takes one volume. So
-the answer for the whole cluster is kept and updated with the volumes. This works if every volume
-selects nodes by the same label, as local volumes do; otherwise the general search is used.
+the result for the whole cluster is cached and updated with the volumes. This requires that every
+volume selects nodes by the same label, as local volumes do; otherwise the general search is used.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 FILESYSTEM: Final = "Filesystem"
 _SPARE_NUMBERS: Final = 1024
-"""Numbers of volumes that are gone are given up when there are this many of them, and more than of
-others.
-"""
+"""Unused volume numbers are compacted once they exceed the used ones by this many."""
 
 
 class ClaimShape(NamedTuple):
@@ -50,7 +48,7 @@ class ClaimShape(NamedTuple):
         )
 
     def suits(self, facts: VolumeFacts) -> bool:
-        """Can such a claim be bound to the volume, provided it is unreserved?"""
+        """Can such a claim be bound to the volume if it is unreserved?"""
         return (
             self.fits(facts)
             and facts.is_available
@@ -73,35 +71,32 @@ def shape_of(claim: PersistentVolumeClaim) -> ClaimShape:
 
 
 class NotSimple(Exception):
-    """Some volume reaches nodes in another way than by the one label."""
+    """Some volume does not select nodes by the common label alone."""
 
 
 class FreeVolumes:
-    """Volumes of one group that suit one shape.
-
-    Raises `NotSimple` when they cannot be kept this way.
-    """
+    """Volumes of one group that suit one shape; raises `NotSimple` if the group is unsuitable."""
 
     def __init__(self, shape: ClaimShape, members: Iterable[VolumeFacts], position: int) -> None:
         self.shape = shape
         self.revision = 0
         """Changes with the volumes."""
         self.position = position
-        """Position in the log of changes up to which this is current."""
+        """Position in the change log up to which this is current."""
         self.key: str | None = None
-        """The label that all volumes name; None while there are none."""
+        """The label that all volumes select on; None while there are no volumes."""
         self.volumes: list[PersistentVolume] = []
-        """By number. Numbers of volumes that are gone are not used again."""
+        """By number. Numbers of removed volumes are not reused."""
         self._numbers: dict[str, int] = {}
         self._by_value: dict[str, list[tuple[tuple[int, str], int]]] = {}
         self._stale: set[str] = set()
-        """Values whose first volume may have changed."""
+        """Label values whose first volume may have changed."""
         self._first: Ranks = np.zeros(0, dtype=np.int32)
         for facts in members:
             self._add(facts)
 
     def follow(self, changes: Iterable[tuple[VolumeFacts | None, VolumeFacts | None]]) -> None:
-        """Apply changes of the group: volumes before and after, None where there was or is none."""
+        """Apply changes of the group: volumes before and after, None if absent."""
         for old, new in changes:
             if old is not None:
                 self._remove(old)
@@ -110,7 +105,7 @@ class FreeVolumes:
 
     @property
     def is_outgrown(self) -> bool:
-        """So many numbers are unused that a rebuild pays off."""
+        """True if so many numbers are unused that a rebuild pays off."""
         return len(self.volumes) > 2 * len(self._numbers) + _SPARE_NUMBERS
 
     def _add(self, facts: VolumeFacts) -> None:
@@ -140,7 +135,7 @@ class FreeVolumes:
             self._stale.add(value)
 
     def choice(self, nodes: NodeColumns) -> Ranks:
-        """For each node the number of the first volume it reaches, NONE where there is none."""
+        """For each node the number of its first reachable volume, or NONE."""
         if self.key is None:
             return np.full(len(nodes), NONE, dtype=np.int32)
         column = nodes.label_column(self.key)

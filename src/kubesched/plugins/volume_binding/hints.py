@@ -20,10 +20,10 @@ def after_csi_node_change(pod: Pod, old: CSINode | None, new: CSINode) -> Hint:
 
 
 def after_driver_update(pod: Pod, old: CSIDriver, new: CSIDriver) -> Hint:
-    """The driver does not report capacity any more.
+    """The driver no longer reports capacity.
 
-    # Upstream: only pods with an inline volume of the driver are brought back, although it is those with claims that
-    # capacity kept waiting.
+    # Upstream: only pods with an inline volume of the driver are brought back, although it is those
+    # with claims that capacity kept waiting.
     """
     is_used = any(
         volume.csi is not None and volume.csi.driver == new.metadata.name
@@ -36,7 +36,7 @@ def after_driver_update(pod: Pod, old: CSIDriver, new: CSIDriver) -> Hint:
 def after_capacity_change(
     pod: Pod, old: CSIStorageCapacity | None, new: CSIStorageCapacity
 ) -> Hint:
-    """There is room for larger volumes than before."""
+    """Larger volumes fit than before."""
     if old is None:
         return Hint.QUEUE
     before, after = volume_limit(old), volume_limit(new)

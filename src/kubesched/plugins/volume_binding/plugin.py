@@ -73,21 +73,18 @@ _NOTHING_TO_DO: Final = PreBindPreFlightResult(allow_parallel=True, skip=True)
 
 @dataclass(slots=True, eq=False)
 class _PodVolumes:
-    """What one attempt knows of the pod's claims.
-
-    A what-if about other pods does not change it: it is not cloned.
-    """
+    """Per-attempt state of the pod's claims. What-if evaluation does not change it: not cloned."""
 
     claims: PodClaims
     all_bound: bool = False
     search: Search | None = None
-    """The filter's own search over all nodes, until one is reserved."""
+    """The filter's search over all nodes, until one is reserved."""
     reserved: dict[str, Reservation] = field(default_factory=dict)
-    """What was assumed, by node; one node at most."""
+    """Assumed reservations by node; at most one."""
 
 
 _NO_VOLUMES: Final = _PodVolumes(PodClaims())
-"""Shared by all pods without claims, and never changed."""
+"""Shared, immutable state of pods without claims."""
 
 
 class VolumeBinding(
@@ -101,9 +98,9 @@ class VolumeBinding(
     SignPlugin,
     InTreePlugin,
 ):
-    """Filters nodes by what volumes they reach or could be given, and binds the claims of the node that is chosen.
+    """Filters nodes by reachable or provisionable volumes, and binds the claims on the chosen node.
 
-    Answers depend on claims, volumes, classes and capacities, so none is kept between attempts.
+    Results depend on claims, volumes, classes and capacities; none is cached between attempts.
     """
 
     name = "VolumeBinding"
@@ -252,7 +249,7 @@ class VolumeBinding(
         except BindingError as error:
             self._count_failure("bind")
             return error_status(error)
-        except Exception:  # errors of writes are passed on unchanged
+        except Exception:  # write errors are passed on unchanged
             self._count_failure("bind")
             raise
         return None
@@ -280,7 +277,7 @@ class VolumeBinding(
 
     @cached_property
     def _storage(self) -> Storage:
-        """The state of storage, built when the first pod needs it."""
+        """The storage state, built when the first pod needs it."""
         return Storage(self.handle)
 
     @cached_property

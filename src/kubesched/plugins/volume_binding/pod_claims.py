@@ -1,4 +1,4 @@
-"""PreFilter's look at a pod's claims: do they exist, are they bound, may they be bound later?"""
+"""PreFilter's check of a pod's claims: do they exist, are they bound, can binding wait?"""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class ClaimsError(Exception):
 
 @dataclass(slots=True)
 class PodClaims:
-    """A pod's claims by what has to be done about them, in the pod's order; one used twice is listed twice."""
+    """A pod's claims by required action, in the pod's order; a claim used twice is listed twice."""
 
     bound: list[PersistentVolumeClaim] = field(default_factory=list)
     delayed: list[PersistentVolumeClaim] = field(default_factory=list)
-    """Not bound, and not to be before a node is chosen."""
+    """Unbound, to be bound after a node is chosen."""
     immediate: list[PersistentVolumeClaim] = field(default_factory=list)
-    """Not bound, and to be bound by the PV controller before the pod is scheduled."""
+    """Unbound, to be bound by the PV controller before the pod is scheduled."""
 
 
 def claims_problem(pod: Pod, storage: Storage) -> str | None:
-    """The first problem with the pod's claims that the scheduler cannot solve; None if there is none."""
+    """The first problem with the pod's claims that the scheduler cannot solve, or None."""
     for use in claim_uses(pod):
         claim = storage.claims.listed(f"{pod.metadata.namespace}/{use.name}")
         if claim is None:
@@ -55,7 +55,7 @@ def claims_problem(pod: Pod, storage: Storage) -> str | None:
 
 
 def classify(pod: Pod, storage: Storage) -> PodClaims:
-    """The pod's claims, as assumed; raises ClaimsError."""
+    """The pod's claims, including assumptions; raises ClaimsError."""
     claims = PodClaims()
     for use in claim_uses(pod):
         key = f"{pod.metadata.namespace}/{use.name}"
@@ -73,7 +73,7 @@ def classify(pod: Pod, storage: Storage) -> PodClaims:
 
 
 def are_all_bound(pod: Pod, storage: Storage) -> bool:
-    """Are all claims bound by now?"""
+    """Are all claims bound now?"""
     for use in claim_uses(pod):
         claim = storage.claims.get(f"{pod.metadata.namespace}/{use.name}")
         if claim is None or not is_fully_bound(claim):

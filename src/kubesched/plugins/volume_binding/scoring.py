@@ -1,6 +1,6 @@
-"""Score (gated): how full the storage behind a node would get, through the configured shape.
+"""Score (gated): maps the storage utilization of a node through the configured shape.
 
-Nodes that would serve the claims from the same volumes and capacities score alike, so each
+Nodes that would serve the claims from the same volumes and capacities score the same, so each
 combination is scored once.
 """
 
@@ -50,7 +50,7 @@ class CapacityScorer:
         return np.array(scores, dtype=np.int64)[which.reshape(-1)]
 
     def _score(self, search: Search, combination: Sequence[int]) -> int:
-        """The mean over classes, rounded half up; volumes that exist count alone if there are any."""
+        """The mean over classes, rounded half up; existing volumes alone count if there are any."""
         matched = combination[: len(search.matches)]
         amounts: dict[str, tuple[int, int]] = {}
         if any(number != NONE for number in matched):

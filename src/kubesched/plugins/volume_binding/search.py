@@ -1,7 +1,7 @@
-"""Filter of VolumeBinding: for all nodes of a view at once, the volumes for a pod's claims, or why there are none.
+"""Filter of VolumeBinding: finds volumes for a pod's claims, for all nodes of a view at once.
 
 A bound claim admits the nodes that can reach its volume. For each other claim, smallest first, each
-node offers the smallest free volume it can reach; claims left over must be provisionable there. The
+node offers the smallest free volume it can reach; remaining claims must be provisionable there. The
 choices are arrays over the nodes, from which Reserve reads the entry of the chosen node.
 """
 
@@ -58,18 +58,18 @@ class Match:
     claim: PersistentVolumeClaim
     volumes: Sequence[PersistentVolume]
     choice: Ranks
-    """Index into `volumes`, NONE where there is no match."""
+    """Index into `volumes`, or NONE."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provision:
-    """One claim that would be provisioned, where, and from which capacity."""
+    """A claim to be provisioned, with its nodes and capacities."""
 
     claim: PersistentVolumeClaim
     where: Mask
     capacities: Sequence[CSIStorageCapacity]
     choice: Ranks | None
-    """Index into `capacities`; None when capacity does not matter."""
+    """Index into `capacities`; None if capacity is not checked."""
 
 
 class Search:
@@ -94,7 +94,7 @@ class Search:
         return bool(self._errors)
 
     def verdicts(self) -> Verdicts | None:
-        """None when every node passes."""
+        """None if every node passes."""
         if self._errors:
             return self._broken_verdicts()
         findings = [(at, mask) for at, mask in enumerate(self._findings) if mask is not None]
@@ -113,7 +113,7 @@ class Search:
         return codes
 
     def _broken_verdicts(self) -> Verdicts:
-        """Where something broke, that is the verdict, whatever else was found there."""
+        """An error on a node overrides all other findings there."""
         codes = self._codes().astype(np.uint16)
         broken = np.zeros(len(self._nodes), dtype=np.bool_)
         for number, (where, _) in enumerate(self._errors):
@@ -129,10 +129,7 @@ class Search:
         return Verdicts(codes, describe, broken)
 
     def covers(self, row: int) -> bool:
-        """Is the view made of the first rows of the table, this one included?
-
-        Then a row is its own index.
-        """
+        """Is this row in a view of the table's first rows, where a row is its own index?"""
         rows = self._nodes.rows
         return isinstance(rows, slice) and not rows.start and row < len(self._nodes)
 
@@ -154,7 +151,7 @@ class Search:
     # -- bound claims ------------------------------------------------------------------------------
 
     def _check_bound(self, claims: Sequence[PersistentVolumeClaim]) -> None:
-        """Where the volumes of bound claims can be reached. The first problem of a node decides."""
+        """Check where bound claims' volumes are reachable. A node's first problem decides."""
         reached: Mask | None = None
         for claim in claims:
             volume = self._storage.volumes.get(claim.spec.volume_name)
@@ -168,7 +165,7 @@ class Search:
             reached = mask if reached is None else reached & mask
 
     def _reaches(self, volume: PersistentVolume, candidates: Mask | None) -> Mask | None:
-        """Nodes that reach a volume, with its affinity translated where its plugin is migrated; None means all."""
+        """Nodes that reach a volume, using migrated affinity where it applies; None means all."""
         storage, nodes = self._storage, self._nodes
         mask = reachable(storage.masks, nodes, volume.spec.node_affinity)
         plugin = plugin_of(volume.spec)
@@ -196,10 +193,10 @@ class Search:
     # -- claims to be bound ------------------------------------------------------------------------
 
     def _serve_as_before(self, claim: PersistentVolumeClaim) -> bool:
-        """Reuse the outcome for an equal claim of another pod, if nothing it depends on has changed.
+        """Reuse the result for an equal claim of another pod if its inputs have not changed.
 
-        False if this claim needs a search of its own. Pods of one workload have equal claims but
-        for the name.
+        Returns False if this claim needs its own search. Claims of one workload's pods differ only
+        in name.
         """
         nodes, annotations = self._nodes, claim.metadata.annotations
         if len(nodes) != nodes.table.high_water or not self.covers(len(nodes) - 1):
@@ -224,7 +221,7 @@ class Search:
         return True
 
     def _serve(self, claims: Sequence[PersistentVolumeClaim]) -> None:
-        """Match or provision every claim that waits for its first consumer."""
+        """Match or provision every WaitForFirstConsumer claim."""
         to_match: list[PersistentVolumeClaim] = []
         to_provision: list[PersistentVolumeClaim] = []
         here: Mask | None = None
@@ -233,7 +230,7 @@ class Search:
             if selected is None:
                 to_match.append(claim)
                 continue
-            # Provisioning is already under way for this node: the pod can go nowhere else.
+            # Provisioning is already in progress for this node: the pod cannot use any other.
             to_provision.append(claim)
             only = named(self._nodes, selected)
             here = only if here is None else here & only
@@ -258,12 +255,12 @@ class Search:
         self._provision(to_provision, here)
 
     def _match_kept(self, claim: PersistentVolumeClaim) -> Match | None:
-        """The cached match of the only claim of a pod, if there is one."""
+        """The cached match of a pod's only claim, or None."""
         free = self._free_volumes(claim)
         return None if free is None else Match(claim, free.volumes, free.choice(self._nodes))
 
     def _free_volumes(self, claim: PersistentVolumeClaim) -> FreeVolumes | None:
-        """The cached free volumes for such claims; None if there are none, or a volume is reserved for this one."""
+        """Cached free volumes for such claims; None if not cached, or if one is reserved for it."""
         try:
             shape = shape_of(claim)
         except SelectorError:
@@ -273,18 +270,20 @@ class Search:
         return self._storage.free_volumes(shape)
 
     def _match(self, claim: PersistentVolumeClaim, volumes: _Numbered, here: Mask) -> Ranks | None:
-        """The volume each node would give the claim, by its number; None on error."""
+        """The number of the volume each node would give the claim; None on error."""
         try:
             reserved, free = candidates(claim, self._storage)
         except SelectorError as error:
-            text = f"error creating internal label selector for claim: {key_of(claim.metadata)}: {error}"
+            text = (
+                "error creating internal label selector for claim: "
+                f"{key_of(claim.metadata)}: {error}"
+            )
             self._errors.append((here, text))
             return None
         choice: Ranks = np.full(len(self._nodes), NONE, dtype=np.int32)
         undecided = self._everywhere()
         for facts in reserved:
-            # A volume reserved for the claim is the answer or, where it cannot be reached, rules
-            # out any other.
+            # A volume reserved for the claim is the result or, if unreachable, rules out any other.
             number = volumes.number(facts.volume)
             mine = undecided & ~self._is_taken(number)
             mask = reachable(self._storage.masks, self._nodes, facts.volume.spec.node_affinity)
@@ -297,10 +296,10 @@ class Search:
     def _match_free(
         self, free: Sequence[VolumeFacts], volumes: _Numbered, choice: Ranks, undecided: Mask
     ) -> None:
-        """Give every undecided node the first volume it reaches that no earlier claim took there."""
+        """Give every undecided node its first reachable volume that no earlier claim took there."""
         numbers = volumes.numbers([facts.volume for facts in free])
         ranked = ((rank, facts.reach) for rank, facts in enumerate(free))
-        # Earlier claims took at most one volume each, so one of so many candidates is left.
+        # Earlier claims took at most one volume each, so one of these candidates is still free.
         layers = first_matches(self._storage.masks, self._nodes, ranked, len(self.matches) + 1)
         number_of_rank = np.array([*numbers, NONE], dtype=np.int32)
         for layer in layers:
@@ -320,7 +319,7 @@ class Search:
     # -- provisioning ------------------------------------------------------------------------------
 
     def _provision(self, selected: Sequence[PersistentVolumeClaim], here: Mask) -> None:
-        """Check that claims without a volume can be provisioned; the first problem of a node decides."""
+        """Check that unmatched claims can be provisioned; a node's first problem decides."""
         wanted = [
             *((claim, here) for claim in selected),
             *((match.claim, here & (match.choice == NONE)) for match in self.matches),
@@ -374,7 +373,7 @@ class Search:
     def _enough_capacity(
         self, claim: PersistentVolumeClaim, class_name: str
     ) -> tuple[Sequence[CSIStorageCapacity], Ranks]:
-        """For each node, the first capacity object that it reaches and that has room for the claim.
+        """For each node, the first reachable capacity object with room for the claim.
 
         # Upstream: each claim is looked at alone, so two that fit one by one may not fit together.
         """
@@ -385,7 +384,7 @@ class Search:
 def candidates(
     claim: PersistentVolumeClaim, storage: Storage
 ) -> tuple[list[VolumeFacts], list[VolumeFacts]]:
-    """Volumes reserved for the claim, and free ones that suit it, smallest first; which nodes reach them is not asked.
+    """Volumes reserved for the claim, and suitable free ones, smallest first, for any node.
 
     Raises SelectorError for a malformed selector.
     """
@@ -407,7 +406,7 @@ _order = attrgetter("order")
 
 
 class _Numbered:
-    """Volumes numbered in the order in which they come up."""
+    """Volumes numbered in order of first use."""
 
     __slots__ = ("_numbers", "listed")
 
@@ -426,9 +425,7 @@ class _Numbered:
     def numbers(self, volumes: list[PersistentVolume]) -> Sequence[int]:
         if self.listed:
             return [self.number(volume) for volume in volumes]
-        self.listed.extend(
-            volumes
-        )  # nothing is numbered yet, and these are distinct: no lookup is needed
+        self.listed.extend(volumes)  # all distinct and nothing numbered yet: no lookup needed
         return range(len(volumes))
 
 

@@ -1,4 +1,4 @@
-"""Wakes waiting bindings when an object they wait for changes: a volume, a claim, the pod or the node."""
+"""Wakes waiting bindings when a volume, claim, pod or node they wait for changes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kubesched.plugins.helper.change_signals import ChangeSignals
 from kubesched.plugins.helper.volumes.wiring import changed_key
 
 Subject = tuple[type[object], str]
-"""A kind and an object's key."""
+"""A kind and an object key."""
 
 
 class BindingSignals(ChangeSignals[Subject]):
-    """Subscribes to the listers only while a binding waits, with one listener per kind for all bindings."""
+    """Subscribes to listers only while a binding waits, with one listener per kind."""
 
     def __init__(self, listers: Listers) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class BindingSignals(ChangeSignals[Subject]):
                 self.close()
 
     def close(self) -> None:
-        """Unsubscribe; bindings that still wait are no longer woken."""
+        """Unsubscribe; waiting bindings are no longer woken."""
         for stop in self._stops:
             stop()
         self._stops.clear()
@@ -55,7 +55,7 @@ class BindingSignals(ChangeSignals[Subject]):
         return lambda old, new: self.wake((kind, changed_key(old, new)))
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        """Wake bindings that wait for the volume, and those whose claim it was made for."""
+        """Wake bindings that wait for the volume, and those whose claim it was created for."""
         for volume in (old, new):
             if volume is not None:
                 reference = volume.spec.claim_ref

@@ -1,4 +1,4 @@
-"""The state of storage in the cluster for VolumeBinding: volumes, classes and capacities, including assumed ones.
+"""The storage state of VolumeBinding: volumes, classes and capacities, including assumed ones.
 
 Volumes and capacities are grouped by storage class; the facts that matching reads are derived once
 per revision.
@@ -47,18 +47,16 @@ _ROOMY_KEPT: Final = 32
 _SEARCHES_KEPT: Final = 32
 _SearchVersion = tuple[FreeVolumes, int, int, int, int, int, int]
 _Roomy = tuple[tuple[int, int, int], Sequence[CSIStorageCapacity], Ranks]
-"""The versions an answer was made from, and the answer."""
+"""The versions a result is based on, and the result."""
 
 
 class VolumeFacts(NamedTuple):
-    """What matching reads of a volume."""
+    """The parts of a volume that matching reads."""
 
     volume: PersistentVolume
     capacity_nanos: int
     order: tuple[int, str]
-    """Smaller volumes first. Upstream leaves ties to chance; here the name decides, whatever came
-    first.
-    """
+    """Smaller volumes first. Upstream breaks ties at random; here the name decides."""
     mode: str
     attributes_class: str
     access_modes: frozenset[str]
@@ -68,7 +66,7 @@ class VolumeFacts(NamedTuple):
 
 
 class CapacityFacts(NamedTuple):
-    """What provisioning reads of a CSIStorageCapacity that reaches any node at all."""
+    """The parts of a CSIStorageCapacity that provisioning reads, if it reaches any node."""
 
     capacity: CSIStorageCapacity
     limit_bytes: int
@@ -94,9 +92,7 @@ class Storage:
         self._free: dict[ClaimShape, FreeVolumes] = {}
         self._roomy: dict[tuple[str, int], _Roomy] = {}
         self.searches: dict[Hashable, tuple[_SearchVersion, Search]] = {}
-        """The last outcome over all nodes for the only claim of a pod, by what matters of the
-        claim.
-        """
+        """The last result over all nodes for a pod's only claim, by the claim's relevant parts."""
         self._capacities_by_class = LiveGroups(
             listers.of(CSIStorageCapacity),
             lambda capacity: capacity.storage_class_name,
@@ -109,7 +105,7 @@ class Storage:
         self._capacities_by_class.close()
 
     def volumes_for(self, class_name: str, claim_key: str) -> Iterator[VolumeFacts]:
-        """Volumes of a class that are free or reserved for the claim by its name; assumed ones as they will be."""
+        """Volumes of a class that are free or reserved for the claim by name, also assumed ones."""
         groups = self._volumes_by_class
         return chain(groups.members((class_name, "")), groups.members((class_name, claim_key)))
 
@@ -118,7 +114,7 @@ class Storage:
         return self._volumes_by_class.members((class_name, claim_key))
 
     def free_volumes(self, shape: ClaimShape) -> FreeVolumes | None:
-        """The cached free volumes for such claims; None if they have to be searched one by one."""
+        """The cached free volumes for such claims; None if they must be searched one by one."""
         groups, group = self._volumes_by_class, (shape.class_name, "")
         known = self._free.pop(shape, None)
         try:
@@ -136,7 +132,7 @@ class Storage:
         return known
 
     def version_for(self, free: FreeVolumes) -> _SearchVersion:
-        """Changes with everything that an outcome for such claims depends on."""
+        """Changes with everything that a result for such claims depends on."""
         table = self._table
         return (
             free,
@@ -156,10 +152,10 @@ class Storage:
     def roomy_capacities(
         self, class_name: str, wanted_bytes: int, nodes: NodeColumns
     ) -> tuple[Sequence[CSIStorageCapacity], Ranks]:
-        """Capacities of a class with room for a volume, and for each node the first of them that it reaches.
+        """Capacities of a class with room for a volume, and the first that each node reaches.
 
-        Pods of one workload ask this one after the other, so the answer for the whole table is kept
-        while it holds.
+        Pods of one workload query this one after the other, so the result for the whole table is
+        cached while it is valid.
         """
         table, groups = self._table, self._capacities_by_class
         holds = (groups.version, table.node_log.end, table.epoch)
@@ -211,7 +207,7 @@ def facts_of_capacity(capacity: CSIStorageCapacity) -> CapacityFacts | None:
 
 
 def volume_limit(capacity: CSIStorageCapacity) -> int | None:
-    """The size of the largest volume that can be provisioned, in bytes; None if it is not reported."""
+    """The size in bytes of the largest volume that can be provisioned; None if not reported."""
     raw = capacity.maximum_volume_size
     if raw is None:
         raw = capacity.capacity
@@ -219,7 +215,7 @@ def volume_limit(capacity: CSIStorageCapacity) -> int | None:
 
 
 def _place_of_volume(volume: PersistentVolume) -> tuple[str, str]:
-    """(class, claim it is reserved for or empty): a claim looks only at free volumes and its own."""
+    """(class, claim it is reserved for, or empty): claims read only free volumes and their own."""
     reference = volume.spec.claim_ref
     reserved_for = "" if reference is None else f"{reference.namespace}/{reference.name}"
     return class_of_volume(volume), reserved_for

@@ -1,4 +1,4 @@
-"""The scheduler cache: pods and nodes as the scheduler believes them to be."""
+"""The scheduler cache: known pods and nodes, including assumed pods."""
 
 from kubesched.scheduler.cache.cache import Cache, CacheCorrupted
 

@@ -1,4 +1,4 @@
-"""Cache: which pods are on which nodes, counting those whose binding is still under way.
+"""Cache: which pods are on which nodes, including pods whose binding is in flight.
 
 A pod's life here, by UID:
 
@@ -9,8 +9,8 @@ A pod's life here, by UID:
         └──────────────────────────────────────────────────────────┘ remove
               add without assume leads straight to added
 
-An assumed pod stays until its Add event or until it is forgotten; there is no expiry. The sums live
-in the `NodeTable`; this module only decides when a pod enters or leaves it. Pods may come before
+An assumed pod stays until its Add event or until it is forgotten; there is no expiry. The sums are
+in the `NodeTable`; this module only decides when a pod enters or leaves it. Pods may arrive before
 their node and outlive it.
 """
 
@@ -26,15 +26,16 @@ from kubesched.scheduler.cache.siblings import Siblings
 
 
 class CacheError(Exception):
-    """An operation that the pod's state does not allow; nothing was changed."""
+    """The pod's state does not allow the operation; nothing was changed."""
 
 
 class CacheCorrupted(Unrecoverable):
-    """The watch shows a bound pod on another node than the cache has it on. kube-scheduler exits in this case, too."""
+    """The watch shows a bound pod on another node than the cache. kube-scheduler exits, too."""
 
     def __init__(self, contradiction: str) -> None:
         super().__init__(
-            f"scheduler cache is corrupted and can badly affect scheduling decisions: {contradiction}"
+            "scheduler cache is corrupted and can badly affect scheduling decisions: "
+            f"{contradiction}"
         )
 
 
@@ -50,7 +51,7 @@ class Cache:
     # -- pods --------------------------------------------------------------------------------------
 
     def assume_pod(self, pod: PodInfo) -> None:
-        """Count a pod on the node its spec names, before the API server has heard of it."""
+        """Count a pod on its `spec.nodeName` before the API server knows of the binding."""
         self._check_uid(pod.uid, pod.key)
         if pod.uid in self._pods:
             raise CacheError(f"pod {pod.key} ({pod.uid}) is in the cache, so can't be assumed")
@@ -58,7 +59,7 @@ class Cache:
         self._assumed.add(pod.uid)
 
     def forget_pod(self, pod: Pod) -> None:
-        """Take back an assumption; a pod that is no longer here is fine."""
+        """Undo an assumption; no-op for a pod that is not in the cache."""
         uid, key = pod.metadata.uid, key_of(pod.metadata)
         self._check_uid(uid, key)
         known = self._pods.get(uid)
@@ -66,14 +67,15 @@ class Cache:
             return
         if known.pod.spec.node_name != pod.spec.node_name:
             raise CacheError(
-                f"pod {key} ({uid}) was assumed on {pod.spec.node_name} but assigned to {known.pod.spec.node_name}"
+                f"pod {key} ({uid}) was assumed on {pod.spec.node_name} "
+                f"but assigned to {known.pod.spec.node_name}"
             )
         if uid not in self._assumed:
             raise CacheError(f"pod {key} ({uid}) wasn't assumed so cannot be forgotten")
         self._delete(known)
 
     def add_pod(self, pod: Pod) -> None:
-        """The watch shows a bound pod: confirm the assumption, or add a pod that another scheduler bound."""
+        """Confirm the assumption of a bound pod, or add a pod that another scheduler bound."""
         uid = pod.metadata.uid
         if uid in self._assumed:
             self._replace(self._pods[uid], pod)
@@ -95,14 +97,15 @@ class Cache:
             raise CacheError(f"assumed pod {key} ({uid}) should not be updated")
         if known.pod.spec.node_name != new.spec.node_name:
             raise CacheCorrupted(
-                f"pod {key} ({uid}) updated on node {new.spec.node_name} but added to {known.pod.spec.node_name}"
+                f"pod {key} ({uid}) updated on node {new.spec.node_name} "
+                f"but added to {known.pod.spec.node_name}"
             )
         self._replace(known, new)
 
     def _replace(self, known: PodInfo, pod: Pod) -> None:
-        """A newer version of a pod.
+        """Store a newer version of a pod.
 
-        Usually nothing that counts changed: then no sum is touched and no row is dirty.
+        Usually no relevant field changed: then no sum changes and no row becomes dirty.
         """
         alike = _placed_alike(known.pod, pod)
         if alike and same_resource_status(known.pod, pod):
@@ -114,16 +117,16 @@ class Cache:
             and newer.requests == known.requests
             and newer.nonzero_requests == known.nonzero_requests
         ):
-            # The kubelet reports what it has allocated, which most often is what the spec asks for.
+            # The kubelet reports the allocated resources, which usually equal the spec's requests.
             self.table.replace_pod(known, pod)
             return
         self._delete(known)
         self._insert(newer)
 
     def remove_pod(self, pod: Pod) -> None:
-        """The watch shows the pod gone.
+        """Remove a pod that the watch shows as deleted.
 
-        A stale last state may name no node; another node is a contradiction.
+        A stale last state may have no node; a different node is a contradiction.
         """
         uid, key = pod.metadata.uid, key_of(pod.metadata)
         self._check_uid(uid, key)
@@ -134,7 +137,8 @@ class Cache:
             )
         if pod.spec.node_name and pod.spec.node_name != known.pod.spec.node_name:
             raise CacheCorrupted(
-                f"pod {key} ({uid}) removed from node {pod.spec.node_name} but added to {known.pod.spec.node_name}"
+                f"pod {key} ({uid}) removed from node {pod.spec.node_name} "
+                f"but added to {known.pod.spec.node_name}"
             )
         self._delete(known)
 
@@ -157,10 +161,7 @@ class Cache:
         self.table.remove_pod(pod, pod.pod.spec.node_name)
 
     def _understood(self, pod: Pod) -> PodInfo:
-        """A pod that can be counted.
-
-        One whose values make no sense is refused here, before anything has changed.
-        """
+        """A PodInfo for the pod. Raises for invalid values, before anything has changed."""
         info = PodInfo(pod)
         if not self._siblings.share(info):
             _ = (info.requests, info.nonzero_requests, info.host_ports, info.affinity_terms)
@@ -189,7 +190,7 @@ class Cache:
 
     @property
     def node_count(self) -> int:
-        """Known nodes, those counted that only pods have named so far."""
+        """Number of known nodes, including those that only pods have named so far."""
         return self.table.node_count + len(self.table.ghosts)
 
     @property
@@ -216,7 +217,7 @@ class Cache:
 
 
 def _placed_alike(old: Pod, new: Pod) -> bool:
-    """Whether all that sums, counters and indexes are made from is the same, but for what the status says of resources."""
+    """True if sums, counters and indexes are unaffected, apart from resources in the status."""
     return (
         old.spec.node_name == new.spec.node_name
         and old.metadata.labels == new.metadata.labels

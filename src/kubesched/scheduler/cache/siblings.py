@@ -1,8 +1,7 @@
-"""Pods that count alike share what was computed from their spec.
+"""Sharing of derived values between pods with equal specs.
 
-The informer keeps equal parts of pods once (`informers.sharing`), so pods of one ReplicaSet have
-the very same list of containers. That list finds the values that were computed for the first of
-them.
+The informer stores equal parts of pods once (`informers.sharing`), so pods of one ReplicaSet have
+the identical list of containers. That list is the key to the values computed for the first pod.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from kubesched.framework.nodes.pods import Derived, PodInfo, label_key_of
 
 
 class Siblings:
-    """Derived values by the list of containers they stem from, forgotten with the last pod that has them."""
+    """Derived values by their list of containers, dropped with the last pod that uses them."""
 
     __slots__ = ("_by_containers",)
 
     def __init__(self) -> None:
         self._by_containers: dict[int, ref[Derived]] = {}
-        """By identity, which stays unique since the values keep their pod."""
+        """By identity, which stays unique because the values hold a reference to their pod."""
 
     def share(self, info: PodInfo) -> bool:
-        """Give a pod the values of an earlier one that counts alike; False if there is none."""
+        """Share the values of an earlier equivalent pod; False if there is none."""
         known = self._by_containers.get(id(info.pod.spec.containers))
         derived = None if known is None else known()
         if derived is None or derived.pod is None or not _count_alike(derived.pod, info.pod):
@@ -35,7 +34,7 @@ class Siblings:
         return True
 
     def note(self, info: PodInfo) -> None:
-        """Remember what was computed for a pod."""
+        """Store the values computed for a pod."""
         derived = info.derived
         derived.pod = info.pod
         derived.label_key = info.label_key = label_key_of(info.pod)
@@ -48,10 +47,7 @@ class Siblings:
 
 
 def _count_alike(one: Pod, other: Pod) -> bool:
-    """Whether requests, ports, terms and labels are the same.
-
-    Parts that the informer shares are compared by identity.
-    """
+    """True if requests, ports, terms and labels are equal; shared parts compare by identity."""
     spec, other_spec = one.spec, other.spec
     return (
         spec.containers is other_spec.containers

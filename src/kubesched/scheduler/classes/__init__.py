@@ -1,13 +1,12 @@
-"""Classes of pods: pods that plugins cannot tell apart share verdicts and scores.
+"""Classes of pods: pods that plugins cannot distinguish share verdicts and scores.
 
-There are two ways to decide about a pod. They always agree; the tests compare them on random
-histories:
+There are two ways to decide a pod. They always agree; the tests compare them on random histories:
 
-    full      every plugin evaluates every node (`scheduler.algorithm`). The reference, and the fallback.
-    by class  answers of plugins with a rule are kept as columns over the nodes and computed again for
-              dirty rows only; all other plugins are asked about the nodes that are left (`engine`)
+    full      every plugin evaluates every node (`scheduler.algorithm`): the reference and fallback
+    by class  answers of plugins with a rule are cached as columns over the nodes and recomputed
+              for dirty rows only; other plugins evaluate the remaining nodes (`engine`)
 
-The package sits above `framework`; plugins know nothing of it but rules (`framework.rules`).
+The package depends on `framework`; plugins know only its rules (`framework.rules`).
 """
 
 from kubesched.scheduler.classes.engine import Best, ClassEngine, Walked

@@ -1,12 +1,11 @@
-"""The equivalence engine: decisions from what is kept for the pod's class.
+"""The equivalence engine: decisions from cached answers of the pod's class.
 
 The engine replaces Filter and Score after PreFilter has run, or returns None. The scheduling
 algorithm then runs the full evaluation. Both give the same decision:
 
-    kept filters ──► rows that pass ──► filters asked for every pod, nominated pods ──► feasible
-    rows
-                                                                                            │
-    best rows ◄── kept levels + normalised raw scores + scores asked for every pod ◄── PreScore
+    cached filters ──► rows that pass ──► per-pod filters, nominated pods ──► feasible rows
+                                                                                    │
+    best rows ◄── cached levels + normalized raw scores + per-pod scores ◄── PreScore
 """
 
 from __future__ import annotations
@@ -43,29 +42,29 @@ log = get_logger(__name__)
 
 _BLOCK: Final = 8192
 _ALIKE: Final[Levels] = np.zeros(1, dtype=np.int16)
-"""The total of the only feasible node."""
+"""The total score if only one node is feasible."""
 POST_FILTER_VERBOSITY: Final = 2
-"""Where PostFilter plugins log what they look at, they are asked for every pod."""
+"""At this verbosity PostFilter plugins log their input, so they are called for every pod."""
 
 
 class Best(NamedTuple):
-    """Where all nodes were looked at: the feasible ones in the order of rows, and the best of them."""
+    """After evaluating all nodes: the feasible nodes in row order, and the best of them."""
 
     passing: Mask
-    """The rows that are feasible."""
+    """The feasible rows."""
     ties: Mask
-    """Of feasible nodes, or of all rows: those with the best total."""
+    """The nodes with the best total, among feasible nodes or all rows."""
     feasible: int
 
     def row(self, draw: Callable[[int], int]) -> int:
-        """The row of the tie that is drawn; `draw(n)` gives a number below n."""
+        """A random row of the tie; `draw(n)` returns a number below n."""
         count = int(np.count_nonzero(self.ties))
         place = nth(self.ties, draw(count) if count > 1 else 0)
         return place if len(self.ties) == len(self.passing) else nth(self.passing, place)
 
 
 class Walked(NamedTuple):
-    """The outcome of a walk: the feasible nodes in its order, and their totals."""
+    """The outcome of a walk: the feasible nodes in walk order, and their totals."""
 
     rows: Indices
     totals: Levels
@@ -73,18 +72,18 @@ class Walked(NamedTuple):
 
 
 Answer = Best | Walked | Diagnosis | KeptEnd
-"""Where the pod can go, or why it fits nowhere, or even how the attempt ends."""
+"""The feasible nodes, why the pod fits on no node, or how the attempt ends."""
 
 
 class ClassEngine:
-    """Decides from answers kept per class of pods."""
+    """Decides from answers cached per class of pods."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self.classes = ClassCache(table)
 
     def forget(self) -> None:
-        """Begin anew, with no class known."""
+        """Drop all classes."""
         self.classes.clear()
 
     def class_of(self, framework: Framework, pod: PodInfo) -> PodClass | None:
@@ -107,7 +106,7 @@ class ClassEngine:
     def pre_filter(
         self, state: CycleState, pod: PodInfo, pod_class: PodClass
     ) -> PreFilterOutcome | None:
-        """PreFilter, as far as it is not known; None if nothing is."""
+        """The uncached part of PreFilter; None if nothing is cached."""
         filters = self.classes.answers(pod_class.shape).filters
         if filters is None or not filters.basis.holds():
             return None
@@ -121,9 +120,9 @@ class ClassEngine:
         pod_class: PodClass,
         walk: Walk | None = None,
     ) -> Answer | None:
-        """The answer for a pod that PreFilter let pass; None when the full evaluation is needed.
+        """The answer for a pod that passed PreFilter; None if the full evaluation is needed.
 
-        Without a walk the order of the nodes is of no importance.
+        Without a walk the order of the nodes does not matter.
         """
         answers = self.classes.answers(pod_class.shape)
         if answers.is_given_up:
@@ -132,7 +131,7 @@ class ClassEngine:
             return self._decide(framework, state, pod, answers, walk)
         except Unfit:
             answers.drop()
-        except Exception as error:  # raised by a plugin's rule; the full evaluation does without it
+        except Exception as error:  # raised by a plugin's rule; use the full evaluation
             self._give_up(pod, answers, error)
         return None
 
@@ -174,7 +173,7 @@ class ClassEngine:
         if walk is not None:
             totals = level[rows] if points is None else points + level[rows]
             return Walked(rows, totals, examined)
-        if points is None:  # a level is 0 where a node fails
+        if points is None:  # the level is 0 for infeasible nodes
             points = level if passing is kept else level * passing
         else:
             points += level if count == len(passing) else level[passing]
@@ -200,7 +199,7 @@ class ClassEngine:
         filters: FilterColumns,
         feasible: NodeColumns,
     ) -> ScoreColumns | None:
-        """The scores, after PreScore; None if that failed."""
+        """The scores, after PreScore; None if PreScore failed."""
         scores = answers.scores
         if scores is not None and scores.basis.holds():
             return None if scores.pre_score(state, pod.pod, feasible) is not None else scores
@@ -219,15 +218,15 @@ class ClassEngine:
         filters: FilterColumns,
         passing: Mask,
     ) -> Mask | None:
-        """The rows that also pass filters asked for every pod, and with nominated pods in place.
+        """The rows that also pass the per-pod filters, and with nominated pods added.
 
-        None if something broke: only the full evaluation tells what that means.
+        None on an error: only the full evaluation can report it.
         """
         kept = passing
         if not filters.decide_alone(state.skip_filter_plugins):
             view = NodeColumns(self._table)
             outcome = run_filters(framework, state, pod.pod, view, filters.asked, kept.copy())
-            # A kept filter may have ruled out a node at which the full evaluation would fail.
+            # A cached filter may have rejected a node at which the full evaluation would fail.
             if outcome.error is not None or outcome.has_hidden_errors:
                 return None
             passing = outcome.passing
@@ -252,7 +251,7 @@ class ClassEngine:
         answers: Answers,
         started: float,
     ) -> Diagnosis | KeptEnd | None:
-        """Why the pod fits nowhere, if that can be told from why the last one of its shape did not."""
+        """Why the pod fits on no node, derived from the last failure of its shape if possible."""
         failure, filters = answers.failure, answers.filters
         nominations = nominations_version(framework, pod)
         if (
@@ -282,10 +281,9 @@ class ClassEngine:
         pod_class: PodClass,
         diagnosis: Diagnosis,
     ) -> bool:
-        """After a full evaluation that found no node: would any pod of the class fail alike now?
+        """After a full evaluation that found no node: True if any pod of the class would now fail.
 
-        If so, and every filter judges a node by itself, the next pods of its shape are told the
-        same.
+        In that case, if every filter is row-local, the failure is cached for pods of its shape.
         """
         answers = self.classes.answers(pod_class.shape)
         answers.failure = None
@@ -320,9 +318,9 @@ def _points(
     scores: ScoreColumns,
     feasible: NodeColumns,
 ) -> Levels | None:
-    """What feasible nodes score besides their level, in an array of the caller's own.
+    """The scores of feasible nodes besides their level, in a new array.
 
-    None if that is the same for all. Raises Unfit.
+    None if they are equal for all nodes. Raises Unfit.
     """
     total: Levels | None = None
     everything, cut = _all_rows(feasible)
@@ -349,7 +347,7 @@ def _points(
 
 
 def _plus(total: Levels | None, final: Levels, weight: int, kind: DTypeLike) -> Levels:
-    """Totals of one kind, which is large enough for all scores together."""
+    """Totals in an integer type that is large enough for the sum of all scores."""
     points = np.multiply(final, weight, dtype=kind, casting="unsafe")
     if total is None:
         return points
@@ -358,10 +356,10 @@ def _plus(total: Levels | None, final: Levels, weight: int, kind: DTypeLike) -> 
 
 
 def _all_rows(feasible: NodeColumns) -> tuple[NodeColumns, Mask | slice]:
-    """A view to score, and how to cut the feasible nodes out of it.
+    """A view to score, and an index that selects the feasible nodes from it.
 
-    Where most rows are feasible, scoring them all is faster than gathering those: 370 against 770
-    µs per decision with preferred-affinity at 100,000 nodes (benchmarks/decisions.py).
+    If most rows are feasible, scoring all is faster than gathering the feasible ones: 370 instead
+    of 770 µs per decision with preferred-affinity at 100,000 nodes (benchmarks/decisions.py).
     """
     table = feasible.table
     if not isinstance(feasible, PassingColumns) or feasible.is_whole:
@@ -372,7 +370,7 @@ def _all_rows(feasible: NodeColumns) -> tuple[NodeColumns, Mask | slice]:
 
 
 def nth(mask: Mask, number: int) -> int:
-    """The index of the n-th that is true, without an index of all of them."""
+    """The index of the n-th true entry, without an array of all indices."""
     for start in range(0, len(mask), _BLOCK):
         block = mask[start : start + _BLOCK]
         count = int(np.count_nonzero(block))

@@ -1,8 +1,8 @@
-"""The diagnosis of a class that fits nowhere, kept up to date.
+"""The cached diagnosis of a class that fits on no node.
 
-It is kept where every filter that is asked judges a node by that node and its pods. Then only some
-rows are judged again: dirty rows, those of nodes that came, and those that pods were nominated to.
-Messages and preemption may still hold the verdicts from before, so these are never changed.
+It is cached if every applicable filter judges a node by that node and its pods. Then only some rows
+are re-evaluated: dirty rows, new nodes, and rows with new nominations. Messages and preemption may
+still hold older verdicts, so verdicts are immutable.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from kubesched.framework.runtime.nominated import filter_with_nominated_pods
 from kubesched.framework.status import Status
 
 FEW_ROWS: Final = 64
-"""With more dirty rows than this, and than a quarter of all rows, a full evaluation is as cheap."""
+"""Above this many dirty rows, and above a quarter of all, a full evaluation is as cheap."""
 
 
 class KnownFailure:
-    """The diagnosis of a pod that fits nowhere. Its premises are those of the class's filters."""
+    """The diagnosis of an unschedulable pod. Its premises are those of the class's filters."""
 
     def __init__(
         self, framework: Framework, table: NodeTable, nominations: int, diagnosis: Diagnosis
@@ -41,10 +41,10 @@ class KnownFailure:
         self._diagnosis = diagnosis.copy()
         self._diagnosis.kept = None
         self._statuses: RowStatuses | None = None
-        """The verdicts of the diagnosis, once some of them have been replaced."""
+        """The diagnosis's verdicts, once some of them were replaced."""
 
     def recall(self, state: CycleState, pod: PodInfo, nominations: int) -> Diagnosis | None:
-        """The diagnosis, not to be changed, if another pod of the class fits nowhere still."""
+        """The diagnosis (read-only), if another pod of the class still fits on no node."""
         is_current = self._basis.is_settled and self._nominations == nominations
         if not is_current and not self._judge_dirty_rows(state, pod):
             return None
@@ -52,7 +52,7 @@ class KnownFailure:
         return self._diagnosis
 
     def _judge_dirty_rows(self, state: CycleState, pod: PodInfo) -> bool:
-        """Bring the diagnosis up to date; False if only a full evaluation can, or the pod fits."""
+        """Update the diagnosis; False if a full evaluation is needed, or the pod fits."""
         table, rows = self._table, self._dirty_rows()
         if self._statuses is None and rows is not None:
             self._statuses = RowStatuses.of(table, self._diagnosis.node_to_status)
@@ -76,7 +76,7 @@ class KnownFailure:
         return True
 
     def _dirty_rows(self) -> Indices | None:
-        """The rows to judge again, in ascending order; None if all rows are."""
+        """The rows to re-evaluate, in ascending order; None for all rows."""
         rows = self._basis.dirty_rows()
         if rows is None or len(rows) > max(FEW_ROWS, self._table.high_water // 4):
             return None

@@ -1,8 +1,8 @@
-"""Classes of pods, and the answers kept for them.
+"""Classes of pods, and their cached answers.
 
-Pods of a class are equal in everything plugins may read. What is kept by row depends on less:
-unless a plugin says otherwise, not on labels, owner and names of claims. Classes that differ in
-nothing else are of one *shape* and share it:
+Pods of a class are equal in everything plugins may read. Answers by row depend on less: unless a
+plugin declares otherwise, not on labels, owner and claim names. Classes that differ only in these
+have one *shape* and share its answers:
 
     PodClass   web-1    shape 100m, 500Mi    values that plugins remember for the class
     PodClass   web-2    shape 100m, 500Mi         "
@@ -22,16 +22,16 @@ from kubesched.scheduler.classes.known_failure import KnownFailure
 from kubesched.scheduler.classes.row_columns import FilterColumns, ScoreColumns
 
 CLASS_LIMIT: Final = 4096
-"""Classes kept at most. What is large is kept by shape."""
+"""Maximum number of classes. Large data is stored by shape."""
 SIGNATURES_BYTES_LIMIT: Final = 16 * 1024 * 1024
-"""Bytes of their signatures. A class holds some twenty times that, if its pods name much."""
+"""Maximum bytes of signatures. A class can take about twenty times its signature's size."""
 BYTES_LIMIT: Final = 128 * 1024 * 1024
-"""For the answers of all shapes; those of the least recently used are dropped."""
+"""Limit for the answers of all shapes (LRU)."""
 BYTES_PER_ROW: Final = 16
 
 
 class PodClass:
-    """Pods that no plugin can tell apart."""
+    """Pods that no plugin can distinguish."""
 
     __slots__ = ("derived", "label_key", "memo", "shape")
 
@@ -44,17 +44,17 @@ class PodClass:
 
 
 class Answers:
-    """What is kept for the classes of one shape."""
+    """The cached answers for the classes of one shape."""
 
     __slots__ = ("failure", "filters", "is_given_up", "scores")
 
     def __init__(self) -> None:
         self.is_given_up = False
-        """A plugin's rule failed: every pod gets the full evaluation."""
+        """True if a plugin's rule failed: every pod gets the full evaluation."""
         self.drop()
 
     def drop(self) -> None:
-        """Keep nothing: scores and failure rest on the filters."""
+        """Drop everything: scores and failure depend on the filters."""
         self.filters: FilterColumns | None = None
         self.scores: ScoreColumns | None = None
         self.failure: KnownFailure | None = None
@@ -86,7 +86,7 @@ class ClassCache:
         return pod_class
 
     def answers(self, shape: bytes) -> Answers:
-        """What is kept for a shape."""
+        """The cached answers for a shape."""
         answers = self._answers.get(shape)
         if answers is None:
             answers = self._answers[shape] = Answers()
@@ -98,7 +98,7 @@ class ClassCache:
         return answers
 
     def all_answers(self) -> list[Answers]:
-        """Those of every shape, least recently used first."""
+        """The answers of all shapes, least recently used first."""
         return list(self._answers.values())
 
     def clear(self) -> None:

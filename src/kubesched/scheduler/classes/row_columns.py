@@ -1,19 +1,20 @@
-"""Verdicts and scores of one class for all nodes, kept as columns over rows.
+"""Verdicts and scores of one class for all nodes, cached as columns over rows.
 
-Answers of plugins with a rule of NODE or ROW scope are computed by the very functions that a full
-evaluation uses, and again for dirty rows only:
+Answers of plugins with a rule of NODE or ROW scope are computed by the same functions as in a full
+evaluation, and recomputed for dirty rows only:
 
-    FilterColumns    passes        do all these filters let the node pass?
-    ScoreColumns     level         the weighted scores that are not normalised, plus 1; 0: node fails
-                     raw scores    of plugins that normalise over the feasible nodes
+    FilterColumns    passes        True if all these filters pass the node
+    ScoreColumns     level         sum of the weighted scores without normalization, plus 1;
+                                   0 if the node fails
+                     raw scores    of plugins that normalize over the feasible nodes
 
     dirty rows  3, 7      node changed?   filters and scores of NODE scope
-                          always          those of ROW scope, added to what is kept of the others
+                          always          those of ROW scope, added to the cached others
 
 Verdicts are computed from current state, so it does not matter how often or in which order a row
-was logged. All other plugins are *asked* for every pod, about the nodes that pass what is kept.
-PreFilter and PreScore of the plugins that are kept are not run again either: what they store is the
-same for every pod (45 against 55 µs per decision of one template, benchmarks/decisions.py).
+was logged. All other plugins are *asked* for every pod, about the nodes that pass the cached
+filters. PreFilter and PreScore of cached plugins are not rerun either: what they store is the same
+for every pod (45 instead of 55 µs per decision of one template, benchmarks/decisions.py).
 """
 
 from __future__ import annotations
@@ -44,18 +45,17 @@ from kubesched.framework.runtime.score import final_scores, raw_scores, run_pre_
 from kubesched.framework.status import Status
 
 FEW_ROWS: Final = 16
-"""Up to so many dirty rows are computed one by one, if all plugins of ROW scope have a form for it.
-"""
+"""Up to this many dirty rows are computed one by one, if all ROW-scope rules support it."""
 PASSING: Final = 1
-"""The level of a node that passes and scores nothing. That of a node that does not pass is 0."""
+"""The level of a node that passes with score 0. A node that fails has level 0."""
 
 
 class Unfit(Exception):
-    """A plugin failed where its answers are kept: only a full evaluation tells what that means."""
+    """A cached plugin failed: only a full evaluation can report what that means."""
 
 
 class _Scratch(CycleState):
-    """A copy of an attempt's state that notes what is written to it."""
+    """A copy of an attempt's state that records writes."""
 
     def __init__(self, state: CycleState) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class _Scratch(CycleState):
 
 
 class _RowColumns:
-    """Columns that follow the table."""
+    """Columns that follow the table's changes."""
 
     def __init__(self, framework: Framework, table: NodeTable, rules: Sequence[Rule[Any]]) -> None:
         self._framework = framework
@@ -78,14 +78,14 @@ class _RowColumns:
         self._is_new = True
         self.basis = Basis(table, rules)
         self._entries: dict[str, Any] = {}
-        """What PreFilter or PreScore of the plugins that are kept stores for every pod."""
+        """What PreFilter or PreScore of the cached plugins stores for every pod."""
         self._skipped: Set[str] = frozenset()
-        """Those of them that PreFilter or PreScore leaves out."""
+        """The cached plugins that PreFilter or PreScore skips."""
 
     def _sync(
         self, state: CycleState, pod: Pod, few: Callable[[Sequence[int]], None] | None
     ) -> None:
-        """Catch up with dirty rows. `few` is the way for a few of them. Raises Unfit."""
+        """Recompute dirty rows, using `few` for a small number of them. Raises Unfit."""
         if self.basis.is_settled and not self._is_new:
             return
         table, lag = self._table, self.basis.lag
@@ -113,16 +113,16 @@ class _RowColumns:
         self._is_new = False
 
     def _renew_nodes(self, state: CycleState, pod: Pod, rows: Rows) -> None:
-        """What depends on node objects alone."""
+        """Recompute what depends on node objects alone."""
         raise NotImplementedError
 
     def _renew(self, state: CycleState, pod: Pod, rows: Rows) -> None:
-        """What depends on pods on the nodes as well."""
+        """Recompute what also depends on the pods on the nodes."""
         raise NotImplementedError
 
 
 class FilterColumns(_RowColumns):
-    """Which rows pass the filters that are kept."""
+    """The rows that pass the cached filters."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class FilterColumns(_RowColumns):
         pod: Pod,
         rules: FilterRules,
     ) -> None:
-        """For a pod that PreFilter let pass. Raises Unfit."""
+        """For a pod that passed PreFilter. Raises Unfit."""
         kept = {name: rule for name, rule in rules.items() if rule is not None and rule.is_kept}
         super().__init__(framework, table, list(kept.values()))
         self.asked_pre_filters = [p for p in framework.pre_filter if p.name not in kept]
@@ -143,19 +143,19 @@ class FilterColumns(_RowColumns):
             raise Unfit
         self._entries, self._skipped = scratch.written, frozenset(scratch.skip_filter_plugins)
         self.asked = [plugin for plugin in framework.filter if plugin.name not in kept]
-        """The filters that are asked for every pod."""
+        """The filters that run for every pod."""
         active = [p for p in framework.filter if p.name in kept and p.name not in skipped]
         self._node_filters = [p for p in active if kept[p.name].depends_on is Scope.NODE]
         self._row_filters = [p for p in active if kept[p.name].depends_on is Scope.ROW]
         self._at = _row_forms([kept[plugin.name] for plugin in self._row_filters])
         self.node_passes: Mask = np.zeros(table.capacity, dtype=np.bool_)
-        """Those that pass the filters of NODE scope."""
+        """Rows that pass the filters of NODE scope."""
         self.passes: Mask = np.zeros(table.capacity, dtype=np.bool_)
-        """Those that pass them all."""
+        """Rows that pass all filters."""
         self._node_cells, self.passes_cells = _cells(self.node_passes), _cells(self.passes)
 
     def pre_filter(self, state: CycleState, pod: Pod) -> PreFilterOutcome:
-        """PreFilter of the plugins that are asked, and what that of the others would leave."""
+        """Run PreFilter of the uncached plugins, and add the cached result of the others."""
         state.adopt(self._entries)
         nodes = NodeColumns(self._table)
         outcome = run_pre_filter(self._framework, state, pod, nodes, self.asked_pre_filters)
@@ -163,12 +163,12 @@ class FilterColumns(_RowColumns):
         return outcome
 
     def passing(self, state: CycleState, pod: Pod) -> Mask:
-        """The rows that pass, up to date. Not to be written to. Raises Unfit."""
+        """The rows that pass, up to date. Read-only. Raises Unfit."""
         self._sync(state, pod, None if self._at is None else self._renew_few)
         return self.passes[: self._table.high_water]
 
     def decide_alone(self, skipped: Set[str]) -> bool:
-        """Is no other filter asked about a pod for which PreFilter leaves these out?"""
+        """True if no uncached filter runs for a pod for which PreFilter skips these."""
         return all(plugin.name in skipped for plugin in self.asked)
 
     def _renew_nodes(self, state: CycleState, pod: Pod, rows: Rows) -> None:
@@ -205,7 +205,7 @@ class _KeptScore(NamedTuple):
 
 
 class RawScores:
-    """Raw scores of one plugin that normalises them over the feasible nodes."""
+    """Raw scores of one plugin that normalizes them over the feasible nodes."""
 
     __slots__ = ("column", "plugin", "rule", "uniform", "weight")
 
@@ -213,10 +213,10 @@ class RawScores:
         self.plugin, self.weight, self.rule = score
         self.column: Ints = np.zeros(capacity, dtype=np.int64)
         self.uniform: int | None = 0
-        """What all nodes score, if that is the same: then all of them end up equal."""
+        """The score if it is the same for all nodes: normalization then keeps them equal."""
 
     def put(self, rows: Rows, scores: Ints | int, *, are_all: bool) -> None:
-        """The scores of some rows, or of all that count."""
+        """Store the scores of some rows, or of all relevant rows."""
         self.column[rows] = scores
         if are_all:
             self.uniform = scores if isinstance(scores, int) else int(scores[0])
@@ -237,7 +237,7 @@ class ScoreColumns(_RowColumns):
         feasible: NodeColumns,
         filters: FilterColumns,
     ) -> None:
-        """For a pod for which PreScore has run. Raises Unfit."""
+        """For a pod after PreScore. Raises Unfit."""
         kept = {name: rule for name, rule in rules.items() if rule is not None and rule.is_kept}
         super().__init__(framework, table, list(kept.values()))
         self.asked_pre_scores = [p for p in framework.pre_score if p.name not in kept]
@@ -249,7 +249,7 @@ class ScoreColumns(_RowColumns):
         self._filters = filters
         weights = framework.score_weights
         self.asked = [plugin for plugin in framework.score if plugin.name not in kept]
-        """The scores that are asked for every pod."""
+        """The scores that are computed for every pod."""
         active = [
             _KeptScore(p, weights[p.name], kept[p.name])
             for p in framework.score
@@ -261,7 +261,7 @@ class ScoreColumns(_RowColumns):
         self.raws = [RawScores(s, table.capacity) for s in active if s.plugin.normalizes]
         highest = MAX_NODE_SCORE * sum(weights.values()) + PASSING
         kind = self.kind = np.int16 if highest <= np.iinfo(np.int16).max else np.int64
-        """Of arrays that hold totals."""
+        """The integer type of totals."""
         self._node_level: Levels = np.zeros(table.capacity, dtype=kind)
         self._level: Levels = np.zeros(table.capacity, dtype=kind)
         self._cells = _cells(self._node_level), _cells(self._level)
@@ -273,14 +273,14 @@ class ScoreColumns(_RowColumns):
             self._at = None
 
     def pre_score(self, state: CycleState, pod: Pod, feasible: NodeColumns) -> Status | None:
-        """PreScore of the plugins that are asked, and what that of the others would leave."""
+        """Run PreScore of the uncached plugins, and add the cached result of the others."""
         state.adopt(self._entries)
         failed = run_pre_score(self._framework, state, pod, feasible, self.asked_pre_scores)
         state.skip_score_plugins = self._skipped | state.skip_score_plugins
         return failed
 
     def levels(self, state: CycleState, pod: Pod) -> Levels:
-        """The level per row, up to date if the filters are. Not to be written to. Raises Unfit."""
+        """The level per row, up to date if the filters are. Read-only. Raises Unfit."""
         self._sync(state, pod, None if self._at is None else self._renew_few)
         return self._level[: self._table.high_water]
 
@@ -341,7 +341,7 @@ def _raw(plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: NodeColumns) -
 
 
 def _where(mask: Mask, rows: Rows) -> Rows:
-    """Those of the rows that are in the mask: the others are not scored."""
+    """The rows that are in the mask; the others are not scored."""
     among = mask[rows]
     if among.all():
         return rows
@@ -349,11 +349,11 @@ def _where(mask: Mask, rows: Rows) -> Rows:
 
 
 def _row_forms(rules: Sequence[Rule[Any]]) -> list[Callable[[int], Any]] | None:
-    """The forms for one row; None if a rule has none."""
+    """The single-row functions; None if a rule has none."""
     forms = [rule.at for rule in rules if isinstance(rule, RowRule) and rule.at is not None]
     return forms if len(forms) == len(rules) else None
 
 
 def _cells(column: np.ndarray[Any, Any]) -> memoryview:
-    """Single cells of an array, faster than the array itself gives them."""
+    """A memoryview for single cells, faster than indexing the array."""
     return memoryview(column)  # type: ignore[arg-type]  # arrays offer the buffer protocol

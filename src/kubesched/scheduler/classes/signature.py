@@ -1,4 +1,4 @@
-"""The class signature: equal for pods that every plugin of a profile treats alike."""
+"""The class signature: equal for pods that every plugin of a profile treats equally."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from kubesched.framework.runtime.framework import Framework
 _encode = msgspec.msgpack.Encoder().encode
 
 MAX_SIGNATURE_BYTES = 16 * 1024
-"""Thousands of signatures are kept. A pod with a longer one, such as one with thousands of
-constraints, is rare or hostile: it shares no answers.
+"""Pods with a longer signature, such as thousands of constraints, are rare or hostile: they share
+no answers, because thousands of signatures are cached.
 """
 
 SIGNED_LIMIT = 1000
-"""Specs whose signature is kept."""
+"""Number of specs with a cached signature."""
 
 
 class Signature(NamedTuple):
-    """What identifies the pods that plugins must treat alike."""
+    """Identifies pods that plugins must treat equally."""
 
     shape: bytes
-    """What answers by row depend on: mostly all but labels, owner and names of claims."""
+    """What answers by row depend on: usually all but labels, owner and claim names."""
     whole: bytes
-    """With these."""
+    """The shape plus these."""
 
 
 def class_signature(framework: Framework, pod: Pod) -> Signature | None:
-    """Equal for pods that every plugin of the profile must treat alike; None when the pod cannot share answers."""
+    """Equal for pods that all plugins must treat equally; None if the pod cannot share answers."""
     if _counts_by_status(pod) or pod.spec.resource_claims:
         return None
     meta, owner = pod.metadata, None
@@ -54,10 +54,7 @@ def class_signature(framework: Framework, pod: Pod) -> Signature | None:
 
 
 class _Signed(NamedTuple):
-    """What a signature was made of.
-
-    Held on to, so that no other part gets the identity of one of these.
-    """
+    """The parts of a signed pod; holding them keeps their identities unique."""
 
     spec: PodSpec
     labels: dict[str, str] | None
@@ -67,10 +64,10 @@ class _Signed(NamedTuple):
 
 
 class Signatures:
-    """Signatures of one framework's pods, kept for pods that consist of the very same parts.
+    """Signatures of one framework's pods, cached for pods with identical parts.
 
-    Informers share equal parts of pods of one owner (`informers.sharing`), so that the next pod of
-    a ReplicaSet need not be encoded.
+    Informers share equal parts of pods of one owner (`informers.sharing`), so the next pod of a
+    ReplicaSet need not be encoded.
     """
 
     __slots__ = ("_framework", "_kept")
@@ -104,7 +101,7 @@ class Signatures:
 
 
 def _counts_by_status(pod: Pod) -> bool:
-    """Whether requests depend on the status, as those of a pod being resized do."""
+    """True if requests depend on the status, as during a resize."""
     status = pod.status
     return bool(
         status.container_statuses
@@ -117,7 +114,7 @@ def _counts_by_status(pod: Pod) -> bool:
 def _without_claim_names(
     spec: PodSpec, volumes: Sequence[Volume]
 ) -> tuple[PodSpec, list[str] | None]:
-    """The spec with empty names of claims, and the names."""
+    """The spec with empty claim names, and the names."""
     sources = [volume.persistent_volume_claim for volume in volumes]
     names = [source.claim_name for source in sources if source is not None]
     if not names:

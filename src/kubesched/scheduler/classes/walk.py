@@ -1,4 +1,4 @@
-"""The walk over the nodes in upstream's order, which ends when enough feasible ones are found."""
+"""The walk over the nodes in upstream's order, up to the wanted number of feasible nodes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from kubesched.framework.nodes.columns import Indices, Mask
 
 
 class Walk(NamedTuple):
-    """Where the walk begins, and how many feasible nodes are wanted."""
+    """Start of the walk, and number of feasible nodes wanted."""
 
     order: Indices
-    """Rows in the order of upstream's node list."""
+    """Rows in upstream's node list order."""
     start: int
     wanted: int
 
     def first(self, passing: Mask) -> tuple[Indices, int]:
-        """The first rows that pass, as many as are wanted, and how many rows were examined.
+        """The first passing rows, as many as wanted, and the number of rows examined.
 
         # Upstream: one surplus feasible node is what ends the search, so it counts as not examined.
         """

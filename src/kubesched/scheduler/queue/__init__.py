@@ -1,7 +1,7 @@
 """The scheduling queue: which pod is tried next, and what makes a rejected pod schedulable again.
 
-`scheduling_queue` is the whole; each other module is one of its parts. Everything is synchronous
-and belongs to one thread: no locks, no waiting, no I/O. The clock is a parameter.
+`scheduling_queue` combines the other modules. Everything is synchronous and single-threaded: no
+locks, no waiting, no I/O. The clock is a parameter.
 """
 
 from kubesched.scheduler.queue.hints import HintMap as HintMap

@@ -1,4 +1,4 @@
-"""activeQ: pods ready to be tried, ordered by the QueueSort plugin of the first profile."""
+"""activeQ: pods ready for an attempt, ordered by the QueueSort plugin of the first profile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ACTIVE: Final = "active"
 
 
 class QueueSort(Protocol):
-    """What the queue needs of a QueueSort plugin."""
+    """The part of a QueueSort plugin that the queue uses."""
 
     def less(self, a: QueuedPodInfo, b: QueuedPodInfo, /) -> bool: ...
 
@@ -21,8 +21,8 @@ class QueueSort(Protocol):
 def rank_by(queue_sort: QueueSort) -> Callable[[QueuedPodInfo], Any]:
     """The plugin's order as a heap key.
 
-    A plugin with a `sort_key` of its own is ordered by that, which saves a Python call per
-    comparison, unless it derives from one that has it and brings another `less`.
+    Uses the plugin's `sort_key` if it has one, which saves a Python call per comparison, unless a
+    subclass overrides `less` without it.
     """
     for cls in type(queue_sort).__mro__:
         if "sort_key" in vars(cls):
@@ -35,7 +35,7 @@ def rank_by(queue_sort: QueueSort) -> Callable[[QueuedPodInfo], Any]:
 
 
 class ActiveQueue(KeyedHeap[QueuedPodInfo]):
-    """The heap behind activeQ, and the count of what enters it."""
+    """The heap of activeQ, with a count of incoming pods."""
 
     __slots__ = ("_incoming",)
 

@@ -1,8 +1,7 @@
-"""Announcements: pods that were settled with their class, and not tried, learn the new reason.
+"""Announcements: reports a new reason to pods that were settled with their class.
 
-Trying each of them would have written its condition. So the condition is written for each of them
-too, a slice at a time, but only when the reason has changed since they were told last: mostly it
-has not.
+An attempt for each of them would have written its condition. So their conditions are written too, a
+slice at a time, but only if the reason has changed since the last report, which is rare.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Final
 from kubesched.framework.queued_pod import QueuedPodInfo
 
 SLICE: Final = 100
-"""Pods told in one go: about a millisecond."""
+"""Pods reported per slice: about a millisecond."""
 
 
 @dataclass(slots=True)
@@ -24,16 +23,16 @@ class ClassFailure:
 
     message: str
     tell: Callable[[QueuedPodInfo], None]
-    """Reports it for another pod of the class."""
+    """Reports the failure for another pod of the class."""
     settled: int = 0
-    """Set by the queue: how many other pods were rejected with this one."""
+    """Set by the queue: number of other pods rejected with this one."""
 
 
 class Announcements:
-    """Which pods still have to be told what; of several things, the last."""
+    """Pending reports by pod. A newer report replaces an older one."""
 
     def __init__(self, find: Callable[[str], QueuedPodInfo | None]) -> None:
-        """`find` gives the entry of a pod that waits with its class."""
+        """`find` returns the entry of a pod that waits with its class."""
         self._find = find
         self._pending: dict[str, ClassFailure] = {}
 
@@ -41,11 +40,11 @@ class Announcements:
         self._pending.update(dict.fromkeys(keys, failure))
 
     def drop(self, key: str) -> None:
-        """A pod was tried itself."""
+        """Drop the report of a pod that had its own attempt."""
         self._pending.pop(key, None)
 
     def tell_some(self) -> None:
-        """Tell some more pods, as far as they still wait with their class."""
+        """Report to some more pods that still wait with their class."""
         for key in [*islice(self._pending, SLICE)]:
             failure = self._pending.pop(key)
             info = self._find(key)

@@ -2,8 +2,8 @@
 
 Two heaps. The *plain* heap holds pods that a plugin rejected; Pop may take its head early when
 activeQ is empty. The *error* heap holds pods whose attempt failed with an error; they always wait
-out their backoff, because an immediate retry would most likely fail again and add load to whatever
-is failing.
+for their backoff, because an immediate retry would probably fail again and add load to the failing
+component.
 
 Backoff with the defaults: 1, 2, 4, 8, 10, 10 ... seconds, doubling with each failure.
 """
@@ -24,9 +24,7 @@ log = get_logger(__name__)
 
 BACKOFF: Final = "backoff"
 FLUSH_PERIOD_S: Final = 1.0
-"""How often expired backoffs are flushed, and the width of the window within which expiries count
-as equal.
-"""
+"""Flush period of expired backoffs, and the window within which expiries count as equal."""
 
 _NEVER: Final = -inf
 _NANOSECONDS: Final = 1_000_000_000
@@ -37,8 +35,8 @@ _MAX_SHIFT: Final = 63
 class BackoffPolicy:
     """How long a pod backs off after a failed attempt.
 
-    With `whole_seconds` every instant is rounded down to the second, so that pods whose backoff
-    expires in the same second can be ordered by priority.
+    With `whole_seconds` times are rounded down to the second, so that pods whose backoff expires in
+    the same second can be ordered by priority.
     """
 
     initial_s: float = 1.0
@@ -55,7 +53,7 @@ class BackoffPolicy:
         """When the backoff expires; minus infinity without a failure. Cached in the entry."""
         if info.backoff_expiration is not None:
             return info.backoff_expiration
-        # Errors are counted separately: one error does not inherit a long history of rejections.
+        # Errors are counted separately: an error does not inherit a long history of rejections.
         failures = info.consecutive_errors_count or info.unschedulable_count
         if self._max_ns == 0 or failures == 0:
             return _NEVER
@@ -65,7 +63,7 @@ class BackoffPolicy:
         return ends
 
     def is_backing_off(self, info: QueuedPodInfo, now: float) -> bool:
-        """Upstream: a backoff that expires within the current second is not over yet, so it may last up to 1 s longer."""
+        """Upstream: a backoff that expires in the current second lasts up to 1 s longer."""
         return self.expiration(info) >= (floor(now) if self.whole_seconds else now)
 
     def _rest_ns(self, failures: int) -> int:
@@ -76,7 +74,7 @@ class BackoffPolicy:
 
 
 class BackoffQueue:
-    """Both heaps, seen as one queue."""
+    """Both heaps as one queue."""
 
     __slots__ = ("_error", "_incoming", "_plain", "policy")
 
@@ -86,7 +84,7 @@ class BackoffQueue:
         active_rank: Callable[[QueuedPodInfo], Any] | None,
         metrics: SchedulerMetrics,
     ) -> None:
-        """`active_rank` orders rejected pods whose backoff expires in the same window; None orders by expiry alone."""
+        """`active_rank` orders rejected pods with expiry in one window; None: by expiry alone."""
         self.policy = policy
         self._error: KeyedHeap[QueuedPodInfo] = KeyedHeap(policy.expiration)
         self._plain: KeyedHeap[QueuedPodInfo] = KeyedHeap(
@@ -102,8 +100,7 @@ class BackoffQueue:
         target, other = (self._plain, self._error) if rejected else (self._error, self._plain)
         target.put(key, info, turn)
         if other.remove(key) is not None:
-            # The queue never adds a pod twice. If it happens anyway, the pod must have one entry
-            # and count once.
+            # The queue never adds a pod twice. If it does anyway, the pod must have only one entry.
             log.error(
                 "Pod was added to the backoff queue while it was there already",
                 pod=info.pod_info.pod,
@@ -112,16 +109,16 @@ class BackoffQueue:
         self._incoming.labels(BACKOFF, event_label).inc()
 
     def replace(self, info: QueuedPodInfo) -> None:
-        """Replace a pod's entry with a newer version, in the heap that holds it."""
+        """Replace a pod's entry with a newer version, in the same heap."""
         key = info.pod_info.key
         (self._plain if key in self._plain else self._error).put_newer(key, info)
 
     def pop_rejected(self) -> QueuedPodInfo | None:
-        """Pop the first rejected pod, expired or not; never one whose attempt failed with an error."""
+        """Pop the first rejected pod, expired or not; never a pod that failed with an error."""
         return self._plain.pop()
 
     def pop_rested(self, now: float, limit: int | None = None) -> list[QueuedPodInfo]:
-        """Pop every pod whose backoff has expired, or so many of them: rejected pods first, then errors."""
+        """Pop all pods (or `limit`) with expired backoff: rejected pods first, then errors."""
         expired: list[QueuedPodInfo] = []
         for heap in (self._plain, self._error):
             while (
@@ -159,11 +156,11 @@ class BackoffQueue:
         yield from self._error
 
     def by_arrival(self) -> list[QueuedPodInfo]:
-        """The members of each heap in the order of their arrival."""
+        """The members of each heap in order of arrival."""
         return [*self._plain.by_arrival(), *self._error.by_arrival()]
 
     def in_order(self) -> list[QueuedPodInfo]:
-        """By expiry."""
+        """All members by expiry."""
         return sorted((*self._plain, *self._error), key=self.policy.expiration)
 
     def check_invariants(self) -> None:
@@ -174,6 +171,6 @@ class BackoffQueue:
 
 
 def _to_ns(seconds: float) -> int:
-    """Whole seconds exactly, the fraction rounded to nanoseconds: a single float multiplication is off by hundreds."""
+    """Seconds exactly, the fraction rounded: one float multiplication is off by hundreds of ns."""
     whole = floor(seconds)
     return whole * _NANOSECONDS + round((seconds - whole) * _NANOSECONDS)

@@ -1,4 +1,4 @@
-"""Cohorts: pods that the same plugins keep waiting, and the events and hints that matter to them."""
+"""Cohorts: pods rejected by the same plugins, and the events and hints that concern them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from kubesched.scheduler.queue.waiting_classes import Member, WaitingClass
 
 PreCheck = Callable[[Pod], bool]
-"""Restricts a move to some of the pods. Pods of one class are told apart by their UID at most."""
+"""Restricts a move to some pods. It may distinguish pods of one class only by UID."""
 
 CohortKey = tuple[str, frozenset[str], frozenset[str], str]
 """Profile, unschedulable plugins, pending plugins, gating plugin."""
 
 
 class Cohort:
-    """The pods that the same plugins rejected: the same events matter to all of them."""
+    """Pods rejected by the same plugins: the same events concern all of them."""
 
     __slots__ = (
         "_per_class",
@@ -45,7 +45,7 @@ class Cohort:
         self._per_class: dict[ResolvedEvent, bool] = {}
 
     def is_concerned(self, event: ResolvedEvent) -> bool:
-        """Can this event help? Gated pods listen only to what their gate registered."""
+        """True if this event can help. Gated pods react only to events of their gate."""
         if event.is_wildcard:
             return True
         if self.gating_plugin and self.gating_plugin not in event.interested_plugins:
@@ -57,7 +57,7 @@ class Cohort:
         )
 
     def hints(self, event: ResolvedEvent) -> tuple[QueueingHint, ...]:
-        """The hints for this event that belong to these plugins; none for a wildcard."""
+        """The hints of these plugins for this event; none for a wildcard."""
         relevant = self._relevant.get(event)
         if relevant is None:
             hints = () if event.is_wildcard else event.hints_by_profile.get(self.profile, ())
@@ -66,7 +66,7 @@ class Cohort:
         return relevant
 
     def asks_per_class(self, event: ResolvedEvent) -> bool:
-        """Whether one answer holds for all pods of a class."""
+        """True if one answer holds for all pods of a class."""
         answer = self._per_class.get(event)
         if answer is None:
             answer = self._per_class[event] = all(hint.per_class for hint in self.hints(event))
@@ -80,7 +80,7 @@ class Cohort:
         new: object,
         evaluator: HintEvaluator,
     ) -> Strategy:
-        """What the event means for a pod that was rejected like this."""
+        """The event's effect on a pod of this cohort."""
         hints = self.hints(event)
         # Without hints the plugins do not decide: a wildcard, or an unknown profile.
         if hints:

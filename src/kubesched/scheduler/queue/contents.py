@@ -1,4 +1,4 @@
-"""What waits where: the queries of the scheduling queue."""
+"""Queries of the scheduling queue: which pod is in which queue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GATED: Final = "gated"
 
 
 class QueueContents:
-    """activeQ, backoffQ, unschedulablePods and pods in flight, read and checked."""
+    """Read access to, and checks of, activeQ, backoffQ, unschedulablePods and in-flight pods."""
 
     def __init__(
         self,
@@ -50,19 +50,19 @@ class QueueContents:
             metrics.pending_pods.labels(queue).read_from(read)
 
     def get_pod(self, namespace: str, name: str) -> QueuedPodInfo | None:
-        """The entry of a pod that waits in some queue. Not to be changed."""
+        """The entry of a queued pod. Read-only."""
         return self._find_entry(f"{namespace}/{name}")
 
     def is_behind_head(self, namespace: str, name: str) -> bool:
-        """Whether a pod waits until another pod of its class has been tried for all."""
+        """True if the pod waits for another pod of its class that is tried for all."""
         return self._pool.is_behind_head(f"{namespace}/{name}")
 
     def place_of(self, namespace: str, name: str) -> str | None:
-        """Where a pod waits, in the words of `pending_pods`: active, backoff, unschedulable, gated; None if nowhere."""
+        """The pod's queue as in `pending_pods` (active, backoff, unschedulable, gated), or None."""
         return self.place_of_key(f"{namespace}/{name}")
 
     def place_of_key(self, key: str) -> str | None:
-        """The same, by `namespace/name`."""
+        """Like `place_of`, by `namespace/name`."""
         if key in self._active:
             return ACTIVE
         if key in self._backoff:
@@ -73,16 +73,13 @@ class QueueContents:
         return GATED if info.is_gated else UNSCHEDULABLE
 
     def pending_pods(self) -> tuple[list[Pod], str]:
-        """Every waiting pod, and a summary for people."""
+        """All queued pods, and a readable summary."""
         queues: tuple[Iterable[QueuedPodInfo], ...] = (self._active, self._backoff, self._pool)
         pods = [info.pod_info.pod for queue in queues for info in queue]
         return pods, "activeQ:{}; backoffQ:{}; unschedulablePods:{}".format(*self.sizes)
 
     def entries(self) -> list[tuple[str, QueuedPodInfo]]:
-        """(place, entry) of every waiting pod, in the order of trial where there is one.
-
-        Not to be changed.
-        """
+        """(place, entry) of every queued pod, in scheduling order where there is one. Read-only."""
         pool = [(GATED if info.is_gated else UNSCHEDULABLE, info) for info in self._pool]
         return [
             *((ACTIVE, info) for info in self._active.in_order()),
@@ -92,7 +89,7 @@ class QueueContents:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Pods in activeQ, backoffQ and unschedulablePods."""
+        """Number of pods in activeQ, backoffQ and unschedulablePods."""
         return len(self._active), len(self._backoff), len(self._pool)
 
     def pods_in_active_q(self) -> list[Pod]:
@@ -103,7 +100,7 @@ class QueueContents:
         return [info.pod_info.pod for info in self._pool]
 
     def in_flight_uids(self) -> list[str]:
-        """Pods being tried, the longest in flight first."""
+        """Pods being tried, longest in flight first."""
         return list(self._in_flight)
 
     @property
@@ -121,19 +118,18 @@ class QueueContents:
                 return info
         return None
 
-    # Checked.
+    # Checks.
 
     def _check(self, *, can_pop_backoff: bool) -> None:
         for part in (self._active, self._backoff, self._pool, self._in_flight, self.nominator):
             part.check_invariants()
         self._check_places()
-        # Where Pop does not take from backoffQ, gated pods may back off: the gate is asked when
-        # they leave.
+        # If Pop does not take from backoffQ, gated pods may be there: PreEnqueue runs on leaving.
         self._check_gates((self._active, self._backoff) if can_pop_backoff else (self._active,))
         self._check_sizes()
 
     def _check_places(self) -> None:
-        """Every pod is in one place, and no pod waits behind one that will not be tried."""
+        """Every pod is in one place, and no pod waits for a head that will not be tried."""
         queues: tuple[Iterable[QueuedPodInfo], ...] = (self._active, self._backoff)
         infos = [info for queue in queues for info in queue]
         keys = [info.pod_info.key for info in (*infos, *self._pool)]
@@ -142,7 +138,7 @@ class QueueContents:
         assert tried.issuperset(self._pool.heads()), "pods wait behind one that is gone"
 
     def _check_gates(self, poppable: Iterable[Iterable[QueuedPodInfo]]) -> None:
-        """No gated pod can be popped; every pod in the pool has plugins that can bring it back."""
+        """No gated pod can be popped; every pod in the pool has plugins that can release it."""
         assert not any(info.is_gated for queue in poppable for info in queue), (
             "a gated pod may be popped"
         )
@@ -155,7 +151,7 @@ class QueueContents:
                 assert info.gating_plugin_events == events, f"{info} listens wrongly"
 
     def _check_sizes(self) -> None:
-        """`pending_pods` shows what is there."""
+        """`pending_pods` matches the contents."""
         sizes = {
             queue: self._metrics.pending_pods.labels(queue).current()
             for queue in (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED)

@@ -1,4 +1,4 @@
-"""Entries of the queue, made from pods and their newer versions."""
+"""Creates queue entries from pods and their newer versions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.scheduler.queue.nominator import Nominator
 
 Signer = Callable[[PodInfo], bytes | None]
-"""Gives the signature under which identical pods share scheduling results; None if the pod has
-none.
-"""
+"""Returns the signature by which identical pods share scheduling results, or None."""
 
 
 class Entries:
-    """Makes entries; nominations follow their pods."""
+    """Creates entries and updates the nominations of their pods."""
 
     def __init__(self, clock: Clock, signers: Mapping[str, Signer], nominator: Nominator) -> None:
         self._clock = clock
@@ -31,7 +29,7 @@ class Entries:
         return info
 
     def newer(self, info: QueuedPodInfo, old: Pod, new: Pod) -> QueuedPodInfo:
-        """A copy of an entry with the new version of its pod: what a heap has ranked must not change under it."""
+        """A copy of an entry with the new pod version: heap members must not change in place."""
         pod_info = PodInfo(new)
         if pod_info.uid == info.pod_info.uid:
             # Upstream: parsed terms and summed requests stay those of the first version.

@@ -1,11 +1,11 @@
 """A priority queue with lookup, replacement and removal by key.
 
-Lazy deletion over `heapq`: a dictionary holds the valid heap entry for each key. Removing or
-replacing a member leaves its old entry behind until it surfaces, and the heap is rebuilt once more
-than half of it is stale. So add and pop cost O(log n), remove O(1), and memory stays within twice
-the members.
+Lazy deletion over `heapq`: a dictionary holds the valid heap entry for each key. A removed or
+replaced member leaves its old entry in the heap until it reaches the top, and the heap is rebuilt
+when more than half of it is stale. So add and pop cost O(log n), remove O(1), and memory stays
+within twice the members.
 
-Members of equal rank leave in insertion order, unless the caller gives them turns.
+Members of equal rank are popped in insertion order, unless the caller assigns turns.
 """
 
 from __future__ import annotations
@@ -18,37 +18,29 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 _Entry = tuple[Any, int, int, str, T]
-"""(rank, turn, serial, key, member). The serial is unique, so comparing entries never reaches the
-key.
-"""
+"""(rank, turn, serial, key, member). The serial is unique, so comparisons never reach the key."""
 
 _SPARE_LEFTOVERS = 64  # below this, rebuilding costs more than it saves
 
 
 class KeyedHeap(Generic[T]):
-    """Members ordered by `rank`.
-
-    A member must not change its rank while it is in here: replace it instead.
-    """
+    """Members ordered by `rank`, which must not change: replace the member instead."""
 
     __slots__ = ("_entries", "_heap", "_rank", "_serial")
 
     def __init__(self, rank: Callable[[T], Any]) -> None:
-        """`rank` is the sort key; the smallest comes first."""
+        """`rank` is the sort key; the smallest is first."""
         self._rank = rank
         self._serial = 0
         self._entries: dict[str, _Entry[T]] = {}
         self._heap: list[_Entry[T]] = []
 
     def put(self, key: str, member: T, turn: int | None = None) -> None:
-        """Add a member, replacing any other under that key.
-
-        A smaller `turn` goes first among equals.
-        """
+        """Add a member, replacing any other with that key. Smaller `turn`s win ties in rank."""
         self._push(key, member, self._rank(member), self._serial + 1 if turn is None else turn)
 
     def put_newer(self, key: str, member: T) -> None:
-        """Replace a member with a newer version; with an equal rank it keeps its position."""
+        """Replace a member with a newer version; it keeps its position if the rank is equal."""
         rank, replaced = self._rank(member), self._entries[key]
         self._push(key, member, rank, replaced[1] if rank == replaced[0] else self._serial + 1)
 
@@ -96,11 +88,11 @@ class KeyedHeap(Generic[T]):
         return (entry[4] for entry in self._entries.values())
 
     def by_arrival(self) -> list[T]:
-        """Every member such that adding them to an empty heap in this order gives the same heap."""
+        """All members in an order that recreates the heap when added to an empty one."""
         return [entry[4] for entry in sorted(self._entries.values(), key=itemgetter(1, 2))]
 
     def in_order(self) -> list[T]:
-        """Every member, in the order in which they would be popped."""
+        """All members in pop order."""
         return [entry[4] for entry in sorted(self._entries.values())]
 
     def check_invariants(self) -> None:
@@ -129,7 +121,7 @@ class KeyedHeap(Generic[T]):
 
 
 class RankedByLess(Generic[T]):
-    """Makes a member comparable through a `less` function, for orders that offer no sort key."""
+    """Makes a member comparable through a `less` function, for orders without a sort key."""
 
     __slots__ = ("less", "member")
 
@@ -141,7 +133,7 @@ class RankedByLess(Generic[T]):
         return self.less(self.member, other.member)
 
     def __eq__(self, other: object) -> bool:
-        """Neither goes first; insertion order then decides."""
+        """True if neither is less; insertion order then decides."""
         if not isinstance(other, RankedByLess):
             return NotImplemented
         return not self.less(self.member, other.member) and not self.less(other.member, self.member)

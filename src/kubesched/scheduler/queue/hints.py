@@ -2,10 +2,10 @@
 
 A plugin that can reject pods registers the events that could change its verdict, each with an
 optional queueing hint. `build_hint_map` collects these registrations, `HintMap` finds the plugins
-interested in an event, and `HintEvaluator` decides about one pod.
+interested in an event, and `HintEvaluator` decides for one pod.
 
 An incoming event is *resolved* once into everything that depends on its kind alone (label,
-interested plugins). After that resources and action bits are compared once.
+interested plugins), so resources and action bits are compared only once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 log = get_logger(__name__)
 
 EXTENDER: Final = "Extender"
-"""Stands for all HTTP extenders where a rejecting plugin is named."""
+"""The rejecting plugin's name for all HTTP extenders."""
 
 _NODE_TAINT_UPDATE: Final = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)
 _DEFAULT_RESOURCES: Final = (
@@ -50,14 +50,14 @@ _DEFAULT_RESOURCES: Final = (
 
 
 class Strategy(Enum):
-    """What an event means for a rejected pod."""
+    """The effect of an event on a rejected pod."""
 
     SKIP = "skip"
-    """Nothing: it stays where it is."""
+    """None: the pod stays in its queue."""
     AFTER_BACKOFF = "after backoff"
     """Retry once its backoff has expired."""
     IMMEDIATELY = "immediately"
-    """What it was waiting for is there: retry without backoff."""
+    """The awaited change has happened: retry without backoff."""
 
 
 class QueueingHint(NamedTuple):
@@ -66,22 +66,18 @@ class QueueingHint(NamedTuple):
     plugin: str
     decide: HintFn
     per_class: bool
-    """The answer is the same for all pods with the same class key, so one call may serve them all.
-    """
+    """True if the answer depends only on the class key, so one call serves all pods of a class."""
 
 
 class PluginEvents(NamedTuple):
-    """A plugin that can reject pods, and its `events_to_register`; None if it has none."""
+    """A plugin that can reject pods, and its `events_to_register`, or None without any."""
 
     plugin: str
     events_to_register: Callable[[], Sequence[ClusterEventWithHint]] | None
 
 
 class ResolvedEvent:
-    """An event with everything that follows from its kind.
-
-    One object per kind: compare by identity.
-    """
+    """An event with everything that depends on its kind; one object per kind."""
 
     __slots__ = ("event", "hints_by_profile", "interested_plugins", "is_wildcard", "label")
 
@@ -95,7 +91,7 @@ class ResolvedEvent:
         self.label = event.label
         self.is_wildcard = event.is_wildcard
         self.hints_by_profile = hints_by_profile
-        """For every known profile, the hints registered for this event; possibly none."""
+        """The hints for this event per known profile; possibly empty."""
         self.interested_plugins = interested_plugins
         """Plugins of any profile with a registration that covers this event."""
 
@@ -129,7 +125,7 @@ class HintMap:
         return self._events_by_plugin.get(plugin, ())
 
     def actions_by_resource(self) -> dict[str, Action]:
-        """The union of all registrations: which handlers have to be installed on which informers."""
+        """The union of all registrations: the informer handlers to install."""
         actions: dict[str, Action] = {}
         for hints_by_event in self.by_profile.values():
             for event in hints_by_event:
@@ -156,10 +152,10 @@ def build_hint_map(
     """Collect the events that could undo a rejection, from every plugin of every profile.
 
     `profiles` lists, per scheduler name, the plugins that implement PreEnqueue, PreFilter, Filter,
-    Reserve or Permit: only those can reject a pod.
+    Reserve or Permit: only these can reject a pod.
 
     Raises:
-        KubeschedError: naming every plugin that failed to register.
+        KubeschedError: names every plugin that failed to register.
     """
     defaults = _default_events(generic_workload)
     problems: list[str] = []
@@ -171,7 +167,7 @@ def build_hint_map(
         for plugin, events_to_register in plugins:
             try:
                 events = defaults if events_to_register is None else _checked(events_to_register())
-            except Exception as error:  # any failure here must stop the start
+            except Exception as error:  # any failure must stop startup
                 problems.append(
                     f'plugin "{plugin}" of profile "{profile}" cannot register its events: {error}'
                 )
@@ -184,7 +180,7 @@ def build_hint_map(
 
 
 class HintEvaluator:
-    """Decides what an event means for one pod, and measures how long the hints take."""
+    """Decides an event's effect on one pod, and measures the duration of hints."""
 
     def __init__(self, hints: HintMap, clock: Clock, metrics: SchedulerMetrics) -> None:
         self._hints = hints
@@ -215,7 +211,7 @@ class HintEvaluator:
     def evaluate_all(
         self, info: QueuedPodInfo, events: Iterable[tuple[ResolvedEvent, object, object]]
     ) -> Strategy:
-        """The verdict for one pod and several events; a pod that waits for a plugin may be helped more by a later one."""
+        """The verdict for one pod and several events, of which a later one may help more."""
         best = Strategy.SKIP
         for event, old, new in events:
             strategy = self.evaluate(info, event, old, new)
@@ -234,7 +230,7 @@ class HintEvaluator:
         old: object,
         new: object,
     ) -> Strategy:
-        """The verdict of these hints, all of which belong to plugins that rejected the pod."""
+        """The verdict of these hints, all from plugins that rejected the pod."""
         strategy = Strategy.SKIP
         for hint in relevant:
             if self._call(hint, info.pod_info.pod, event, old, new) is Hint.SKIP:
@@ -249,7 +245,7 @@ class HintEvaluator:
     def _call(
         self, hint: QueueingHint, pod: Pod, event: ResolvedEvent, old: object, new: object
     ) -> Hint:
-        """The hint's answer. A failing hint counts as Queue, so that the pod is not stranded."""
+        """The hint's answer. A failing hint counts as Queue, so the pod is not stuck."""
         started = self._clock.monotonic()
         try:
             answer = hint.decide(pod, old, new)
@@ -259,7 +255,7 @@ class HintEvaluator:
                 label = "Queue"
             else:
                 raise TypeError(f"expected a Hint, got {type(answer).__name__}")
-        except Exception:  # third-party code; its pod is retried and the failure is reported
+        except Exception:  # third-party code: retry the pod and report the failure
             self._report(hint, pod, event)
             answer, label = Hint.QUEUE, "Error"
         elapsed = self._clock.monotonic() - started
@@ -267,7 +263,7 @@ class HintEvaluator:
         return answer
 
     def _report(self, hint: QueueingHint, pod: Pod, event: ResolvedEvent) -> None:
-        """Log the exception at hand: in full the first time, since the same may follow for thousands of pods."""
+        """Log the current exception, with traceback only once: thousands of pods may follow."""
         is_news = (hint.plugin, event.label) not in self._reported
         self._reported.add((hint.plugin, event.label))
         told = {"plugin": hint.plugin, "event": event.label, "pod": pod}
@@ -277,7 +273,7 @@ class HintEvaluator:
             log.info("Queueing hint failed again", v=5, **told)
 
 
-def always_queue(pod: Pod, old: Any, new: Any) -> Hint:  # noqa: ANN401  # any object an event may carry
+def always_queue(pod: Pod, old: Any, new: Any) -> Hint:  # noqa: ANN401  # any object
     """The default hint."""
     return Hint.QUEUE
 
@@ -293,7 +289,7 @@ def _register(
         if event.resource == Resource.NODE:
             node_actions |= event.action
         decide = registration.hint or always_queue
-        # Without a function the answer is the same for every pod.
+        # Without a hint function the answer is the same for every pod.
         per_class = registration.per_class or registration.hint is None
         hints_by_event.setdefault(event, []).append(QueueingHint(plugin, decide, per_class))
     # Upstream: waiting for new nodes implies waiting for their taints, even though hints are always

@@ -1,16 +1,15 @@
 """In-flight pods, and the events since each of them was popped.
 
 While a pod is being tried it is in no queue, so an event that would have woken it cannot reach it.
-Those events are remembered here; when the attempt fails they decide whether the pod may be tried
-again at once.
+These events are recorded here; if the attempt fails they decide whether the pod may be retried at
+once.
 
 One list serves all pods: `_events` in order of arrival, and for each pod the number of events that
-had arrived when it was taken. Events before the oldest of these positions are no longer needed and
-are dropped.
+had arrived when it was popped. Events before the oldest of these positions are dropped.
 
-A pod may wait on Permit for minutes while thousands of events arrive, each holding on to two
+A pod may wait on Permit for minutes while thousands of events arrive, each with references to two
 objects. Beyond a limit the older half is dropped; pods that would have needed it are retried as if
-it had held a helpful event.
+it had contained a helpful event.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from kubesched.scheduler.queue.hints import ResolvedEvent
 
 POD_POPPED: Final = "PodPopped"
 MAX_EVENTS: Final = 100_000
-"""More than a quarter of an hour of events (the longest wait on Permit) at 100 per second."""
+"""More than 15 minutes of events (the longest wait on Permit) at 100 per second."""
 
 _GAUGE_PERIOD_S: Final = 1.0
 
 
 class RecordedEvent(NamedTuple):
-    """An event and the objects it came with."""
+    """An event and its objects."""
 
     event: ResolvedEvent
     old: Any
@@ -37,7 +36,7 @@ class RecordedEvent(NamedTuple):
 
 
 class InFlight:
-    """Which pods are being tried, by UID, and the events since."""
+    """The pods being tried, by UID, and the events since each was popped."""
 
     __slots__ = ("_dropped", "_events", "_gauge", "_given_up", "_max_events", "_positions")
 
@@ -50,12 +49,11 @@ class InFlight:
         max_events: int = MAX_EVENTS,
     ) -> None:
         """`given_up` stands for dropped events: a wildcard, which may help any pod."""
-        # Insertion order is the order of popping, so positions never decrease along this
-        # dictionary.
+        # Insertion order is pop order, so positions never decrease along this dictionary.
         self._positions: dict[str, int] = {}
         self._events: list[RecordedEvent] = []
         self._dropped = 0
-        """How many events have been dropped from the front; `_events[0]` has this position."""
+        """Number of events dropped from the front, which is the position of `_events[0]`."""
         self._gauge = _EventsGauge(metrics, now)
         self._given_up = RecordedEvent(given_up, None, None)
         self._max_events = max_events
@@ -69,7 +67,7 @@ class InFlight:
         return True
 
     def done(self, uid: str, now: float) -> None:
-        """Stop tracking a pod, and drop the events no pod in flight can need any more."""
+        """Stop tracking a pod, and drop events that no pod in flight needs."""
         if self._positions.pop(uid, None) is None:
             return
         self._gauge.count(POD_POPPED, -1, now)
@@ -84,7 +82,7 @@ class InFlight:
             self.done(uid, now)
 
     def record(self, event: ResolvedEvent, old: object, new: object, now: float) -> None:
-        """Remember an event for the pods in flight; does nothing if none is."""
+        """Record an event for the pods in flight; no-op if there are none."""
         if self._positions:
             if len(self._events) >= self._max_events:
                 self._drop(self._max_events // 2, now)
@@ -92,7 +90,7 @@ class InFlight:
             self._gauge.count(event.label, 1, now)
 
     def events_since_pop(self, uid: str) -> Sequence[RecordedEvent] | None:
-        """What arrived since that pod was taken, oldest first; None if it is not tracked."""
+        """Events since that pod was popped, oldest first; None if it is not tracked."""
         position = self._positions.get(uid)
         if position is None:
             return None
@@ -126,7 +124,7 @@ class InFlight:
         assert len(self._events) <= self._max_events, "the list grew beyond its limit"
 
     def _drop(self, count: int, now: float) -> None:
-        """Forget the oldest events; none if the oldest pod has lost some already."""
+        """Drop the oldest events; none if the oldest pod has already lost some."""
         if count > 0:
             for recorded in self._events[:count]:
                 self._gauge.count(recorded.event.label, -1, now)
@@ -135,7 +133,7 @@ class InFlight:
 
 
 class _EventsGauge:
-    """`inflight_events`, updated at most once a second: the list changes far more often than it is scraped."""
+    """`inflight_events`, updated at most once a second: the list changes far more often."""
 
     __slots__ = ("_deltas", "_family", "_published")
 

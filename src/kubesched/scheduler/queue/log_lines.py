@@ -1,4 +1,4 @@
-"""What the queue logs about pods, in upstream's words."""
+"""Log messages of the queue, worded as upstream's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def log_failure(info: QueuedPodInfo, queue: str, strategy: Strategy, cycle: int)
 
 
 def log_not_helped(pool: UnschedulablePods, event_label: str) -> None:
-    """The pods that stay where they are, asked about or not, and are not gated."""
+    """Log the pods that were not moved, evaluated or not, and are not gated."""
     for info in pool:
         if not info.is_gated and not pool.is_behind_head(info.pod_info.key):
             pod = info.pod_info.pod
@@ -53,5 +53,5 @@ def log_checking(info: QueuedPodInfo, event_count: int, pod_count: int) -> None:
 
 
 def _as_go_set(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """How upstream's sets look in a log."""
+    """The log format of upstream's sets."""
     return {name: {} for name in sorted(names)}

@@ -1,7 +1,7 @@
 """Nominator: pods with a nominated node that are not placed yet.
 
-Filters on that node have to count them in. Kept by UID and, per node, in the order of registration.
-Only names are kept; the pod itself is looked up in the queues on demand.
+Filters on that node must count these pods. They are kept by UID and, per node, in registration
+order. Only names are stored; pods are looked up in the queues on demand.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nominating_info import CLEAR_NOMINATION, NominatingInfo
 
 CHANGES_LIMIT: Final = 4096
-"""Length of the change log; a reader that lags further behind reads everything again."""
+"""Length of the change log; a reader further behind reads everything again."""
 
 
 class PodLister(Protocol):
-    """Pods as the informer knows them."""
+    """Pods in the informer's cache."""
 
     def get(self, namespace: str, name: str, /) -> Pod | None: ...
 
 
 class PodReference(NamedTuple):
-    """Which pod, without holding on to it."""
+    """Identifies a pod without a reference to the object."""
 
     namespace: str
     name: str
@@ -33,7 +33,7 @@ class PodReference(NamedTuple):
 
 
 FindQueued = Callable[[str], PodInfo | None]
-"""Looks a `namespace/name` up in the queues."""
+"""Looks up a `namespace/name` in the queues."""
 
 
 class Nominator:
@@ -46,33 +46,30 @@ class Nominator:
         self._by_node: dict[str, dict[str, PodReference]] = {}
         self._node_by_uid: dict[str, str] = {}
         self._resolved: dict[str, list[PodInfo]] = {}
-        """Cached answers by node; invalidated when its pods change or one of them leaves the
-        queues.
-        """
+        """Cached answers by node, until its pods change or one of them leaves the queues."""
         self._changes: list[str] = []
         self._dropped = 0
 
     @property
     def version(self) -> int:
-        """Changes whenever a node's nominated pods change, or what is known of one of them.
+        """Changes whenever a node's nominated pods, or data about one of them, change.
 
-        Pods nominated to no node (see `add_nominated_pod`) hold no room, so they do not count.
+        Pods nominated to no node (see `add_nominated_pod`) reserve no room and do not count.
         """
         return self._dropped + len(self._changes)
 
     def changes_since(self, version: int) -> Sequence[str] | None:
-        """Nodes whose nominated pods changed since that version; None if the log does not reach back."""
+        """Nodes whose nominated pods changed since that version; None if it is too old."""
         start = version - self._dropped
         return None if start < 0 else self._changes[start:]
 
     def add_nominated_pod(self, pod: PodInfo, info: NominatingInfo | None = None) -> None:
-        """Register a pod, in place of its earlier registration.
+        """Register a pod, replacing its earlier registration.
 
-        With an overriding `info` the node is the one it names; otherwise the one in the pod's
-        status, if any.
+        The node is that of an overriding `info`, otherwise the one in the pod's status, if any.
         """
         if info is CLEAR_NOMINATION and self._node_by_uid.get(pod.uid) == "":
-            return  # as it is registered already: most pods that fit nowhere
+            return  # already registered: the case for most unschedulable pods
         self._delete(pod.uid)
         if info is not None and info.override:
             # Upstream: an override with an empty name is registered too, under the node "".
@@ -81,8 +78,7 @@ class Nominator:
             node_name = pod.pod.status.nominated_node_name
             if not node_name:
                 return
-        # The caller's copy may be old. A pod that is gone, or has a node, must not hold room
-        # anywhere else.
+        # The caller's copy may be stale. A deleted or bound pod must not reserve room.
         latest = self._pods.get(pod.namespace, pod.name)
         if latest is None or latest.spec.node_name:
             return
@@ -93,10 +89,10 @@ class Nominator:
         self._changed(node_name)
 
     def update_nominated_pod(self, old: Pod, new: PodInfo) -> None:
-        """Follow an update of the pod.
+        """Apply an update of the pod.
 
         A nomination made here is not in the pod's status until the API server has it. While neither
-        version of the pod names a node, the one registered here stays.
+        version of the pod names a node, the registered one stays.
         """
         kept: NominatingInfo | None = None
         if not old.status.nominated_node_name and not new.pod.status.nominated_node_name:
@@ -114,9 +110,10 @@ class Nominator:
         return self._node_by_uid.get(uid, "")
 
     def nominated_pods_for_node(self, node_name: str) -> Sequence[PodInfo]:
-        """Copies of the pods nominated to a node, in the order of registration.
+        """Copies of the pods nominated to a node, in registration order.
 
-        # Upstream: a pod that is in no queue (being tried right now) comes without spec: priority 0, no requests.
+        # Upstream: a pod that is in no queue (being tried right now) comes without spec: priority
+        # 0, no requests.
         """
         known = self._resolved.get(node_name)
         if known is None:
@@ -128,7 +125,7 @@ class Nominator:
         return known
 
     def moved(self, uid: str) -> None:
-        """A pod left the queues for an attempt, or came back: invalidate what was derived from it."""
+        """Invalidate data derived from a pod that left the queues for an attempt, or returned."""
         node_name = self._node_by_uid.get(uid)
         if node_name:
             self._changed(node_name)
@@ -147,11 +144,11 @@ class Nominator:
         return tuple(self._by_node)
 
     def references(self) -> dict[str, list[PodReference]]:
-        """Everything registered, by node."""
+        """All registrations, by node."""
         return {node_name: list(pods.values()) for node_name, pods in self._by_node.items()}
 
     def restore(self, references: Mapping[str, Sequence[PodReference]]) -> None:
-        """Register again what `references` gave, in the same order."""
+        """Restore the result of `references`, in the same order."""
         for node_name, pods in references.items():
             self._by_node[node_name] = {pod.uid: pod for pod in pods}
             self._node_by_uid.update((pod.uid, node_name) for pod in pods)

@@ -1,7 +1,7 @@
-"""PreEnqueue: the plugins that may keep a pod out of the queues before it is ever tried.
+"""PreEnqueue: the plugins that may keep a pod out of the queues before any attempt.
 
-Writes its verdict into the entry: a pod is *gated* by the first plugin that refuses, and stays so
-until every plugin of its profile agrees. Where the entry is kept is decided by the caller.
+The verdict is stored in the entry: a pod is *gated* by the first plugin that rejects it, until
+every plugin of its profile accepts. The caller decides which queue holds the entry.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_PLUGINS: Final[Mapping[str, PreEnqueueFn]] = {}
 
 
 class PreEnqueueRunner:
-    """Asks the PreEnqueue plugins of a pod's profile."""
+    """Runs the PreEnqueue plugins of a pod's profile."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class PreEnqueueRunner:
         metrics: SchedulerMetrics,
         sample_percent: float,
     ) -> None:
-        """`plugins` holds, per scheduler name, the plugins by name in the order in which they are asked."""
+        """`plugins` holds, per scheduler name, the plugins by name in call order."""
         self._plugins = plugins
         self._hints = hints
         self._now = clock.monotonic
@@ -49,7 +49,7 @@ class PreEnqueueRunner:
         self._durations: dict[str, Histogram] = {}
 
     def run(self, info: QueuedPodInfo) -> None:
-        """Ask until one refuses; afterwards `info.is_gated` tells how it went."""
+        """Run plugins until one rejects; sets `info.is_gated`."""
         pod = info.pod_info.pod
         profile = pod.spec.scheduler_name
         is_sampled = self._random.random() * 100 < self._sample_percent
@@ -115,5 +115,5 @@ class PreEnqueueRunner:
 
 
 def _first(name: str, plugins: Mapping[str, PreEnqueueFn]) -> Mapping[str, PreEnqueueFn]:
-    """The plugins with the last rejecting one first: it is the likeliest to reject again."""
+    """The plugins with the last rejecting one first: it is most likely to reject again."""
     return {name: plugins[name], **plugins} if name in plugins else plugins

@@ -1,4 +1,4 @@
-"""The scheduling queue as a checkpoint of a recording holds it: every entry with its history, in order."""
+"""The scheduling queue in a checkpoint of a recording: all entries with history, in order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _history = attrgetter(*_HISTORY)
 
 
 class SavedPod(msgspec.Struct, array_like=True, gc=False):
-    """A `QueuedPodInfo`: its pod by key, and the fields of its history."""
+    """A `QueuedPodInfo`: the pod's key, and the history fields."""
 
     key: str
     timestamp: float
@@ -45,15 +45,12 @@ class SavedPod(msgspec.Struct, array_like=True, gc=False):
         return cls(info.pod_info.key, *_history(info))
 
     def entry(self, pod: PodInfo) -> QueuedPodInfo:
-        """The entry again.
-
-        The backoff follows from it; what the gating plugin waits for the queue adds.
-        """
+        """Rebuild the entry, including backoff; the queue adds the gating plugin's events."""
         return QueuedPodInfo(pod, **{name: getattr(self, name) for name in _HISTORY})
 
 
 class SavedQueue(msgspec.Struct):
-    """All waiting pods. In the heaps members of equal rank keep their order, in the pool all do."""
+    """All queued pods. Order matters for equal ranks in the heaps, and for the whole pool."""
 
     scheduling_cycle: int
     active: list[SavedPod]

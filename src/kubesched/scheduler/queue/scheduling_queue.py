@@ -1,4 +1,4 @@
-"""SchedulingQueue: every pending pod, and where it waits.
+"""SchedulingQueue: all pending pods, and the queue that each is in.
 
     add, update ──► activeQ ──pop──► in flight ──► bound: done(uid)
                       ▲  ▲               │
@@ -7,22 +7,23 @@
                    backoffQ ◄── unschedulablePods (rejected, or gated by a PreEnqueue plugin)
                         event + hint, own update, activate, or 5 minutes without any of them
 
-A pod is in exactly one of: activeQ (may be tried now), backoffQ (may be tried once backed off),
-unschedulablePods (waits for an event), in flight (being tried). Of pods that one answer holds for,
-only the first is tried (`waiting_classes`). With `pop_from_backoff_q` an idle scheduler also takes
+A pod is in exactly one of: activeQ (may be tried now), backoffQ (may be tried after its backoff),
+unschedulablePods (waits for an event), in flight (being tried). Of the pods that share an answer,
+only the first is tried (`waiting_classes`). With `pop_from_backoff_q` an idle scheduler also pops
 rejected pods before their backoff expires.
 
-Not here: trying pods, and watching the cluster. The caller says what happened
-(`move_all_to_active_or_backoff_queue`), takes pods (`pop`, which never waits: `on_ready` is called
-when there may be something to take) and calls `run_timers` when `next_deadline` has come.
+Attempts and watches are outside of this class. The caller reports events
+(`move_all_to_active_or_backoff_queue`), pops pods (`pop`, which never waits: `on_ready` is called
+when a pod may be available) and calls `run_timers` at `next_deadline`.
 
-Beside thousands of pods that share no class an event takes longer than a turn of the loop may. A
-caller that sets `divides_work` has events and flushes done in slices (`do_some`), and holds back
-further changes meanwhile (`is_busy`). No pod is popped before all slices are done, and whatever
-else would change the pods that wait does the rest first, so an event is one moment for all of them.
+With thousands of pods that share no class, an event can take longer than one turn of the event
+loop should. If the caller sets `divides_work`, events and flushes are processed in slices
+(`do_some`), and the caller holds back further changes meanwhile (`is_busy`). No pod is popped
+before all slices are done, and any other operation that changes waiting pods completes them first,
+so an event is atomic for all pods.
 
 Single-threaded, so upstream's races between its locks cannot occur here; where upstream documents
-an outcome for one, it is the outcome of the two operations in either order.
+an outcome of a race, it equals the outcome of the two operations in either order.
 """
 
 from __future__ import annotations
@@ -71,11 +72,11 @@ from kubesched.scheduler.queue.waiting_classes import WaitingClass
 
 log = get_logger(__name__)
 
-LEFTOVER_PERIOD_S: Final = 30.0  # how often unschedulable pods are checked for a flush
+LEFTOVER_PERIOD_S: Final = 30.0  # period of the flush of unschedulable pods
 
 
 class SchedulingQueue(QueueContents):
-    """activeQ, backoffQ, unschedulablePods and in-flight pods, and what happens to them."""
+    """activeQ, backoffQ, unschedulablePods and in-flight pods, and their operations."""
 
     def __init__(
         self,
@@ -94,27 +95,27 @@ class SchedulingQueue(QueueContents):
         """An empty queue.
 
         Args:
-            clock: Its monotonic reading is the time of everything here.
-            stopwatch: Measures how long plugins take, if not `clock`.
+            clock: Its monotonic time is used for all timestamps.
+            stopwatch: Measures plugin durations, if not `clock`.
             queue_sort: The QueueSort plugin of the first profile; all profiles share its order.
             hints: The plugins interested in each event.
             pre_enqueue: Per scheduler name, the PreEnqueue plugins by name, in order.
             nominator: Shared with the plugins; looks up queued pods here.
-            metrics: Where transitions are counted; `pending_pods` reads the sizes from here.
+            metrics: Counts transitions; `pending_pods` reads the sizes from here.
             random: Draws the sample of measured PreEnqueue runs.
             signers: Per scheduler name; a missing one means no signature.
             settings: Durations and gates.
         """
         self.settings = settings = settings or QueueSettings()
         self.on_ready: Callable[[], None] = _nothing
-        """Called when `pop` may have something to give, on close, and when there is work to do.
+        """Called when `pop` may return a pod, on close, and when there is work to do.
 
         Must not call back into the queue.
         """
         self.divides_work = False
-        """Whether the caller calls `do_some` in every turn, so that much work can be divided."""
+        """True if the caller calls `do_some` in every turn, so that work can be divided."""
         self._work: Iterator[None] | None = None
-        """The event or flush that is not through yet."""
+        """The event or flush in progress."""
         self._clock = clock
         self._started = clock.monotonic()
         self._scheduling_cycle = 0
@@ -156,19 +157,18 @@ class SchedulingQueue(QueueContents):
         self._announcements = self._transitions.announcements
         nominator.find_queued = self._find_queued
 
-    # Pods come and go.
+    # Adding, updating and deleting pods.
 
     def add(self, pod: Pod) -> None:
-        """Take in a pod that was not here before."""
+        """Add a new pod."""
         if self._transitions.to_active(self._entries.new(pod), ADDED):
             self.on_ready()
 
     def update(self, old: Pod, new: Pod, events: Sequence[ClusterEvent]) -> None:
-        """Take in a newer version of a pod; `events` says what changed, the most specific first."""
+        """Apply a newer version of a pod; `events` are its changes, most specific first."""
         if new.metadata.uid in self._in_flight:
-            # The attempt goes on with the old version; should it fail, these events decide what
-            # follows. Pods popped earlier will see them too, which is why hints about "my own
-            # update" compare UIDs.
+            # The attempt continues with the old version; if it fails, these events decide what
+            # follows. Pods popped earlier see them too, so hints about own updates compare UIDs.
             now = self._clock.monotonic()
             for event in events:
                 self._in_flight.record(self._hints.resolve(event), old, new, now)
@@ -194,8 +194,8 @@ class SchedulingQueue(QueueContents):
     ) -> str:
         """Evaluate the changes of a waiting pod one by one until one of them moves it.
 
-        Upstream goes on after a move to backoffQ when popping from there is off, and may then keep
-        the pod in two places; here the first move ends it.
+        Upstream continues after a move to backoffQ when popping from there is off, and may then
+        keep the pod in two places; here the first move is the last.
         """
         for event in events:
             resolved = self._hints.resolve(event)
@@ -208,7 +208,7 @@ class SchedulingQueue(QueueContents):
         return UNSCHEDULABLE
 
     def delete(self, pod: Pod) -> None:
-        """Forget a pod that is gone or has a node. An attempt in flight is not touched."""
+        """Remove a pod that was deleted or bound. An attempt in flight is not affected."""
         self._finish_work()
         self.nominator.delete_nominated_pod(pod)
         key = key_of(pod.metadata)
@@ -221,10 +221,10 @@ class SchedulingQueue(QueueContents):
         if info is not None:
             self._count_rejections(info, -1)
 
-    # Pods are tried.
+    # Attempts.
 
     def pop(self) -> QueuedPodInfo | None:
-        """The pod to try next, now in flight; None if there is nothing to try at the moment."""
+        """Pop the next pod, which is then in flight; None if there is none at the moment."""
         while self._work is None:
             info = self._active.pop()
             if info is None and self.settings.pop_from_backoff_q:
@@ -236,14 +236,14 @@ class SchedulingQueue(QueueContents):
         return None
 
     def pop_specific_pod(self, pod: Pod) -> QueuedPodInfo | None:
-        """That pod, now in flight, wherever it waited; None if it waits nowhere or is gated."""
+        """Pop that pod from any queue; None if it is in no queue or gated."""
         self._finish_work()
         self._activate(pod)
         info = self._active.remove(key_of(pod.metadata))
         return info if info is not None and self._take(info) else None
 
     def _take(self, info: QueuedPodInfo) -> bool:
-        """Move a pod that left its queue to in flight; False if its UID is there already."""
+        """Mark a popped pod as in flight; False if its UID is in flight already."""
         info.attempts += 1
         self.nominator.moved(info.pod_info.uid)
         if not self._in_flight.add(info.pod_info.uid, self._clock.monotonic()):
@@ -258,15 +258,14 @@ class SchedulingQueue(QueueContents):
     def add_unschedulable_if_not_present(
         self, info: QueuedPodInfo, failure: ClassFailure | None = None
     ) -> str:
-        """Take back a pod whose attempt failed; ends its time in flight in any case.
+        """Requeue a pod whose attempt failed; it is no longer in flight in any case.
 
         The caller has recorded the rejecting plugins; none means that the attempt failed with an
-        error. With a `failure` every other pod of the class would have been rejected in the same
-        way; pods that wait to be tried after this one are not, and count as rejected too.
+        error. A `failure` means that every other pod of the class would have been rejected in the
+        same way; pods that wait behind this one are not tried, and count as rejected too.
 
         Returns:
-            The queue in which it waits; empty if another entry for the pod is queued already,
-            which then stands.
+            The pod's queue; empty if another entry for the pod is already queued, which is kept.
         """
         self._finish_work()
         now, is_tried_again = self._clock.monotonic(), False
@@ -284,7 +283,7 @@ class SchedulingQueue(QueueContents):
                 queue = self._transitions.wait_with_class(info, failure)
             else:
                 queue = self._transitions.requeue(info, strategy, SCHEDULE_ATTEMPT_FAILURE)
-                # The event that brings it back meant its whole class: it is still tried for all.
+                # The event that released it was for its whole class: it is still tried for all.
                 is_tried_again = queue != UNSCHEDULABLE and self._is_head(info)
             if log.enabled(3):
                 log_failure(info, queue, strategy, self._scheduling_cycle)
@@ -311,7 +310,7 @@ class SchedulingQueue(QueueContents):
         self._count_rejections(info, 1)
 
     def _strategy_for_failed(self, info: QueuedPodInfo) -> Strategy:
-        """What the events since the pod was popped mean for it."""
+        """The combined effect of the events since the pod was popped."""
         pod_info = info.pod_info
         if not info.unschedulable_plugins and not info.pending_plugins:
             return Strategy.AFTER_BACKOFF
@@ -326,7 +325,7 @@ class SchedulingQueue(QueueContents):
         return self._evaluator.evaluate_all(info, events) if events else Strategy.SKIP
 
     def assumed(self, info: QueuedPodInfo) -> None:
-        """The attempt has found a node: the next of its class may be tried while it is bound."""
+        """The attempt found a node: try the next pod of its class during the binding."""
         self._next_of_class(info.pod_info.uid)
 
     def done(self, uid: str) -> None:
@@ -335,7 +334,7 @@ class SchedulingQueue(QueueContents):
         self._next_of_class(uid)
 
     def _next_of_class(self, uid: str) -> None:
-        """If a pod was tried for its class, and failed or not on its own, let the next be tried."""
+        """If a pod was tried for its class and did not settle it, let the next one be tried."""
         waiting = self._pool.headed_by(uid)
         if waiting is not None and self._transitions.release_next(waiting):
             self.on_ready()
@@ -346,15 +345,15 @@ class SchedulingQueue(QueueContents):
 
     @property
     def scheduling_cycle(self) -> int:
-        """How many pods have been taken to be tried."""
+        """Number of pods popped so far."""
         return self._scheduling_cycle
 
-    # Something happened.
+    # Events.
 
     def move_all_to_active_or_backoff_queue(
         self, event: ClusterEvent, old: object, new: object, pre_check: PreCheck | None = None
     ) -> None:
-        """Something happened: bring back the pods it may help, among those passing `pre_check`."""
+        """Move the pods that the event may help, among those that pass `pre_check`."""
         resolved = self._hints.resolve(event)
         if not resolved.is_of_interest:
             return
@@ -363,7 +362,7 @@ class SchedulingQueue(QueueContents):
         self._in_flight.record(resolved, old, new, now)
         if self._in_flight.event_count and log.enabled(5):
             log.info("Event received while pods are in flight", v=5, event=resolved.label)
-        if len(self._pool):  # mostly there are none, while all goes well
+        if len(self._pool):  # usually empty
             judged = self._pool.judged(resolved, old, new, pre_check, self._evaluator)
             self._begin_work(self._move(*judged, resolved.label, now))
 
@@ -377,7 +376,7 @@ class SchedulingQueue(QueueContents):
             self.on_ready()
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Move pods to activeQ now, backed off or not; a pod in flight follows once it fails."""
+        """Move pods to activeQ now, ignoring backoff; a pod in flight follows if it fails."""
         self._finish_work()
         activated = False
         for pod in pods.values():
@@ -400,7 +399,7 @@ class SchedulingQueue(QueueContents):
         return False
 
     def dissolve_classes(self) -> None:
-        """Let every pod wait on its own again, as in a queue made from a checkpoint.
+        """Let every pod wait individually, as in a queue restored from a checkpoint.
 
         Pods behind a head are woken as it was. Classes form again as pods are tried.
         """
@@ -414,7 +413,7 @@ class SchedulingQueue(QueueContents):
             self.on_ready()
 
     def close(self) -> None:
-        """Nothing is in flight any more. What is queued can still be popped."""
+        """Clear the pods in flight. Queued pods can still be popped."""
         self._is_closed = True
         log.info("Scheduling queue is closed", v=2)
         self._in_flight.done_all(self._clock.monotonic())
@@ -424,15 +423,15 @@ class SchedulingQueue(QueueContents):
     def is_closed(self) -> bool:
         return self._is_closed
 
-    # Much work takes several turns.
+    # Work in slices.
 
     @property
     def is_busy(self) -> bool:
-        """Whether an event or a flush is not through yet."""
+        """True while an event or a flush is in progress."""
         return self._work is not None
 
     def do_some(self) -> bool:
-        """Do a slice of the work; False if there is none."""
+        """Process one slice of work; False if there is none."""
         work, self._work = self._work, None
         if work is None:
             return False
@@ -455,16 +454,16 @@ class SchedulingQueue(QueueContents):
         while self._work is not None:
             self.do_some()
 
-    # Time passes.
+    # Timers.
 
     def next_deadline(self) -> float | None:
-        """When `run_timers` has something to do; None while nothing depends on time."""
+        """When `run_timers` is next due; None if nothing depends on time."""
         deadlines: list[float] = []
         if self._announcements:
             deadlines.append(self._clock.monotonic())
         expiration = self._backoff.earliest_expiration()
         if expiration is not None:
-            # With backoffs in whole seconds the ticks are whole seconds, else since the start.
+            # With backoffs in whole seconds, ticks are whole seconds, else relative to the start.
             grid = 0.0 if self.settings.pop_from_backoff_q else self._started
             deadlines.append(_tick_after(max(expiration, self._started), FLUSH_PERIOD_S, grid))
         oldest_stay = self._pool.oldest_stay
@@ -474,7 +473,7 @@ class SchedulingQueue(QueueContents):
         return min(deadlines, default=None)
 
     def run_timers(self) -> None:
-        """Run the flushes that are due, and tell some of the pods that were settled."""
+        """Run the flushes that are due, and report to some of the settled pods."""
         self.flush_backoff_completed()
         self.flush_unschedulable_leftovers()
         self._announcements.tell_some()
@@ -489,10 +488,10 @@ class SchedulingQueue(QueueContents):
             self.on_ready()
 
     def flush_unschedulable_leftovers(self) -> None:
-        """Bring back pods that no event has freed for too long: one may have been missed."""
+        """Move pods that have waited too long for an event: one may have been missed."""
         now, oldest = self._clock.monotonic(), self._pool.oldest_stay
         if oldest is None or now - oldest <= self.settings.max_in_unschedulable_s:
-            return  # timers run often, and looking at every pod takes time
+            return  # timers run often, and scanning all pods is slow
         if self._work is None:
             self._begin_work(self._flush_leftovers(now))
 
@@ -506,11 +505,11 @@ class SchedulingQueue(QueueContents):
         if (yield from back):
             self.on_ready()
 
-    # Saved and checked.
+    # Checkpoints and checks.
 
     @property
     def can_be_saved(self) -> bool:
-        """Whether the queue follows from its entries: nothing is under way."""
+        """True if the entries determine the queue: nothing is in progress."""
         return (
             not len(self._in_flight)
             and not self._announcements
@@ -519,7 +518,7 @@ class SchedulingQueue(QueueContents):
         )
 
     def save(self) -> SavedQueue:
-        """Every waiting pod, for a checkpoint, after which `dissolve_classes` is to follow."""
+        """All queued pods, for a checkpoint. Call `dissolve_classes` afterwards."""
         return SavedQueue.of(
             self._scheduling_cycle,
             self._active.by_arrival(),
@@ -528,7 +527,7 @@ class SchedulingQueue(QueueContents):
         )
 
     def restore(self, saved: SavedQueue, find_pod: Callable[[str], Pod]) -> None:
-        """Fill an empty queue from a checkpoint; `find_pod` gives the pods by their keys."""
+        """Fill an empty queue from a checkpoint; `find_pod` returns pods by key."""
         for add, pods in (
             (self._active.add, saved.active),
             (self._backoff.add, saved.backoff),
@@ -565,7 +564,7 @@ class SchedulingQueue(QueueContents):
 
 
 def _tick_after(instant: float, period_s: float, grid: float) -> float:
-    """The first of the instants `grid + n * period` that is later than `instant`."""
+    """The first instant `grid + n * period` after `instant`."""
     return grid + period_s * (floor((instant - grid) / period_s) + 1)
 
 

@@ -1,4 +1,4 @@
-"""What an operator can set about the queue."""
+"""Settings of the queue."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """What an operator can set about the queue."""
+    """Settings of the queue."""
 
     initial_backoff_s: float = 1.0
     """First backoff after a failed attempt; doubles with every further one."""
     max_backoff_s: float = 10.0
     """Longest backoff; 0 disables it."""
     max_in_unschedulable_s: float = 300.0
-    """After this long without a helpful event a pod is tried again anyway."""
+    """A pod is retried after this long without a helpful event."""
     pop_from_backoff_q: bool = True
-    """Feature gate SchedulerPopFromBackoffQ: an idle scheduler takes rejected pods before their
-    backoff expires.
-    """
+    """Feature gate SchedulerPopFromBackoffQ: pop rejected pods early if the scheduler is idle."""
     generic_workload: bool = False
     """Feature gate GenericWorkload: members of pod groups retry on backoff alone."""
     plugin_metrics_sample_percent: float = 10.0

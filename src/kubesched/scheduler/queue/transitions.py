@@ -1,7 +1,4 @@
-"""Transitions: how entries get from one part of the queue to another.
-
-PreEnqueue plugins are asked on the way; the parts count what enters them.
-"""
+"""Transitions: moves entries between the parts of the queue, running PreEnqueue plugins."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ from kubesched.scheduler.queue.waiting_classes import Stamps, WaitingClass
 log = get_logger("kubesched.scheduler.queue.scheduling_queue")
 
 SLICE: Final = 256
-"""Classes and pods that are brought back at a time: each takes 10 to 30 µs if it moves."""
+"""Classes and pods moved per slice: each takes 10 to 30 µs."""
 
 ADDED: Final = EVENT_UNSCHEDULABLE_POD_ADD.label
 UPDATED: Final = EVENT_UNSCHEDULABLE_POD_UPDATE.label
@@ -62,7 +59,7 @@ class Transitions:
         self._pops_from_backoff = pops_from_backoff
         self.announcements = Announcements(pool.get_parked)
 
-    # One pod.
+    # Single pods.
 
     def to_active(
         self,
@@ -72,8 +69,8 @@ class Transitions:
         from_backoff: bool = False,
         turn: int | None = None,
     ) -> bool:
-        """To activeQ, or to the pool if a PreEnqueue plugin objects."""
-        # With `pops_from_backoff` the plugins were asked on the way into backoffQ.
+        """Move to activeQ, or to the pool if a PreEnqueue plugin rejects the pod."""
+        # With `pops_from_backoff` the plugins have run on entry into backoffQ.
         if not (from_backoff and self._pops_from_backoff):
             self._pre_enqueue.run(info)
         key = info.pod_info.key
@@ -93,7 +90,7 @@ class Transitions:
         return True
 
     def to_backoff(self, info: QueuedPodInfo, label: str, turn: int | None = None) -> bool:
-        """To backoffQ, or to the pool if a PreEnqueue plugin objects."""
+        """Move to backoffQ, or to the pool if a PreEnqueue plugin rejects the pod."""
         if self._pops_from_backoff:
             self._pre_enqueue.run(info)
             if info.is_gated:
@@ -119,7 +116,7 @@ class Transitions:
         turn: int | None = None,
         now: float | None = None,
     ) -> str:
-        """Put a pod where the strategy wants it, at the time of an event; returns where it is."""
+        """Move a pod according to the strategy, at an event's time; returns its new place."""
         if strategy is Strategy.SKIP:
             self._pool.add_or_update(info, label)
             return UNSCHEDULABLE
@@ -146,7 +143,7 @@ class Transitions:
     ) -> Generator[None, None, bool]:
         """Move pods out of the pool and wake classes, at the time of an event, unless skipped.
 
-        Yields between slices; returns whether any of them can be popped.
+        Yields between slices; returns True if any of them can be popped.
         """
         is_poppable, asked, stamps = False, 0, Stamps(now)
         for info, strategy in pods:
@@ -167,17 +164,17 @@ class Transitions:
         return is_poppable
 
     def release_next(self, waiting: WaitingClass, now: float | None = None) -> bool:
-        """Let the next pod of a woken class be tried for all; returns whether it can be popped."""
+        """Release the next pod of a woken class; returns True if it can be popped."""
         while (head := self._pool.next_head(waiting)) is not None:
             info, turn = head
             place = self.requeue(info, waiting.strategy, waiting.label, turn, now)
-            if place != UNSCHEDULABLE:  # else it is gated by now
+            if place != UNSCHEDULABLE:  # otherwise it is gated now
                 waiting.place = place
                 return self.is_poppable(place)
         return False
 
     def end_backoffs(self, now: float) -> Generator[None, None, bool]:
-        """Move pods whose backoff has expired to activeQ; as `bring_back`."""
+        """Move pods with expired backoff to activeQ; yields and returns like `bring_back`."""
         is_poppable = False
         while rested := self._backoff.pop_rested(now, SLICE):
             for info in rested:
@@ -187,12 +184,12 @@ class Transitions:
         return is_poppable
 
     def wait_with_class(self, info: QueuedPodInfo, failure: ClassFailure) -> str:
-        """Keep a pod that no event has helped since it was popped, nor any other of its class."""
+        """Park a pod whose class no event has helped since the pod was popped."""
         waiting = self._pool.headed_by(info.pod_info.uid)
         if waiting is None or waiting.class_key != info.pod_info.class_key:
             self._pool.park(info, SCHEDULE_ATTEMPT_FAILURE, failure.message)
             return UNSCHEDULABLE
-        self._backoff.policy.expiration(info)  # while it has the time stamp of its own attempt
+        self._backoff.policy.expiration(info)  # computed now, with its own attempt's timestamp
         others, untold = self._pool.settle(info, SCHEDULE_ATTEMPT_FAILURE, failure.message)
         failure.settled = others
         self._metrics.queue_incoming_pods_total.labels(waiting.place, waiting.label).inc(others)

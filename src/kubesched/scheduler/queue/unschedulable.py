@@ -1,12 +1,12 @@
-"""unschedulablePods: pods that were rejected and wait for an event.
+"""unschedulablePods: rejected pods that wait for an event.
 
-Two kinds live here. *Unschedulable* pods were tried and rejected; *gated* ones were kept out of the
-queues by a PreEnqueue plugin. Either way the rejecting plugins decide which events matter.
+*Unschedulable* pods were tried and rejected; *gated* pods were kept out of the queues by a
+PreEnqueue plugin. In both cases the rejecting plugins determine which events matter.
 
-Most events matter to no pod here, and there may be tens of thousands of pods. So they are filed in
-*cohorts*: same profile, same plugins that rejected them, same gate. Whether any hint applies is
-asked once per cohort. Within it, pods whose failure holds for their whole class wait as one
-(`waiting_classes`), all others alone.
+Most events concern no pod here, and there may be tens of thousands of pods. So they are grouped in
+*cohorts*: same profile, same rejecting plugins, same gate. Whether any hint applies is checked once
+per cohort. Within it, pods whose failure holds for their whole class wait as one
+(`waiting_classes`), all others individually.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ Judged: TypeAlias = Iterable[tuple[T, Strategy]]
 
 UNSCHEDULABLE: Final = "unschedulable"
 FIRST_TURN: Final = -(2**62)
-"""Among equals, pods that are tried for their class go first, in the order of their arrival."""
+"""Among equal ranks, pods that are tried for their class go first, in order of arrival."""
 
 
 class UnschedulablePods:
-    """The pool, filed by the plugins that rejected the pods."""
+    """The pool, grouped by rejecting plugins."""
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
         self._members: dict[str, Member] = {}
         self._cohorts: dict[CohortKey, Cohort] = {}
-        """Kept when they are empty: plugins combine in a few ways only."""
+        """Empty cohorts are kept: there are few combinations of plugins."""
         self._heads: dict[str, WaitingClass] = {}
-        """By UID, the pods that are tried for their class."""
+        """The pods that are tried for their class, by UID."""
         self._arrivals = 0
         self._gated_count = 0
         self._oldest_stay = inf
         self._incoming = metrics.queue_incoming_pods_total
         self._rejected = metrics.unschedulable_pods
 
-    # Pods come and go.
+    # Adding and removing pods.
 
     def add_or_update(self, info: QueuedPodInfo, event_label: str) -> None:
-        """Put a pod in, or file it anew after it changed; only a new one counts as incoming."""
+        """Add a pod, or regroup it after a change; only a new pod counts as incoming."""
         if not self.refile(info):
             self._file(info, self._next_arrival())
             self._incoming.labels(UNSCHEDULABLE, event_label).inc()
 
     def refile(self, info: QueuedPodInfo) -> bool:
-        """File a pod anew under its key, keeping its place; False if the key is not here."""
+        """Regroup a pod, keeping its position; False if its key is not here."""
         member = self._members.get(info.pod_info.key)
         if member is None:
             return False
@@ -108,7 +108,7 @@ class UnschedulablePods:
     # Classes of pods that wait as one.
 
     def park(self, info: QueuedPodInfo, event_label: str, message: str) -> None:
-        """Put in a pod whose failure holds for its whole class; the message says why it failed."""
+        """Add a pod whose failure holds for its whole class; `message` is the reason."""
         class_key = info.pod_info.class_key
         assert class_key, f"{info} has no class to wait in"
         cohort = self._cohort_of(info)
@@ -121,9 +121,9 @@ class UnschedulablePods:
         self._incoming.labels(UNSCHEDULABLE, event_label).inc()
 
     def settle(self, info: QueuedPodInfo, event_label: str, message: str) -> tuple[int, list[str]]:
-        """Put in the head of a class whose failure holds for it: the others count as rejected too.
+        """Add the head of a class whose failure holds for all: the others count as rejected too.
 
-        Returns how many others there are, and the keys of those that were last told something else.
+        Returns the number of others, and the keys of those whose last report was different.
         """
         waiting = self._heads.pop(info.pod_info.uid)
         others, untold = waiting.settle(message)
@@ -139,7 +139,7 @@ class UnschedulablePods:
         return others, untold
 
     def next_head(self, waiting: WaitingClass) -> tuple[QueuedPodInfo, int] | None:
-        """The first pod of a woken class and its turn; None, and it sleeps, if all are gone."""
+        """The first pod of a woken class and its turn; None (and it sleeps) if it is empty."""
         self._heads.pop(waiting.head_uid, None)
         if not waiting.members:
             waiting.sleep()
@@ -160,7 +160,7 @@ class UnschedulablePods:
         return self._heads.get(uid)
 
     def heads(self) -> list[str]:
-        """UIDs of the pods tried for their classes."""
+        """UIDs of the pods that are tried for their classes."""
         return list(self._heads)
 
     def is_behind_head(self, key: str) -> bool:
@@ -168,7 +168,7 @@ class UnschedulablePods:
         return member is not None and member.waiting is not None and member.waiting.is_awake
 
     def dissolve_classes(self) -> list[tuple[QueuedPodInfo, WaitingClass]]:
-        """File every pod alone, except those behind a head: they are returned with their class."""
+        """Let all pods wait individually; returns those behind a head, with their class."""
         woken: list[tuple[QueuedPodInfo, WaitingClass]] = []
         members = sorted(self._members.values(), key=lambda member: member.arrival)
         self._members.clear()
@@ -180,7 +180,7 @@ class UnschedulablePods:
         for member in members:
             info, waiting = member.catch_up(), member.waiting
             if waiting is not None:
-                info.backoff_expiration = None  # of the head, it followed from its own attempt
+                info.backoff_expiration = None  # a head's was computed from its own attempt
                 if waiting.is_awake:
                     woken.append((info, waiting))
                     continue
@@ -194,7 +194,7 @@ class UnschedulablePods:
         self._note_stay(since(member.info))
 
     def _reject(self, waiting: WaitingClass, cohort: Cohort) -> None:
-        """Other plugins than before have rejected a settled class, head included."""
+        """Regroup a settled class, head included, after rejection by other plugins."""
         before = waiting.cohort
         del before.classes[waiting.class_key]
         # The head was counted when its attempt failed.
@@ -209,7 +209,7 @@ class UnschedulablePods:
             self._merge(there, waiting)
 
     def _merge(self, one: WaitingClass, other: WaitingClass) -> None:
-        """Make one class of two that wait for the same; a class that is awake stays so."""
+        """Merge two classes that wait for the same events; the result is awake if one was."""
         small, large = sorted((one, other), key=lambda waiting: len(waiting.members))
         if small.is_awake:
             small, large = large, small
@@ -230,7 +230,7 @@ class UnschedulablePods:
         pre_check: PreCheck | None,
         evaluator: HintEvaluator,
     ) -> tuple[Judged[QueuedPodInfo], Judged[WaitingClass]]:
-        """What an event means for each pod and class that it concerns, evaluated one by one."""
+        """Yield the event's effect on each pod and class that it concerns."""
         asked = (event, old, new, evaluator)
         own_uid = _uid_of(new) or _uid_of(old)
 
@@ -252,7 +252,7 @@ class UnschedulablePods:
     def flushed(
         self, event: ResolvedEvent, now: float, max_stay_s: float
     ) -> tuple[list[tuple[QueuedPodInfo, Strategy]], list[tuple[WaitingClass, Strategy]]]:
-        """Pods and sleeping classes that have waited for longer than that; they are flushed now."""
+        """Pods and sleeping classes that have waited for longer than that, to be flushed."""
         members, classes = self._concerned_by(event)
         self._oldest_stay = inf
         pods: list[tuple[QueuedPodInfo, Strategy]] = []
@@ -273,9 +273,9 @@ class UnschedulablePods:
         return pods, woken
 
     def _concerned_by(self, event: ResolvedEvent) -> tuple[list[Member], list[WaitingClass]]:
-        """Pods to be asked about one by one, and sleeping classes to be asked about as one.
+        """Pods to evaluate individually, and sleeping classes to evaluate as one.
 
-        The pods are in the order in which they came here, the classes in that of time stamps.
+        The pods are in order of arrival, the classes in order of timestamps.
         """
         pods: list[Member] = []
         classes: list[WaitingClass] = []
@@ -295,14 +295,14 @@ class UnschedulablePods:
 
     @property
     def oldest_stay(self) -> float | None:
-        """A lower bound for the oldest entry that waits for an event; None if there is none."""
+        """A lower bound of the oldest waiting entry's timestamp; None if there are none."""
         return self._oldest_stay if self._members and self._oldest_stay != inf else None
 
     def _note_stay(self, stay: float) -> None:
         if stay < self._oldest_stay:
             self._oldest_stay = stay
 
-    # What is here.
+    # Queries.
 
     @property
     def gated_count(self) -> int:
@@ -319,7 +319,7 @@ class UnschedulablePods:
         return len(self._members)
 
     def __iter__(self) -> Iterator[QueuedPodInfo]:
-        """Every pod, in the order in which they came here."""
+        """All pods, in order of arrival."""
         members = sorted(self._members.values(), key=lambda member: member.arrival)
         return (member.catch_up() for member in members)
 
@@ -358,7 +358,7 @@ class UnschedulablePods:
             assert not member.info.is_gated, f"{key} is gated and parked"
 
     def check_stays(self) -> None:
-        """No pod has waited for longer than is known. During a flush this need not hold."""
+        """Assert that no wait exceeds the known bound. May fail during a flush."""
         for member in self._members.values():
             if member.waiting is None or not member.waiting.is_awake:
                 stay = since(member.catch_up())
@@ -370,7 +370,7 @@ def _uid_of(obj: object) -> str:
 
 
 def _belongs_to(info: QueuedPodInfo, waiting: WaitingClass) -> bool:
-    """Whether a newer version of a parked pod still waits with its class."""
+    """True if a newer version of a parked pod still waits with its class."""
     return (
         info.pod_info.class_key == waiting.class_key
         and not info.pod_info.pod.status.nominated_node_name

@@ -1,8 +1,8 @@
 """Classes of rejected pods that wait as one.
 
 A pod joins its class when its failure holds for every pod of the class: any other would have got
-the same answer at that moment. Pods of a class that different plugins rejected, at different times,
-wait apart. An event is then evaluated once per class, and one pod is tried for all:
+the same answer at that moment. Pods of a class that were rejected by different plugins, at
+different times, wait separately. An event is evaluated once per class, and one pod tried for all:
 
     asleep ──event may help──► awake: the first pod, the *head*, is in activeQ, backoffQ or in
        ▲                         │      flight; the others stay in unschedulablePods, in their order
@@ -11,11 +11,11 @@ wait apart. An event is then evaluated once per class, and one pod is tried for 
        └── head failed as class ─┘
                 the others count as tried and rejected at that moment ("settled")
 
-Settling takes the same time for ten pods as for ten thousand: the class counts it, and a pod's
-entry is brought up to date when it is read or leaves (`catch_up`). The order of pods is the one
-that trying all of them would give. They fail in the order in which they wait, so all time stamps
-are renewed and the order stays. Classes woken by one event share a time stamp, and the order of
-arrival decides among their pods.
+Settling takes constant time for any number of pods: the class counts it, and a pod's entry is
+updated when it is read or leaves (`catch_up`). The order of pods is the same as after trying each
+of them: they would fail in the order in which they wait, so all timestamps are renewed and the
+order stays. Classes woken by one event share a timestamp, and order of arrival decides among their
+pods.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from kubesched.scheduler.queue.cohorts import Cohort, PreCheck, since
 from kubesched.scheduler.queue.hints import Strategy
 
 STAMP_STEP_S: Final = 1e-6
-"""Keeps classes apart that had different time stamps before they were woken together."""
+"""Separates classes that had different timestamps before they were woken together."""
 
 
 class Stamps:
-    """Time stamps for the classes that one event wakes, in the order of their last ones."""
+    """Timestamps for the classes that one event wakes, in the order of their previous ones."""
 
     __slots__ = ("_before", "_step", "now")
 
@@ -43,14 +43,14 @@ class Stamps:
         self._step, self._before = -1, inf
 
     def after(self, stamp: float) -> float:
-        """The new time stamp of a class, given its last one: equal ones stay equal."""
+        """The new timestamp of a class, given its previous one: equal ones stay equal."""
         if stamp != self._before:
             self._step, self._before = self._step + 1, stamp
         return self.now + self._step * STAMP_STEP_S
 
 
 class Member:
-    """A pod in unschedulablePods, alone or with its class."""
+    """A pod in unschedulablePods, individually or with its class."""
 
     __slots__ = ("_cohort", "arrival", "info", "settled", "waiting")
 
@@ -61,7 +61,7 @@ class Member:
         self.arrival = arrival
         self._cohort = cohort
         self.waiting = waiting
-        # A pod that joins a class while its head is tried has just been tried itself.
+        # A pod that joins a class while its head is tried has just had its own attempt.
         self.settled = 0 if waiting is None else waiting.settled + waiting.is_awake
 
     @property
@@ -69,7 +69,7 @@ class Member:
         return self._cohort if self.waiting is None else self.waiting.cohort
 
     def catch_up(self) -> QueuedPodInfo:
-        """The entry as it would be had the pod been tried whenever its class was."""
+        """The entry as if the pod had been tried whenever its class was settled."""
         info, waiting = self.info, self.waiting
         if waiting is None:
             return info
@@ -110,20 +110,20 @@ class WaitingClass:
         self.class_key = class_key
         self.cohort = cohort
         self.members: OrderedDict[str, Member] = OrderedDict()
-        """Parked pods by key, in the order in which they will be tried."""
+        """Parked pods by key, in scheduling order."""
         self.settled = 0
-        """How often the class was settled."""
+        """Number of times the class was settled."""
         self.stamp = -inf
-        """The time stamp of the last time."""
+        """Timestamp of the last settlement."""
         self.message: str | None = message
-        """Why they fit nowhere, if all of them were told the same."""
+        """The reason for the failure, if all pods had the same report."""
         self.head_uid = ""
         self.head_arrival = 0
         self.strategy = Strategy.SKIP
         self.label = ""
         """The event that woke it."""
         self.place = ""
-        """The queue that the head went to."""
+        """The queue that the head entered."""
         self.flushed_at: float | None = None
         self._next_stamp = -inf
 
@@ -133,7 +133,7 @@ class WaitingClass:
 
     @property
     def since(self) -> float:
-        """How long its pods have waited: since when the first one has."""
+        """Start of the first pod's wait."""
         first = next(iter(self.members.values()))
         stayed = since(first.info)
         return max(stayed, self.stamp) if first.settled < self.settled else stayed
@@ -146,9 +146,9 @@ class WaitingClass:
         self.strategy, self.head_uid, self.flushed_at = Strategy.SKIP, "", None
 
     def settle(self, message: str) -> tuple[int, list[str]]:
-        """Its pods count as tried and rejected when the class was woken.
+        """Count all pods as tried and rejected at the time the class was woken.
 
-        Returns how many there are, and the keys of those that were last told something else.
+        Returns their number, and the keys of those whose last report was different.
         """
         self.settled += 1
         self.stamp = self._next_stamp
@@ -158,7 +158,7 @@ class WaitingClass:
         return len(self.members), untold
 
     def put_back(self, head: Member) -> None:
-        """The head goes before the others, unless older pods of another class have joined."""
+        """Put the head before the others, unless older pods of another class have joined."""
         first = next(iter(self.members.values()), head)
         key = head.info.pod_info.key
         self.members[key] = head
@@ -171,10 +171,10 @@ class WaitingClass:
         self.members = OrderedDict(by_arrival)
 
     def asked(self, pre_check: PreCheck | None, own_uid: str) -> QueuedPodInfo | None:
-        """A pod to ask hints about; None if the event is not meant for this class.
+        """A pod to evaluate hints for; None if the event does not concern this class.
 
-        A restriction tells pods of a class apart by their UID at most, and a hint of its own may
-        await the pod that the event is about. So two pods are enough to look at.
+        A restriction may distinguish pods of a class only by UID, and a hint may wait for an update
+        of the pod itself. So checking two pods is enough.
         """
         asked: QueuedPodInfo | None = None
         for member in islice(self.members.values(), 2):

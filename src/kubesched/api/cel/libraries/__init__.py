@@ -31,4 +31,4 @@ KUBERNETES: tuple[Library, ...] = (
     SEMVERS,
     EXTENDED_LISTS,
 )
-"""What Kubernetes 1.36 offers every expression that is stored in an object."""
+"""The libraries of Kubernetes 1.36 for expressions stored in objects."""

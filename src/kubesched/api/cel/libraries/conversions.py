@@ -1,4 +1,4 @@
-"""Conversions between CEL's standard types; failures have cel-go's texts."""
+"""Conversions between CEL's standard types; errors have cel-go's texts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def conversion_error(source: Type, target: Type) -> EvaluationError:
 def succeeds(
     parse: Callable[..., object], error: type[Exception] = EvaluationError
 ) -> Callable[..., bool]:
-    """Whether `parse` accepts its arguments: `isIP`, `isQuantity` and their like."""
+    """Whether `parse` accepts its arguments: `isIP`, `isQuantity` and similar."""
 
     def call(*args: Value) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""`'%s %d'.format([...])`: at run time, and the check of literal calls at compile time."""
+"""`'%s %d'.format([...])` at run time, and the compile-time check of literal calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kubesched.base.logs import quoted as quote
 
 _DEFAULT_PRECISION = 6
 _MAX_PRECISION = 1000
-"""Go goes to a million digits; nothing needs them, and they would be free of charge."""
+"""Go allows a million digits; nothing needs them, and they would be free of charge."""
 
 _ACCEPTED = {
     "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, "
@@ -75,7 +75,7 @@ def format_text(text: str, arguments: list[Value]) -> str:
 
 
 def check_format(text: str, arguments: list[Node], call: Node) -> tuple[Node, str] | None:
-    """What is wrong with a call on a literal text with a literal list, and where."""
+    """Problems of a call on a literal text with a literal list, with positions."""
     requested = 0
 
     def check(clause: str, _precision: int, index: int) -> str:
@@ -127,7 +127,7 @@ def _interpolated(text: str, interpolate: Callable[[str, int, int], str], count:
 
 
 def _clause(text: str, at: int) -> tuple[str, int, int]:
-    """A clause's letter and precision (-1 if it has none), and where it ends."""
+    """A clause's letter, its precision (-1 if absent), and its end."""
     problem = "could not parse formatting clause: "
     precision = -1
     if text[at] == ".":
@@ -199,7 +199,7 @@ def _floating(clause: str, precision: int, value: Value) -> str:
     if clause == "f":
         # Upstream prints with the locale en_US, which groups thousands.
         return f"{value:,.{digits}f}"
-    # Upstream gives the precision as a width, so six digits are always printed.
+    # Upstream passes the precision as a width, so six digits are always printed.
     mantissa, _, exponent = f"{value:.{_DEFAULT_PRECISION}e}".partition("e")
     return f"{mantissa}\u202f×\u202f10{_superscript(int(exponent))}"
 
@@ -243,7 +243,7 @@ def _string(value: Value, budget: list[int]) -> str:
 
 
 def _nested(value: Value, budget: list[int]) -> str:
-    """A value inside a list or map, which is shown as CEL would write it."""
+    """A value inside a list or map, formatted as a CEL literal."""
     if isinstance(value, float):
         if math.isnan(value) or math.isinf(value):
             text = "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")

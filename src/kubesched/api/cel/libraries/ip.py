@@ -43,7 +43,7 @@ class IPAddress:
         return cls(address)
 
     def size(self) -> int:
-        """Bytes of the address, which is what it costs."""
+        """Bytes of the address, which is also its cost."""
         return self.address.max_prefixlen // 8
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class IPAddress:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """An address with a prefix length; the address may have bits behind the prefix."""
+    """An address with a prefix length; bits after the prefix may be set."""
 
     cel_type: ClassVar[Type] = CIDR
     address: Address

@@ -124,7 +124,7 @@ def _flatten(elements: Value, depth: Value = 1) -> list[Value]:
     if depth < 0:
         raise EvaluationError("level must be non-negative")
     flat: list[Value] = []
-    # A list can contain itself many times over, so what was visited counts, not what was kept.
+    # A list can contain another many times over, so visited elements count, not kept ones.
     budget = operators.MAX_VISITS
     stack = [(iter(elements), depth)]
     while stack:

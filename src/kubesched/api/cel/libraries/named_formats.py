@@ -30,17 +30,17 @@ Validate = Callable[[str], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class NamedFormat:
-    """A format strings can be validated against."""
+    """A named format for validating strings."""
 
     cel_type: ClassVar[Type] = NAMED_FORMAT
     name: str
     validate: Validate = field(compare=False)
     pattern_size: int = field(compare=False)
-    """What validation is charged for."""
+    """Size that validation is charged for."""
 
 
 def _prefix(validate: Validate) -> Validate:
-    """Validation of a name that something will be appended to: it may end in a dash."""
+    """Validation of a name prefix, which may end in a dash."""
 
     def of_prefix(text: str) -> Sequence[str]:
         if len(text) > 1 and text.endswith("-"):

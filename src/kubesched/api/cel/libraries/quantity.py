@@ -32,7 +32,7 @@ def _parse(text: str) -> Quantity:
 
 
 def _integer(quantity: Quantity) -> int | None:
-    """The amount if Kubernetes holds it as an integer, which `1000m` is not."""
+    """The amount if Kubernetes stores it as an integer, which excludes `1000m`."""
     if quantity.is_big or quantity.scale < 0:
         return None
     whole = quantity.nanos // 10**9
@@ -60,7 +60,7 @@ def _compare(left: Quantity, right: Quantity) -> int:
 class _Computed(Quantity):
     """The result of `add` or `sub`.
 
-    Upstream: it cannot stand on the right of `==`, where only a quantity that was read is accepted.
+    Upstream: it is not accepted on the right of `==`, where only a parsed quantity is.
     """
 
     __slots__ = ()

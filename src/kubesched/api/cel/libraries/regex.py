@@ -33,7 +33,7 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
 def _specialize(
     search: Callable[..., Value],
 ) -> Callable[[tuple[Value, ...]], Callable[..., Value] | None]:
-    """Compile a constant pattern once; a pattern that is wrong fails the whole expression."""
+    """Compiles a constant pattern once; an invalid pattern fails the whole expression."""
 
     def specialize(constants: tuple[Value, ...]) -> Callable[..., Value] | None:
         pattern = constants[1]

@@ -36,7 +36,7 @@ class Semver:
         self.patch = patch
         self.prerelease = prerelease
         self.build = build
-        # No prerelease comes last, numbers before words, a prefix before what it begins.
+        # No prerelease sorts last, numbers before words, a prefix before its extensions.
         words = [(0, part, "") if isinstance(part, int) else (1, 0, part) for part in prerelease]
         self._order = (major, minor, patch, not prerelease, words)
 

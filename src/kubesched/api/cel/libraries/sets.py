@@ -25,7 +25,7 @@ def _intersects(elements: list[Value], others: list[Value]) -> bool:
 
 
 def _check_effort(elements: list[Value], others: list[Value]) -> None:
-    """Refuse before starting what is certain to exceed the cost limit."""
+    """Rejects an operation in advance if it is certain to exceed the cost limit."""
     operators.checked_size(len(elements) * len(others))
 
 

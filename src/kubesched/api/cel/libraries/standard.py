@@ -45,7 +45,7 @@ def _operator(
     signatures: list[tuple[tuple[Type, ...], Type]],
     costs_by_type: dict[Type, CallCost] | None = None,
 ) -> tuple[Overload, ...]:
-    """Overloads that share an implementation, which finds out about types by itself."""
+    """Overloads that share an implementation, which dispatches on types itself."""
     costs = costs_by_type or {}
     return tuple(
         Overload(
@@ -77,7 +77,7 @@ _TEXT_COSTS: dict[Type, CallCost] = {
 
 
 def _evaluated_elsewhere(*_args: Value) -> Value:
-    """Implementation of functions that the planner has a form for."""
+    """Placeholder for functions that the planner implements."""
     raise no_such_overload()
 
 

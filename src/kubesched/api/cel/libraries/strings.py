@@ -10,7 +10,10 @@ from kubesched.api.cel.types import DYN, INT, STRING, list_of
 from kubesched.api.cel.values import Value
 from kubesched.base.logs import GO_ESCAPES
 
-_GO_SPACE = " \t\n\v\f\r\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_GO_SPACE = (
+    " \t\n\v\f\r\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
 _QUOTED = str.maketrans(GO_ESCAPES)
 _LOWER = str.maketrans({chr(code): chr(code + 32) for code in range(65, 91)})
 _UPPER = str.maketrans({chr(code + 32): chr(code) for code in range(65, 91)})

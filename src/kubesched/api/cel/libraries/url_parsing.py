@@ -9,7 +9,7 @@ from kubesched.api.cel.libraries.ip_parsing import AddressError, parse_address
 from kubesched.base.logs import quoted as quote
 
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
-# What each component may contain unescaped.
+# Characters that each component may contain unescaped.
 _PATH = _UNRESERVED | frozenset("$&+,/:;=@")
 _HOST = _UNRESERVED | frozenset("!$&'()*+,;=:[]<>\"")
 _USER = _UNRESERVED | frozenset("$&+,;=")
@@ -27,7 +27,7 @@ class UrlError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ParsedUrl:
-    """The parts of a URL, unescaped except where `raw` says so."""
+    """The parts of a URL, unescaped except for `raw` ones."""
 
     scheme: str = ""
     opaque: str = ""
@@ -56,7 +56,7 @@ class ParsedUrl:
         return "*" if self.path == "*" else _escape(self.path, _PATH)
 
     def query_values(self) -> dict[str, list[str]]:
-        """The values of each parameter; malformed ones are left out."""
+        """The values of each parameter, without malformed ones."""
         values: dict[str, list[str]] = {}
         for parameter in self.raw_query.split("&"):
             if not parameter or ";" in parameter:
@@ -71,7 +71,7 @@ class ParsedUrl:
         return values
 
     def text(self) -> str:
-        """The URL put together again, which is what two URLs are compared by."""
+        """The reassembled URL, by which two URLs are compared."""
         built = f"{self.scheme}:" if self.scheme else ""
         if self.opaque:
             built += self.opaque

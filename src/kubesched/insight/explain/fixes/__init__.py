@@ -1,1 +1,1 @@
-"""Fixes: the smallest changes that make a pod fit, each tried with the real filters."""
+"""Fixes: the smallest changes that make a pod fit, each verified with the real filters."""

@@ -1,7 +1,4 @@
-"""The changes that fixes are made of.
-
-Each knows how it is applied to the objects, in words, and as a kubectl command.
-"""
+"""The changes that fixes consist of: how to apply them, describe them and run them with kubectl."""
 
 from __future__ import annotations
 
@@ -29,14 +26,14 @@ ADD_TOLERATION = "AddToleration"
 
 @dataclass(frozen=True, slots=True)
 class ChangeBase:
-    """What all changes share."""
+    """Base of all changes."""
 
     kind: str
-    """`AddToleration`, `LowerRequest`, `DeletePod`, ...; published."""
+    """`AddToleration`, `LowerRequest`, `DeletePod`, ...; part of the published schema."""
     text: str
-    """For people: `request cpu 9 instead of 14`."""
+    """Readable description: `request cpu 9 instead of 14`."""
     cost: float
-    """Fixes of equal size are ordered by the sum of these: the less intrusive first."""
+    """Fixes of equal size are sorted by the sum of these, the least intrusive first."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -46,12 +43,12 @@ class ChangeBase:
 
 @dataclass(frozen=True, slots=True)
 class PodEdit(ChangeBase):
-    """A change of the pod to be placed, as a JSON patch."""
+    """An edit of the pod to be placed, as a JSON patch."""
 
     operations: tuple[str, ...]
-    """JSON texts of the operations, relative to the pod."""
+    """The operations as JSON texts, relative to the pod."""
     is_allowed_in_place: bool = False
-    """The API server accepts the change on an existing pod."""
+    """True if the API server accepts the change on an existing pod."""
 
     @property
     def patch(self) -> list[Operation]:
@@ -68,21 +65,21 @@ def pod_edit(
 
 @dataclass(frozen=True, slots=True)
 class ClaimExclusion(PodEdit):
-    """What if the pod did not use a claim: tried as a pod without that volume, but no edit to be carried out."""
+    """What-if: the pod without the volume of a claim. It is tried, but not offered as an edit."""
 
     claim: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GateRemoval(PodEdit):
-    """A scheduling gate is removed from the pod itself, whatever its template says."""
+    """Removes a scheduling gate from the pod itself, independent of its template."""
 
     gate: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PluginExclusion(ChangeBase):
-    """What if a plugin did not reject the pod; how to get there is between its operator and the plugin."""
+    """What-if: the plugin does not reject the pod. How to achieve that depends on the plugin."""
 
     plugin: str
 
@@ -125,7 +122,7 @@ class NodeEdit(ChangeBase):
 
 @dataclass(frozen=True, slots=True)
 class PodDeletion(ChangeBase):
-    """A pod leaves its node."""
+    """Removes a pod from its node."""
 
     pod: Pod
 
@@ -137,7 +134,7 @@ class PodDeletion(ChangeBase):
 
 @dataclass(frozen=True, slots=True)
 class NodeAddition(ChangeBase):
-    """A new, empty node of the shape of an existing one."""
+    """A new, empty node with the shape of an existing one."""
 
     node: Node
 
@@ -156,7 +153,7 @@ def deletion(pod: Pod, violates_budget: bool) -> PodDeletion:
 
 
 def addition(node: Node) -> NodeAddition:
-    """A node like the given one: same size, labels and taints, nothing on it, not cordoned."""
+    """A node like the given one: same size, labels and taints, without pods, not cordoned."""
     like = node.metadata.name
     name = f"{like}-copy"
     labels = dict(node.metadata.labels or {})
@@ -174,7 +171,7 @@ def addition(node: Node) -> NodeAddition:
 def edited(pod: Pod, edits: Sequence[PodEdit]) -> Pod:
     """The pod after all edits.
 
-    Edits touch different fields, but for lists: later indices are edited first.
+    Edits touch different fields, except in lists: later indices are edited first.
     """
     document: Any = msgspec.to_builtins(pod)
     return msgspec.convert(apply_json_patch(document, patch_of(edits)), Pod)
@@ -186,14 +183,14 @@ def patch_of(edits: Sequence[PodEdit]) -> list[Operation]:
     operations = [
         operation for edit in edits if edit.kind != ADD_TOLERATION for operation in edit.patch
     ]
-    if adding:  # each of them writes the whole list, with one more at its end
+    if adding:  # each writes the whole list with one more item at its end
         listed = [*adding[0]["value"][:-1], *(operation["value"][-1] for operation in adding)]
         operations.append({**adding[0], "value": listed})
     return _in_safe_order(operations)
 
 
 def _in_safe_order(operations: list[Operation]) -> list[Operation]:
-    """Removals last, those of higher list indices first, so that no removal moves what another one means."""
+    """Removals last, higher list indices first, so that a removal does not shift later paths."""
 
     def place(operation: Operation) -> tuple[bool, list[tuple[int, str]]]:
         words = operation["path"].split("/")

@@ -1,4 +1,4 @@
-"""kubectl commands that carry out a fix."""
+"""kubectl commands that apply a fix."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WITH_TEMPLATE = frozenset(
 
 
 def commands_for(pod: Pod, changes: Sequence[AnyChange], listers: Listers | None) -> list[str]:
-    """In the order in which they are to be run; nothing for nodes to be added, claims and plugins."""
+    """The commands in execution order; node additions, claims and plugins have none."""
     edits = [change for change in changes if is_to_be_made(change)]
     gates = [change for change in changes if isinstance(change, GateRemoval)]
     others = [change.command for change in changes if isinstance(change, NodeEdit | PodDeletion)]
@@ -39,7 +39,7 @@ def commands_for(pod: Pod, changes: Sequence[AnyChange], listers: Listers | None
 
 
 def is_to_be_made(change: AnyChange) -> TypeGuard[PodEdit]:
-    """Whether a change is an edit of the pod's spec that its template can have, too."""
+    """Whether a change is an edit of the pod's spec that also applies to its template."""
     return isinstance(change, PodEdit) and not isinstance(change, ClaimExclusion | GateRemoval)
 
 
@@ -71,7 +71,7 @@ def _patch_command(pod: Pod, operations: Sequence[Operation]) -> str:
 
 
 def template_owner(pod: Pod, listers: Listers | None) -> tuple[str, str] | None:
-    """Kind and name of the object whose template the pod was made from."""
+    """Kind and name of the object from whose template the pod was created."""
     owner = pod.metadata.controller()
     if owner is None or owner.kind not in _WITH_TEMPLATE:
         return None

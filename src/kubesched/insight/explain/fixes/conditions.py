@@ -1,4 +1,4 @@
-"""What has to change on one node: each rejection as a condition with the changes that undo it."""
+"""The conditions to meet on one node: each rejection with the changes that undo it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _OF_VOLUMES = frozenset(
     {"VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits", "CSILimits"}
 )
 _MANAGED = "node.kubernetes.io/"
-"""Taints that the node controller sets and removes: by hand they come back."""
+"""Taints managed by the node controller, which sets them again if they are removed by hand."""
 
 _LARGEST_SKEW = 10_000
 
@@ -70,22 +70,22 @@ Probe = Callable[[str, Sequence[PodEdit]], bool]
 
 @dataclass(slots=True)
 class Condition:
-    """One thing in the way of the pod on one node."""
+    """One obstacle for the pod on one node."""
 
     plugin: str
     code: str
     reason: str
     alternatives: list[AnyChange] = field(default_factory=list)
-    """Each of these undoes it alone."""
+    """Changes that each undo the condition alone."""
 
     @property
     def is_deletable(self) -> bool:
-        """May pods leaving the node undo it?"""
+        """Whether deleting pods from the node may undo it."""
         return self.code in _DELETABLE
 
 
 def conditions_at(evaluation: Evaluation, row: int, probe: Probe) -> list[Condition]:
-    """Every condition of a node; one without alternatives that is not deletable makes the node hopeless."""
+    """All conditions of a node; one that is not deletable and has no alternatives rules it out."""
     node = evaluation.table.nodes[row]
     assert node is not None, "the row of a node"
     finder = _Finder(evaluation, row, node, probe)
@@ -104,13 +104,13 @@ def conditions_at(evaluation: Evaluation, row: int, probe: Probe) -> list[Condit
             for condition in make(reason):
                 condition.plugin, condition.code = rejections.plugin, code.code
                 conditions.append(condition)
-    if finder.is_cordoned:  # the taint goes with the cordon
+    if finder.is_cordoned:  # uncordoning also removes the taint
         conditions = [condition for condition in conditions if condition.reason != CORDON_TAINT]
     return conditions
 
 
 class _Finder:
-    """Looks for the alternatives on one node."""
+    """Finds the alternatives on one node."""
 
     def __init__(self, evaluation: Evaluation, row: int, node: Node, probe: Probe) -> None:
         self._evaluation = evaluation
@@ -206,7 +206,7 @@ class _Finder:
 
     def _terms(self, kind: str) -> Callable[[str], Iterator[Condition]]:
         def find(reason: str) -> Iterator[Condition]:
-            """The plugin says that some term is not satisfied; which, is found by asking about each alone."""
+            """Find the unsatisfied terms by testing each alone; the plugin does not name them."""
             drops = [
                 pod_edits.drop_pod_term(kind, at, term.topology_key)
                 for at, term in enumerate(_pod_terms(self._pod, kind))
@@ -227,7 +227,7 @@ class _Finder:
         return find
 
     def _spread(self, reason: str) -> Iterator[Condition]:
-        """As above: which constraints are violated is found by asking about each alone."""
+        """Find the violated constraints by testing each alone, as in `_terms`."""
         hard = {
             at: constraint
             for at, constraint in enumerate(self._pod.spec.topology_spread_constraints or ())
@@ -251,7 +251,7 @@ class _Finder:
     def _minimal_skew(
         self, at: int, constraint: TopologySpreadConstraint, others: Sequence[PodEdit]
     ) -> int | None:
-        """The smallest maxSkew with which the node passes; None if none helps."""
+        """The smallest maxSkew with which the node passes; None if there is none."""
 
         def passes(skew: int) -> bool:
             raised = pod_edits.raise_skew(at, constraint.topology_key, skew)
@@ -269,14 +269,14 @@ class _Finder:
         return high
 
     def other_plugin(self, plugin: str) -> Callable[[str], Iterator[Condition]] | None:
-        """What a third party's plugin wants is not known; that it alone is in the way can be found out."""
+        """Test whether a third-party plugin is the only obstacle; its requirements are unknown."""
         if plugin == EXTENDER:
             return None
         return lambda reason: iter([Condition("", "", reason, [plugin_exclusion(plugin)])])
 
     def volumes(self, plugin: str) -> Callable[[str], Iterator[Condition]]:
         def find(reason: str) -> Iterator[Condition]:
-            """Which claims are in the way is found by asking about each alone."""
+            """Find the conflicting claims by testing each alone."""
             exclusions = pod_edits.claim_exclusions(self._pod)
             violated = [
                 exclusion

@@ -1,4 +1,4 @@
-"""The smallest sets of pods whose leaving undoes some conditions on a node."""
+"""The smallest sets of pods whose deletion undoes given conditions on a node."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kubesched.insight.explain.reasons import INSUFFICIENT, INSUFFICIENT_RESOURC
 
 LARGEST_SET = 3
 MOST_CHECKS = 64
-"""Sets that pass the sums and are then checked with the filters, per node and size."""
+"""Sets with sufficient sums that are checked with the filters, per node and size."""
 
 Check = Callable[[Sequence[PodInfo]], bool]
 
 
 def may_be_deleted(pod: PodInfo) -> bool:
-    """Pods of DaemonSets and of the node itself come back at once."""
+    """Whether the pod stays deleted: DaemonSet pods and static pods are recreated at once."""
     owner = pod.pod.metadata.controller()
     return pod.pod.metadata.deletion_timestamp is None and (
         owner is None or owner.kind not in ("DaemonSet", "Node")
@@ -36,10 +36,10 @@ def smallest_deletions(
     check: Check,
     order: Callable[[PodInfo], tuple[float, str]],
 ) -> list[PodInfo] | None:
-    """A smallest set of pods on the node without which all the conditions are gone, the least important ones.
+    """The smallest, least important set of pods whose deletion undoes all conditions on the node.
 
-    `check` asks the filters; `order` is the price of a pod. None if no set of at most `LARGEST_SET`
-    pods does.
+    `check` runs the filters; `order` is the cost of a pod. None if no set of at most `LARGEST_SET`
+    pods suffices.
     """
     present = sorted(filter(may_be_deleted, table.pods[row].values()), key=order)
     resources = [
@@ -65,7 +65,7 @@ def smallest_deletions(
 def _enough(
     offers: np.ndarray[tuple[int, int], np.dtype[np.int64]], missing: Sequence[int], size: int
 ) -> Iterator[tuple[int, ...]]:
-    """Sets of that many rows whose sums cover what is missing, in order."""
+    """Sets of that many rows whose sums cover the shortage, in order."""
     count = len(offers)
     if not missing:
         yield from combinations(range(count), size)
@@ -73,7 +73,7 @@ def _enough(
     needed = np.array(missing)
     largest = np.sort(offers, axis=0)[-size:].sum(axis=0)
     if (largest < needed).any():
-        return  # not even the largest offers would do
+        return  # even the largest amounts do not suffice
     for first in combinations(range(count), size - 1):
         start = first[-1] + 1 if first else 0
         left = needed - offers[list(first)].sum(axis=0)

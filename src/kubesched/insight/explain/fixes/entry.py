@@ -1,4 +1,4 @@
-"""What keeps a pod from being tried at all, as changes: gates, and PreEnqueue plugins of third parties."""
+"""Changes that let a pod into the queue: scheduling gates and third-party PreEnqueue plugins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kubesched.plugins.registry import IN_TREE
 
 
 def changes_for_entry(framework: Framework, pod: Pod) -> list[AnyChange] | None:
-    """The changes after which PreEnqueue lets the pod into the queue; None if no change can be suggested."""
+    """The changes after which PreEnqueue admits the pod; None if no change can be suggested."""
     if pod.metadata.deletion_timestamp is not None:
         return None
     removals = gate_removals(pod)

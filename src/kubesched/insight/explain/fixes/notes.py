@@ -1,4 +1,4 @@
-"""What has to be said with a change that is not, or not only, the reader's to make."""
+"""Notes on changes that the user cannot make, or cannot make alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def notes_on(changes: Sequence[AnyChange], pod: Pod, listers: Listers | None) ->
                 yield _on_claim(pod.metadata.namespace, change.claim, listers)
             yield ANOTHER_VOLUME
         elif isinstance(change, PluginExclusion):
-            yield f"every other plugin takes the node; why {change.plugin} does not, its documentation has to say"
+            yield (
+                "every other plugin takes the node; "
+                f"why {change.plugin} does not, its documentation has to say"
+            )
 
 
 def _on_gate(gate: str) -> str:

@@ -1,4 +1,4 @@
-"""Edits of the pod that undo single rejections."""
+"""Pod edits that undo single rejections."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def _escaped(word: str) -> str:
 
 
 def lower_request(pod: Pod, resource: str, target: int) -> PodEdit | None:
-    """The pod with requests of a resource that add up to at most `target`; None if there is no such positive request.
+    """Lower the pod's requests of a resource to at most `target`; None if no positive request fits.
 
-    Containers are scaled down in proportion; init containers that ask for more are capped.
+    Containers are scaled down in proportion; init containers that request more are capped.
     """
     before = pod_requests(pod).get(resource)
     overhead = _amount(resource, (pod.spec.overhead or {}).get(resource, 0))
@@ -112,10 +112,7 @@ def _amount(resource: str, quantity: Any) -> int:  # noqa: ANN401  # a quantity 
 
 
 def add_toleration(pod: Pod, taint: Taint) -> PodEdit:
-    """Tolerate exactly this taint.
-
-    The whole list is written: templates may have none to append to.
-    """
+    """Tolerate exactly this taint; writes the whole list, since a template may have none."""
     toleration: dict[str, Any] = {"key": taint.key, "operator": "Equal", "value": taint.value}
     if not taint.value:
         toleration = {"key": taint.key, "operator": "Exists"}
@@ -138,7 +135,7 @@ _NODE_TERMS = (
 
 
 def drop_expression(index: int, requirement: NodeSelectorRequirement) -> PodEdit:
-    """Of the only required term of node affinity."""
+    """Drop an expression of the only required node affinity term."""
     operation = {"op": "remove", "path": f"{_NODE_TERMS}/0/matchExpressions/{index}"}
     values = f" [{', '.join(requirement.values)}]" if requirement.values else ""
     text = f"drop the node affinity {requirement.key} {requirement.operator}{values}"
@@ -173,7 +170,7 @@ def soften_spread(index: int, topology_key: str) -> PodEdit:
 
 
 def drop_host_ports(pod: Pod, taken: list[HostPort]) -> PodEdit:
-    """Without the host ports that are taken."""
+    """Drop the host ports that are in use."""
     numbers = {(port.protocol, port.port) for port in taken}
     operations: list[Operation] = []
     for field, containers in (
@@ -189,11 +186,11 @@ def drop_host_ports(pod: Pod, taken: list[HostPort]) -> PodEdit:
     return pod_edit("DropHostPort", f"drop host port {listed}", 4.0, operations)
 
 
-# -- what if ---------------------------------------------------------------------------------------
+# -- what-if edits ---------------------------------------------------------------------------------
 
 
 def claim_exclusions(pod: Pod) -> list[ClaimExclusion]:
-    """One for each claim that the pod uses: the pod without the volumes that name it."""
+    """One exclusion per claim of the pod: the pod without the volumes that reference it."""
     paths: dict[str, list[str]] = {}
     for at, volume in enumerate(pod.spec.volumes or ()):
         use = claim_use(pod, volume)

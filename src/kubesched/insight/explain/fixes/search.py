@@ -1,10 +1,9 @@
 """The search for fixes: the smallest sets of changes after which some node takes the pod.
 
-The conditions in the pod's way are worked out node by node. For each node every condition is met by
-one of its alternatives, or several conditions together by pods leaving the node. Sets are ordered
-by size, then by how intrusive they are, and tried in that order with the real filters; what does
-not hold is dropped, and so is every change without which a set still holds. What is searched, and
-where it ends, is said in docs/reference/explain.md.
+The search works out the conditions node by node. On each node, every condition is met by one of its
+alternatives, or several conditions together by deleting pods. Sets are sorted by size, then by how
+intrusive they are, and tried in that order with the real filters. Sets that fail are dropped, and
+so is every change that a set does not need. docs/reference/explain.md describes scope and limits.
 """
 
 from __future__ import annotations
@@ -41,16 +40,14 @@ from kubesched.insight.explain.model import Change, Fix
 from kubesched.insight.explain.selection import first_of_each_set, nearest
 
 MOST_NODES = 24
-"""Nodes whose conditions are worked out: the nearest to fitting, and one for each distinct set of
-reasons.
-"""
+"""Number of nodes to work out: the nearest to fitting, and one per distinct set of reasons."""
 MOST_CONDITIONS = 6
-"""A node with more of them is passed over."""
+"""Nodes with more conditions are skipped."""
 MOST_TRIALS = 60
 MOST_FIXES = 6
 ADDITION_SIZE = 4
 MOST_SHAPES = 12
-"""Shapes of nodes that are tried as additions."""
+"""Node shapes that are tried as additions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +71,7 @@ class Proposal:
 
     @property
     def pattern(self) -> frozenset[str]:
-        """Kinds of changes.
-
-        Fixes of one pattern, or of a larger one, are variations: the best one is enough.
-        """
+        """Kinds of changes. Of fixes with the same or a larger pattern, only the best is kept."""
         return frozenset(
             f"{change.kind} {change.text.split()[1]}"
             if change.kind == "LowerRequest"
@@ -87,12 +81,12 @@ class Proposal:
 
 
 class FixSearch:
-    """Looks for fixes for one pod that fits nowhere."""
+    """Searches for fixes for one pod that fits nowhere."""
 
     def __init__(
         self, framework: Framework, evaluation: Evaluation, before: Sequence[AnyChange] = ()
     ) -> None:
-        """`before` are changes without which the pod is not tried at all; they become part of every fix."""
+        """`before` are changes needed to enter the queue; they become part of every fix."""
         self._before = tuple(before)
         self._framework = framework
         self._evaluation = evaluation
@@ -108,9 +102,9 @@ class FixSearch:
         return [self._fix(proposal, others) for proposal, others in verified]
 
     def verified(self) -> Iterator[tuple[Proposal, int]]:
-        """Fixes that hold, none of which repeats the pattern of another, and how many more nodes would do.
+        """Verified fixes with distinct patterns, and how many further nodes each makes feasible.
 
-        What is needed before the pod is tried is not among their changes.
+        The changes needed to enter the queue are not included.
         """
         feasible = self._evaluation.feasible
         if len(feasible):
@@ -136,7 +130,7 @@ class FixSearch:
             yield reduced, len(rows) - 1
 
     def _reduced(self, proposal: Proposal, rows: set[str]) -> tuple[Proposal, set[str]]:
-        """Without the changes that turn out not to be needed for some node to take the pod."""
+        """The proposal without changes that are not needed for some node to take the pod."""
         changes, node_name = proposal.changes, proposal.node_name
         for change in proposal.changes:
             rest = tuple(other for other in changes if other is not change)
@@ -154,7 +148,7 @@ class FixSearch:
         yield from self._additions()
 
     def rows(self) -> list[int]:
-        """The nodes that are looked at."""
+        """The nodes to examine."""
         by_distance = nearest(self._evaluation)
         distinct = first_of_each_set(self._evaluation, by_distance)[: MOST_NODES // 2]
         chosen = dict.fromkeys([*distinct.tolist(), *by_distance[:MOST_NODES].tolist()])
@@ -204,13 +198,13 @@ class FixSearch:
         return deletion(pod.pod, self._budgets.violated_by([pod])[0])
 
     def deletions(self, row: int) -> list[PodDeletion]:
-        """Every pod that may leave the node."""
+        """Every pod that may be deleted from the node."""
         return [
             self._deletion(pod) for pod in filter(may_be_deleted, self._table.pods[row].values())
         ]
 
     def _additions(self) -> Iterator[Proposal]:
-        """The cheapest shape of a node that would take the pod if one more of it were there."""
+        """The cheapest node shape that takes the pod if one more such node is added."""
         for node in self._shapes():
             change = addition(node)
             if change.node.metadata.name in self._table.row_of:
@@ -235,7 +229,7 @@ class FixSearch:
         nodes = list(distinct.values())
         return [nodes[at] for at in ordered.tolist()]
 
-    # -- telling -----------------------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------------
 
     def _fix(self, proposal: Proposal, others: int) -> Fix:
         changes = (*self._before, *proposal.changes)

@@ -1,4 +1,4 @@
-"""Trying changes: the scheduler in memory is changed, its filters are run, and everything is put back."""
+"""Tries changes: modifies the in-memory scheduler, runs its filters, and reverts everything."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kubesched.insight.explain.fixes.changes import (
 
 
 class Trials:
-    """What-ifs about one pod."""
+    """What-if trials for one pod."""
 
     def __init__(self, framework: Framework, pod: PodInfo) -> None:
         self._framework = framework
@@ -36,7 +36,7 @@ class Trials:
         self._pod = pod
 
     def nodes_that_fit(self, changes: Sequence[AnyChange]) -> set[str] | None:
-        """Names of nodes that would take the pod after the changes; None if it is rejected whatever the node."""
+        """Names of nodes that fit after the changes; None if PreFilter or a filter fails."""
         edits = [change for change in changes if isinstance(change, PodEdit)]
         pod = PodInfo(edited(self._pod.pod, edits)) if edits else self._pod
         excluded = {change.plugin for change in changes if isinstance(change, PluginExclusion)}
@@ -60,9 +60,9 @@ class Trials:
 
     @contextmanager
     def _changed(self, changes: Sequence[AnyChange]) -> Iterator[None]:
-        """The table with nodes and pods changed, until the end of the block.
+        """Apply the node and pod changes to the table until the end of the block.
 
-        The cache is left alone: it knows which pods are assumed, and the same pods come back.
+        The cache is not changed: it tracks assumed pods, and the same pods are restored.
         """
         table = self._table
         before: dict[str, Node] = {}
@@ -95,7 +95,7 @@ class Trials:
     # -- single plugins on one node ----------------------------------------------------------------
 
     def passes(self, row: int, plugin: str, edits: Sequence[PodEdit]) -> bool:
-        """Does the edited pod pass one plugin's filter on one node?"""
+        """Whether the edited pod passes one plugin's filter on one node."""
         pod = edited(self._pod.pod, edits)
         state, framework = CycleState(), self._framework
         before = [candidate for candidate in framework.pre_filter if candidate.name == plugin]
@@ -110,7 +110,7 @@ class Trials:
     def passes_without(
         self, state: CycleState, row: int, plugins: set[str], removed: Sequence[PodInfo]
     ) -> bool:
-        """Does the pod pass some plugins' filters on one node once these pods have left it?"""
+        """Whether the pod passes some plugins' filters on one node without the given pods."""
         framework, pod = self._framework, self._pod.pod
         what_if = state.clone()
         view: NodeColumns = NodeColumns(self._table, np.array([row]))

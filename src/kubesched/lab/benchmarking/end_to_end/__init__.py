@@ -1,13 +1,13 @@
-"""Workloads against a control plane: schedulers as processes, driven, observed and measured from outside.
+"""Runs workloads against a control plane, with schedulers as separate processes.
 
-run            rounds, contestants in turn, results
+run            rounds, alternating contestants, results
 driving        a workload's operations on a control plane
-measuring      one measured stretch: rate, processor time, latencies, events
+measuring      one measured interval: rate, CPU time, latencies, events
 contestants    this scheduler and kube-scheduler as programs
-planes         etcd and kube-apiserver, or the embedded API server, in processes of their own
-creating       objects, many at a time or at a rate
-claims, volumes    controllers that a control plane here has not: claims of devices, volumes for claims
-observing      when which pod was bound
-decision_profile    what of a scheduler's CPU its decisions take
-metric_pages, usage, sampling    reading /metrics and /proc, and what follows from moments
+planes         etcd and kube-apiserver, or the embedded API server, as separate processes
+creating       object creation, concurrent or at a rate
+claims, volumes    controllers missing from these control planes: claims, provisioning
+observing      when each pod was bound
+decision_profile    the share of a scheduler's CPU that decisions take
+metric_pages, usage, sampling    /metrics and /proc readers, rates from timestamps
 """

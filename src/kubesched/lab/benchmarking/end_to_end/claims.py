@@ -1,4 +1,4 @@
-"""The claim controller of a benchmark: its control planes have none, and scheduler_perf runs one beside the scheduler."""
+"""The claim controller of a benchmark, whose control planes have none."""
 
 from __future__ import annotations
 
@@ -18,19 +18,16 @@ _CLAIMS = kind_of(ResourceClaim)
 
 
 class ClaimMaker:
-    """Makes the claims of pods from templates, and takes them away with the pods."""
+    """Creates the claims of pods from templates, and deletes them with the pods."""
 
     def __init__(self, client: RestClient) -> None:
         self._client = client
         self._templates: dict[tuple[str, str], Manifest] = {}
         self._made: dict[tuple[str, str], list[str]] = {}
-        """Namespace and name of a pod -> the claims made for it."""
+        """Namespace and name of a pod -> the claims created for it."""
 
     async def created(self, manifest: Manifest, answer: bytes) -> None:
-        """Remember a template; make the claims of a pod.
-
-        `answer` is the object as the server made it.
-        """
+        """Remember a template, or create a pod's claims. `answer` is the server's response."""
         metadata = manifest["metadata"]
         if manifest["kind"] == "ResourceClaimTemplate":
             self._templates[metadata["namespace"], metadata["name"]] = manifest
@@ -53,7 +50,7 @@ class ClaimMaker:
         await self._client.patch(PODS, name, namespace, change, subresource="status")
 
     async def release(self, namespace: str, pod_name: str) -> None:
-        """Deallocate and delete the claims that were made for a pod which is gone."""
+        """Deallocate and delete the claims of a deleted pod."""
         for name in self._made.pop((namespace, pod_name), ()):
             with contextlib.suppress(NotFound):
                 released = merge_patch({"status": {"reservedFor": None, "allocation": None}})

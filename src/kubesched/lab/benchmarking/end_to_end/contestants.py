@@ -1,7 +1,7 @@
-"""The schedulers that are measured: how each is started, probed, scraped and stopped.
+"""The measured schedulers: how each is started, probed, scraped and stopped.
 
-Both get the same configuration file, with the same client limits, and one control plane each. What
-differs belongs to the scheduler: each uses the encoding that suits it best.
+Both get the same configuration file and client limits, and a control plane each. Each scheduler
+uses the encoding that suits it best.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OPEN_PATHS = f"/healthz,/readyz,/livez,/metrics,{_PROFILE},{_ALLOCATIONS}"
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """Client limits, equal for all; the default is high enough not to matter."""
+    """Client limits, equal for all contestants; the default is high enough to have no effect."""
 
     qps: float = 10_000.0
     burst: int = 10_000
@@ -53,11 +53,9 @@ class Contestant:
     command: tuple[str, ...]
     version: str
     encoding: str
-    """How it speaks with the API server, for people to read."""
+    """API encoding, for display."""
     tells_decisions: bool = False
-    """Whether its CPU profile tells what decisions cost; ours take too little for a hundred samples
-    a second.
-    """
+    """Whether its CPU profile resolves decisions; ours are too short for 100 samples per second."""
 
     @classmethod
     def kubesched(cls) -> Contestant:
@@ -71,7 +69,7 @@ class Contestant:
 
 
 class RunningScheduler:
-    """A contestant at work on a plane."""
+    """A contestant running on a plane."""
 
     def __init__(self, contestant: Contestant, process: Process, client: RestClient) -> None:
         self.contestant = contestant
@@ -83,22 +81,22 @@ class RunningScheduler:
         return self._process.pid
 
     def check(self) -> None:
-        """Raises `ControlPlaneError` if it has ended."""
+        """Raises `ControlPlaneError` if the process has ended."""
         self._process.check()
 
     async def page(self) -> MetricPage:
-        """Its metrics now. Raises `MetricsError`."""
+        """Current metrics. Raises `MetricsError`."""
         try:
             return MetricPage((await self._client.get_raw("/metrics")).decode())
         except (ApiError, TransportError) as error:
             raise MetricsError(f"{self._process.name} does not show its metrics: {error}") from None
 
     async def cpu_profile(self, seconds: int) -> bytes:
-        """Where its CPU time goes from now on. Raises `MetricsError`."""
+        """CPU profile, starting now. Raises `MetricsError`."""
         return await self._profile(_PROFILE, {"seconds": str(seconds)})
 
     async def allocations(self) -> bytes:
-        """What has allocated memory since it was started. Raises `MetricsError`."""
+        """Allocation profile since the start. Raises `MetricsError`."""
         return await self._profile(_ALLOCATIONS, {})
 
     async def _profile(self, path: str, query: dict[str, str]) -> bytes:
@@ -146,7 +144,7 @@ async def running(
         "--bind-address=127.0.0.1",
         f"--secure-port={port}",
         f"--cert-dir={plane.folder / contestant.name}",
-        # Scraping must not cost an access review at the API server.
+        # Scraping must not trigger an access review at the API server.
         f"--authorization-always-allow-paths={_OPEN_PATHS}",
     ]
     if feature_gates:
@@ -177,7 +175,7 @@ def _completed(config: Mapping[str, Any], plane: Plane, limits: ClientLimits) ->
 @contextlib.asynccontextmanager
 async def _metrics_client(port: int) -> AsyncIterator[RestClient]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # On loopback, to a process just started, which has signed its own certificate.
+    # Loopback, to a process just started, with a self-signed certificate.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     connection = ConnectionConfig(
         host="127.0.0.1", port=port, credentials=AnonymousCredentials(context)

@@ -1,4 +1,4 @@
-"""Making a workload's objects on an API server: many at a time, or at a given rate."""
+"""Creates a workload's objects on an API server, concurrently or at a given rate."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from kubesched.lab.benchmarking.end_to_end.claims import ClaimMaker
 from kubesched.lab.benchmarking.templates import Manifest
 
 CREATORS = 32
-"""Requests under way at a time; scheduler_perf has 30."""
+"""Concurrent requests; scheduler_perf uses 30."""
 
 _CLASS_TRIES = 100
 _CLASS_PAUSE_S = 0.1
-"""How long a new PriorityClass may take to reach the API server's own cache: ten seconds."""
+"""Ten seconds for a new PriorityClass to reach the API server's cache."""
 
 _STATUS_APART = frozenset(("PersistentVolume", "PersistentVolumeClaim"))
-"""Kinds whose status the API server ignores at their creation."""
+"""Kinds whose status the API server ignores on creation."""
 
 
 class CreationError(KubeschedError):
-    """The API server rejects an object of the workload."""
+    """The API server rejected an object of the workload."""
 
 
 class Creator:
-    """Creates manifests. Failures name the object and end the workload."""
+    """Creates manifests. An error names the object and ends the workload."""
 
     def __init__(self, client: RestClient, clock: Clock) -> None:
         self._client = client
@@ -41,7 +41,7 @@ class Creator:
         self._priority_classes: set[str] = set()
         self.claims = ClaimMaker(client)
         self._account: str | None = (
-            None  # what the server gives to pods; unknown until one is replaced
+            None  # assigned to pods by the server; unknown until one is replaced
         )
 
     async def create_all(
@@ -52,9 +52,9 @@ class Creator:
         check: Callable[[], None] = lambda: None,
         sent: dict[str, float] | None = None,
     ) -> None:
-        """Create all of them, as fast as possible or at a rate; objects appear roughly in the given order.
+        """Create all objects, at full speed or at a rate, roughly in the given order.
 
-        `check` is called now and then; `sent` gets the moment at which each was sent, by its key.
+        `check` is called periodically; `sent` receives the send time of each object by key.
         """
         began = self._now()
         due = enumerate(iter(manifests))
@@ -98,7 +98,7 @@ class Creator:
             raise CreationError(f"cannot create {described(manifest)}: {error}") from error
 
     async def _with_priority_class(self, manifest: Manifest) -> Manifest:
-        """Workload files write priorities as numbers; an API server with priority admission wants classes."""
+        """Convert a numeric priority to a class, which priority admission requires."""
         spec = dict(manifest["spec"])
         value = spec.pop("priority")
         if value and not spec.get("priorityClassName"):
@@ -116,8 +116,7 @@ class Creator:
             "value": value,
         }
         await self.create(made, may_exist=True)
-        # Admission reads classes from its own cache; a dry-run pod shows that the class has
-        # arrived.
+        # Admission reads classes from its own cache; a dry-run pod shows when the class is there.
         probe: Manifest = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -159,7 +158,7 @@ class Creator:
             raise CreationError(f"cannot update {what}: {error}") from error
 
     async def _with_account(self, manifest: Manifest, path: str) -> Manifest:
-        """Workload files are made for servers that give pods no service account; where one does, a pod keeps it."""
+        """Keep the service account if the server assigns one; workload files have none."""
         try:
             if self._account is None:
                 pod = codec.decode(await self._client.get_raw(path), dict[str, Any])
@@ -171,10 +170,7 @@ class Creator:
         return {**manifest, "spec": {"serviceAccountName": self._account, **manifest["spec"]}}
 
     async def delete_pods(self, namespace: str) -> None:
-        """Delete all pods of a namespace at once: there is no kubelet that could end them.
-
-        Their claims stay.
-        """
+        """Delete all pods of a namespace immediately (there is no kubelet); their claims stay."""
         try:
             options = DeleteOptions(grace_period_seconds=0)
             await self._client.delete_collection(PODS, namespace, options=options)
@@ -193,7 +189,7 @@ class Creator:
 
 
 def kind_of_manifest(manifest: Manifest) -> Kind[Record]:
-    """Raises `CreationError` for kinds that are not known here."""
+    """Raises `CreationError` for unknown kinds."""
     kind = find_kind(manifest["apiVersion"], manifest["kind"])
     if kind is None:
         raise CreationError(f"{described(manifest)}: {manifest['apiVersion']} is not known here")

@@ -1,13 +1,12 @@
-"""What kube-scheduler's decisions cost: the part of its CPU profile that belongs to scheduling cycles.
+"""Cost of kube-scheduler's decisions: the share of its CPU profile in scheduling cycles.
 
-All of a scheduler's CPU per pod includes its API traffic, its informers and its bindings. A
-decision is the scheduling cycle: the snapshot, PreFilter to Score, PostFilter, assuming, Reserve
-and Permit. Where the cycle works in parallel its goroutines have stacks of their own, which begin
-in the parallelizer. Not counted: taking the pod from the queue, the binding cycle, event handlers
-and evictions.
+Total CPU per pod includes API traffic, informers and bindings. A decision is the scheduling cycle:
+snapshot, PreFilter to Score, PostFilter, assume, Reserve and Permit. Parallel parts of the cycle
+run in goroutines whose stacks begin in the parallelizer. Not counted: the queue pop, the binding
+cycle, event handlers and evictions.
 
-The garbage collector works in goroutines of its own for all that allocates memory. Decisions are
-charged as much of its CPU as they have of the bytes allocated meanwhile.
+The garbage collector runs in its own goroutines. Decisions are charged a share of its CPU in
+proportion to the bytes they allocated.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from kubesched.api import pprof
 
 
 class Profiled(Protocol):
-    """A process that shows profiles of itself."""
+    """A process that serves its own profiles."""
 
     async def cpu_profile(self, seconds: int) -> bytes: ...
 
@@ -28,36 +27,34 @@ class Profiled(Protocol):
 
 
 LONGEST_S = 8
-"""A profile has a length that is fixed beforehand: short ones in a row end soon after what is
-measured.
-"""
+"""A profile's length is fixed in advance; short ones end soon after the measured interval."""
 
 _CYCLE = "k8s.io/kubernetes/pkg/scheduler.(*Scheduler).schedulingCycle"
 _PARALLEL = "k8s.io/client-go/util/workqueue.ParallelizeUntil"
 _EVICTION = "k8s.io/kubernetes/pkg/scheduler/framework/preemption.(*Executor)."
-"""Victims are deleted in parallel as well, by requests to the API."""
+"""Victims are also deleted in parallel, by API requests."""
 
 _COLLECTOR = ("runtime.gcBgMarkWorker", "runtime.bgsweep", "runtime.bgscavenge")
 
 SAMPLE_NS = 10_000_000
-"""Go takes a hundred samples per second of CPU."""
+"""CPU time per sample: Go takes 100 samples per second of CPU."""
 
 
 def is_of_decision(stack: Sequence[str]) -> bool:
-    """Whether a stack of kube-scheduler is part of a scheduling cycle."""
+    """Whether a kube-scheduler stack is part of a scheduling cycle."""
     return any(name.startswith((_CYCLE, _PARALLEL)) for name in stack) and not any(
         name.startswith(_EVICTION) for name in stack
     )
 
 
 def is_of_collector(stack: Sequence[str]) -> bool:
-    """Whether a stack is that of a goroutine of the garbage collector."""
+    """Whether a stack belongs to a garbage collector goroutine."""
     return any(name.startswith(_COLLECTOR) for name in stack)
 
 
 @dataclass(slots=True)
 class DecisionProfile:
-    """Profiles of one measured stretch, added up."""
+    """The summed profiles of one measured interval."""
 
     decisions_ns: int = 0
     collector_ns: int = 0
@@ -65,10 +62,10 @@ class DecisionProfile:
     decisions_bytes: int = 0
     all_bytes: int = 0
     is_over: bool = False
-    """The stretch has ended: no further profile is taken."""
+    """The interval has ended; no further profile is taken."""
 
     async def take(self, process: Profiled) -> None:
-        """Profile until the stretch is over and the profile that is being taken is complete."""
+        """Take profiles until the interval is over and the last profile is complete."""
         self.add_allocations(await process.allocations(), sign=-1)
         seconds = 1
         while not self.is_over:
@@ -86,10 +83,7 @@ class DecisionProfile:
                 self.collector_ns += spent_ns
 
     def add_allocations(self, data: bytes, sign: int = 1) -> None:
-        """Of a profile at the end, or with a `sign` of -1 at the beginning.
-
-        Raises `ProtobufError`.
-        """
+        """Add the final allocation profile (`sign` -1: the initial one). Raises `ProtobufError`."""
         for stack, allocated in pprof.decode(data, pprof.ALLOCATED).items():
             self.all_bytes += sign * allocated
             if is_of_decision(stack):
@@ -97,17 +91,17 @@ class DecisionProfile:
 
     @property
     def share(self) -> float | None:
-        """Of the process's CPU, the collector's left out; None if it was never seen at work."""
+        """Share of the process's CPU, without the collector; None if there are no samples."""
         return self.decisions_ns / self.all_ns if self.all_ns else None
 
     @property
     def collector_share(self) -> float:
-        """Of the process's CPU: what the collector took for decisions."""
+        """The collector's CPU for decisions, as a share of the process's CPU."""
         if not self.all_ns or self.all_bytes <= 0:
             return 0.0
         return self.collector_ns / self.all_ns * self.decisions_bytes / self.all_bytes
 
     @property
     def samples(self) -> int:
-        """Seen in decisions: the share is as precise as this number is large."""
+        """Samples within decisions, which determine the precision of the share."""
         return self.decisions_ns // SAMPLE_NS

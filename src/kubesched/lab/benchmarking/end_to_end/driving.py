@@ -1,4 +1,4 @@
-"""Playing a workload's operations on a control plane with a scheduler at work, and measuring where it asks for that."""
+"""Plays a workload's operations on a control plane with a running scheduler, and measures."""
 
 from __future__ import annotations
 
@@ -42,35 +42,31 @@ Report = Callable[[str], None]
 
 _POLL_S = 0.2
 CLAIM_WORKERS = 5
-"""Pods whose claims are released at a time; the claim controller of scheduler_perf has as many
-workers.
-"""
+"""Pods whose claims are released concurrently, as in scheduler_perf's claim controller."""
 
 
 class NotPlayableError(KubeschedError):
-    """A workload asks for something that cannot be done here."""
+    """A workload requires something that is not supported here."""
 
 
 class Release(Enum):
-    """When the pods to be measured come."""
+    """When the measured pods are created."""
 
     AS_CREATED = "as-created"
-    """While the scheduler is at work, as scheduler_perf does it: creating them competes with
-    scheduling them.
-    """
+    """While the scheduler runs, as in scheduler_perf: creation competes with scheduling."""
     DRAINED = "drained"
-    """Before the scheduler is started: measures how fast it drains a queue."""
+    """Before the scheduler starts: measures how fast it drains a queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How the pods to be measured come."""
+    """How the measured pods are created."""
 
     release: Release = Release.AS_CREATED
     pods_per_s: float = 0.0
     """Create measured pods at this rate; 0: as fast as possible."""
     stall_s: float = 120.0
-    """A workload in which nothing is bound for so long has failed."""
+    """A workload fails if nothing is bound for this long."""
 
 
 class Driver:
@@ -94,7 +90,7 @@ class Driver:
         self._creator = Creator(plane.client, clock)
         self._names = ops.Names()
         self._namespaces: set[str] = {"default"}
-        self._pods: dict[str, Mapping[str, str]] = {}  # key -> labels, of all pods that are to be
+        self._pods: dict[str, Mapping[str, str]] = {}  # key -> labels, of all expected pods
         self._scheduler: RunningScheduler | None = None
         self._stack = contextlib.AsyncExitStack()
         self._beside: list[asyncio.Task[None]] = []
@@ -107,7 +103,7 @@ class Driver:
         return self._scheduler
 
     async def play(self, steps: Sequence[ops.Op]) -> None:
-        """All operations in order; the scheduler is started before the first pod and stopped in the end."""
+        """Run all operations; the scheduler starts before the first pod and stops at the end."""
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self._stop_scheduler)
             stack.push_async_callback(self._stop_beside)
@@ -165,8 +161,7 @@ class Driver:
 
     async def _ensure_scheduler(self) -> None:
         if self._scheduler is None:
-            # Known before it is ready: what it costs counts from its first binding, which may come
-            # earlier than that.
+            # Set before it is ready: its cost counts from the first binding, possibly earlier.
             self._scheduler = await self._stack.enter_async_context(self._start())
             await self._scheduler.until_ready()
 
@@ -240,9 +235,9 @@ class Driver:
         await self._end_stretch()
 
     async def _keep_up(self, how: ops.CreatePods, sets: Sequence[ops.CreatePods]) -> None:
-        """Create pods, delete them once all are bound, and start over, for a while.
+        """Create pods, delete them once all are bound, and repeat for a while.
 
-        The claims of deleted pods are released beside that, as by the claim controller.
+        Claims of deleted pods are released in the background, like the claim controller does.
         """
         ends_at = self._clock.monotonic() + how.duration
         workers = asyncio.Semaphore(CLAIM_WORKERS)
@@ -269,7 +264,7 @@ class Driver:
     # Measuring.
 
     async def _measure(self, manifests: list[Manifest], keys: list[str]) -> None:
-        """Pods of one operation, from their creation to their last event."""
+        """Measure the pods of one operation, from their creation to their last event."""
         is_drained = self._pace.release is Release.DRAINED
         if is_drained:
             await self._stop_scheduler()
@@ -373,13 +368,14 @@ class Driver:
                 return
             if self._clock.monotonic() > deadline:
                 raise StalledError(
-                    f"a barrier waits for pods to be tried: {len(left)} of {len(keys)} were not within "
+                    f"a barrier waits for pods to be tried: {len(left)} of {len(keys)} "
+                    "were not within "
                     f"{self._pace.stall_s:.0f} s; one of them is {min(left)}"
                 )
             self._check()
             await asyncio.sleep(_POLL_S)
 
-    # Changes beside the rest.
+    # Background changes.
 
     async def _maybe_beside(self, work: Coroutine[Any, Any, None], is_beside: bool) -> None:
         task = asyncio.ensure_future(work)
@@ -439,16 +435,14 @@ class Driver:
 
 @dataclass(slots=True)
 class _Stretch:
-    """What was when a stretch began."""
+    """The state at the beginning of a measured interval."""
 
     began_at: float
     page: MetricPage | None
     events_before: int
     is_drained: bool
     profile: DecisionProfile = field(default_factory=DecisionProfile)
-    """Empty where the scheduler was not at work when the stretch began, or its profile does not
-    tell.
-    """
+    """Empty if the scheduler was not running yet, or its profile does not resolve decisions."""
     profiling: asyncio.Task[None] | None = None
     created: dict[str, float] = field(default_factory=dict)
     namespaces: tuple[str, ...] = ()
@@ -458,7 +452,7 @@ class _Stretch:
 def _is_among(
     key: str, labels: Mapping[str, str], namespaces: Sequence[str], wanted: Mapping[str, str]
 ) -> bool:
-    """Whether a pod is in one of the namespaces (none named: any) and has the labels."""
+    """Whether a pod is in one of the namespaces (any if empty) and has the labels."""
     namespace = key.partition("/")[0]
     return (not namespaces or namespace in namespaces) and wanted.items() <= labels.items()
 

@@ -1,11 +1,9 @@
-"""One measured stretch of a workload: from its first pod's creation until the last event about it is written.
+"""One measured interval: from the first pod's creation to the last event about the pods.
 
-What is counted:
-
-* *rate*: bindings between the first and the last seen, by the time between them;
-* *processor time*: of every process, from the beginning of the stretch until the scheduler is done
-  with everything that the pods cause, so that deferred work counts as well;
-* *settling*: how long after the last binding the last event was written, and how many were.
+* *rate*: number of bindings between the first and the last, divided by the time between them;
+* *processor time*: of every process, until the scheduler has finished all work that the pods
+  cause, so that deferred work counts as well;
+* *settling*: time from the last binding to the last event, and the number of events.
 """
 
 from __future__ import annotations
@@ -39,10 +37,10 @@ EVENTS_PATH = "/apis/events.k8s.io/v1/events"
 SCHEDULER = "scheduler"
 DRIVER = "driver"
 MACHINE = "machine"
-"""CPU use of the whole machine, measured processes or not."""
+"""CPU use of the whole machine, including processes that are not measured."""
 
 QUIET_S = 2.0
-"""Events have all been written when none was for so long."""
+"""All events count as written after this long without a new one."""
 SETTLE_TIMEOUT_S = 120.0
 _USAGE_S = 0.05
 _COUNT_S = 0.25
@@ -54,37 +52,35 @@ SLI = "scheduler_pod_scheduling_sli_duration_seconds"
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What came of a stretch."""
+    """The results of one interval."""
 
     pods: int
     rate: float
     """Pods per second between the first binding and the last."""
     seconds: float
-    """From the first binding to the last."""
+    """Time from the first binding to the last."""
     series: tuple[Sample, ...]
     longest_pause_s: float
     events: int
-    """Events that the API server has got meanwhile."""
+    """Events that the API server received in the interval."""
     settled_s: float
-    """From the last binding to the last event written."""
+    """Time from the last binding to the last event."""
     cpu_s: Mapping[str, float]
-    """By role, until everything is settled."""
+    """CPU by role, until all events are written."""
     cpu_seconds: float
-    """The time that is counted there."""
+    """The time over which `cpu_s` is counted."""
     peak_bytes: Mapping[str, int]
     attempt_ms: Percentiles | None
     sli_ms: Percentiles | None
     seen_ms: Percentiles | None
-    """From sending a pod's creation until the driver's watch showed it bound; only while pods come
-    as created.
-    """
+    """From sending a pod to seeing it bound in the watch; only for `as-created` pods."""
     attempts: int
     unschedulable_attempts: int
     profile: DecisionProfile
 
     @property
     def rate_with_events(self) -> float:
-        """Pods per second if the time for writing the events counts as well."""
+        """Pods per second, including the time for writing the events."""
         return self.pods / (self.seconds + self.settled_s) if self.seconds else 0.0
 
     @property
@@ -95,7 +91,7 @@ class Measurement:
 
     @property
     def decision_cpu(self) -> DecisionCpu | None:
-        """The profile's share of the scheduler's CPU, which the kernel has counted."""
+        """The profile's share applied to the scheduler's CPU time from the kernel."""
         share = self.profile.share
         if share is None or not self.pods:
             return None
@@ -119,11 +115,11 @@ class Measurement:
 
 @dataclass(slots=True)
 class UsageLog:
-    """CPU accounts of processes over time, from which any interval can be computed."""
+    """CPU readings of processes over time, from which any interval can be computed."""
 
     clock: Clock
     pids: Mapping[str, Callable[[], int]]
-    """Role -> pid of its current process, 0 if there is none: schedulers come and go."""
+    """Role -> pid of its current process, or 0; schedulers start and stop."""
     moments: list[float] = field(default_factory=list)
     accounts: list[dict[str, Usage]] = field(default_factory=list)
 
@@ -131,7 +127,7 @@ class UsageLog:
         account = {MACHINE: read_machine()}
         for role, find in self.pids.items():
             if pid := find():
-                # The caller that waits for a dead process reports it, with the end of its log.
+                # Reported by the caller that waits for the dead process, with the end of its log.
                 with contextlib.suppress(ProcessGone):
                     account[role] = read_usage(pid)
         self.moments.append(self.clock.monotonic())
@@ -143,7 +139,7 @@ class UsageLog:
             self.note()
 
     def cpu_s(self, began_at: float) -> dict[str, float]:
-        """Processor time of each role from the last account before `began_at` to the last one of all."""
+        """CPU time of each role from the last reading before `began_at` to the last reading."""
         first, last = self._account_at(began_at), self.accounts[-1]
         nothing = Usage(0.0, 0)
         return {role: use.cpu_s - first.get(role, nothing).cpu_s for role, use in last.items()}
@@ -185,10 +181,10 @@ async def usage_log(
 async def until_settled(
     plane: Plane, clock: Clock, expected: int, before: int
 ) -> tuple[int, float]:
-    """Wait until no more events are written; how many there are since, and when the last was seen.
+    """Wait until no more events are written; returns their number and when the last was seen.
 
-    Ends early when every pod's event is there. A scheduler may drop events, so the number itself is
-    no condition.
+    Returns early once every pod has its event. A scheduler may drop events, so the number is not a
+    condition.
     """
     count, last = await count_objects(plane.client, EVENTS_PATH) - before, clock.monotonic()
     deadline = last + SETTLE_TIMEOUT_S
@@ -213,10 +209,9 @@ def measurement(
     settled_at: float,
     profile: DecisionProfile,
 ) -> Measurement:
-    """Combine the observations of one measured stretch.
+    """Combine the observations of one measured interval.
 
-    `counts_from_first`: the scheduler's start is not part of what is measured, so processor time
-    counts from the moment of the first binding.
+    `counts_from_first`: excludes the scheduler's start, so CPU time counts from the first binding.
     """
     bound = sorted(moments.values())
     first, last = (bound[0], bound[-1]) if bound else (began_at, began_at)
@@ -249,7 +244,7 @@ def measurement(
 
 
 def milliseconds(view: HistogramView) -> Percentiles | None:
-    """A histogram of seconds, as far as its buckets tell; None if it is empty."""
+    """Percentiles of a histogram of seconds, from its buckets; None if it is empty."""
     if not view.count:
         return None
     at = {name: 1000 * view.quantile(q) for name, q in _QUANTILES.items()}

@@ -1,8 +1,7 @@
-"""A scheduler's /metrics page, read from outside: samples, histograms, and their quantiles.
+"""Parses a scheduler's /metrics page: samples, histograms and quantiles.
 
-Only what measuring needs: sums over label sets, differences between two pages, and Prometheus' own
-estimate of a quantile from buckets (linear inside a bucket), so that both schedulers' pages are
-judged alike.
+Supports only what measuring needs: sums over label sets, differences between two pages, and
+Prometheus' quantile estimate (linear inside a bucket), so both schedulers are treated alike.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)",?')
 
 
 class MetricsError(KubeschedError):
-    """A metrics page cannot be fetched or understood."""
+    """A metrics page cannot be fetched or parsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +33,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class HistogramView:
-    """Observations in buckets: upper bound -> how many were not above it."""
+    """Cumulative histogram buckets: upper bound -> observations up to it."""
 
     buckets: Mapping[float, float] = field(default_factory=dict)
     count: float = 0.0
     total: float = 0.0
 
     def since(self, before: HistogramView) -> HistogramView:
-        """What was observed after `before`."""
+        """Observations made after `before`."""
         return HistogramView(
             {bound: n - before.buckets.get(bound, 0.0) for bound, n in self.buckets.items()},
             self.count - before.count,
@@ -53,7 +52,7 @@ class HistogramView:
         return self.total / self.count if self.count else 0.0
 
     def quantile(self, q: float) -> float:
-        """Prometheus' histogram_quantile: the highest finite bound if the quantile lies above it; 0 if empty."""
+        """Prometheus' histogram_quantile, capped at the highest finite bound; 0 if empty."""
         bounds = sorted(self.buckets)
         if not bounds or not self.count:
             return 0.0
@@ -89,11 +88,11 @@ class MetricPage:
             )
 
     def total(self, name: str, where: Labels | None = None) -> float:
-        """The sum over all label sets that fit."""
+        """Sum over all matching label sets."""
         return sum(sample.value for sample in self._fitting(name, where))
 
     def histogram(self, name: str, where: Labels | None = None) -> HistogramView:
-        """The sum over all label sets that fit; empty if there is none."""
+        """Sum over all matching label sets; empty if there is none."""
         buckets: dict[float, float] = {}
         for sample in self._fitting(f"{name}_bucket", where):
             bound = float(sample.labels["le"])

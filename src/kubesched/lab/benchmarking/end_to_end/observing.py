@@ -1,8 +1,7 @@
-"""Seeing pods being bound: one watch of the pods that have a node, with the time at which each appeared in it.
+"""Observes bindings: one watch of assigned pods, with the time at which each appeared.
 
-The watch shows bound pods only and reads no more of them than name and node, so that observing
-costs the API server one small event per pod, the same for whichever scheduler is observed, and the
-driver next to nothing.
+The watch shows only bound pods and decodes only name and node. Observing thus costs the API server
+one small event per pod, equal for all schedulers, and the driver almost nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from kubesched.client.rest import RestClient
 
 SYNC_TIMEOUT_S = 60.0
 FEW = 100
-"""So many pods are looked for whenever one is bound."""
+"""Up to this many missing pods are checked on every binding, more only at intervals."""
 _PAUSE_S = 0.02
 _CHECK_S = 1.0
 
 
 class StalledError(KubeschedError):
-    """Nothing more happens, but not all has happened that was waited for."""
+    """No progress, although not all awaited pods are done."""
 
 
 class _BoundSpec(Record):
@@ -38,7 +37,7 @@ class _BoundSpec(Record):
 
 
 class BoundPod(Record):
-    """As much of a pod as an observer has to know."""
+    """The fields of a pod that an observer needs."""
 
     kind: str = "Pod"
     api_version: str = "v1"
@@ -50,13 +49,11 @@ _BOUND_PODS = Kind("", "v1", "pods", BoundPod)
 
 
 class BindingObserver:
-    """When which pod was seen bound."""
+    """When each pod was seen bound."""
 
     def __init__(self, clock: Clock) -> None:
         self.moments: dict[str, float] = {}
-        """namespace/name -> time of the clock's monotonic reading. Pods that are deleted again stay
-        in here.
-        """
+        """namespace/name -> monotonic time. Deleted pods stay."""
         self._now = clock.monotonic
         self._changed = asyncio.Event()
         self._seen = 0
@@ -68,16 +65,16 @@ class BindingObserver:
         self._changed.set()
 
     def forget(self, keys: Collection[str]) -> None:
-        """Names that will be given again to other pods."""
+        """Forget names that will be reused for other pods."""
         for key in keys:
             self.moments.pop(key, None)
 
     async def until_bound(
         self, keys: Collection[str], *, stall_s: float, check: Callable[[], None], what: str
     ) -> None:
-        """Wait for all of them.
+        """Wait until all these pods are bound.
 
-        `check` is called now and then and raises if it makes no sense to go on.
+        `check` is called periodically and raises if waiting is pointless.
 
         Raises:
             StalledError: none was bound for `stall_s`, though not all are.
@@ -87,7 +84,7 @@ class BindingObserver:
         while missing:
             seen, before = self._seen, len(missing)
             if before > FEW:
-                # Not for every pod: a look at a large set must not be what is measured.
+                # Not for every pod: scanning a large set would distort the measurement.
                 await asyncio.sleep(_PAUSE_S)
             if self._seen == seen:
                 self._changed.clear()
@@ -100,14 +97,15 @@ class BindingObserver:
                 last = self._now()
             elif self._now() - last > stall_s:
                 raise StalledError(
-                    f"{what}: {len(missing)} of {len(keys)} pods are still not bound, and none was in the last "
+                    f"{what}: {len(missing)} of {len(keys)} pods are still not bound, "
+                    "and none was in the last "
                     f"{stall_s:.0f} s; one of them is {min(missing)}"
                 )
 
 
 @contextlib.asynccontextmanager
 async def observed_bindings(client: RestClient, clock: Clock) -> AsyncIterator[BindingObserver]:
-    """An observer that is up to date when the block begins."""
+    """An observer, synced when the block begins."""
     observer = BindingObserver(clock)
     source = ServerCollection(client, _BOUND_PODS, Selection(field_selector="spec.nodeName!="))
     informer = Informer(source, name="bound pods", clock=clock, random=Random())
@@ -119,7 +117,8 @@ async def observed_bindings(client: RestClient, clock: Clock) -> AsyncIterator[B
                 await informer.wait_for_sync()
         except TimeoutError:
             raise StalledError(
-                f"the list of pods did not arrive within {SYNC_TIMEOUT_S:.0f} s: {informer.reflector.last_error}"
+                f"the list of pods did not arrive within {SYNC_TIMEOUT_S:.0f} s: "
+                f"{informer.reflector.last_error}"
             ) from None
         yield observer
     finally:

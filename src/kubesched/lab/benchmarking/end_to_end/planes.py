@@ -1,7 +1,7 @@
-"""The cluster that a contestant schedules: a fresh API server, and the processes whose cost is counted.
+"""The control plane of a contestant: a fresh API server and the processes that are measured.
 
-Either etcd and kube-apiserver (`real`), or this project's own API server in a process of its own
-(`embedded`), so that neither the driver's work nor the scheduler's is mixed with the server's.
+Either etcd and kube-apiserver (`real`) or this project's API server in its own process
+(`embedded`), so that its cost is separate from the driver's and the scheduler's.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from kubesched.testing.control_plane import (
 )
 
 CONNECTIONS = 128
-"""Connections of the driver: more than it ever has requests under way."""
+"""Connections of the driver; more than its concurrent requests."""
 DEADLINE_S = 120.0
-"""For a single request. The API server may be overloaded; that is the point."""
+"""Per request. Benchmarks may overload the API server on purpose."""
 _START_S = 60.0
 _POLL_S = 0.05
 
@@ -39,11 +39,11 @@ class Plane:
     """A running API server."""
 
     client: RestClient
-    """The administrator's, without a rate limit."""
+    """Administrator client without a rate limit."""
     scheduler_kubeconfig: Path
     folder: Path
     processes: Mapping[str, Process]
-    """By role: what the control plane consists of."""
+    """The processes of the control plane, by role."""
     has_events_count: bool = True
 
     def check(self) -> None:
@@ -76,7 +76,7 @@ async def embedded_plane(folder: Path) -> AsyncIterator[Plane]:
 
 
 async def _until_written(kubeconfig: Path, server: Process) -> None:
-    """The embedded server writes its kubeconfig when it is ready to be asked."""
+    """The embedded server writes its kubeconfig when it is ready."""
     try:
         async with asyncio.timeout(_START_S):
             while not _is_written(kubeconfig):
@@ -106,7 +106,7 @@ async def _driver_client(kubeconfig: Path) -> AsyncIterator[RestClient]:
 
 
 async def count_objects(client: RestClient, path: str) -> int:
-    """How many objects a collection holds, without reading them: the server says how many are left after one.
+    """Count the objects of a collection from a one-item list and its remaining item count.
 
     Raises:
         ControlPlaneError: the server does not answer.

@@ -1,8 +1,7 @@
-"""Running a workload end to end: contestants in turn, each time on a control plane of their own.
+"""Runs a workload end to end: contestants in turn, each time on a new control plane.
 
-Contestants alternate (A B, A B, …) so that a machine that gets slower or busier in the course of a
-run does so for all of them. The first rounds may be thrown away as warm-up: files are read from
-disk then, and processors speed up.
+Contestants alternate (A B, A B, …), so a machine that gets slower or busier affects all of them.
+The first rounds may be discarded as warm-up: disk caches are cold, and CPU frequency rises.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ REAL = "real"
 
 
 class BenchmarkFailed(KubeschedError):
-    """A run came to no result; the message says why and where the programs' logs are."""
+    """A run gave no result; the message says why and where the programs' logs are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +50,14 @@ class EndToEndOptions:
 
     contestants: Sequence[Contestant] = field(default_factory=lambda: (Contestant.kubesched(),))
     assets: Assets | None = None
-    """Programs of a real control plane; without them the embedded one is used."""
+    """Binaries of a real control plane; without them the embedded one is used."""
     repeats: int = 3
     warm_ups: int = 0
-    """Rounds before the first one that counts."""
+    """Warm-up rounds."""
     pace: Pace = field(default_factory=Pace)
     limits: ClientLimits = field(default_factory=ClientLimits)
     percentage_of_nodes_to_score: int | None = None
-    """Replaces the workload's own setting."""
+    """Overrides the workload's setting."""
 
     @property
     def control_plane(self) -> str:
@@ -71,13 +70,10 @@ async def run_end_to_end(
     progress: Callable[[str], None] = lambda _text: None,
     clock: Clock | None = None,
 ) -> list[RunResult]:
-    """All rounds, in the order in which they were run.
-
-    Several measured stretches of a workload are several results.
+    """Run all rounds; returns results in order, one per measured interval.
 
     Raises:
-        BenchmarkFailed: one of the programs did not start, ended early or did not schedule all
-            pods.
+        BenchmarkFailed: a program did not start, ended early or did not schedule all pods.
     """
     if workload.not_supported:
         raise NotPlayableError(f"{workload.full_name}: {workload.not_supported}")

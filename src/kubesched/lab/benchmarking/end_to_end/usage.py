@@ -1,4 +1,4 @@
-"""What processes cost: processor time and memory, as the kernel accounts for them in /proc."""
+"""CPU time and memory of processes, from /proc."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from kubesched.base.errors import KubeschedError
 
 PROC = Path("/proc")
 
-# Positions in /proc/<pid>/stat, counted from the field behind the program's name (proc(5) calls
-# that one 3).
+# Positions in /proc/<pid>/stat, counted from the field after the program name (3 in proc(5)).
 _USER_TICKS, _SYSTEM_TICKS, _RESIDENT_PAGES = 11, 12, 21
 
 
 class UsageError(KubeschedError):
-    """A process is not there to be measured, or the kernel's account of it cannot be read."""
+    """A process does not exist, or its usage cannot be read."""
 
 
 class ProcessGone(UsageError):
@@ -25,20 +24,20 @@ class ProcessGone(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A process's account at one moment."""
+    """A process's usage at one moment."""
 
     cpu_s: float
-    """User and system time since it started, all threads included."""
+    """User and system time since the start, over all threads."""
     resident_bytes: int
 
 
 def parse_stat(text: str, *, ticks_per_s: int, page_bytes: int) -> Usage:
-    """The line of /proc/<pid>/stat.
+    """Parse the line of /proc/<pid>/stat.
 
-    The program's name stands in brackets and may itself contain brackets and spaces.
+    The program name is in parentheses and may itself contain parentheses and spaces.
 
     Raises:
-        UsageError: the line is not one.
+        UsageError: the line is malformed.
     """
     fields = text[text.rfind(")") + 1 :].split()
     try:
@@ -50,7 +49,7 @@ def parse_stat(text: str, *, ticks_per_s: int, page_bytes: int) -> Usage:
 
 
 def read_usage(pid: int, proc: Path = PROC) -> Usage:
-    """Raises `ProcessGone` if there is no such process, `UsageError` if it cannot be read."""
+    """Raises `ProcessGone` if the process does not exist, `UsageError` if it cannot be read."""
     try:
         text = (proc / str(pid) / "stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -63,7 +62,7 @@ def read_usage(pid: int, proc: Path = PROC) -> Usage:
 
 
 def read_machine(proc: Path = PROC) -> Usage:
-    """Processor time that all cores together have been busy, with whatever. Raises `UsageError`."""
+    """Total busy CPU time of the machine, over all cores. Raises `UsageError`."""
     try:
         line = (proc / "stat").read_text().partition("\n")[0]
     except OSError as error:
@@ -72,10 +71,7 @@ def read_machine(proc: Path = PROC) -> Usage:
 
 
 def parse_machine(line: str, *, ticks_per_s: int) -> Usage:
-    """The first line of /proc/stat.
-
-    Time given to guests is part of user time already; time stolen is not ours.
-    """
+    """Parse the first line of /proc/stat. User time includes guests; stolen time is excluded."""
     try:
         label, user, nice, system, _idle, _io_wait, irq, soft_irq, *_ = line.split()
         ticks = sum(map(int, (user, nice, system, irq, soft_irq)))

@@ -1,4 +1,4 @@
-"""The provisioner of a benchmark: its control planes have none, and a scheduler waits for the volumes that it chose nodes for."""
+"""The provisioner of a benchmark, whose control planes have none."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ from kubesched.client.rest import RestClient
 from kubesched.testing.volume_controller import bound_to, made_for, wants_volume
 
 WORKERS = 10
-"""Volumes that are made at a time; the external provisioner has up to a hundred workers, this
-machine few cores.
-"""
+"""Volumes created concurrently. The external provisioner has up to 100 workers."""
 
 _CLAIMS = kind_of(PersistentVolumeClaim)
 _VOLUMES = kind_of(PersistentVolume)
 
 
 class Provisioner:
-    """Makes a volume for every claim that a node is chosen for, and binds the two."""
+    """Creates a volume for every claim with a selected node, and binds the two."""
 
     def __init__(self, client: RestClient, clock: Clock) -> None:
         self._client = client
@@ -34,7 +32,7 @@ class Provisioner:
         self._taken: set[str] = set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         source = Collection(self._client, _CLAIMS, Selection())
         informer = Informer(source, name="claims", clock=self._clock, random=Random())
         informer.add_event_handler(

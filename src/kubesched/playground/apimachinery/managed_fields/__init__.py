@@ -1,1 +1,1 @@
-"""Who set which field: `managedFields`, kept on every write and decided on by server-side apply."""
+"""Field ownership (`managedFields`): tracked on every write, enforced by server-side apply."""

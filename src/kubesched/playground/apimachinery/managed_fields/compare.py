@@ -1,4 +1,4 @@
-"""What differs between two versions of an object, as sets of paths."""
+"""Differences between two versions of an object, as sets of paths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ABSENT: Json = object()
 
 @dataclass(slots=True)
 class Difference:
-    """Paths whose value is new or another one, and paths that are no longer there."""
+    """Paths with a new or changed value, and removed paths."""
 
     changed: set[Path] = field(default_factory=set)
     removed: set[Path] = field(default_factory=set)
@@ -36,7 +36,7 @@ def compare(layout: Layout, old: JsonObject, new: JsonObject) -> Difference:
 
 
 def compare_status(layout: Layout, old: JsonObject, new: JsonObject) -> Difference:
-    """`compare` of two versions that differ in their status only."""
+    """`compare` for two versions that differ only in their status."""
     result = Difference()
     before, after = old.get("status", _ABSENT), new.get("status", _ABSENT)
     inner, path = layout.child("status"), ("f:status",)
@@ -113,7 +113,7 @@ def _members(layout: Layout, item: Json, path: Path) -> set[Path] | frozenset[Pa
 
 @lru_cache(maxsize=1024)
 def _plain_members(path: Path, names: tuple[str, ...]) -> frozenset[Path]:
-    """The members of an item without structure, such as a condition: the same for thousands of objects."""
+    """Members of an item without structure, e.g. a condition; shared by thousands of objects."""
     return frozenset((*path, f"f:{name}") for name in names)
 
 

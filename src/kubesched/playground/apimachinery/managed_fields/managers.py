@@ -1,8 +1,8 @@
-"""The list of managers of an object and how a write changes it.
+"""The managers of an object, and how writes change them.
 
-An entry is small: who, how, when, and the encoded field set, which is shared between objects of the
-same shape. A write that is not an apply takes over what it changes; removed fields have no owner,
-nor have fields that only the server writes.
+An entry is small: name, operation, time and the encoded field set, which objects of the same shape
+share. A write other than an apply takes ownership of the fields it changes; removed fields and
+fields that only the server writes have no owner.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Manager:
 
     @property
     def encoded(self) -> msgspec.Raw:
-        """The entry as JSON; objects made by one writer in one second share it."""
+        """The entry as JSON, shared by objects that one writer created in the same second."""
         return _encode_manager(self)
 
     def to_json(self) -> JsonObject:
@@ -91,7 +91,7 @@ def _encode_manager(manager: Manager) -> msgspec.Raw:
 
 
 def encode_fields(paths: Paths | set[Path]) -> bytes:
-    """The encoded set; equal sets share one object."""
+    """Encode a set of paths; equal sets share one object."""
     return _intern(to_fields_v1(paths))
 
 
@@ -108,7 +108,7 @@ def _decode_fields(fields: bytes) -> Paths:
 
 
 def parse_managers(entries: object) -> tuple[Manager, ...]:
-    """Managers from the JSON a client sent or a disk kept."""
+    """Parse managers from a client's or a stored JSON value."""
     if not isinstance(entries, (list, tuple)):
         return ()
     return tuple(
@@ -126,7 +126,7 @@ def parse_managers(entries: object) -> tuple[Manager, ...]:
 
 
 def is_ownable(path: Path) -> bool:
-    """Whether a client can own the field at all."""
+    """Whether a client can own the field."""
     if path[0] in _TYPE_META:
         return False
     return not (path[0] == "f:metadata" and (len(path) == 1 or path[1] in _SERVER_METADATA))
@@ -157,7 +157,7 @@ def _sole_manager(mine: Manager, fields: bytes) -> tuple[Manager, ...]:
 def after_update(
     managers: tuple[Manager, ...], layout: Layout, old: JsonObject, new: JsonObject, mine: Manager
 ) -> tuple[Manager, ...]:
-    """The managers after a write that was not an apply; `mine` is the writer, without fields."""
+    """The managers after a write other than an apply; `mine` is the writer, without fields."""
     difference = compare(layout, old, new)
     return _taken_over(managers, ownable(difference.changed), ownable(difference.removed), mine)
 
@@ -169,17 +169,16 @@ def after_status_update(
     new: JsonObject,
     mine: Manager,
 ) -> tuple[Manager, ...]:
-    """`after_update` of a write that changed the status only.
+    """`after_update` for a write that changed only the status.
 
-    Kubelets write the same fields of thousands of pods alike, so results are remembered.
+    Results are cached, because kubelets write the same fields of thousands of pods.
     """
     difference = compare_status(layout, old, new)
     changed, removed = difference.changed, difference.removed
     address = _sole_address(changed)
     if not address or any(_encoded(_ADDRESS) in entry.fields for entry in managers):
         return _remembered(managers, frozenset(changed), frozenset(removed), mine)
-    # The address is the one thing in the field sets of two pods that differs: it is filled in
-    # afterwards.
+    # The field sets of two pods differ only in the address, which is filled in afterwards.
     alike = {tuple(_ANY_ADDRESS if step == address else step for step in path) for path in changed}
     result = _remembered(managers, frozenset(alike), frozenset(removed), mine)
     return tuple(
@@ -193,7 +192,7 @@ _ANY_ADDRESS = f'{_ADDRESS}"*"}}'
 
 
 def _sole_address(paths: set[Path]) -> str:
-    """The step of the only list item among the paths that is addressed by an IP address, if there is just one."""
+    """The path step of the only list item keyed by an IP address, or "" if it is not unique."""
     steps = {path[2] for path in paths if len(path) > 2 and path[2].startswith(_ADDRESS)}
     return steps.pop() if len(steps) == 1 else ""
 

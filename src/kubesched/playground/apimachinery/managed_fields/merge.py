@@ -1,4 +1,4 @@
-"""Laying an applied configuration over a live object, and taking away what its owner no longer mentions. Pure."""
+"""Merges an applied configuration into a live object and prunes abandoned fields. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubesched.playground.apimachinery.objects import Json, JsonObject, encode
 
 
 def merge(layout: Layout, live: Json, applied: Json) -> Json:
-    """The live value with everything the configuration says; items it does not mention stay where they are."""
+    """Merge the configuration into the live value; items it does not mention keep their place."""
     if (
         isinstance(applied, dict)
         and isinstance(live, dict)
@@ -34,7 +34,7 @@ def merge(layout: Layout, live: Json, applied: Json) -> Json:
 
 
 def _merge_items(layout: Layout, live: list[Json], applied: list[Json]) -> list[Json]:
-    """Items both sides have come in the configuration's order; the others keep their place among them."""
+    """Common items take the configuration's order; the others keep their place among them."""
     inner = layout.item
     wanted = {item_step(layout, item): item for item in applied}
     present = {item_step(layout, item): item for item in live}
@@ -51,7 +51,7 @@ def _merge_items(layout: Layout, live: list[Json], applied: list[Json]) -> list[
 
 
 def prefixes(paths: Iterable[Path]) -> set[Path]:
-    """All paths and everything on the way to them."""
+    """All paths with their prefixes."""
     collected: set[Path] = set()
     for path in paths:
         while path and path not in collected:
@@ -61,10 +61,10 @@ def prefixes(paths: Iterable[Path]) -> set[Path]:
 
 
 def prune(layout: Layout, value: JsonObject, removed: set[Path], kept: set[Path]) -> JsonObject:
-    """The object without what stands at or below removed paths, except on the way to paths that are kept.
+    """Remove the values at or below `removed` paths, except prefixes of `kept` paths.
 
-    Both sets contain their own prefixes. An object or item that its owner gave up goes as a whole,
-    with whatever defaults it had, unless another manager owns a part of it.
+    Both sets contain their own prefixes. An abandoned object or item is removed as a whole,
+    including its defaults, unless another manager owns a part of it.
     """
     pruned: JsonObject = _prune_members(layout, value, (), removed, kept)
     return pruned

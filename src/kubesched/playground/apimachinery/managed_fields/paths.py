@@ -1,9 +1,8 @@
 """Sets of field paths, and their `FieldsV1` form.
 
-A path is a tuple of steps as FieldsV1 spells them: `f:name` a field, `k:{"name":"c"}` an item of a
-list that is a map, `v:"x"` an item of a list that is a set. A set contains a path when exactly that
-field is owned; owning a field of an item implies nothing about the item, so items are members
-themselves.
+A path is a tuple of steps in FieldsV1 syntax: `f:name` for a field, `k:{"name":"c"}` for an item of
+a map list, `v:"x"` for an item of a set list. A set contains exactly the owned paths: owning a
+field of an item does not imply owning the item, so items are members themselves.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ _LEAF: JsonObject = {}
 
 
 class Layout:
-    """What a value is to merging: an object whose members are owned one by one, an associative list, a set, or a leaf.
+    """How a value merges: as an object (per member), an associative list, a set, or a leaf.
 
-    Layouts are made once per type and shared; `child` is what the hot paths ask.
+    Layouts are created once per type and shared; hot paths call `child`.
     """
 
     __slots__ = ("_children", "_fields", "_member", "item", "key_defaults", "keys", "kind")
@@ -48,11 +47,11 @@ class Layout:
         self.item: Layout = layout_of(member) if kind == "items" and member is not None else self
 
     def child(self, name: str) -> Layout:
-        """The layout of a member of an object or map; what the table does not know is untyped."""
+        """The layout of a member of an object or map; unknown members are untyped."""
         child = self._children.get(name)
         if child is None:
             child = self._find_child(name)
-            if self._fields is not None:  # keys of maps are endless and would only fill the cache
+            if self._fields is not None:  # map keys are unbounded and would only fill the cache
                 self._children[name] = child
         return child
 
@@ -68,7 +67,7 @@ LEAF = Layout("leaf")
 
 
 def layout_of(ref: TypeRef, field: Field | None = None) -> Layout:
-    """How values of a type merge, as the field that holds them says."""
+    """The layout of a type's values in a given field."""
     merge_rule = field.merge if field is not None else ""
     if ref.shape == "list":
         if field is not None and merge_rule == "map":
@@ -106,12 +105,12 @@ def _custom_layout() -> Layout:
 
 
 def kind_layout(kind: ObjectType | None) -> Layout:
-    """The layout of a whole object; custom resources are untyped but for their metadata."""
+    """The layout of a whole object; custom resources are untyped except for their metadata."""
     return _object_layout(kind.name) if kind is not None else _custom_layout()
 
 
 def item_step(layout: Layout, item: Json) -> str:
-    """How an item of an associative list is addressed."""
+    """The path step of an item of an associative list."""
     if len(layout.keys) == 1 and type(item) is dict:
         value = item.get(layout.keys[0])
         if type(value) is str:
@@ -134,19 +133,19 @@ def value_step(value: Json) -> str:
 
 
 def is_object(layout: Layout, value: Json) -> bool:
-    """Whether the value's members are owned one by one."""
+    """Whether the value's members are owned individually."""
     return isinstance(value, dict) and bool(value) and (layout.kind in ("object", "untyped"))
 
 
 def paths_of(layout: Layout, value: Json) -> Paths:
-    """Every path that a write of this value sets."""
+    """All paths that a write of this value sets."""
     collected: list[Path] = []
     collect_paths(layout, value, (), collected)
     return frozenset(collected)
 
 
 def collect_paths(layout: Layout, value: Json, path: Path, collected: list[Path]) -> None:
-    """Append every path that a write of this value at `path` sets."""
+    """Append all paths that a write of this value at `path` sets."""
     if is_object(layout, value):
         for name, member in value.items():
             collect_paths(layout.child(name), member, (*path, f"f:{name}"), collected)
@@ -165,10 +164,7 @@ def collect_paths(layout: Layout, value: Json, path: Path, collected: list[Path]
 
 
 def fields_v1_of(layout: Layout, value: Json) -> JsonObject:
-    """`to_fields_v1(paths_of(...))` in one go: the short way for whole new objects.
-
-    Leaves are shared, so only read.
-    """
+    """Fast `to_fields_v1(paths_of(...))` for whole new objects; leaves are shared, read-only."""
     kind = layout.kind
     if type(value) is dict:
         if kind not in ("object", "untyped"):
@@ -196,7 +192,7 @@ def _field_step(name: str) -> str:
 
 
 def to_fields_v1(paths: Iterable[Path]) -> JsonObject:
-    """Paths as the nested object that goes over the wire."""
+    """Encode paths as a FieldsV1 object."""
     root: JsonObject = {}
     members = sorted(paths)
     for path in members:
@@ -213,7 +209,7 @@ def to_fields_v1(paths: Iterable[Path]) -> JsonObject:
 
 
 def from_fields_v1(fields: Json) -> Paths:
-    """The paths in a FieldsV1 object."""
+    """Parse the paths of a FieldsV1 object."""
     collected: list[Path] = []
 
     def walk(node: JsonObject, path: Path) -> None:
@@ -231,7 +227,7 @@ def from_fields_v1(fields: Json) -> Paths:
 
 
 def describe(path: Path) -> str:
-    """A path for people: `.spec.containers[name="c"].image`."""
+    """A human-readable path: `.spec.containers[name="c"].image`."""
     text = ""
     for step in path:
         if step.startswith("f:"):

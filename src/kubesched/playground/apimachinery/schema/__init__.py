@@ -1,1 +1,1 @@
-"""The shape of every served kind as data, and what follows from it: strict decoding, merging, OpenAPI."""
+"""The schemas of served kinds, used for strict decoding, merging and OpenAPI."""

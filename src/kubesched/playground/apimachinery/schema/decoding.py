@@ -1,8 +1,7 @@
-"""Checking that JSON has the shape of its kind, at the speed of a C decoder.
+"""Checks that JSON has the shape of its kind, at the speed of a C decoder.
 
-For every type of the table a msgspec record is made on first use, once lenient and once refusing
-unknown fields. A body is decoded with it only to learn whether it fits; the values themselves are
-kept as the client sent them.
+Each type of the table gets two msgspec records on first use: one lenient, one rejecting unknown
+fields. A body is decoded only to check it; the values are kept as the client sent them.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _GO_TYPES = {"boolean": "bool", "number": "float64", "bytes": "[]uint8"}
 
 
 class ShapeError(Exception):
-    """A body that cannot be read as its kind; the text says where and why."""
+    """The body cannot be decoded as its kind; the message says where and why."""
 
 
 @cache
@@ -59,7 +58,7 @@ def decoder_for(group: str, kind: str, *, strict: bool) -> msgspec.json.Decoder[
 
 
 def check_shape(group: str, kind: str, body: bytes) -> None:
-    """Raise `ShapeError` when some field has a value of the wrong type; unknown fields and kinds pass."""
+    """Raise `ShapeError` on a value of the wrong type; unknown fields and kinds are accepted."""
     decoder = decoder_for(group, kind, strict=False)
     if decoder is None:
         decoder = _metadata_decoder()
@@ -70,10 +69,7 @@ def check_shape(group: str, kind: str, body: bytes) -> None:
 
 
 def fits_strictly(group: str, kind: str, body: bytes) -> bool:
-    """Whether a body has only known fields and only values of the right types.
-
-    The fast path of every write.
-    """
+    """Whether all fields are known and have the right types; the fast path of every write."""
     decoder = decoder_for(group, kind, strict=True)
     if decoder is None:
         return False
@@ -85,7 +81,7 @@ def fits_strictly(group: str, kind: str, body: bytes) -> bool:
 
 
 def unknown_fields(group: str, kind: str, obj: JsonObject) -> list[str]:
-    """Paths of fields that a built-in kind does not have; nothing for other kinds."""
+    """Paths of fields that a built-in kind does not have; empty for other kinds."""
     kind_type = type_of_kind(group, kind)
     paths: list[str] = []
     if kind_type is not None:
@@ -95,7 +91,7 @@ def unknown_fields(group: str, kind: str, obj: JsonObject) -> list[str]:
 
 @cache
 def _metadata_decoder() -> msgspec.json.Decoder[Any]:
-    """For kinds without a row: any object whose metadata is metadata."""
+    """Decoder for kinds without a row: any object with valid metadata."""
     metadata = _record("meta.ObjectMeta", False, False)
     return msgspec.json.Decoder(msgspec.defstruct("Object", [("metadata", metadata | None, None)]))
 
@@ -140,7 +136,7 @@ def _python_type(ref: TypeRef, strict: bool) -> Json:
 
 
 def _describe(kind: ObjectType | None, text: str) -> str:
-    """A decoder's complaint in the words of Go's decoder."""
+    """Convert a msgspec error to the message of Go's decoder."""
     match = _ERROR.match(text)
     assert match is not None
     full_path = match["path"] or ""
@@ -152,11 +148,14 @@ def _describe(kind: ObjectType | None, text: str) -> str:
     if kind is None or not path:
         return f"json: cannot unmarshal {go_value} into field {path or '.'}"
     holder, type_name = _locate(kind, path.split("."), inside_container=full_path.endswith("]"))
-    return f"json: cannot unmarshal {go_value} into Go struct field {holder}.{path} of type {type_name}"
+    return (
+        f"json: cannot unmarshal {go_value} into Go struct field {holder}.{path}"
+        f" of type {type_name}"
+    )
 
 
 def _locate(kind: ObjectType, steps: list[str], *, inside_container: bool) -> tuple[str, str]:
-    """The struct that holds the last step of a path, and the type expected there, by their Go names."""
+    """Go names of the struct that holds the path's last step, and of the expected type."""
     holder = kind
     ref = TypeRef("object", kind.name)
     for step in steps:

@@ -1,11 +1,11 @@
-"""Reading Kubernetes' protobuf bodies.
+"""Decodes Kubernetes' protobuf bodies.
 
-kubectl and other Go clients send built-in kinds as protobuf and cannot be told otherwise. The
-answer to them is JSON, which they accept too, so only decoding is needed. The numbers of all fields
-are in the table; what comes out is the same JSON object that the client would have sent as JSON.
+kubectl and other Go clients always send built-in kinds as protobuf, but accept JSON responses, so
+only decoding is needed. The type table holds all field numbers; the result is the object that the
+client would have sent as JSON.
 
-A Go client writes every plain field, zero or not, and a pointer only when it is set. Zero values of
-plain fields are therefore dropped here, zero values of pointers kept.
+A Go client writes every plain field, zero or not, and a pointer only when it is set. Therefore zero
+values of plain fields are dropped here, and zero values of pointers kept.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ProtobufError(ValueError):
 
 
 _OLD_VERSIONS = {("autoscaling/v1", "HorizontalPodAutoscaler"): "HorizontalPodAutoscalerV1"}
-"""Kinds whose fields differ from those of the version that is stored, and the types they have."""
+"""Types of kinds whose fields differ from those of the stored version."""
 
 
 def decode_protobuf(body: bytes) -> JsonObject:
@@ -68,7 +68,7 @@ def decode_protobuf(body: bytes) -> JsonObject:
 
 
 def _fields(data: bytes) -> list[tuple[int, bytes | int | float]]:
-    """(field number, value) pairs in the order they stand; varints come as int, doubles as float."""
+    """(field number, value) pairs in order; varints are int, doubles are float."""
     pairs: list[tuple[int, bytes | int | float]] = []
     position, end = 0, len(data)
     while position < end:
@@ -124,7 +124,7 @@ def _text(value: bytes | int | float) -> str:
 
 @cache
 def _by_number(identity: str) -> ByNumber:
-    """Fields of a type by number; a number that stands for an embedded struct leads to that struct's fields."""
+    """Fields of a type by number; the number of an embedded struct maps to its fields."""
     by_number: ByNumber = {}
     for field in types()[identity].fields.values():
         if not field.number:
@@ -215,7 +215,7 @@ def _quantity(data: bytes) -> str | None:
 
 
 def _moment(data: bytes) -> tuple[int, int] | None:
-    """Seconds and nanoseconds; the zero time is absent."""
+    """Seconds and nanoseconds; None for the zero time."""
     parts = dict(_fields(data))
     seconds, nanos = parts.get(1, 0), parts.get(2, 0)
     if not parts or not isinstance(seconds, int) or not isinstance(nanos, int):

@@ -1,7 +1,7 @@
-"""The JSON types inside a definition's schema, so that everything behind it can rely on them.
+"""Checks the JSON types in a definition's schema, so that later code can rely on them.
 
-Upstream: a decoder refuses a body with other types before it is validated. Here the schema is plain
-JSON until this check.
+Upstream's decoder rejects wrong types before validation. Here the schema is plain JSON until this
+check.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RULE_FIELDS: dict[str, tuple[tuple[type, ...], str]] = {
 
 
 def shape_problems(schema: Json, path: str) -> Iterator[FieldError]:
-    """Values in a schema whose JSON type cannot be right."""
+    """Values in a schema with the wrong JSON type."""
     if not isinstance(schema, dict):
         yield invalid(path, schema, "must be an object")
         return
@@ -56,7 +56,7 @@ def _fields(
 ) -> Iterator[FieldError]:
     for name, (allowed, words) in fields.items():
         value = obj.get(name)
-        # A bool is an int in Python only.
+        # bool is a subclass of int in Python.
         is_right = isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool))
         if value is not None and not is_right:
             yield invalid(f"{path}.{name}", value, f"must be {words}")

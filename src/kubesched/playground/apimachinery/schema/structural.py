@@ -1,9 +1,9 @@
-"""Structural schemas of custom resources: unknown fields are pruned, defaults filled in, values validated.
+"""Structural schemas of custom resources: pruning, defaulting and validation.
 
     decode ──► prune ──► fill_defaults ──► admission ──► problems_of
 
-Messages are those of upstream's validator. CEL rules are in `rules`. `format` is checked for the
-common formats, others are accepted as they are upstream.
+Messages are those of upstream's validator. CEL rules are in `rules`. Common values of `format`
+are checked; others are accepted, as upstream does.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ INT_OR_STRING = "x-kubernetes-int-or-string"
 RULES = "x-kubernetes-validations"
 _IDENTITY = ("apiVersion", "kind", "metadata")
 NO_PREDECESSOR = object()
-"""Stands for the old value of what an update adds, and of everything that is created."""
+"""The old value of anything that is created or that an update adds."""
 
 
 # -- pruning and defaults -------------------------------------------------------------------------
 
 
 def prune(schema: JsonObject, obj: JsonObject) -> list[str]:
-    """Remove the fields that the schema of a whole object does not have; returns their paths, sorted."""
+    """Remove fields that the schema of a whole object lacks; returns their sorted paths."""
     removed: list[str] = []
     _prune(schema, obj, "", removed, keeps=_IDENTITY)
     return sorted(removed)
@@ -79,10 +79,10 @@ def _prune(
 
 
 def fill_defaults(schema: JsonObject, value: Json) -> None:
-    """Set the defaults of absent fields, and of nulls where null is not a value; whole floats become integers.
+    """Default absent fields, and nulls that are not allowed; whole floats become integers.
 
-    A null that is neither allowed nor has a default goes away; in a list it stays, for validation
-    to refuse it.
+    A null that is neither allowed nor has a default is removed; in a list it stays, for validation
+    to reject it.
     """
     if isinstance(value, list):
         items = schema.get("items")
@@ -123,10 +123,10 @@ def _whole(schema: JsonObject, value: Json) -> Json:
 def problems_of(
     schema: JsonObject, obj: JsonObject, old: JsonObject | None = None
 ) -> list[FieldError]:
-    """What is wrong with a whole object; its metadata is validated elsewhere.
+    """The problems of a whole object, without its metadata.
 
-    A value that an update leaves as it was is not judged again: the schema may have changed since
-    it was written.
+    Values that an update does not change are not validated again, because the schema may have
+    changed.
     """
     problems = [required(name) for name in schema.get("required") or () if name not in obj]
     for name, member in (schema.get("properties") or {}).items():
@@ -142,7 +142,7 @@ def predecessor_of(name: str, old: object) -> object:
 
 
 def predecessor_of_item(schema: JsonObject, item: Json, old: object) -> object:
-    """The item with the same keys before an update, or NO_PREDECESSOR: only items of map lists have one."""
+    """The old item with the same keys (map lists only), or NO_PREDECESSOR."""
     keys = schema.get("x-kubernetes-list-map-keys") or ()
     is_map = schema.get("x-kubernetes-list-type") == "map"
     if is_map and isinstance(old, list) and isinstance(item, dict):
@@ -158,7 +158,7 @@ def _problems(
     schema: JsonObject, value: Json, path: str, old: object = NO_PREDECESSOR
 ) -> list[FieldError]:
     if value is None and schema.get("nullable"):
-        # Upstream: null is no choice, even where it is listed as one.
+        # Upstream: null is never a valid enum value, even where it is listed.
         return _enum(schema, value, path)
     if old is not NO_PREDECESSOR and value == old:
         return []
@@ -239,7 +239,7 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
     try:
         return re.compile(pattern)
     except re.error:
-        return None  # Go's dialect has more; what Python cannot read is not held against the value
+        return None  # Go's dialect has more; patterns that Python cannot parse are ignored
 
 
 def _matches(pattern: str, value: str) -> bool:
@@ -352,7 +352,7 @@ _DURATION_PART = re.compile(r"([0-9]+)\s*([A-Za-zµ]+)", re.ASCII)
 
 
 def parse_format_duration(text: str) -> Duration | None:
-    """Of a text with `format: duration`: as Go writes it, or in words (`2 days 3 hours`); None if it is neither."""
+    """Parse `format: duration`: in Go's syntax or in words (`2 days 3 hours`); None if invalid."""
     parsed = parse_duration(text)
     if parsed is not None:
         return parsed
@@ -374,6 +374,7 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "uuid": _parses(uuid.UUID),
     "duration": lambda text: parse_format_duration(text) is not None,
     "email": lambda text: re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None,
-    "hostname": lambda text: re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?", text) is not None,
+    "hostname": lambda text:
+        re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?", text) is not None,
     "byte": lambda text: re.fullmatch(r"[A-Za-z0-9+/]*={0,2}", text) is not None,
 }  # fmt: skip

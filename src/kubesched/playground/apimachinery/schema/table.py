@@ -1,6 +1,6 @@
-"""Reading `types.txt`: which fields a type has, of which types, and how lists and objects merge.
+"""Parses `types.txt`: the fields of each type, their types and merge rules.
 
-A type's identity is `group.Name` (`core.PodSpec`). The table is parsed once, when first asked for.
+A type's identity is `group.Name` (`core.PodSpec`). The table is parsed once, on first use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCALARS = (
     "IntOrString",
 )
 
-# The API groups by the short names the table uses for them.
+# API groups by the short names used in the table.
 GROUPS = {"core": "", **{kind.group.partition(".")[0]: kind.group for kind in KINDS if kind.group}}
 _SHORT = {group: short for short, group in GROUPS.items()}
 
@@ -50,20 +50,18 @@ class Field:
     type: TypeRef
     is_required: bool = False
     merge: Literal["", "map", "set", "atomic"] = ""
-    """For server-side apply; nothing said means that objects merge and lists are replaced."""
+    """Rule for server-side apply; by default objects merge and lists are replaced."""
     keys: tuple[str, ...] = ()
     key_defaults: dict[str, str] = field(default_factory=dict)
     patch_key: str = ""
-    """What a strategic merge patch merges a list by; empty means that it replaces it."""
+    """Merge key of a list in a strategic merge patch; if empty, the patch replaces the list."""
     merges_values: bool = False
-    """A strategic merge patch adds to this list of plain values instead of replacing it."""
+    """Whether a strategic merge patch adds to this list of plain values instead of replacing it."""
     retains_keys: bool = False
     number: tuple[int, ...] = ()
-    """Field numbers in protobuf, one per level of embedding; empty when the encoding does not have
-    the field.
-    """
+    """Protobuf field numbers, one per level of embedding; empty if protobuf omits the field."""
     is_pointer: bool = False
-    """A scalar whose zero value is not the same as its absence."""
+    """A scalar whose zero value differs from its absence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ def types() -> dict[str, ObjectType]:
 
 
 def type_of_kind(group: str, kind: str) -> ObjectType | None:
-    """The type of a top-level kind, if it is a built-in one."""
+    """The type of a top-level kind, if it is built in."""
     short = _SHORT.get(group)
     return types().get(f"{short}.{kind}") if short is not None else None
 

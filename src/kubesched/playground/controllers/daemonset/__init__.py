@@ -1,7 +1,7 @@
-"""DaemonSets: one pod on every node that qualifies.
+"""DaemonSets: one pod on every eligible node.
 
-eligibility  which nodes qualify, and what a daemon pod is allowed to bear
-controller   placing, replacing and counting the pods
+eligibility  which nodes are eligible, and which tolerations daemon pods get
+controller   creating, replacing and counting the pods
 """
 
 from kubesched.playground.controllers.daemonset.controller import (

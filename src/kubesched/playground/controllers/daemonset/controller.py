@@ -1,7 +1,7 @@
-"""The DaemonSet controller: a pod where there should be one, none where there should not.
+"""The DaemonSet controller: runs one pod on each eligible node and deletes all others.
 
-A look at a DaemonSet visits every node once, so its cost is that of the cluster, not of the change;
-node events therefore only wake the DaemonSets whose answer for that node changes.
+Each sync visits every node, so its cost grows with the cluster, not with the change. Node events
+therefore only queue the DaemonSets whose verdict for that node changed.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ from kubesched.playground.controllers.pods import (
 )
 
 BURST_REPLICAS = 100
-"""Pods created or deleted in one go, some 20 ms of work. The rest follows at once, but in turn."""
+"""Pods created or deleted per sync, about 20 ms of work. The rest is requeued immediately."""
 
 FAILED_POD_BACK_OFF = BackOff(initial_s=1.0, limit_s=15 * 60.0)
-"""Rest between replacements of failed pods on one node, so that a broken daemon does not spin."""
+"""Delay between replacements of failed pods on one node, so a crashing daemon does not loop."""
 
 
 Verdicts = dict[str, tuple[bool, bool]]
-"""For each node: whether a pod should start there, and whether one that is there may stay."""
+"""For each node: whether a pod should start there, and whether an existing one may stay."""
 
 
 @dataclass(slots=True)
 class _Plan:
-    """What to change in one go."""
+    """Pods to create and delete in one sync."""
 
     create_on: list[str] = field(default_factory=list)
     delete: list[JsonObject] = field(default_factory=list)
@@ -76,7 +76,7 @@ class _Plan:
 
 
 class DaemonSetController(OwnerController):
-    """Keeps one pod of every DaemonSet on every node that qualifies."""
+    """Keeps one pod of every DaemonSet on every eligible node."""
 
     name = "daemonset"
     resource = "daemonsets.apps"
@@ -138,7 +138,7 @@ class DaemonSetController(OwnerController):
             else:
                 self._tidy(daemon_set, node, pods, starts, revision_hash, plan)
         for pods in by_node.values():
-            # The node is gone: pods that were only meant for it never will run.
+            # The node is gone: pods that were assigned to it but not bound will never run.
             plan.delete += [pod for pod in pods if not node_name_of(pod) and not is_deleting(pod)]
         return plan
 
@@ -151,7 +151,7 @@ class DaemonSetController(OwnerController):
         revision_hash: str,
         plan: _Plan,
     ) -> None:
-        """Remove what ended and what is double; at most one pod per version stays on the node."""
+        """Delete finished and duplicate pods; at most one pod per revision stays on the node."""
         running: list[JsonObject] = []
         for pod in pods:
             if is_deleting(pod):
@@ -159,7 +159,10 @@ class DaemonSetController(OwnerController):
             if phase_of(pod) == FAILED:
                 self._replace_failed(daemon_set, node, pod, plan)
             elif phase_of(pod) == SUCCEEDED:
-                message = f"Found succeeded daemon pod {key_of(pod)} on node {node}, will try to delete it"
+                message = (
+                    f"Found succeeded daemon pod {key_of(pod)} on node {node}, will try to delete"
+                    " it"
+                )
                 self.normal(daemon_set, "SucceededDaemonPod", message)
                 plan.delete.append(pod)
             else:
@@ -196,7 +199,7 @@ class DaemonSetController(OwnerController):
     # -- updating --------------------------------------------------------------------------------
 
     def _plan_update(self, daemon_set: JsonObject, verdicts: Verdicts, revision_hash: str) -> _Plan:
-        """Replace pods of older templates within maxUnavailable, or beside them within maxSurge."""
+        """Replace outdated pods within maxUnavailable, or surge beside them within maxSurge."""
         pods = self.dependents.of(daemon_set)
         if all(labels_of(pod).get(CONTROLLER_REVISION_HASH) == revision_hash for pod in pods):
             return _Plan()
@@ -342,7 +345,7 @@ class DaemonSetController(OwnerController):
         return settling_s(len(self._nodes))
 
     def _node_changed(self, kind: str, node: JsonObject, old: JsonObject | None) -> None:
-        """Wake the DaemonSets whose verdict on this node changed; heartbeats change none."""
+        """Queue the DaemonSets whose verdict on this node changed; heartbeats change none."""
         is_same_place = (
             kind == "MODIFIED"
             and old is not None
@@ -389,5 +392,5 @@ def _new_and_old(
 
 
 def _age_and_phase(pod: JsonObject) -> tuple[bool, str, str]:
-    """Pods on a node before pods still on their way, then the oldest first."""
+    """Sort key: bound pods before unbound ones, then the oldest first."""
     return not node_name_of(pod), pod["metadata"].get("creationTimestamp", ""), name_of(pod)

@@ -1,7 +1,7 @@
-"""Which nodes a DaemonSet's pods belong on.
+"""Which nodes are eligible for a DaemonSet's pods.
 
-Daemon pods are placed by the scheduler like all others; the controller names the node through
-affinity and adds the tolerations that let a daemon run where ordinary pods may not.
+The scheduler places daemon pods like all others. The controller pins each pod to its node through
+node affinity and adds tolerations that let daemons run where ordinary pods may not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TOLERATED_ON_HOST_NETWORK = (("node.kubernetes.io/network-unavailable", NO_SCHE
 
 
 def tolerations_for(pod_spec: JsonObject) -> list[JsonObject]:
-    """The template's tolerations and those every daemon has."""
+    """The template's tolerations plus those that every daemon pod gets."""
     given: list[JsonObject] = list(pod_spec.get("tolerations") or ())
     extra = _TOLERATED + (_TOLERATED_ON_HOST_NETWORK if pod_spec.get("hostNetwork") else ())
     for key, effect in extra:
@@ -47,7 +47,7 @@ class Eligibility:
         self._tolerations = tolerations_of({"tolerations": tolerations_for(pod_spec)})
 
     def of(self, node: JsonObject) -> tuple[bool, bool]:
-        """Whether a pod should start on the node, and whether one that is there may stay."""
+        """Whether a pod should start on the node, and whether an existing one may stay."""
         if self._node_name not in ("", name_of(node)):
             return False, False
         if not self._affinity.matches(labels_of(node), name_of(node)):
@@ -61,7 +61,7 @@ class Eligibility:
 
 
 def pinned_to(affinity: JsonObject | None, node_name: str) -> JsonObject:
-    """The affinity with its node part replaced by this one node."""
+    """The affinity with its node part replaced by a requirement for this node."""
     requirement = {"key": "metadata.name", "operator": "In", "values": [node_name]}
     given = affinity or {}
     node_affinity = {
@@ -74,7 +74,7 @@ def pinned_to(affinity: JsonObject | None, node_name: str) -> JsonObject:
 
 
 def target_node(pod: JsonObject) -> str:
-    """The node a daemon pod is on or meant for; "" when it says neither."""
+    """The node a daemon pod is bound or pinned to, or ""."""
     if node_name_of(pod):
         return node_name_of(pod)
     node_affinity = (spec_of(pod).get("affinity") or {}).get("nodeAffinity") or {}

@@ -1,7 +1,7 @@
 """Deployments: one ReplicaSet per version of the pod template, replaced step by step.
 
-strategy    how many replicas each ReplicaSet may have next (pure arithmetic)
-revisions   which ReplicaSet belongs to the current template, and their numbering
+strategy    next size of each ReplicaSet (pure arithmetic)
+revisions   which ReplicaSet belongs to the current template, and revision numbers
 progress    status and conditions, as `kubectl rollout status` reads them
 controller  reads, decides, writes
 """

@@ -1,8 +1,7 @@
-"""The Deployment controller: one decision per look, the next look follows from its effect.
+"""The Deployment controller: one decision per sync, whose effect triggers the next sync.
 
-Each sync claims the ReplicaSets, then does the first of these that applies: pausing bookkeeping,
-following a change of the Deployment's own size, a step of the rollout, clearing old revisions; and
-always brings the status up to date.
+Each sync claims the ReplicaSets and updates the status. In between it does the first of these that
+applies: record a pause, scale to a new size, perform a rollout step, delete old revisions.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ class DeploymentController(OwnerController):
     def _ensure_new(
         self, deployment: JsonObject, new: JsonObject | None, old: list[JsonObject], bounds: Bounds
     ) -> JsonObject:
-        """The ReplicaSet of the current template, made or brought up to date."""
+        """Return the ReplicaSet of the current template, created or updated as needed."""
         revision = revisions.next_revision(old)
         if new is None:
             new = self._create_new(deployment, old, revision, bounds)
@@ -162,7 +161,7 @@ class DeploymentController(OwnerController):
             spec_of(existing).get("template") or {}, template
         ):
             return existing
-        # Another template has this hash: the next try salts it with the collision count.
+        # Another template has the same hash: the next attempt salts it with the collision count.
         current = self.api.get(self.resource, namespace_of(deployment), name_of(deployment))
         count = int(status_of(current).get("collisionCount") or 0) + 1
         self.api.write_status(
@@ -174,7 +173,7 @@ class DeploymentController(OwnerController):
 
     @staticmethod
     def _was_scaled(owned: Sequence[JsonObject], bounds: Bounds) -> bool:
-        """Whether the Deployment's size differs from what its active ReplicaSets were sized for."""
+        """Whether the Deployment's size differs from the one recorded on active ReplicaSets."""
         return any(
             revisions.replicas_of(replica_set) > 0
             and revisions.desired_replicas(replica_set) not in (None, bounds.wanted)
@@ -227,7 +226,7 @@ class DeploymentController(OwnerController):
     # -- bookkeeping -----------------------------------------------------------------------------
 
     def _clean_up(self, deployment: JsonObject, old: list[JsonObject]) -> None:
-        """Delete the oldest ReplicaSets beyond the history limit, unless they still have pods."""
+        """Delete the oldest ReplicaSets beyond the history limit, except those that have pods."""
         limit = spec_of(deployment).get("revisionHistoryLimit")
         if limit is None:
             return
@@ -246,7 +245,7 @@ class DeploymentController(OwnerController):
             self.api.delete_object(REPLICA_SETS, replica_set)
 
     def _mark_paused(self, deployment: JsonObject) -> JsonObject:
-        """Record pausing and resuming, so that the time between does not count as being stuck."""
+        """Record pausing and resuming, so that paused time does not count towards the deadline."""
         if progress.progress_deadline_s(deployment) is None:
             return deployment
         known = find_condition(status_of(deployment).get("conditions"), progress.PROGRESSING)
@@ -290,15 +289,13 @@ class DeploymentController(OwnerController):
     def _finish(
         self, deployment: JsonObject, owned: list[JsonObject], bounds: Bounds, *, is_rollout: bool
     ) -> float | None:
-        """Write the status from what exists now; returns when to check for a stuck rollout."""
+        """Write the current status; returns when to check for a stuck rollout."""
         now = self.clock.now()
         current = self.owners.get(key_of(deployment))
         if current is None or uid_of(current) != uid_of(deployment):
             return None
         if current["metadata"].get("generation") != deployment["metadata"].get("generation"):
-            return (
-                0.0  # changed while we were at it: this status would claim to have seen the change
-            )
+            return 0.0  # changed during this sync: the status must not claim to have observed that
         replica_sets = self.dependents.of(deployment)
         new = revisions.find_new(current, replica_sets)
         status = progress.build_status(current, replica_sets, new, bounds, now)
@@ -320,7 +317,7 @@ class DeploymentController(OwnerController):
         return 0.0
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
-        """A Recreate rollout waits for the old pods to be gone."""
+        """Queue Recreate rollouts, which wait until the old pods are gone."""
         if kind != "DELETED" and not (
             is_finished(pod) and old is not None and not is_finished(old)
         ):

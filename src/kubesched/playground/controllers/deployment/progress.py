@@ -1,7 +1,7 @@
 """A Deployment's status: counts, and the conditions Available, Progressing and ReplicaFailure.
 
 `kubectl rollout status` waits for `observedGeneration`, then for the counts; `kubectl wait
---for=condition=Available` reads the conditions. Reasons and messages are Kubernetes' own.
+--for=condition=Available` reads the conditions. Reasons and messages are upstream's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NO_DEADLINE = 2**31 - 1
 
 
 def progress_deadline_s(deployment: JsonObject) -> int | None:
-    """How long a rollout may stand still; None when it may forever."""
+    """How long a rollout may make no progress; None for no limit."""
     deadline = spec_of(deployment).get("progressDeadlineSeconds")
     return None if deadline is None or deadline == _NO_DEADLINE else int(deadline)
 
@@ -47,7 +47,7 @@ def set_condition(
     message: str,
     now: float,
 ) -> list[JsonObject]:
-    """The conditions with one set; nothing changes when it has this status and reason already."""
+    """The conditions with one set; unchanged if it already has this status and reason."""
     known = find_condition(conditions, condition_type)
     if known is not None and known.get("status") == status and known.get("reason") == reason:
         return conditions
@@ -72,7 +72,7 @@ def build_status(
     bounds: Bounds,
     now: float,
 ) -> JsonObject:
-    """Counts and availability; the other conditions stay as they are."""
+    """Status with updated counts and Available; the other conditions are kept."""
     wanted_total = sum(int(spec_of(replica_set).get("replicas", 1)) for replica_set in replica_sets)
     available = _total(replica_sets, "availableReplicas")
     conditions: list[JsonObject] = status_of(deployment).get("conditions") or []
@@ -103,7 +103,7 @@ def with_progress(
     new: JsonObject | None,
     now: float,
 ) -> JsonObject:
-    """The status with Progressing and ReplicaFailure as they stand now."""
+    """The status with Progressing and ReplicaFailure updated."""
     conditions: list[JsonObject] = status.get("conditions") or []
     known = find_condition(conditions, PROGRESSING)
     if progress_deadline_s(deployment) is None:
@@ -120,7 +120,7 @@ def with_progress(
 
 
 def is_complete(deployment: JsonObject, status: JsonObject) -> bool:
-    """Whether all wanted pods are of the current template and available, and no others are left."""
+    """Whether all desired pods use the current template and are available, and no others remain."""
     wanted = int(spec_of(deployment).get("replicas", 1))
     return all(
         int(status.get(field, 0)) == wanted
@@ -129,19 +129,19 @@ def is_complete(deployment: JsonObject, status: JsonObject) -> bool:
 
 
 def next_check_s(deployment: JsonObject, status: JsonObject, now: float) -> float | None:
-    """Seconds until the rollout may have to be called stuck; None when that cannot happen."""
+    """Seconds until the rollout may exceed its deadline; None if it cannot."""
     deadline_s = progress_deadline_s(deployment)
     known = find_condition(status.get("conditions"), PROGRESSING)
     if deadline_s is None or known is None or known.get("reason") == TIMED_OUT:
         return None
     if is_complete(deployment, status):
         return None
-    # A second more: timestamps have whole seconds, and "exceeded" means past, not at.
+    # One extra second: timestamps have whole seconds, and "exceeded" means past the deadline.
     return max(0.0, parse_timestamp(known["lastUpdateTime"]) + deadline_s - now) + 1.0
 
 
 def _was_complete(known: JsonObject | None, status: JsonObject) -> bool:
-    """Once complete, a Deployment stays so: pods that fail later are not a rollout."""
+    """Whether the rollout completed earlier: pods that fail later do not restart it."""
     return (
         known is not None
         and known.get("reason") == NEW_REPLICA_SET_AVAILABLE
@@ -164,7 +164,7 @@ def _progress(
         return set_condition(conditions, PROGRESSING, "True", *done, now)
     known = find_condition(conditions, PROGRESSING)
     if _made_progress(status_of(deployment), status):
-        # Removing it first renews lastUpdateTime, from which the deadline counts.
+        # Removing it first renews lastUpdateTime, where the deadline starts.
         others = without_condition(conditions, PROGRESSING)
         news = ("ReplicaSetUpdated", f"{subject} is progressing.")
         refreshed = set_condition(others, PROGRESSING, "True", *news, now)

@@ -1,8 +1,7 @@
-"""The versions of a Deployment: which ReplicaSet carries which template, and their numbers.
+"""Revisions of a Deployment: the template and number of each ReplicaSet.
 
-A ReplicaSet belongs to the current template when its own template is the same but for the hash
-label. Revisions count upwards; going back to an old template (a rollback) gives its ReplicaSet a
-new number and remembers the old one in the history annotation.
+A ReplicaSet belongs to the current template if its own is equal except for the hash label. Numbers
+only increase; a rollback renumbers the old ReplicaSet; its history annotation keeps the old number.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _NOT_COPIED = frozenset(
 
 
 def by_age(replica_sets: Sequence[JsonObject]) -> list[JsonObject]:
-    """The oldest first; names decide among those created in the same second."""
+    """The ReplicaSets, oldest first, by name among those created in the same second."""
     return sorted(
         replica_sets,
         key=lambda obj: (obj["metadata"].get("creationTimestamp", ""), name_of(obj)),
@@ -56,7 +55,7 @@ def by_age(replica_sets: Sequence[JsonObject]) -> list[JsonObject]:
 
 
 def find_new(deployment: JsonObject, replica_sets: Sequence[JsonObject]) -> JsonObject | None:
-    """The ReplicaSet of the current template. Upstream: the oldest, should there be several."""
+    """The ReplicaSet of the current template. Upstream: the oldest, if there are several."""
     template = spec_of(deployment).get("template") or {}
     for replica_set in by_age(replica_sets):
         if same_template(spec_of(replica_set).get("template") or {}, template):
@@ -82,7 +81,7 @@ def replicas_of(replica_set: JsonObject) -> int:
 
 
 def size_of(replica_set: JsonObject, age_rank: int, deployment: JsonObject) -> Size:
-    """The ReplicaSet in numbers, for `strategy`."""
+    """The sizes of a ReplicaSet, as input for `strategy`."""
     before = annotations_of(replica_set).get(MAX_REPLICAS, "")
     fallback = int(status_of(deployment).get("replicas", 0))
     return Size(
@@ -147,7 +146,7 @@ def build_replica_set(
 
 
 def renewal_patch(deployment: JsonObject, new: JsonObject, revision: int) -> JsonObject | None:
-    """What has to change on the current ReplicaSet to match the Deployment; None if nothing."""
+    """Patch that aligns the current ReplicaSet with the Deployment; None if none is needed."""
     known = annotations_of(new)
     annotations = {
         key: value
@@ -174,7 +173,7 @@ def _copied_annotations(deployment: JsonObject) -> dict[str, str]:
 
 
 def _history(annotations: dict[str, str]) -> str:
-    """The past revisions, the oldest dropped when the text would grow too long."""
+    """Past revisions; the oldest are dropped once the text would exceed its limit."""
     revisions = [item for item in annotations.get(REVISION_HISTORY, "").split(",") if item]
     revisions.append(annotations[REVISION])
     while len(",".join(revisions)) > HISTORY_LIMIT_CHARS:

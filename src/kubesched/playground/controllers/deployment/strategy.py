@@ -1,12 +1,12 @@
-"""How many replicas each ReplicaSet of a Deployment may have next.
+"""The next size of each ReplicaSet of a Deployment.
 
-Pure functions from sizes to sizes. Every function answers with the ReplicaSets to change and their
-new size; an empty answer means there is nothing to do until something else changes.
+Pure functions from sizes to sizes. Each returns the ReplicaSets to change with their new sizes; an
+empty result means there is nothing to do until something else changes.
 
-Invariants of a rolling update, independent of the order of events:
-- the sizes never add up to more than the wanted replicas plus the surge (except for what a smaller
-  Deployment still has from before);
-- nothing is scaled down that would leave fewer than wanted minus `max_unavailable` pods available.
+Invariants of a rolling update, for any order of events:
+- the sizes never sum to more than the desired replicas plus the surge (except for what remains from
+  before a Deployment was scaled down);
+- no scale-down leaves fewer than desired minus `max_unavailable` pods available.
 """
 
 from __future__ import annotations
@@ -19,33 +19,29 @@ from kubesched.playground.apimachinery.objects import JsonObject, scaled_value, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """One ReplicaSet in numbers."""
+    """The sizes of one ReplicaSet."""
 
     name: str
     replicas: int
-    """What its spec asks for."""
+    """`spec.replicas`."""
     available: int = 0
-    """What its status reports."""
+    """`status.availableReplicas`."""
     age_rank: int = 0
-    """Position among its siblings by creation, the oldest first."""
+    """Rank by creation time among its siblings, oldest first."""
     max_replicas_before: int | None = None
-    """Wanted replicas plus surge of the Deployment when this one was last sized."""
+    """The Deployment's desired replicas plus surge when this ReplicaSet was last sized."""
     wanted_before: int | None = None
-    """Wanted replicas of the Deployment when this one was last sized."""
+    """The Deployment's desired replicas when this ReplicaSet was last sized."""
 
     @property
     def surely_available(self) -> int:
-        """Available pods that a scale-down already under way leaves.
-
-        A status may be older than the spec; counting on pods that are asked to go would allow
-        another scale-down too many.
-        """
+        """Available pods after a pending scale-down; the status may lag behind the spec."""
         return min(self.available, self.replicas)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The wanted replicas and how far a rolling update may stray from them."""
+    """The desired replicas and how far a rolling update may deviate from them."""
 
     wanted: int
     surge: int
@@ -66,7 +62,7 @@ def is_rolling(deployment: JsonObject) -> bool:
 
 
 def bounds_of(deployment: JsonObject) -> Bounds:
-    """The bounds that a Deployment's strategy sets; Recreate allows no straying."""
+    """The bounds set by a Deployment's strategy; Recreate allows no deviation."""
     spec = spec_of(deployment)
     wanted = int(spec.get("replicas", 1))
     if not is_rolling(deployment):
@@ -80,12 +76,12 @@ def bounds_of(deployment: JsonObject) -> Bounds:
 
 
 def rolling_step(bounds: Bounds, new: Size, old: Sequence[Size]) -> dict[str, int]:
-    """The next step of a rolling update: grow the new ReplicaSet, else shrink the old ones."""
+    """Next step of a rolling update: scale up the new ReplicaSet, else scale down the old ones."""
     return _grow_new(bounds, new, old) or _shrink_old(bounds, new, old)
 
 
 def new_size(bounds: Bounds, new_replicas: int, total: int) -> int:
-    """How large the new ReplicaSet may be when all together have `total` replicas."""
+    """Allowed size of the new ReplicaSet while all ReplicaSets together have `total` replicas."""
     if new_replicas >= bounds.wanted:
         return bounds.wanted
     room = max(0, bounds.most - total)
@@ -128,11 +124,7 @@ def _shrink_old(bounds: Bounds, new: Size, old: Sequence[Size]) -> dict[str, int
 def scaled_steps(
     bounds: Bounds, new: Size | None, old: Sequence[Size], *, rolling: bool
 ) -> dict[str, int]:
-    """Sizes after the Deployment itself was scaled, in the middle of a rollout or not.
-
-    The answer names every ReplicaSet whose record of the Deployment's size has to be renewed, even
-    when its own size stays.
-    """
+    """Sizes after the Deployment was scaled, also of ReplicaSets that only need a new record."""
     everyone = [*old, *([new] if new is not None else [])]
     active = [replica_set for replica_set in everyone if replica_set.replicas > 0]
     if len(active) <= 1:
@@ -143,7 +135,7 @@ def scaled_steps(
 
 
 def _is_saturated(bounds: Bounds, new: Size) -> bool:
-    """Whether the new ReplicaSet is all the Deployment wants, and was sized with that in mind."""
+    """Whether the new ReplicaSet has all desired replicas and was sized for exactly that."""
     return new.replicas == new.available == new.wanted_before == bounds.wanted
 
 
@@ -164,8 +156,7 @@ def _scale_only_one(
 def _scale_proportionally(bounds: Bounds, active: list[Size]) -> dict[str, int]:
     """Spread the difference over all ReplicaSets in proportion to their size.
 
-    Growing favours the largest, then the newest; shrinking the largest, then the oldest. What
-    rounding leaves over goes to the first.
+    Larger ones come first, then newer (up) or older (down). The first gets the rounding remainder.
     """
     allowed = bounds.most if bounds.wanted > 0 else 0
     to_add = allowed - sum(replica_set.replicas for replica_set in active)

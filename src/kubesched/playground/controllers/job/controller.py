@@ -1,11 +1,11 @@
-"""The Job controller: run pods until enough have succeeded, too many have failed, or time is up.
+"""The Job controller: runs pods until enough succeeded, too many failed, or the deadline passed.
 
     running ── enough succeeded ──► SuccessCriteriaMet ── all pods ended ──► Complete
        │ ───── too many failed, ──► FailureTarget ─────── all pods ended ──► Failed
        │       deadline passed
        └ ───── suspended ─────────► pods deleted, until resumed
 
-What counts as too many failures, and as enough successes, may be up to the Job's `policies`.
+The Job's `policies` may redefine what counts as too many failures or enough successes.
 """
 
 from __future__ import annotations
@@ -71,15 +71,15 @@ from kubesched.playground.controllers.pods import PodControl
 MAX_PODS_PER_LOOK = 100
 
 FAILURE_BACK_OFF = BackOff(initial_s=10.0, limit_s=600.0)
-"""Rest before a failed pod is replaced: ten seconds, doubling with each failure in a row."""
+"""Delay before a failed pod is replaced: 10 s, doubled with each consecutive failure."""
 
 Key = tuple[str, str]
-"""("job", key), or ("pod", key) for a pod whose Job has gone."""
+"""("job", key), or ("pod", key) for a pod whose Job is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """That a Job is over, or about to be."""
+    """Outcome of a Job that has finished or is about to."""
 
     condition: str
     reason: str
@@ -87,7 +87,7 @@ class _Verdict:
 
 
 class JobController(OwnerController):
-    """Runs every Job to its end, then removes it when its time to live is over."""
+    """Runs every Job to its end and deletes it once its TTL has expired."""
 
     name = "job"
     resource = "jobs.batch"
@@ -101,7 +101,7 @@ class JobController(OwnerController):
         self._pod_control = PodControl(context, self.component)
         self._failures: dict[
             str, tuple[int, float]
-        ] = {}  # job uid: failures in a row, the last one
+        ] = {}  # job uid: consecutive failures, the last one
 
     def sync(self, key: Key) -> float | None:
         kind, name = key
@@ -129,7 +129,7 @@ class JobController(OwnerController):
     # -- counting --------------------------------------------------------------------------------
 
     def _count(self, job: JsonObject, pods: list[JsonObject]) -> tuple[JsonObject, Tally]:
-        """Take finished pods into the counters; returns the Job as it is after the writes."""
+        """Add finished pods to the counters; returns the Job as written."""
         tally = Tally.of(job)
         before = (tally.succeeded, tally.failed)
         tally.settle({uid_of(pod): pod for pod in pods})
@@ -194,14 +194,14 @@ class JobController(OwnerController):
         again_s: float | None = None
         if spec_of(job).get("suspend"):
             self._delete_all(job, active)
-        # Pods wait until a resumption is on record, so that startTime precedes them.
+        # Create no pods before the resumption is recorded, so that startTime precedes them.
         elif not is_condition_true(job, "Suspended"):
             again_s = self._scale(job, tally, active)
         self._write_progress(key_of(job), None)
         return _sooner(again_s, self._deadline_in_s(job))
 
     def _verdict(self, job: JsonObject, tally: Tally, active: list[JsonObject]) -> _Verdict | None:
-        """Whether the Job's end is decided; a decision once written stands."""
+        """The Job's outcome, or None if it is open; a recorded outcome is final."""
         for target, final in (("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")):
             known = find_condition(status_of(job).get("conditions"), target)
             if known is not None and known.get("status") == "True":
@@ -231,7 +231,7 @@ class JobController(OwnerController):
 
     @staticmethod
     def _index_verdict(job: JsonObject) -> _Verdict | None:
-        """Whether indexes that failed or succeeded decide the Job."""
+        """The outcome decided by failed or succeeded indexes, if any."""
         done = parse_indexes(status_of(job).get("completedIndexes", ""))
         failed = parse_indexes(status_of(job).get("failedIndexes") or "")
         most = spec_of(job).get("maxFailedIndexes")
@@ -257,7 +257,7 @@ class JobController(OwnerController):
         return restarts > 0 if limit == 0 else restarts >= limit
 
     def _conclude(self, job: JsonObject, verdict: _Verdict, active: list[JsonObject]) -> None:
-        """Note the decision, end the pods that still run, and finish once all have ended."""
+        """Record the outcome, delete running pods, and finish once all pods have ended."""
         self._delete_all(job, active)
         target = "SuccessCriteriaMet" if verdict.condition == "Complete" else "FailureTarget"
         status = dict(status_of(job))
@@ -312,7 +312,7 @@ class JobController(OwnerController):
     def _create_indexes(
         self, job: JsonObject, active: list[JsonObject], missing: int
     ) -> float | None:
-        """Create pods for free indexes, each after a rest of its own; returns when the next rest ends."""
+        """Create pods for free indexes after their backoff; returns the next backoff expiry."""
         failures = index_failures(job, self.dependents.of(job))
         again_s: float | None = None
         created = 0
@@ -349,7 +349,7 @@ class JobController(OwnerController):
             self._delete(job, pod)
 
     def _delete(self, job: JsonObject, pod: JsonObject) -> None:
-        """Delete a pod that shall not count as a failure: the finalizer goes first."""
+        """Delete a pod without counting it as a failure: the finalizer is removed first."""
         if has_finalizer(pod):
             remove_finalizer(self.api, pod)
         self._pod_control.delete(pod, job)
@@ -403,7 +403,7 @@ class JobController(OwnerController):
             raise NotFound(f"job {key_of(job)} is gone")
         uncounted = status.get("uncountedTerminatedPods")
         kept = without_zeros(status)
-        # Upstream writes these even when they are empty.
+        # Upstream writes these even if they are empty.
         kept["ready"] = status.get("ready", 0)
         kept["terminating"] = status.get("terminating", 0)
         kept["uncountedTerminatedPods"] = uncounted or {}
@@ -421,7 +421,7 @@ class JobController(OwnerController):
     # -- the end ---------------------------------------------------------------------------------
 
     def _expire(self, job: JsonObject) -> float | None:
-        """Delete a finished Job when its time to live is over; returns how long that takes."""
+        """Delete a finished Job once its TTL has expired; returns the seconds until then."""
         ttl_s = spec_of(job).get("ttlSecondsAfterFinished")
         if ttl_s is None or is_deleting(job):
             return None
@@ -437,7 +437,7 @@ class JobController(OwnerController):
         return None
 
     def _release_abandoned(self, key: str) -> None:
-        """Let a pod go whose Job does not exist any more."""
+        """Remove the finalizer of a pod whose Job no longer exists."""
         pod = self._all_pods.get(key)
         if pod is None or not has_finalizer(pod):
             return
@@ -459,7 +459,7 @@ class JobController(OwnerController):
                 self.queue.add(("pod", key_of(pod)))
 
     def _free_stray_pod(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
-        """Take the finalizer off pods that have no Job any more."""
+        """Queue pods that have no Job any more, to remove their finalizers."""
         if kind != "DELETED" and has_finalizer(pod):
             owner = owner_key(pod, "Job", "batch")
             if owner is None or self.owners.get(owner) is None:

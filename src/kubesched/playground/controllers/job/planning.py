@@ -28,7 +28,7 @@ def is_indexed(job: JsonObject) -> bool:
 
 def replaces_terminating(job: JsonObject) -> bool:
     if spec_of(job).get("podFailurePolicy"):
-        return False  # how a pod failed is known only once it has ended
+        return False  # how a pod failed is known only after it has ended
     return bool(spec_of(job).get("podReplacementPolicy") != "Failed")
 
 
@@ -36,7 +36,7 @@ def is_satisfied(job: JsonObject, tally: Tally, active: list[JsonObject]) -> boo
     completions = spec_of(job).get("completions")
     succeeded = tally.succeeded + len(tally.uncounted_succeeded)
     if completions is None:
-        # A work queue: one success means the queue is drained, the others may finish.
+        # Work queue: one success means that the queue is drained; the other pods may finish.
         return succeeded > 0 and not active
     return succeeded >= int(completions)
 
@@ -51,7 +51,7 @@ def wanted_active(job: JsonObject, tally: Tally, active: int) -> int:
 
 
 def removal_order(active: list[JsonObject]) -> list[JsonObject]:
-    """Pods that have got least far go first."""
+    """The pods in order of deletion, those with the least progress first."""
     progress = {"Pending": 0, "Unknown": 1, "Running": 2}
     return sorted(
         active, key=lambda pod: (progress.get(phase_of(pod), 0), is_ready(pod), name_of(pod))

@@ -1,7 +1,7 @@
-"""A Job's policies: what a failed pod means, when an index has failed, and when a Job has succeeded early.
+"""A Job's policies for failed pods, failed indexes and early success.
 
-Failures are counted per index in annotations: a replacement says how often its index failed before
-it, so the count survives a restart of the controller.
+Failures are counted per index in annotations: a replacement pod records how often its index failed
+before, so the count survives a controller restart.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Action = Literal["FailJob", "FailIndex", "Ignore", "Count"]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What the failure policy says about a failed pod."""
+    """The failure policy's verdict on a failed pod."""
 
     action: Action
     message: str = ""
@@ -41,7 +41,7 @@ _COUNTED = Failure("Count")
 
 
 def judge_failure(job: JsonObject, pod: JsonObject) -> Failure:
-    """The action of the first rule that matches a failed pod; without one the failure counts."""
+    """Action of the first rule that matches a failed pod; without a match the failure counts."""
     policy = spec_of(job).get("podFailurePolicy")
     if not policy or phase_of(pod) != FAILED:
         return _COUNTED
@@ -100,7 +100,7 @@ def has_index_limit(job: JsonObject) -> bool:
 
 @dataclass(slots=True)
 class IndexFailures:
-    """How often an index failed, and when last."""
+    """How often an index failed, and the time of the last failure."""
 
     counted: int = 0
     ignored: int = 0
@@ -110,7 +110,7 @@ class IndexFailures:
 
 
 def index_failures(job: JsonObject, pods: list[JsonObject]) -> dict[int, IndexFailures]:
-    """The failures of every index, from the pods that are still there."""
+    """Failures of every index, from the pods that still exist."""
     failures: dict[int, IndexFailures] = {}
     for pod in pods:
         index = index_of(pod)
@@ -128,7 +128,7 @@ def index_failures(job: JsonObject, pods: list[JsonObject]) -> dict[int, IndexFa
 
 
 def failed_indexes(job: JsonObject, failures: dict[int, IndexFailures]) -> set[int]:
-    """The indexes that failed for good, known ones included."""
+    """Indexes that failed permanently, including those recorded earlier."""
     limit = int(spec_of(job)["backoffLimitPerIndex"])
     failed = parse_indexes(status_of(job).get("failedIndexes") or "")
     return failed | {
@@ -173,7 +173,7 @@ def success_policy_message(job: JsonObject, succeeded: set[int]) -> str:
 
 
 def parse_indexes(text: str) -> set[int]:
-    """The indexes a text names; parts that are not indexes are ignored, as upstream does."""
+    """Parse an index list; invalid parts are ignored, as upstream does."""
     indexes: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -183,7 +183,7 @@ def parse_indexes(text: str) -> set[int]:
 
 
 def format_indexes(indexes: Iterable[int]) -> str:
-    """The shortest text that names these indexes; two neighbours are listed, three are a range."""
+    """Shortest text for the indexes: two neighbours are listed, three or more become a range."""
     runs: list[list[int]] = []
     for index in sorted(indexes):
         if runs and runs[-1][-1] == index - 1:
@@ -200,6 +200,6 @@ def format_indexes(indexes: Iterable[int]) -> str:
 
 
 def index_of(pod: JsonObject) -> int | None:
-    """The completion index a pod works on."""
+    """The completion index of a pod."""
     text = annotations_of(pod).get(COMPLETION_INDEX, "")
     return int(text) if text.isdecimal() else None

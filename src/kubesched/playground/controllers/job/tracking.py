@@ -1,13 +1,13 @@
 """Counting finished pods exactly once.
 
-Every pod of a Job carries a finalizer, so it cannot vanish before it was counted. Counting takes
+Every pod of a Job has a finalizer, so it cannot disappear before it is counted. Counting takes
 three writes, each safe to repeat:
 
-    1. the pod's uid enters `status.uncountedTerminatedPods`
-    2. the finalizer leaves the pod
-    3. the uid leaves the list and the counter goes up
+    1. add the pod's uid to `status.uncountedTerminatedPods`
+    2. remove the pod's finalizer
+    3. remove the uid from the list and increment the counter
 
-A crash after any of them leaves a state from which the next look continues.
+After a crash between any two writes, the next sync continues.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FINALIZER = "batch.kubernetes.io/job-tracking"
 
 @dataclass(slots=True)
 class Tally:
-    """The counters of one Job while it is being looked at."""
+    """The counters of one Job during a sync."""
 
     succeeded: int = 0
     failed: int = 0
@@ -55,7 +55,7 @@ class Tally:
         replaces_terminating: bool,
         is_ignored: Callable[[JsonObject], bool],
     ) -> bool:
-        """Step 1: enter pods that ended and still carry the finalizer; True if there were any."""
+        """Step 1: record finished pods that still have the finalizer; True if there were any."""
         known = {*self.uncounted_succeeded, *self.uncounted_failed}
         is_any_new = False
         for pod in pods:
@@ -70,7 +70,7 @@ class Tally:
         return is_any_new
 
     def settle(self, pods_by_uid: Mapping[str, JsonObject]) -> None:
-        """Step 3: count the pods whose finalizer has gone."""
+        """Step 3: count the pods whose finalizer was removed."""
 
         def is_settled(uid: str) -> bool:
             pod = pods_by_uid.get(uid)
@@ -90,7 +90,7 @@ class Tally:
 
 
 def is_failed(pod: JsonObject, *, replaces_terminating: bool) -> bool:
-    """Whether the pod counts as a failure; one on its way out does, unless only ended ones shall."""
+    """Whether the pod failed; with `replaces_terminating`, terminating pods count as failed."""
     if phase_of(pod) == FAILED:
         return True
     return replaces_terminating and is_deleting(pod) and phase_of(pod) != SUCCEEDED
@@ -101,7 +101,7 @@ def has_finalizer(pod: JsonObject) -> bool:
 
 
 def remove_finalizer(api: LocalApi, pod: JsonObject) -> None:
-    """Step 2: let the pod go; one that is gone already is fine."""
+    """Step 2: remove the pod's finalizer; ignores pods that no longer exist."""
     finalizers = [
         finalizer for finalizer in pod["metadata"].get("finalizers") or () if finalizer != FINALIZER
     ]

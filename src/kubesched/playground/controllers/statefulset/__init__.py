@@ -1,8 +1,8 @@
-"""StatefulSets: pods with a name, a place in line and storage of their own.
+"""StatefulSets: pods with a stable name, an ordinal and their own storage.
 
-identity    which pod stands at which ordinal, and what it must look like
-claims      the volume claims of each pod, and who keeps them
-controller  the order in which pods come, go and are replaced
+identity    the pod of each ordinal, and its required fields
+claims      the volume claims of each pod, and their owners
+controller  the order in which pods are created, deleted and replaced
 """
 
 from kubesched.playground.controllers.statefulset.controller import (

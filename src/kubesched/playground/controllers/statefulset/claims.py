@@ -1,8 +1,7 @@
 """The volume claims of a StatefulSet's pods.
 
-Claims are made before their pod and outlive it. Who may delete them is written into their owner
-references: the set (`whenDeleted: Delete`), or the pod once it is scaled away (`whenScaled:
-Delete`); the garbage collector does the rest.
+Claims are created before their pod and outlive it. The garbage collector deletes them by their
+owner: the set (`whenDeleted: Delete`), or the pod once it is scaled down (`whenScaled: Delete`).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ RESOURCE = "persistentvolumeclaims"
 
 
 class ClaimControl:
-    """Creates claims and keeps their owners as the retention policy says."""
+    """Creates claims and keeps their owners in line with the retention policy."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._api = context.api
@@ -41,7 +40,7 @@ class ClaimControl:
         self._claims = context.informers.informer(RESOURCE)
 
     def ensure(self, stateful_set: JsonObject, pod: str) -> bool:
-        """Make the pod's missing claims; False while one of an earlier life is still going away."""
+        """Create the pod's missing claims; False while a previous claim is still terminating."""
         for template in claim_templates(stateful_set):
             existing = self._claim(stateful_set, template, pod)
             if existing is None:

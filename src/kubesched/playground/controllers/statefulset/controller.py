@@ -1,8 +1,8 @@
-"""The StatefulSet controller: pods come in order, go in reverse order, and are replaced from the end.
+"""The StatefulSet controller: creates pods in order; deletes and updates them in reverse order.
 
-With `podManagementPolicy: OrderedReady` nothing happens to a pod before all its predecessors run
-and are available; with `Parallel` pods come and go at once. Updates never start before every
-ordinal has a pod that is well, and leave ordinals below the partition alone.
+With `podManagementPolicy: OrderedReady` a pod is handled only after all its predecessors run and
+are available; with `Parallel` pods are created and deleted all at once. Updates start only when
+every ordinal has a healthy pod, and never touch ordinals below the partition.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from kubesched.playground.controllers.statefulset.identity import (
 
 
 class StatefulSetController(OwnerController):
-    """Keeps every StatefulSet's pods in line."""
+    """Maintains the pods of every StatefulSet."""
 
     name = "statefulset"
     resource = "statefulsets.apps"
@@ -78,7 +78,7 @@ class StatefulSetController(OwnerController):
         return sorted((pod for pod in owned if is_member(stateful_set, pod)), key=ordinal_of)
 
     def create(self, stateful_set: JsonObject, pod: JsonObject) -> bool:
-        """Create a pod and, before it, its claims; False when it has to wait for an old claim."""
+        """Create a pod's claims, then the pod; False if it must wait for an old claim."""
         name = pod["metadata"]["name"]
         if not self.claims.ensure(stateful_set, name):
             return False
@@ -102,7 +102,7 @@ class StatefulSetController(OwnerController):
             self.normal(stateful_set, "SuccessfulDelete", f"delete {subject} successful")
 
     def restore_identity(self, stateful_set: JsonObject, pod: JsonObject) -> None:
-        """Put back what makes the pod recognisable, and its claims' owners."""
+        """Restore the pod's identity labels and the owners of its claims."""
         labels = identity_labels(stateful_set, pod)
         if labels is not None:
             self.api.patch_object("pods", pod, {"metadata": {"labels": labels}})
@@ -129,7 +129,7 @@ class StatefulSetController(OwnerController):
             "updatedReplicas": _of_revision(staying, update),
             "currentRevision": name_of(current),
             "updateRevision": name_of(update),
-            # The generation we acted on: a change that came meanwhile gets its own turn.
+            # The generation this sync acted on: a concurrent change gets its own sync.
             "observedGeneration": seen["metadata"].get("generation", 0),
             "conditions": status_of(stateful_set).get("conditions"),
         }
@@ -143,7 +143,7 @@ class StatefulSetController(OwnerController):
 
 
 class _Round:
-    """One look at one StatefulSet: which pods to make, remove or replace now."""
+    """One sync of one StatefulSet: which pods to create, delete or replace now."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class _Round:
             self._roll()
 
     def _fill(self) -> bool:
-        """Give every ordinal its pod; False when the rest has to wait for one of them."""
+        """Create missing pods; False if the remaining steps must wait for one of them."""
         for ordinal in ordinals(self._set):
             pod = self._replicas.get(ordinal)
             is_settled = self._create(ordinal) if pod is None else self._settle(pod)
@@ -183,9 +183,9 @@ class _Round:
         return False
 
     def _settle(self, pod: JsonObject) -> bool:
-        """Whether a pod is well enough for its successors to be looked at."""
+        """Whether a pod is healthy enough to continue with its successors."""
         if is_finished(pod):
-            # A member that ended is replaced under its own name, by the next look.
+            # A finished pod is recreated under its own name by the next sync.
             if not is_deleting(pod):
                 self._controller.delete(self._set, pod)
             return False
@@ -195,7 +195,7 @@ class _Round:
         return not self._is_unavailable(pod)
 
     def _shrink(self) -> bool:
-        """Remove the pods beyond the wanted ordinals, the highest first; True when none is left."""
+        """Delete pods beyond the desired ordinals, highest first; True if none is left."""
         for pod in self._condemned:
             self._controller.claims.keep_owners(self._set, pod)
         first_unwell = self._first_unavailable()
@@ -232,7 +232,7 @@ class _Round:
                 continue
             if revision_name_of(pod) == name_of(self._update):
                 continue
-            # A pod that is not available anyway costs nothing to replace, if order allows it.
+            # Replacing an unavailable pod costs nothing, unless order matters.
             costs = 0 if not self._in_order and self._is_unavailable(pod) else 1
             if costs > budget:
                 if self._in_order:

@@ -1,4 +1,4 @@
-"""Who is who in a StatefulSet: names, ordinals, labels and volumes."""
+"""Identity of a StatefulSet's pods: names, ordinals, labels and volumes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MEMBER_NAME = re.compile(r"(.*)-([0-9]+)")
 
 
 def ordinal_of(pod: JsonObject) -> int:
-    """The number at the end of the pod's name, -1 when there is none."""
+    """The number at the end of the pod's name, or -1."""
     match = _MEMBER_NAME.fullmatch(name_of(pod))
     return int(match.group(2)) if match else -1
 
 
 def is_member(stateful_set: JsonObject, pod: JsonObject) -> bool:
-    """Whether the pod's name says that it belongs to this set."""
+    """Whether the pod belongs to this set, judged by its name."""
     match = _MEMBER_NAME.fullmatch(name_of(pod))
     return match is not None and match.group(1) == name_of(stateful_set)
 
@@ -41,7 +41,7 @@ def pod_name(stateful_set: JsonObject, ordinal: int) -> str:
 
 
 def claim_name(template: JsonObject, pod: str) -> str:
-    """The claim that a claim template makes for the pod of this name."""
+    """Name of the claim that a claim template creates for this pod."""
     return f"{template['metadata']['name']}-{pod}"
 
 
@@ -52,7 +52,7 @@ def claim_templates(stateful_set: JsonObject) -> list[JsonObject]:
 def build_pod(
     stateful_set: JsonObject, template: JsonObject, revision_name: str, ordinal: int
 ) -> JsonObject:
-    """The pod for an ordinal, from the template of a revision."""
+    """The pod of an ordinal, built from a revision's template."""
     pod = pod_from_template(template, stateful_set)
     name = pod_name(stateful_set, ordinal)
     metadata = pod["metadata"]
@@ -80,7 +80,7 @@ def revision_name_of(pod: JsonObject) -> str:
 
 
 def identity_labels(stateful_set: JsonObject, pod: JsonObject) -> dict[str, str] | None:
-    """Labels the pod lacks to be recognisable; None when it has them."""
+    """Identity labels that the pod lacks; None if it has them."""
     wanted = {POD_NAME_LABEL: name_of(pod), POD_INDEX_LABEL: str(ordinal_of(pod))}
     return None if wanted.items() <= labels_of(pod).items() else wanted
 

@@ -1,12 +1,11 @@
-"""Persistent volumes: claims find volumes, volumes find their end.
+"""Persistent volumes: binding, provisioning, protection and reclaiming.
 
-    selection   which volume suits a claim (pure)
-    binder      the two-way handshake between claims and volumes, reclaiming
-    ephemeral   claims that live as long as their pod
-    protection  nothing in use disappears
-    csi         what a storage driver publishes about nodes and capacity
-
-Volumes are made by `kubesched.playground.controllers.volumes.provisioner`.
+selection    which volume fits a claim (pure)
+binder       two-way binding of claims and volumes, reclaiming
+provisioner  creates and deletes volumes for claims
+ephemeral    claims that live as long as their pod
+protection   finalizers that keep objects in use from being deleted
+csi          what a storage driver publishes about nodes and capacity
 """
 
 from kubesched.playground.controllers.volumes.binder import VolumeBinder as VolumeBinder

@@ -1,13 +1,12 @@
-"""The volume binder: claims and volumes point at each other, or wait.
+"""The volume binder: binds claims and volumes to each other.
 
-    claim Pending ── a volume suits ──► volume.claimRef, claim.volumeName, both Bound
-          │ ──────── class waits for a consumer ──► until the scheduler reserves a volume or names a
-          node │ ──────── class provisions ──► the provisioner is told by annotation, its volume
-          arrives reserved
-    volume Bound ─── claim gone ──► Released ──► deleted, or kept for the administrator
+    claim Pending ── a volume fits ──► volume.claimRef, claim.volumeName, both Bound
+          │ ──────── class waits ──► until the scheduler reserves a volume or selects a node
+          │ ──────── class provisions ──► an annotation asks the provisioner for a reserved volume
+    volume Bound ─── claim deleted ──► Released ──► deleted, or kept for the administrator
 
-Binding takes four writes (volume spec, volume status, claim spec, claim status) in this order;
-after a crash between any two, the next look finds the volume reserved and carries on.
+Binding takes four writes (volume spec, volume status, claim spec, claim status) in this order.
+After a crash between any two, the next sync finds the volume reserved and continues.
 """
 
 from __future__ import annotations
@@ -93,8 +92,8 @@ class VolumeBinder(Controller[Key]):
             return
         claim = self._with_default_class(claim)
         storage_class = self._classes.get(class_of(claim))
-        # Where the consumer decides, only what the scheduler reserved may be taken, even once a
-        # node is selected: another free volume of the class may be out of that node's reach.
+        # With WaitForFirstConsumer only a volume reserved by the scheduler is taken, even once a
+        # node is selected: another free volume of the class may be unreachable from that node.
         mode = storage_class.get("volumeBindingMode") if storage_class is not None else ""
         waits = mode == "WaitForFirstConsumer"
         # Upstream: a volume that names the claim is taken whatever its class.
@@ -128,7 +127,7 @@ class VolumeBinder(Controller[Key]):
             self._lose(claim, "ClaimMisbound", message)
 
     def _sync_named_claim(self, claim: JsonObject) -> None:
-        """The user, or a provisioner, chose the volume."""
+        """Bind a claim whose volume was chosen by the user or a provisioner."""
         volume = self._volumes.get(spec_of(claim)["volumeName"])
         if volume is None:
             self._set_phase(claim, "Pending")
@@ -147,7 +146,7 @@ class VolumeBinder(Controller[Key]):
             self._bind(claim, volume)
 
     def _with_default_class(self, claim: JsonObject) -> JsonObject:
-        """A claim made before there was a default class gets it now."""
+        """Assign the default class to a claim created before that class existed."""
         if has_class(claim):
             return claim
         defaults = [
@@ -179,12 +178,12 @@ class VolumeBinder(Controller[Key]):
             self.api.patch_object(CLAIMS, claim, {"metadata": {"annotations": annotations}})
         message = (
             "Waiting for a volume to be created either by the external provisioner"
-            f" '{provisioner}' or manually by the system administrator. If volume creation is delayed,"
-            " please verify that the provisioner is running and correctly registered."
+            f" '{provisioner}' or manually by the system administrator. If volume creation is"
+            " delayed, please verify that the provisioner is running and correctly registered."
         )
         self.normal(claim, "ExternalProvisioning", message)
 
-    # -- the handshake ---------------------------------------------------------------------------
+    # -- binding ---------------------------------------------------------------------------------
 
     def _bind(self, claim: JsonObject, volume: JsonObject) -> None:
         self._bind_volume(claim, volume)
@@ -239,7 +238,7 @@ class VolumeBinder(Controller[Key]):
             return
         claim = self._claims.get(_referenced_key(reference))
         if not reference.get("uid"):
-            # Reserved by hand for a claim that may still come.
+            # Reserved by hand for a claim that may still be created.
             self._set_volume_phase(name_of(volume), "Available")
             if claim is not None:
                 self.queue.add(("claim", key_of(claim)))
@@ -255,10 +254,10 @@ class VolumeBinder(Controller[Key]):
         policy = spec_of(volume).get("persistentVolumeReclaimPolicy", "Retain")
         if policy == "Recycle":
             self.api.patch_object(VOLUMES, volume, _UNBOUND)
-        # Delete is left to the provisioner that made the volume.
+        # Delete is handled by the provisioner that created the volume.
 
     def _unbind_loser(self, volume: JsonObject) -> None:
-        """The claim went with another volume; this one is free again, or removed if made for it."""
+        """Release a volume whose claim was bound to another one."""
         if annotations_of(volume).get(BOUND_BY_CONTROLLER) == "yes":
             self.api.patch_object(VOLUMES, volume, _UNBOUND)
         elif annotations_of(volume).get(PROVISIONED_BY):
@@ -285,7 +284,7 @@ class VolumeBinder(Controller[Key]):
         if reference:
             self.queue.add(("claim", _referenced_key(reference)))
         elif status_of(volume).get("phase") == "Available":
-            # A free volume may be what a waiting claim of its class needs.
+            # A waiting claim of the same class may need this free volume.
             for claim in self._claims.find(BY_CLASS, class_of(volume)):
                 if not spec_of(claim).get("volumeName"):
                     self.queue.add(("claim", key_of(claim)))
@@ -302,7 +301,7 @@ class VolumeBinder(Controller[Key]):
 
 
 def _claim_ref(volume: JsonObject) -> tuple[str, ...]:
-    """The claim that a volume is reserved for."""
+    """Key of the claim that a volume is reserved for."""
     reference = spec_of(volume).get("claimRef")
     return (_referenced_key(reference),) if reference else ()
 

@@ -1,7 +1,7 @@
-"""What a storage driver publishes: CSINode per node, CSIStorageCapacity per class and segment.
+"""Objects published by storage drivers: a CSINode per node, CSIStorageCapacity per segment.
 
-A segment is a set of nodes that share storage: those with the same values of the driver's topology
-keys. Nodes without a value for one of the keys are in no segment and get no volumes.
+A segment is a set of nodes that share storage: those with equal values of the driver's topology
+keys. Nodes that lack one of the keys belong to no segment and get no volumes.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ Segment = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageDriver:
-    """A storage system that exists in name only, and behaves."""
+    """A simulated storage system."""
 
     name: str = "csi.kubesched.io"
     storage_class: str = "standard"
-    """The class made for it; "" makes none."""
+    """The class created for it; "" creates none."""
     is_default: bool = True
     binding_mode: str = "WaitForFirstConsumer"
     reclaim_policy: str = "Delete"
     topology_keys: tuple[str, ...] = ("topology.kubernetes.io/zone",)
-    """Labels that say which nodes reach which volumes; none means all reach all."""
+    """Labels that determine which nodes reach which volumes; if empty, all nodes reach all."""
     segment_capacity: str = ""
-    """How much each segment can hold, as a quantity; "" is without limit and publishes nothing."""
+    """Capacity of each segment, as a quantity; "" is unlimited and publishes nothing."""
     volumes_per_node: int | None = None
-    """How many volumes a node can attach; None is without limit."""
+    """How many volumes a node can attach; None is unlimited."""
 
     def segment_of(self, node: JsonObject) -> Segment | None:
-        """The node's segment; None when it has no value for one of the keys."""
+        """The node's segment; None if it lacks one of the topology keys."""
         labels = labels_of(node)
         if any(key not in labels for key in self.topology_keys):
             return None
@@ -60,7 +60,7 @@ class StorageDriver:
 
 
 def segment_of_volume(driver: StorageDriver, volume: JsonObject) -> Segment | None:
-    """The segment a volume of this driver lies in, read from its node affinity."""
+    """The segment of a volume of this driver, read from its node affinity."""
     required = (spec_of(volume).get("nodeAffinity") or {}).get("required") or {}
     for term in required.get("nodeSelectorTerms") or ():
         values = {
@@ -75,7 +75,7 @@ def segment_of_volume(driver: StorageDriver, volume: JsonObject) -> Segment | No
 
 
 def used_by_segment(driver: StorageDriver, volumes: Iterable[JsonObject]) -> dict[Segment, int]:
-    """Bytes of the driver's volumes per segment."""
+    """Bytes allocated by the driver's volumes per segment."""
     used: dict[Segment, int] = {}
     for volume in volumes:
         if (spec_of(volume).get("csi") or {}).get("driver") != driver.name:
@@ -87,10 +87,7 @@ def used_by_segment(driver: StorageDriver, volumes: Iterable[JsonObject]) -> dic
 
 
 class CsiPublisher(Controller[str]):
-    """Keeps the objects that tell the scheduler what storage there is.
-
-    Keys: a node's name for its CSINode; "" for the drivers' own objects and the capacities.
-    """
+    """Publishes storage objects. Keys: a node's name for its CSINode, "" for all others."""
 
     name = "csi-publisher"
 
@@ -146,7 +143,7 @@ class CsiPublisher(Controller[str]):
             )
 
     def _ensure(self, resource: str, obj: JsonObject) -> None:
-        """Create an object unless there is one: what a user changed stays changed."""
+        """Create an object unless it exists; user changes to it are kept."""
         try:
             self.api.create(resource, obj)
         except AlreadyExists:
@@ -231,7 +228,7 @@ class CsiPublisher(Controller[str]):
 
 
 def allows(terms: Sequence[JsonObject] | None, segment: Segment) -> bool:
-    """Whether a class's allowedTopologies include a segment; no terms allow every one."""
+    """Whether a class's allowedTopologies include a segment; no terms allow all."""
     if not terms:
         return True
     labels = dict(segment)

@@ -1,4 +1,4 @@
-"""Generic ephemeral volumes: a claim for every pod that brings a claim template, gone with the pod."""
+"""Generic ephemeral volumes: creates the claims for pods with a claim template."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLAIMS = "persistentvolumeclaims"
 
 
 class EphemeralVolumes(Controller[str]):
-    """Makes the claims of pods with ephemeral volumes."""
+    """Creates the claims of pods with ephemeral volumes."""
 
     name = "ephemeral-volume"
     component = "ephemeral_volume"
@@ -44,7 +44,7 @@ class EphemeralVolumes(Controller[str]):
         existing = self._claims.get(f"{namespace_of(pod)}/{name}")
         if existing is not None:
             if not is_controlled_by(existing, uid_of(pod)):
-                # Using a claim that belongs to another pod would mix up their data.
+                # A claim of another pod must not be used: their data would mix.
                 message = (
                     f'PVC "{namespace_of(pod)}/{name}" was not created for pod'
                     f' "{key_of(pod)}" (pod is not owner)'
@@ -74,7 +74,7 @@ class EphemeralVolumes(Controller[str]):
             self.queue.add(key_of(pod))
 
     def _claim_changed(self, kind: str, claim: JsonObject, old: JsonObject | None) -> None:
-        """A claim that is gone is made again; one in the way may have gone."""
+        """Requeue the pod: its claim was deleted, or a conflicting claim is gone."""
         if kind != "DELETED":
             return
         for volume_claim in claim["metadata"].get("ownerReferences") or ():

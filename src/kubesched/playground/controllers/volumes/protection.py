@@ -1,8 +1,4 @@
-"""Nothing in use disappears: claims that pods use and volumes that claims use wait for them.
-
-Deleting such an object only marks it; this controller removes its finalizer once the object is no
-longer in use.
-"""
+"""Protection finalizers of claims and volumes, removed once the object is no longer in use."""
 
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ Key = tuple[str, str]
 
 
 def claims_of(pod: JsonObject) -> tuple[str, ...]:
-    """Keys of the claims a pod mounts, generic ephemeral ones included."""
+    """Keys of the claims a pod mounts, including generic ephemeral ones."""
     volumes = spec_of(pod).get("volumes")
     if not volumes:
         return ()
@@ -48,7 +44,7 @@ BY_CLAIM = Index(claims_of, "spec")
 
 
 class VolumeProtection(Controller[Key]):
-    """Puts the protection finalizers on and takes them off again."""
+    """Adds and removes the protection finalizers."""
 
     name = "volume-protection"
 
@@ -89,7 +85,7 @@ class VolumeProtection(Controller[Key]):
             return
 
     def _is_used(self, claim: JsonObject) -> bool:
-        """Whether a pod that has a node and has not ended mounts the claim."""
+        """Whether a bound pod that has not finished mounts the claim."""
         return any(
             node_name_of(pod) and not is_finished(pod)
             for pod in self._pods.find(BY_CLAIM, key_of(claim))

@@ -1,9 +1,8 @@
-"""The dynamic provisioner: makes volumes for claims, where they are wanted, and removes them.
+"""The dynamic provisioner: creates and deletes volumes for claims.
 
-Plays the part of a CSI driver's external provisioner for the drivers configured. A claim of a class
-that waits for its first consumer is served once the scheduler has written the chosen node into
-`volume.kubernetes.io/selected-node`; if no volume can be made there, the annotation is taken off
-again and the scheduler tries elsewhere.
+Acts as the CSI external provisioner for the configured drivers. A claim with WaitForFirstConsumer
+is served once the scheduler has written the chosen node into `volume.kubernetes.io/selected-node`;
+if no volume can be created there, the annotation is removed and the scheduler tries another node.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
 
 RETRY_S = 15.0
-"""Rest before another try at a volume for which there was no room anywhere."""
+"""Delay before retrying a volume that no segment had room for."""
 
 Key = tuple[str, str]
 """("claim", namespace/name) or ("volume", name)."""
@@ -75,7 +74,7 @@ class Provisioner(Controller[Key]):
     # -- making ----------------------------------------------------------------------------------
 
     def _provision(self, claim: JsonObject) -> float | None:
-        """Make the claim's volume if it is time; returns when to try again if it cannot be made."""
+        """Create the claim's volume if due; returns when to retry if that is not possible."""
         driver = self._drivers.get(annotations_of(claim).get(PROVISIONER, ""))
         if driver is None or is_deleting(claim) or spec_of(claim).get("volumeName"):
             return None
@@ -103,7 +102,7 @@ class Provisioner(Controller[Key]):
     def _choose_segment(
         self, driver: StorageDriver, storage_class: JsonObject, claim: JsonObject, selected: str
     ) -> tuple[Segment | None, str]:
-        """Where to make the volume: the selected node's segment, else the emptiest that is allowed."""
+        """Segment of the volume: that of the selected node, else the emptiest allowed one."""
         if selected:
             node = self._nodes.get(selected)
             if node is None:
@@ -137,7 +136,7 @@ class Provisioner(Controller[Key]):
         self, driver: StorageDriver, claim: JsonObject, segments: list[Segment]
     ) -> tuple[Segment | None, str]:
         if not driver.segment_capacity:
-            # Spread over segments, the same way for the same claim.
+            # Spread over segments, deterministically per claim.
             return segments[int(uid_of(claim).replace("-", "") or "0", 16) % len(segments)], ""
         used = used_by_segment(driver, self._volumes)
         total = quantity.value(driver.segment_capacity)

@@ -1,4 +1,4 @@
-"""Which volume suits a claim."""
+"""Which volume fits a claim."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 def class_of(obj: JsonObject) -> str:
-    """The storage class of a claim or volume; "" when it wants none."""
+    """The storage class of a claim or volume; "" for none."""
     beta = annotations_of(obj).get(BETA_STORAGE_CLASS)
     return beta if beta is not None else str(spec_of(obj).get("storageClassName") or "")
 
 
 def has_class(claim: JsonObject) -> bool:
-    """Whether the claim says anything about its class, even that it wants none."""
+    """Whether the claim specifies a class, even the empty one."""
     return (
         BETA_STORAGE_CLASS in annotations_of(claim)
         or spec_of(claim).get("storageClassName") is not None
@@ -49,7 +49,7 @@ def capacity_bytes(volume: JsonObject) -> int:
 
 
 def reference_to(claim: JsonObject) -> JsonObject:
-    """The `claimRef` of a volume that is the claim's."""
+    """The `claimRef` of a volume bound to the claim."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -61,7 +61,7 @@ def reference_to(claim: JsonObject) -> JsonObject:
 
 
 def is_reserved_for(volume: JsonObject, claim: JsonObject) -> bool:
-    """Whether the volume names this claim; one that names it without uid is reserved by hand."""
+    """Whether the volume's claimRef names this claim; without a uid it was reserved by hand."""
     reference = spec_of(volume).get("claimRef") or {}
     return (
         reference.get("name") == name_of(claim)
@@ -73,11 +73,7 @@ def is_reserved_for(volume: JsonObject, claim: JsonObject) -> bool:
 def find_volume(
     claim: JsonObject, volumes: Iterable[JsonObject], *, only_reserved: bool
 ) -> JsonObject | None:
-    """The volume for a claim: one reserved for it, else the smallest that satisfies it.
-
-    With `only_reserved` (the class waits for a consumer) nothing else is taken: the scheduler
-    decides.
-    """
+    """The volume for a claim: a reserved one, or the smallest fit unless `only_reserved`."""
     best: JsonObject | None = None
     for volume in volumes:
         if is_deleting(volume) or not _fits(claim, volume):
@@ -96,7 +92,7 @@ def find_volume(
 
 
 def mismatch(claim: JsonObject, volume: JsonObject) -> str:
-    """Why a volume named by the claim cannot serve it; "" when it can."""
+    """Why the volume named by the claim cannot serve it; "" if it can."""
     if capacity_bytes(volume) < requested_bytes(claim):
         return "requested PV is too small"
     if class_of(volume) != class_of(claim):

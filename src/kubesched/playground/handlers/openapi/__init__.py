@@ -1,4 +1,4 @@
-"""OpenAPI documents, built from the type table on first request; kubectl explains and validates with them."""
+"""OpenAPI documents for kubectl, built from the type table on first request."""
 
 from __future__ import annotations
 

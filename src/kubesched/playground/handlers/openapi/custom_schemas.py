@@ -1,7 +1,7 @@
-"""Schemas of custom resources as the OpenAPI documents show them.
+"""Schemas of custom resources in the OpenAPI documents.
 
-Version 2 of OpenAPI knows less than structural schemas, and kubectl refuses fields that a version 2
-schema with properties does not list. What it could misread is left out there, as upstream does.
+OpenAPI 2 supports fewer keywords than structural schemas, and kubectl rejects fields that an
+OpenAPI 2 schema with properties does not list. Ambiguous parts are omitted there, as upstream does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _JUNCTORS = ("allOf", "anyOf", "oneOf", "not")
 
 
 def published_schema(schema: JsonObject | None, metadata: JsonObject, *, is_v3: bool) -> JsonObject:
-    """The schema of a kind, with the reference to the metadata every object has; open schemas list no fields at all."""
+    """The published schema of a kind, with its metadata; open schemas list no fields."""
     if schema is None or (not is_v3 and schema.get(_PRESERVES)):
         return {"type": "object"}
     shown = dict(schema) if is_v3 else _in_version_2(schema)

@@ -1,7 +1,7 @@
-"""The documents: `/openapi/v3` (an index and one document per group and version) and `/openapi/v2` (all in one).
+"""The documents: `/openapi/v3` (an index, one document per version) and `/openapi/v2`.
 
-Clients use the paths to learn which kind a resource has and whether a verb takes `fieldValidation`;
-operations are described no further than that.
+Clients use the paths to find the kind of a resource and whether a verb takes `fieldValidation`; the
+documents describe operations only as far as that.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _VERBS = {
 
 
 class OpenApi:
-    """OpenAPI documents, kept until the catalogue of resources changes."""
+    """OpenAPI documents, cached until the resource catalogue changes."""
 
     def __init__(self, registry: RestStorage) -> None:
         self._registry = registry
@@ -103,8 +103,8 @@ class OpenApi:
         paths = {}
         for group, version in self._group_versions():
             name = _document_name(group, version)
-            # Clients cache a document under its hash for good, so it must change when the document
-            # does.
+            # Clients cache a document by its hash forever, so the hash must change with the
+            # document.
             document = self._cached(f"/openapi/v3/{name}", partial(self._version_3, group, version))
             digest = hashlib.sha256(document.body)
             paths[name] = {
@@ -147,14 +147,14 @@ class OpenApi:
             collect("meta.ObjectMeta", prefix, schemas)
             schemas[name] = self._custom_schema(resource, prefix)
         if identity is None and "properties" not in schemas[name]:
-            # kubectl would take apiVersion and kind for the only fields there are.
+            # `top_level` would add apiVersion and kind; kubectl would take these as the only ones.
             schemas[name]["x-kubernetes-group-version-kind"] = [gvk]
         elif "x-kubernetes-group-version-kind" not in schemas[name]:
             top_level(schemas[name], [gvk])
         paths.update(_paths(resource, gvk, prefix + name, is_v3=prefix == _V3))
 
     def _custom_schema(self, resource: ResourceInfo, prefix: str) -> JsonObject:
-        """What the definition says about the kind, with the metadata every object has."""
+        """The schema of a custom kind from its definition, with the standard metadata."""
         schema: JsonObject | None = None
         entry = self._registry.store.get(
             "customresourcedefinitions.apiextensions.k8s.io", "", resource.key
@@ -241,7 +241,8 @@ def _operation(
     if action in ("post", "update", "patch"):
         types: tuple[str, ...] = ("application/json",)
         if action == "patch":
-            # kubectl chooses its patch by this list; custom resources have no strategic merge.
+            # kubectl selects its patch type from this list; custom resources have no strategic
+            # merge.
             types = _PATCH_TYPES if custom else (*_PATCH_TYPES, _STRATEGIC)
         body = {"type": "object"} if action == "patch" else schema
         if is_v3:

@@ -1,7 +1,7 @@
-"""The OpenAPI 2 document as protobuf, the only form in which Go clients ask for it (gnostic's `openapi.v2.Document`).
+"""The OpenAPI 2 document as protobuf (gnostic's `openapi.v2.Document`).
 
-Only the parts that this server's documents have are encoded; a keyword that OpenAPI 2 does not know
-is left out.
+Go clients request it only in this form. The encoder supports the parts that this server's documents
+have and omits keywords that OpenAPI 2 does not support.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SCHEMA_COUNTS = {
 
 
 def encode_document(document: JsonObject) -> bytes:
-    """The document's bytes."""
+    """Encode the document."""
     info = document["info"]
     return b"".join(
         (
@@ -131,7 +131,7 @@ def _extensions(number: int, holder: JsonObject) -> Iterable[bytes]:
 
 
 def _any(value: Json) -> bytes:
-    return _text(2, encode(value).decode())  # as YAML, which JSON is
+    return _text(2, encode(value).decode())  # as YAML, a superset of JSON
 
 
 def _text(number: int, text: str) -> bytes:

@@ -59,7 +59,7 @@ def model_name(identity: str) -> str:
 
 @cache
 def descriptions() -> dict[str, str]:
-    """Short explanations by `group.Type` or `group.Type.field`."""
+    """Short descriptions by `group.Type` or `group.Type.field`."""
     text = (
         resources.files("kubesched.playground.apimachinery.schema")
         .joinpath("descriptions.txt")
@@ -80,12 +80,12 @@ def descriptions() -> dict[str, str]:
 
 
 def collect(identity: str, prefix: str, into: JsonObject) -> None:
-    """Add a type and everything it refers to; `prefix` is where references point (`#/definitions/`)."""
+    """Add a type and all types it refers to; `prefix` (`#/definitions/`) starts references."""
     name = model_name(identity)
     if name in into:
         return
     object_type = types()[identity]
-    into[name] = {}  # stands in for the type while its own fields are being described
+    into[name] = {}  # placeholder while the type's own fields are described, for recursive types
     into[name] = _schema(object_type, prefix, into)
 
 
@@ -109,7 +109,7 @@ def _schema(object_type: ObjectType, prefix: str, into: JsonObject) -> JsonObjec
 
 
 def top_level(schema: JsonObject, kinds: list[JsonObject]) -> None:
-    """Turn a type's schema into that of a kind with its type metadata."""
+    """Add type metadata to a type's schema, which makes it the schema of a kind."""
     explanations = {
         "apiVersion": "The group and version this object is written in.",
         "kind": "The kind of this object.",
@@ -138,7 +138,7 @@ def _property(object_type: ObjectType, field: Field, prefix: str, into: JsonObje
     if not extras:
         return schema
     if "$ref" in schema:
-        # Keywords beside $ref are ignored by the standard; a list of one reference is not.
+        # The standard ignores keywords beside $ref, but not beside a list of one reference.
         return {"allOf": [schema], **extras}
     return {**schema, **extras}
 

@@ -1,4 +1,4 @@
-"""`Table` answers: the columns kubectl prints, computed on the server as in a real cluster."""
+"""`Table` responses: the columns kubectl prints, computed on the server as upstream does."""
 
 from __future__ import annotations
 

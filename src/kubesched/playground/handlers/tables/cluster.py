@@ -108,7 +108,7 @@ def _service_ports(obj: JsonObject) -> str:
 
 
 def _event_times(event: JsonObject) -> tuple[str | None, str | None]:
-    """First and last time, wherever the writer put them."""
+    """First and last time of an event, from whichever fields are set."""
     series = event.get("series") or {}
     first = event.get("firstTimestamp") or event.get("eventTime")
     last = event.get("lastTimestamp") or series.get("lastObservedTime") or first
@@ -328,4 +328,4 @@ CLUSTER: dict[str, tuple[Column, ...]] = {
         AGE,
     ),
 }
-"""The columns of each kind, in the order of `kubectl get`."""
+"""Columns by kind, in the order of `kubectl get`."""

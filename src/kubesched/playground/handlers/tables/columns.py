@@ -1,4 +1,4 @@
-"""Which columns each kind has; custom resources bring their own."""
+"""Columns by kind; custom resources define their own."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _SHOWN = 3
 
 
 def _some(items: Sequence[str], otherwise: str) -> str:
-    """The first few items, and how many more there are."""
+    """The first few items, and the number of others."""
     text = ",".join(items[:_SHOWN])
     more = len(items) - _SHOWN
     return f"{text} + {more} more..." if more > 0 else text or otherwise
@@ -43,7 +43,7 @@ def _reference(obj: JsonObject) -> str:
 
 
 def _targets(obj: JsonObject) -> str:
-    """What an autoscaler aims at; nothing here measures where it is."""
+    """The targets of an autoscaler; current values are not measured here."""
     texts = []
     for metric in spec_of(obj).get("metrics") or ():
         source = metric.get("resource") or metric.get("containerResource")
@@ -93,4 +93,4 @@ NETWORKING: dict[str, tuple[Column, ...]] = {
         AGE,
     ),
 }
-"""The columns of each kind, in the order of `kubectl get`."""
+"""Columns by kind, in the order of `kubectl get`."""

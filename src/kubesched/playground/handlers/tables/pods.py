@@ -1,4 +1,4 @@
-"""The pod row: what `kubectl get pods` says about a pod, computed as the real server does."""
+"""The pod row of `kubectl get pods`, computed as upstream does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubesched.playground.handlers.tables.table import AGE, NAME, NONE, Column, 
 
 
 def status_text(pod: JsonObject) -> str:
-    """The one word that says what a pod is up to: Pending, ContainerCreating, Init:0/1, Completed or Terminating."""
+    """The STATUS column, e.g. Pending, ContainerCreating, Init:0/1, Completed or Terminating."""
     status = status_of(pod)
     reason: str = status.get("reason") or status.get("phase", "")
     for condition in status.get("conditions") or ():

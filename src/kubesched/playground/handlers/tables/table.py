@@ -1,4 +1,4 @@
-"""Building a `meta.k8s.io/v1` Table from entries: columns by kind, rows with or without their object."""
+"""Builds a `meta.k8s.io/v1` Table from entries: columns by kind, rows with or without objects."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def age_cell(obj: JsonObject, now: float) -> str:
 
 
 def age(stamp: str | None, now: float) -> str:
-    """How long ago a timestamp is, in kubectl's short form."""
+    """Time since a timestamp, in kubectl's short form."""
     if not stamp:
         return "<unknown>"
     return human_duration(now - parse_timestamp(stamp))
 
 
 def human_duration(seconds: float) -> str:
-    """Two significant units at most: 45s, 3m10s, 15m, 2h5m, 25h, 3d4h, 12d, 2y30d."""
+    """At most two significant units: 45s, 3m10s, 15m, 2h5m, 25h, 3d4h, 12d, 2y30d."""
     total = int(seconds)
     if total < -1:
         return "<invalid>"
@@ -111,7 +111,7 @@ AGE = Column("Age", age_cell)
 
 
 def text(name: str, *path: str, default: str = "", priority: int = 0) -> Column:
-    """A column of what stands at a path."""
+    """A column with the value at a path."""
 
     def cell(obj: JsonObject, _: float) -> str:
         value = value_at(obj, path)
@@ -123,5 +123,5 @@ def text(name: str, *path: str, default: str = "", priority: int = 0) -> Column:
 
 
 def number(name: str, *path: str) -> Column:
-    """A column of the number at a path, 0 where there is none."""
+    """A column with the number at a path, 0 if missing."""
     return Column(name, lambda obj, _: value_at(obj, path) or 0, type="integer")

@@ -1,4 +1,4 @@
-"""Rows of the kinds that make pods."""
+"""Rows of the workload kinds."""
 
 from __future__ import annotations
 
@@ -174,4 +174,4 @@ WORKLOADS: dict[str, tuple[Column, ...]] = {
     "replicationcontrollers": _REPLICA_SET_COLUMNS,
     "statefulsets.apps": (NAME, _READY_OF_DESIRED, AGE, _CONTAINERS, _IMAGES),
 }
-"""The columns of each kind, in the order of `kubectl get`."""
+"""Columns by kind, in the order of `kubectl get`."""

@@ -1,4 +1,4 @@
-"""The patch kinds, and the verb that applies them to stored objects."""
+"""The patch types, and the verb that applies them to stored objects."""
 
 from __future__ import annotations
 

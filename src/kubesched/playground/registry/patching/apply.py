@@ -1,11 +1,10 @@
-"""Server-side apply: a configuration is laid over the live object, and its owner's claims are kept.
+"""Server-side apply: merges a configuration into the live object and tracks field ownership.
 
-    config + live ──merge──> merged ──prune what the owner no longer says──> new version
+    config + live ──merge──> merged ──prune fields its owner dropped──> new version
                       │
-                      └── a field of another manager would change: conflict, unless forced
+                      └── changes another manager's field: conflict, unless forced
 
-Claims of appliers are the configuration's own fields; defaults and other writers' fields are not
-theirs.
+An applier owns the fields of its configuration, but not defaults or fields of other writers.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def apply_object(
     subresource: str = "",
     validation: FieldValidation = "Warn",
 ) -> tuple[Entry, bool, list[str]]:
-    """Apply a configuration; returns the result, whether it is new, and warnings for the client."""
+    """Apply a configuration; returns the entry, whether it was created, and warnings."""
     if not isinstance(config, dict) or not config.get("kind") or not config.get("apiVersion"):
         raise BadRequest(
             "invalid object type: an applied object must state its apiVersion and kind"
@@ -94,7 +93,7 @@ def _applied(
     *,
     force: bool,
 ) -> tuple[JsonObject, tuple[Manager, ...]]:
-    """The live object with the configuration in it, and its managers after that."""
+    """The live object with the configuration applied, and its managers afterwards."""
     managers = old.managers or (_before_first_apply(resource, layout, old),)
     merged = merge(layout, old.obj, config)
     claimed = set(mine.paths())
@@ -115,17 +114,20 @@ def _applied(
 
 
 def _check_preconditions(resource: ResourceInfo, old: Entry, metadata: JsonObject) -> None:
-    """A configuration may say which version of the object, or which incarnation, it is meant for."""
+    """Check the resourceVersion and uid of a configuration, if it states them."""
     known = old.obj["metadata"]
     if metadata.get("resourceVersion", "") not in ("", str(old.revision)):
         raise stale(resource, known["name"])
     if metadata.get("uid", "") not in ("", known["uid"]):
-        why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {known['uid']}"
+        why = (
+            f"Precondition failed: UID in precondition: {metadata['uid']},"
+            f" UID in object meta: {known['uid']}"
+        )
         raise conflict(resource, known["name"], why)
 
 
 def _in_place(managers: tuple[Manager, ...], others: list[Manager], mine: Manager) -> list[Manager]:
-    """The same order as before, so that applying the same configuration again changes nothing."""
+    """Keep the order of managers, so that reapplying a configuration changes nothing."""
     surviving = {
         (item.name, item.operation, item.subresource, item.api_version): item
         for item in (*others, mine)
@@ -140,7 +142,7 @@ def _in_place(managers: tuple[Manager, ...], others: list[Manager], mine: Manage
 def _own_config(
     resource: ResourceInfo, namespace: str, name: str, config: JsonObject, subresource: str
 ) -> JsonObject:
-    """The part of the configuration that this request may write, under the name in the path."""
+    """The part of the configuration that this request may write, with the name in the path."""
     metadata = dict(config.get("metadata") or {})
     if metadata.get("managedFields"):
         raise BadRequest("metadata.managedFields must be nil")
@@ -153,7 +155,8 @@ def _own_config(
     if resource.namespaced:
         if metadata.get("namespace", namespace) != namespace:
             raise BadRequest(
-                "the namespace of the provided object does not match the namespace sent on the request"
+                "the namespace of the provided object does not match"
+                " the namespace sent on the request"
             )
         metadata["namespace"] = namespace
     result = {**config, "metadata": metadata}
@@ -188,7 +191,7 @@ def _settle_conflicts(
     *,
     force: bool,
 ) -> list[Manager]:
-    """The other managers after this apply; refused if it would change a field of theirs without force."""
+    """The other managers after this apply; `Conflict` if it changes their fields without force."""
     contested = compare(layout, live, merged).changed & claimed
     if not contested:
         return others

@@ -1,8 +1,7 @@
-"""JSON Patch (RFC 6902). Pure: neither the document given nor the patch is changed.
+"""JSON Patch (RFC 6902). Pure: changes neither the document nor the patch.
 
-The operations change a copy in place, in which no two places share a value: what an operation costs
-follows from the size of the patch. Only `copy` can make a document grow faster than that, and has a
-bound.
+The operations change a copy in place whose parts are not shared, so the cost of an operation
+depends on the size of the patch. Only `copy` can grow a document faster, and is limited.
 """
 
 from __future__ import annotations
@@ -11,16 +10,17 @@ from kubesched.base.errors import BadRequest, Invalid
 from kubesched.playground.apimachinery.objects import Json, JsonObject, decode, encode
 
 MAX_OPERATIONS = 10_000  # upstream's limit per patch
-MAX_COPIED_BYTES = 3 * 1024 * 1024  # as above
+MAX_COPIED_BYTES = 3 * 1024 * 1024  # upstream's limit
 
 
 def apply_json_patch(document: JsonObject, operations: Json) -> Json:
-    """The document after all operations; a failing `test` or path refuses the whole patch."""
+    """The document after all operations; a failing `test` or path rejects the whole patch."""
     if not isinstance(operations, list):
         raise BadRequest("error decoding patch: a JSON patch must be a list of operations")
     if len(operations) > MAX_OPERATIONS:
         raise BadRequest(
-            f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}",
+            f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS},"
+            f" got {len(operations)}",
         )
     patching = _Patching(document)
     for operation in operations:
@@ -116,7 +116,7 @@ def _parse_pointer(pointer: str) -> list[str]:
 
 
 def _index(part: str, length: int) -> int:
-    """A list position as RFC 6901 writes it; out of range is refused."""
+    """Parse a list index as in RFC 6901; rejects an index that is out of range."""
     if not part.isascii() or not part.isdigit() or (len(part) > 1 and part[0] == "0"):
         raise _rejected(f"invalid array index {part!r}")
     index = int(part)
@@ -131,7 +131,7 @@ _REFUSE = object()
 def _lookup(
     document: Json, path: list[str], missing: Json = _REFUSE, *, full: list[str] | None = None
 ) -> Json:
-    """What is at a path; `full` is the path to complain about, if not this."""
+    """The value at a path; errors name the path `full`, if given."""
     for part in path:
         if isinstance(document, list):
             document = document[_index(part, len(document))]

@@ -1,4 +1,4 @@
-"""JSON Merge Patch (RFC 7386). Pure: the result shares what was not touched."""
+"""JSON Merge Patch (RFC 7386). Pure: the result shares unchanged parts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kubesched.playground.apimachinery.objects import Json
 
 
 def apply_merge_patch(document: Json, patch: Json) -> Json:
-    """`patch` laid over `document`: null removes, objects merge, anything else replaces."""
+    """Apply `patch` to `document`: null removes, objects merge, anything else replaces."""
     if not isinstance(patch, dict):
         return patch
     result = dict(document) if isinstance(document, dict) else {}

@@ -1,15 +1,13 @@
-"""Strategic merge patch: a merge patch that knows which lists are maps, with directives for the rest.
+"""Strategic merge patch: a merge patch that merges lists by key, with directives.
 
     $patch: replace | delete | merge     on an object or a list item
-    $retainKeys: [...]                   an object keeps only these fields (unions such as a volume's source)
+    $retainKeys: [...]                   fields an object keeps (unions such as a volume's source)
     $deleteFromPrimitiveList/<field>     values to drop from a list of primitives
-    $setElementOrder/<field>             the order a merged list must come out in
+    $setElementOrder/<field>             the order of the merged list
 
-A merged list keeps the patch's items in the patch's order (or in that of `$setElementOrder`) and
-the other items in their own; the two are interleaved by the order of the live list, and an item
-that the live list does not have goes first.
-
-Pure: the result shares what was not touched.
+A merged list keeps the patch's items in the patch's order (or that of `$setElementOrder`) and the
+other items in theirs. The two are interleaved by the order of the live list; items that are not in
+the live list come first. Pure: the result shares unchanged parts.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ SET_ORDER = "$setElementOrder/"
 
 
 def apply_strategic_patch(kind: ObjectType, document: JsonObject, patch: JsonObject) -> JsonObject:
-    """The document with the patch laid over it by the merge rules of its kind."""
+    """Apply the patch to the document by the merge rules of its kind."""
     return _merge_object(document, patch, kind.fields)
 
 
@@ -132,8 +130,8 @@ def _merge_list(old: list[Any], patch: list[Any], field: Field) -> list[Any]:
         if known:
             result[known[0]] = _merge_object(result[known[0]], item, fields)
         else:
-            # New items are merged over nothing, so that their directives and nulls take effect and
-            # disappear.
+            # New items are merged into an empty object, which applies and removes their directives
+            # and nulls.
             known.append(len(result))
             result.append(_merge_object({}, item, fields))
     return _ordered([item for item in result if item is not _GONE], stated, old, key)
@@ -143,7 +141,7 @@ _GONE = object()
 
 
 def _positions(items: list[Any], key: str) -> dict[bytes, list[int]]:
-    """Where the items with each value of the key are."""
+    """Positions of the items, by merge key value."""
     positions: dict[bytes, list[int]] = {}
     for index, item in enumerate(items):
         if isinstance(item, dict):
@@ -161,7 +159,7 @@ def _delete_primitives(result: JsonObject, field: str, values: Json) -> None:
 
 
 def _check_order(field_name: str, order: Json, patch: Json, field: Field) -> None:
-    """Refuse an order that leaves out, or contradicts the order of, the patch's own items."""
+    """Reject a `$setElementOrder` that omits or reorders the patch's own items."""
     if not isinstance(order, list):
         raise BadRequest("invalid patch format of setElementOrder list")
     if not order or not isinstance(patch, list):
@@ -170,16 +168,18 @@ def _check_order(field_name: str, order: Json, patch: Json, field: Field) -> Non
     for item in patch:
         if isinstance(item, dict) and PATCH in item:
             continue
-        if _identity(item, field.patch_key) not in positions:  # consumes what it passes over
+        if _identity(item, field.patch_key) not in positions:  # consumes the skipped positions
             raise BadRequest(
-                f"The order in patch list:\n{patch}\n doesn't match {SET_ORDER}{field_name} list:\n{order}\n"
+                f"The order in patch list:\n{patch}\n"
+                f" doesn't match {SET_ORDER}{field_name} list:\n{order}\n"
             )
 
 
 def _live_order(live: Json, patch: Json, patch_key: str) -> list[Any]:
-    """The live list as `$setElementOrder` sees it once the patch's deletions and additions were made.
+    """The live list that `$setElementOrder` sees, after the patch's deletions and additions.
 
-    # Upstream: additions take the places that deletions left free at the end of the same array, and count as live items.
+    # Upstream: additions take the places that deletions freed at the end of the array, and count as
+    live items.
     """
     if not isinstance(live, list):
         return []
@@ -202,7 +202,7 @@ def _live_order(live: Json, patch: Json, patch_key: str) -> list[Any]:
 
 
 def _ordered(items: list[Any], order: list[Any], live: list[Any], patch_key: str = "") -> list[Any]:
-    """The items that `order` names in that order, interleaved with the others by where the live list has both."""
+    """Sort the items that `order` names, and interleave the others by their live order."""
     ranks = _ranks(order, patch_key)
     live_ranks = _ranks(live, patch_key)
     keyed = [(_identity(item, patch_key), item) for item in items]
@@ -230,7 +230,7 @@ def _ranks(items: list[Any], patch_key: str) -> dict[bytes, int]:
 
 
 def _identity(item: Json, patch_key: str) -> bytes:
-    """What makes two items of a list the same: the merge key's value, or the plain value itself."""
+    """Identity of a list item: the value of its merge key, or the plain value itself."""
     return encode(item.get(patch_key) if patch_key and isinstance(item, dict) else item)
 
 

@@ -1,7 +1,6 @@
 """The patch verb: read, patch, then write as an update would, all in one step.
 
-There is no retry loop as in a server with remote storage: nothing can come between reading and
-writing here.
+Reading and writing are atomic here, so there is no retry loop as in a server with remote storage.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def patch_object(
     subresource: str = "",
     validation: FieldValidation = "Ignore",
 ) -> tuple[Entry, list[str]]:
-    """Apply a patch to an object or one of its subresources; returns the result and warnings for the client."""
+    """Patch an object or one of its subresources; returns the entry and warnings."""
     old = registry.get(resource, namespace, name)
     if subresource == "scale":
         patched = apply_patch(resource, scale.scale_of(resource, old.obj), patch, kind)
@@ -71,11 +70,11 @@ def patch_object(
 
 
 def _document(resource: ResourceInfo, old: Entry, patch: Json) -> JsonObject:
-    """The object as this client sees it, decoded afresh: what a patch leaves alone may be changed in place later."""
+    """The object as the client sees it, as a copy, because later steps may change it in place."""
     if old.managers and b"managedFields" in encode(patch):
         seen: JsonObject = decode(encoder_for(resource)(old))
     else:
-        # Without the long list of managers, which hardly any patch is about.
+        # Omit the long managedFields, which almost no patch refers to.
         seen = decode(encode(from_stored(resource, old.obj)))
     return seen
 
@@ -83,7 +82,7 @@ def _document(resource: ResourceInfo, old: Entry, patch: Json) -> JsonObject:
 def _check_result(
     resource: ResourceInfo, name: str, patched: JsonObject, body: bytes, validation: FieldValidation
 ) -> list[str]:
-    """A patch that makes an object unreadable is invalid, not malformed."""
+    """Check a patched object; if it cannot be decoded it is invalid, not malformed."""
     try:
         return check_fields(resource, check_kind(patched, resource), body, validation)
     except BadRequest as error:
@@ -94,7 +93,7 @@ def _check_result(
 def _check_identity(
     registry: RestStorage, resource: ResourceInfo, old: Entry, metadata: JsonObject
 ) -> None:
-    """A patch may state which version it was made for, but not turn an object into another."""
+    """A patch may state the resourceVersion, but must not change the object's identity."""
     known = old.obj["metadata"]
     name = known["name"]
     stated = metadata.get("name")
@@ -112,7 +111,7 @@ def _check_identity(
 
 
 def apply_patch(resource: ResourceInfo, document: JsonObject, patch: Json, kind: PatchKind) -> Json:
-    """The pure part: a document after a patch of the given kind."""
+    """Apply a patch of the given kind to a document. Pure."""
     if kind == "json":
         return apply_json_patch(document, patch)
     if not isinstance(patch, dict):
@@ -123,6 +122,7 @@ def apply_patch(resource: ResourceInfo, document: JsonObject, patch: Json, kind:
     if object_type is None:
         raise UnsupportedMediaType(
             "the body of the request was in an unknown format - accepted media types include:"
-            " application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+            " application/json-patch+json, application/merge-patch+json,"
+            " application/apply-patch+yaml"
         )
     return apply_strategic_patch(object_type, document, patch)

@@ -1,1 +1,1 @@
-"""What the server does to a new object beyond its defaults: look other objects up, derive fields, refuse."""
+"""Admission of objects: looks up other objects, derives fields, rejects."""

@@ -1,4 +1,4 @@
-"""Admission of all kinds but pods and devices: first status, addresses, defaults of the cluster."""
+"""Admission of all kinds except pods and devices: initial status, addresses, cluster defaults."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def admit_priority_class_update(registry: RestStorage, obj: JsonObject, old: Jso
 
 
 def admit_service(registry: RestStorage, obj: JsonObject) -> None:
-    """Give a service its addresses; clients see the same fields as in a real cluster, nothing is routed."""
+    """Assign addresses to a service, as a real cluster shows them; nothing is routed."""
     spec = obj["spec"]
     obj["status"] = {"loadBalancer": {}}
     if spec["type"] == "ExternalName":
@@ -53,7 +53,7 @@ def admit_service(registry: RestStorage, obj: JsonObject) -> None:
 
 
 def keep_service_addresses(registry: RestStorage, obj: JsonObject, old: JsonObject) -> None:
-    """An update that does not mention the addresses keeps them."""
+    """Keep the addresses that an update omits."""
     before, after = old["spec"], obj["spec"]
     if after["type"] == "ExternalName":
         return
@@ -122,7 +122,7 @@ def default_storage_class(classes: Collection) -> str | None:
 
 
 def admit_job(registry: RestStorage, obj: JsonObject) -> None:
-    """A job finds its pods by its own uid, unless the user insists on a selector."""
+    """Select a Job's pods by its uid, unless it has a manual selector."""
     obj["status"] = {}
     spec, metadata = obj["spec"], obj["metadata"]
     if spec.get("manualSelector"):
@@ -152,7 +152,7 @@ def admit_pod_disruption_budget(registry: RestStorage, obj: JsonObject) -> None:
 
 
 def admit_workload(registry: RestStorage, obj: JsonObject) -> None:
-    """A workload that has done nothing yet says so."""
+    """Set the initial status of a workload."""
     obj["status"] = dict(_FIRST_STATUS.get(obj["kind"], {}))
 
 

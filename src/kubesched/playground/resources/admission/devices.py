@@ -1,4 +1,4 @@
-"""Admission of resource claims and slices: admin access, the time of taints, the status of released devices."""
+"""Admission of claims and slices: admin access, taint times, status of released devices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def admit_resource_claim_template(registry: RestStorage, template: JsonObject) -
 
 
 def admit_claim_status(registry: RestStorage, claim: JsonObject, old: JsonObject) -> None:
-    """Drop what drivers said about devices that are released, and check new admin access."""
+    """Drop the status of released devices, and check new admin access."""
     status, before = claim.get("status") or {}, old.get("status") or {}
     allocation, allocated_before = status.get("allocation"), before.get("allocation")
     if status.get("devices"):
@@ -48,7 +48,7 @@ def admit_device_taint_rule(registry: RestStorage, obj: JsonObject) -> None:
 
 
 def admit_device_taint_rule_update(registry: RestStorage, obj: JsonObject, old: JsonObject) -> None:
-    """A new effect counts from now on, unless the writer says since when."""
+    """Reset the time of a taint whose effect changed, unless the update sets it."""
     taint, before = obj["spec"].get("taint") or {}, old["spec"].get("taint") or {}
     is_new = taint.get("effect") != before.get("effect")
     if is_new and taint.get("timeAdded") == before.get("timeAdded"):
@@ -57,7 +57,7 @@ def admit_device_taint_rule_update(registry: RestStorage, obj: JsonObject, old: 
 
 
 def set_taint_times(registry: RestStorage, obj: JsonObject, *_old: JsonObject) -> None:
-    """Taints that do not say since when they hold do so from now on."""
+    """Set the missing `timeAdded` of taints to the current time."""
     for device in obj["spec"].get("devices") or ():
         for taint in device.get("taints") or ():
             if not taint.get("timeAdded"):
@@ -65,7 +65,7 @@ def set_taint_times(registry: RestStorage, obj: JsonObject, *_old: JsonObject) -
 
 
 def _admin_requests(spec: JsonObject, path: str) -> Iterable[str]:
-    """Paths of the requests for admin access."""
+    """Paths of requests with admin access."""
     for index, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
         if (request.get("exactly") or {}).get("adminAccess"):
             yield f"{path}.devices.requests[{index}].adminAccess"
@@ -81,7 +81,7 @@ def _admin_results(allocation: JsonObject | None) -> Iterable[str]:
 def _check_admin_access(
     registry: RestStorage, resource: str, obj: JsonObject, paths: Iterable[str]
 ) -> None:
-    """Refuse admin access outside of namespaces that are labelled for it."""
+    """Reject admin access outside of namespaces labelled for it."""
     for path in paths:
         metadata = obj["metadata"]
         namespace = registry.store.get("namespaces", "", metadata["namespace"])

@@ -1,7 +1,4 @@
-"""LimitRanges: defaults for containers, and bounds for containers, pods and claims.
-
-Defaults are filled in before a pod is validated, bounds are checked after.
-"""
+"""LimitRanges: defaults, applied before validation, and bounds, checked after it."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ ANNOTATION = "kubernetes.io/limit-ranger"
 
 
 def apply_defaults(registry: RestStorage, pod: JsonObject) -> None:
-    """Give containers what the namespace's ranges say they get if they ask for nothing."""
+    """Apply the namespace's default requests and limits to containers that set none."""
     for limit_range in _ranges(registry, pod["metadata"].get("namespace", "")):
         requests: JsonObject = {}
         limits: JsonObject = {}
@@ -48,7 +45,7 @@ def _fill(
 
 
 def check_limits(request: AdmissionRequest) -> None:
-    """Refuse a pod or claim outside the bounds of its namespace."""
+    """Reject a pod or claim that exceeds the bounds of its namespace."""
     registry, resource, obj, old, subresource, _ = request
     is_pod = resource.key == "pods"
     if not (is_pod and (old is None or subresource == "resize")) and not (

@@ -1,4 +1,4 @@
-"""Admission of pods: priority, service account, default tolerations, runtime class, topology labels, selectors by own labels, status."""
+"""Admission of pods: priority, service account, tolerations, runtime class, labels, status."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def admit_pod(registry: RestStorage, pod: JsonObject) -> None:
 
 
 def admit_pod_update(registry: RestStorage, pod: JsonObject, old: JsonObject) -> None:
-    """Restore default tolerations and priority that an update left out, before validation compares them."""
+    """Restore default tolerations and priority omitted by an update, before validation."""
     _default_tolerations(pod["spec"])
     for field in ("priority", "preemptionPolicy"):
         if pod["spec"].get(field) is None and old["spec"].get(field) is not None:
@@ -48,7 +48,7 @@ def admit_pod_update(registry: RestStorage, pod: JsonObject, old: JsonObject) ->
 
 
 def _priority(registry: RestStorage, pod: JsonObject, spec: JsonObject) -> None:
-    """Resolve the class into a number; a stated number must be the class's."""
+    """Resolve the priority class; an explicit priority must match it."""
     class_name = spec.get("priorityClassName")
     if class_name:
         entry = registry.store.get(PRIORITY_CLASSES, "", class_name)
@@ -65,24 +65,24 @@ def _priority(registry: RestStorage, pod: JsonObject, spec: JsonObject) -> None:
     stated = spec.get("priority")
     if stated is not None and stated != value:
         why = (
-            "the integer value of priority"
-            f" ({stated}) must not be provided in pod spec; priority admission controller computed {value}"
-            " from the given PriorityClass name"
+            f"the integer value of priority ({stated}) must not be provided in pod spec; priority"
+            f" admission controller computed {value} from the given PriorityClass name"
         )
         raise forbidden(registry.catalog.get("pods"), pod["metadata"].get("name", ""), why)
     spec["priority"] = value
     policy = chosen.get("preemptionPolicy", "PreemptLowerPriority")
     if spec.get("preemptionPolicy", policy) != policy:
         why = (
-            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec;"
-            f" priority admission controller computed {policy} from the given PriorityClass name"
+            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be"
+            f" provided in pod spec; priority admission controller computed {policy} from the given"
+            " PriorityClass name"
         )
         raise forbidden(registry.catalog.get("pods"), pod["metadata"].get("name", ""), why)
     spec["preemptionPolicy"] = policy
 
 
 def _global_default(priority_classes: Collection) -> JsonObject | None:
-    """The default class; of several (they may only appear through races upstream) the one of least value."""
+    """The default class; of several (upstream: only after races) the one with the lowest value."""
     best: JsonObject | None = None
     for entry in priority_classes.entries():
         if entry.obj.get("globalDefault") and (best is None or entry.obj["value"] < best["value"]):
@@ -91,7 +91,7 @@ def _global_default(priority_classes: Collection) -> JsonObject | None:
 
 
 def _default_tolerations(spec: JsonObject) -> None:
-    """Five minutes' patience with a node that is not ready or not reachable, unless the pod says otherwise."""
+    """Tolerate not-ready and unreachable nodes for five minutes, unless the pod sets its own."""
     present: list[JsonObject] = spec.get("tolerations") or []
     tolerated = set()
     for toleration in present:
@@ -107,7 +107,7 @@ def _default_tolerations(spec: JsonObject) -> None:
 
 
 def _selectors_from_own_labels(pod: JsonObject, spec: JsonObject) -> None:
-    """Turn `matchLabelKeys` and `mismatchLabelKeys` into requirements on the pod's own label values."""
+    """Convert `matchLabelKeys` and `mismatchLabelKeys` to requirements on the pod's labels."""
     labels = pod["metadata"].get("labels") or {}
     for constraint in spec.get("topologySpreadConstraints") or ():
         _extend_selector(constraint, labels)

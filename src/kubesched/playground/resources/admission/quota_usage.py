@@ -1,7 +1,4 @@
-"""What an object uses of a ResourceQuota: which of its resources, in which scopes, and how much.
-
-LimitRanges measure pods with the same sum (`pod_total`).
-"""
+"""An object's usage of a ResourceQuota; LimitRanges use the same sum (`pod_total`)."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ _COUNTED = frozenset(
         "services",
     }
 )
-"""Resources that have a name of their own in a quota, beside `count/<resource>`."""
+"""Resources with their own name in a quota, besides `count/<resource>`."""
 _PLAIN = ("cpu", "memory", "ephemeral-storage")
 _MUST_SPECIFY = frozenset(
     {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
@@ -35,7 +32,7 @@ Side: TypeAlias = Literal["requests", "limits"]
 
 
 def usage_of(resource: ResourceInfo, obj: JsonObject) -> Totals:
-    """What the object uses, by the names that a quota's `hard` may have."""
+    """The object's usage, by the names used in a quota's `hard`."""
     usage: Totals = {f"count/{resource.key}": _ONE}
     if resource.key in _COUNTED:
         usage[resource.key] = _ONE
@@ -90,9 +87,9 @@ def _claim_usage(claim: JsonObject) -> Totals:
 
 
 def unspecified(pod: JsonObject, hard: Container[str]) -> dict[str, list[str]]:
-    """What a quota on cpu or memory wants every container to state, and the containers that do not.
+    """Resources that a quota requires every container to set, and the containers that do not.
 
-    # Upstream: only these six; other resources may be left out and then count as nothing.
+    Upstream: only these six; other resources may be omitted and then count as zero.
     """
     missing: dict[str, list[str]] = {}
     spec = pod["spec"]
@@ -113,7 +110,7 @@ def unspecified(pod: JsonObject, hard: Container[str]) -> dict[str, list[str]]:
 
 
 def matches_scopes(quota: JsonObject, resource: ResourceInfo, obj: JsonObject) -> bool:
-    """Whether the quota is about this object; scopes are about pods (and about claims by class, not supported)."""
+    """Whether the quota covers the object; scopes only select pods (claims: not supported)."""
     spec = quota.get("spec") or {}
     selector = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     scopes = [
@@ -150,14 +147,14 @@ def _class_matches(scope: JsonObject, name: str) -> bool:
 
 
 def add(first: Totals, second: Totals) -> Totals:
-    """The sum, over the names of the first."""
+    """The sum, for the names in `first`."""
     return {
         name: amount + second[name] if name in second else amount for name, amount in first.items()
     }
 
 
 def difference(new: Totals, old: Totals) -> Totals:
-    """How much more the new usage is, name by name; less is nothing."""
+    """Increase per resource; decreases are omitted."""
     grown: Totals = {}
     for name, amount in new.items():
         more: Quantity = amount - old[name] if name in old else amount
@@ -167,10 +164,7 @@ def difference(new: Totals, old: Totals) -> Totals:
 
 
 def pod_total(spec: JsonObject, side: Side) -> Totals:
-    """Requests or limits, plus overhead.
-
-    Containers and sidecars together, or the largest moment of initialisation if that is more.
-    """
+    """Requests or limits plus overhead; the larger of the running and the initialization sum."""
     running: Totals = {}
     for container in spec.get("containers") or ():
         running = _add(running, _amounts(container, side))
@@ -197,7 +191,7 @@ def _amounts(container: JsonObject, side: Side) -> Totals:
 
 
 def parsed(amounts: JsonObject | None) -> Totals:
-    """Amounts by resource, read."""
+    """Parsed amounts by resource."""
     return {name: quantity.parse(amount) for name, amount in (amounts or {}).items()}
 
 
@@ -220,10 +214,7 @@ def _both(first: Totals, second: Totals) -> Iterable[tuple[str, Quantity]]:
 
 
 def qos_class(spec: JsonObject) -> str:
-    """Guaranteed, Burstable or BestEffort, from the cpu and memory of all containers.
-
-    Requests and limits of the pod as a whole come first, where it has any.
-    """
+    """Guaranteed, Burstable or BestEffort; pod-level requests and limits take precedence."""
     pod_level = spec.get("resources") or {}
     if pod_level.get("requests") or pod_level.get("limits"):
         bodies = [pod_level]

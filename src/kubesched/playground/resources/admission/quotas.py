@@ -1,8 +1,7 @@
-"""ResourceQuotas: a write that would use more than a quota allows is refused, any other is charged to its status.
+"""ResourceQuotas: rejects writes that exceed a quota and charges all others to its status.
 
-Charging happens in the same step as the write, so that two writes cannot share the last of a quota.
-The resource quota controller counts again when something goes, and after a refused write was
-charged.
+Charging is atomic with the write, so two writes cannot both use the last of a quota. The resource
+quota controller recounts after deletions and after a write that was charged but then rejected.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from kubesched.playground.storage.store import Entry
 
 RESOURCE = "resourcequotas"
 _CHANGES_COUNT = frozenset({"pods", "services", "persistentvolumeclaims"})
-"""Resources whose updates may use more than before."""
+"""Resources whose updates may increase their usage."""
 
 
 def charge_quotas(request: AdmissionRequest) -> None:
-    """Refuse the write, or charge every quota it concerns.
+    """Charge the write to all matching quotas, or reject it.
 
     Raises:
         Forbidden: naming the first quota that is exceeded.
@@ -59,7 +58,7 @@ def charge_quotas(request: AdmissionRequest) -> None:
 def _charged(
     resource: ResourceInfo, obj: JsonObject, quota: JsonObject, wanted: Totals, *, is_new: bool
 ) -> Totals | None:
-    """The quota's usage with the write; None if it is not about what the write uses."""
+    """The quota's usage including the write; None if it does not limit what the write uses."""
     status = quota.get("status") or {}
     hard = parsed(status.get("hard"))
     name, quota_name = obj["metadata"].get("name", ""), quota["metadata"]["name"]
@@ -74,7 +73,9 @@ def _charged(
     before = parsed(status.get("used"))
     if not set(delta) <= set(before):
         what = ",".join(sorted(delta))
-        raise forbidden(resource, name, f"status unknown for quota: {quota_name}, resources: {what}")  # fmt: skip
+        raise forbidden(
+            resource, name, f"status unknown for quota: {quota_name}, resources: {what}"
+        )
     after = add(before, delta)
     exceeded = sorted(key for key in delta if after[key] > hard[key])
     if exceeded:
@@ -82,7 +83,12 @@ def _charged(
             ",".join(f"{key}={amounts[key]}" for key in exceeded)
             for amounts in (delta, before, hard)
         )
-        raise forbidden(resource, name, f"exceeded quota: {quota_name}, requested: {requested}, used: {used}, limited: {limited}")  # fmt: skip
+        raise forbidden(
+            resource,
+            name,
+            f"exceeded quota: {quota_name}, requested: {requested}, used: {used}, limited:"
+            f" {limited}",
+        )
     return after
 
 

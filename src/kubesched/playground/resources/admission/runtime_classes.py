@@ -1,7 +1,4 @@
-"""What a RuntimeClass does to the pods that name it: overhead, node selector, tolerations.
-
-Mirrors `admission/runtimeclass`.
-"""
+"""Overhead, node selector and tolerations of a RuntimeClass; mirrors `admission/runtimeclass`."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ RUNTIME_CLASSES = "runtimeclasses.node.k8s.io"
 
 
 def apply_runtime_class(registry: RestStorage, pod: JsonObject, spec: JsonObject) -> None:
-    """Fill in what the pod's class adds, or refuse the pod."""
+    """Add the overhead, selector and tolerations of the pod's class, or reject the pod."""
     name = spec.get("runtimeClassName")
     chosen: JsonObject = {}
     if name:
@@ -66,7 +63,7 @@ def _refused(registry: RestStorage, pod: JsonObject, why: str) -> Exception:
 
 
 def merge_tolerations(tolerations: list[JsonObject]) -> list[JsonObject]:
-    """The tolerations without those that another one covers; of equal ones the first stays."""
+    """The tolerations without those covered by another one; of equal ones the first stays."""
     merged: list[JsonObject] = []
     for index, toleration in enumerate(tolerations):
         later = tolerations[index + 1 :]

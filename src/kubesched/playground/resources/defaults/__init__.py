@@ -1,4 +1,1 @@
-"""What the server fills in when a client leaves it out, kind by kind.
-
-All functions work in place.
-"""
+"""Defaults for omitted fields, by kind; all functions modify the object in place."""

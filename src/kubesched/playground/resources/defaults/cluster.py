@@ -1,7 +1,4 @@
-"""Defaults of nodes, services, configuration, storage and devices.
-
-Quantities get the form in which a typed server gives them back.
-"""
+"""Defaults of nodes, services, configuration, storage and devices; normalizes quantities."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _CSI_DRIVER: JsonObject = {
 
 
 def fill(obj: JsonObject, defaults: JsonObject) -> JsonObject:
-    """Set what the object leaves out, in nested objects as well; returns the object."""
+    """Set omitted fields, also in nested objects; returns the object."""
     for field, value in defaults.items():
         if isinstance(value, dict):
             fill(obj.setdefault(field, {}), value)
@@ -68,7 +65,7 @@ def default_service(obj: JsonObject) -> None:
 
 
 def default_limit_range(obj: JsonObject) -> None:
-    """Upstream: a bound without a default is the default, and a default limit is the default request."""
+    """Upstream: default limits fall back to max; default requests to default limits, then min."""
     for item in (obj.get("spec") or {}).get("limits") or ():
         for field in ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio"):
             round_list(item.get(field))
@@ -101,7 +98,7 @@ def default_event(obj: JsonObject) -> None:
 
 @lru_cache(maxsize=16384)
 def rounded(raw: Json) -> str:
-    """The quantity rounded up to thousandths; `QuantityError` if it cannot be read."""
+    """The quantity rounded up to thousandths; raises `QuantityError` if it is invalid."""
     return str(quantity.parse(raw).round_up(_MILLI))
 
 

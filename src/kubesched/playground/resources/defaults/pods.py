@@ -17,15 +17,14 @@ def default_pod(pod: JsonObject) -> None:
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
-    # Upstream: a pod's own missing requests come from its limits; in a template they stay as
-    # written.
+    # Upstream: a pod's missing requests come from its limits; a template's stay as written.
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         _requests_from_limits(container)
     _pod_level_requests(spec)
 
 
 def default_pod_status(pod: JsonObject) -> None:
-    """Upstream: a pod's conditions always show when they were probed, even if that is never."""
+    """Upstream: pod conditions always have a probe time, even if it is null."""
     status = pod.get("status") or {}
     conditions = status.get("conditions") or ()
     if any("lastProbeTime" not in condition for condition in conditions):
@@ -50,7 +49,7 @@ def default_pod_spec(spec: JsonObject) -> None:
     spec.setdefault("securityContext", {})
     if not spec.get("schedulerName"):
         spec["schedulerName"] = DEFAULT_SCHEDULER
-    # `serviceAccount` is the old name of `serviceAccountName`; both always say the same.
+    # `serviceAccount` is the old name of `serviceAccountName`; both always have the same value.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -96,7 +95,7 @@ def _default_container(container: JsonObject, uses_host_network: bool) -> None:
 
 
 def _pull_policy(image: str) -> str:
-    """Always for `latest`, said or meant; a tag or a digest pins the image."""
+    """Always for the tag `latest`, explicit or implied; other tags and digests pin the image."""
     if "@" in image:
         return "IfNotPresent"
     tag = image.rpartition("/")[2].partition(":")[2]
@@ -134,7 +133,7 @@ def _pod_level_requests(spec: JsonObject) -> None:
     if limits:
         requests = resources.setdefault("requests", {})
         for name, amount in limits.items():
-            # A pod-level limit stands in for a request only where no container states one.
+            # A pod-level limit replaces a request only if no container sets one.
             if name not in requests and not any(
                 name in ((container.get("resources") or {}).get("requests") or {})
                 for container in spec.get("containers") or ()

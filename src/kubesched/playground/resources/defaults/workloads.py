@@ -1,4 +1,4 @@
-"""Defaults of the kinds that make pods."""
+"""Defaults of workload kinds."""
 
 from __future__ import annotations
 

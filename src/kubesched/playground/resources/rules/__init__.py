@@ -1,9 +1,9 @@
-"""CEL rules of structural schemas (`x-kubernetes-validations`), as upstream's `apiserver/schema/cel`.
+"""CEL rules of structural schemas (`x-kubernetes-validations`); see `apiserver/schema/cel`.
 
-declarations   the CEL type of a schema, and how large its values can get
+declarations   the CEL type of a schema, and the maximum size of its values
 values         JSON as values of those types
 field_paths    `fieldPath` of a rule
 compilation    a rule and its message as programs, with their costs
-definition     what is wrong with the rules of a definition
-evaluation     the rules that an object breaks
+definition     validation of the rules in a definition
+evaluation     the rules that an object violates
 """

@@ -1,4 +1,4 @@
-"""One rule as a program: checked against the types of its schema, with what it can cost at most."""
+"""One rule as a program: type-checked against its schema, with its worst-case cost."""
 
 from __future__ import annotations
 
@@ -20,17 +20,14 @@ from kubesched.playground.resources.rules.declarations import Declaration
 from kubesched.playground.resources.rules.field_paths import normalize
 
 COST_LIMIT = 1_000_000
-"""Of one rule on one value; upstream's limit per call."""
+"""Limit for one rule on one value; upstream's limit per call."""
 SELF_TYPE = "selfType0"
-"""The type of `self` where that is an object. Upstream: a number that differs at every start."""
+"""The type name of `self` if it is an object. Upstream: the number differs at every start."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """A rule, or the reason why it is none.
-
-    `program` is missing if there is an error, or no rule.
-    """
+    """A compiled rule; `program` is None if there is an error, or no rule."""
 
     source: str
     message: str
@@ -46,12 +43,12 @@ class CompiledRule:
 
     @property
     def is_transition(self) -> bool:
-        """Whether it is about changes: it reads `oldSelf`."""
+        """Whether the rule reads `oldSelf`."""
         return self.program is not None and "oldSelf" in self.program.variables
 
     @property
     def shown(self) -> str:
-        """How messages call the rule."""
+        """The rule as shown in messages."""
         return (self.message or self.source).strip()
 
 
@@ -60,7 +57,7 @@ class _RuleError(Exception):
 
 
 def compile_rules(schema: JsonObject, declaration: Declaration) -> list[CompiledRule]:
-    """The rules that stand on a schema itself, in order."""
+    """The rules of the schema itself, in order."""
     of = declaration.type
     plain = _environment(of, of)
     optional = _environment(of, types.optional_of(of))
@@ -90,7 +87,9 @@ def _compiled(
         error = str(refusal)
     try:
         if message and program is not None:
-            message_program, message_cost = _program(message, declaration, environment, types.STRING, "messageExpression")  # fmt: skip
+            message_program, message_cost = _program(
+                message, declaration, environment, types.STRING, "messageExpression"
+            )
     except _RuleError as refusal:
         message_error = str(refusal)
     path = rule.get("fieldPath") or ""

@@ -1,8 +1,7 @@
-"""Structural schemas as CEL types: what rules may read, and how large it can get.
+"""Structural schemas as CEL types: what rules can read, and its maximum size.
 
-Fields without a type (`x-kubernetes-preserve-unknown-fields`) are not declared, nor are lists and
-maps of such. Names that are no CEL identifiers are escaped. Sizes bound the cost of rules: what a
-schema does not limit is limited by the size of a request.
+Untyped fields (`x-kubernetes-preserve-unknown-fields`) and lists and maps of them are not declared.
+Other names than CEL identifiers are escaped. Sizes, at most the request limit, bound rule costs.
 """
 
 from __future__ import annotations
@@ -39,25 +38,21 @@ _METADATA: Mapping[str, Json] = {
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A schema's type and bounds.
-
-    A list has an element, a map an element and text keys, an object fields.
-    """
+    """Type and bounds of a schema: lists and maps have an element, objects have fields."""
 
     type: Type
     smallest_bytes: int
-    """Of a value written as JSON."""
+    """Minimum size of a value as JSON."""
     most_elements: int = 0
-    """Of a list or map; bytes of a text."""
+    """Maximum length of a list or map; bytes of a string."""
     fields: Mapping[str, Declaration] = field(default_factory=dict)
-    """By escaped name."""
+    """Fields by escaped name."""
     element: Declaration | None = None
 
     def size_at(self, path: tuple[str, ...]) -> int | None:
-        """How long the part of the value at a path of the cost estimate can be; None if that is not declared.
+        """Maximum size of the value at a cost-estimate path; None if it is not declared.
 
-        Upstream: the path's first name is the variable, `self` or `oldSelf`, and scalars have the
-        size 0.
+        Upstream: the first name is the variable, `self` or `oldSelf`; scalars have size 0.
         """
         at: Declaration = self
         for name in path[1:]:
@@ -86,8 +81,7 @@ def escape(name: str) -> str | None:
 def declare(schema: JsonObject, name: str, *, is_root: bool = False) -> Declaration | None:
     """The declaration of a schema, or None if rules cannot read its values.
 
-    `name` is what its type is called, if that is an object; `is_root` adds the identity of a whole
-    resource.
+    `name` is the type name of an object; `is_root` adds the identity fields of a whole resource.
     """
     if schema.get(INT_OR_STRING):
         return Declaration(types.DYN, 1, _text_limit(schema))
@@ -112,12 +106,19 @@ def declare(schema: JsonObject, name: str, *, is_root: bool = False) -> Declarat
 
 
 def with_identity(schema: JsonObject) -> JsonObject:
-    """The schema of a resource with the fields every resource has, of which rules see the names only."""
+    """The schema with kind, apiVersion and metadata, where rules only see the names."""
     properties = schema.get("properties") or {}
     metadata = properties.get("metadata") or {}
     named = metadata.get("properties") or {}
-    texts = (properties.get("kind"), properties.get("apiVersion"), named.get("name"), named.get("generateName"))  # fmt: skip
-    if metadata.get("type") == "object" and all((text or {}).get("type") == "string" for text in texts):  # fmt: skip
+    texts = (
+        properties.get("kind"),
+        properties.get("apiVersion"),
+        named.get("name"),
+        named.get("generateName"),
+    )
+    if metadata.get("type") == "object" and all(
+        (text or {}).get("type") == "string" for text in texts
+    ):
         return schema
     identity = {"kind": _TEXT, "apiVersion": _TEXT, "metadata": _METADATA}
     return {**schema, "properties": {**properties, **identity}}
@@ -136,7 +137,7 @@ def _map(schema: JsonObject, name: str) -> Declaration | None:
     element = _member(schema["additionalProperties"], f"{name}.@elem")
     if element is None:
         return None
-    # At least two bytes of key, quotation marks, a colon and a comma for every entry.
+    # Each entry needs at least a key of two bytes, quotes, a colon and a comma.
     most = _limit(schema, "maxProperties", _LONGEST_TEXT // (element.smallest_bytes + 6))
     return Declaration(types.map_of(types.STRING, element.type), 2, most, element=element)
 
@@ -155,7 +156,7 @@ def _object(schema: JsonObject, name: str) -> Declaration:
         if key in required and member.get("default") is None:
             smallest += len(key.encode()) + declared.smallest_bytes + 4
     readable = {key: declared.type for key, declared in fields.items()}
-    # A keyword may be written as it is behind a dot.
+    # Keywords may be used unescaped after a dot.
     readable |= {key: readable[f"__{key}__"] for key in KEYWORDS if f"__{key}__" in readable}
     return Declaration(types.object_type(name, readable), smallest, fields=fields)
 
@@ -184,7 +185,7 @@ def _text(schema: JsonObject) -> Declaration:
 
 
 def _text_limit(schema: JsonObject) -> int:
-    """In bytes, of which a character can take four."""
+    """Limit in bytes; a character can take four."""
     length = schema.get("maxLength")
     return _LONGEST_TEXT if length is None else max(int(length), 0) * 4
 

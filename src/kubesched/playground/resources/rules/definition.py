@@ -1,8 +1,4 @@
-"""What is wrong with the rules of a definition: expressions that do not fit the schema, and those that may cost too much.
-
-Mirrors the part of `ValidateCustomResourceDefinitionOpenAPISchema` that is about
-`x-kubernetes-validations`.
-"""
+"""Validates rules of a definition, like `ValidateCustomResourceDefinitionOpenAPISchema`."""
 
 from __future__ import annotations
 
@@ -35,18 +31,18 @@ _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a schema is in the definition."""
+    """Position of a schema in the definition."""
 
     path: str
     is_root: bool = True
     most_values: int | None = 1
-    """How many values it describes in one object; None if nothing bounds that."""
+    """Maximum number of values of this schema in one object; None if unbounded."""
     uncorrelatable: str = ""
-    """The list above it whose items have no predecessors."""
+    """Path of an enclosing list whose items cannot be correlated with their old values."""
 
 
 class _TotalCost:
-    """Of all rules of a schema, and which of them contribute most."""
+    """Total cost of all rules of a schema, and the most expensive ones."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -61,22 +57,24 @@ class _TotalCost:
         if self.total <= DEFINITION_COST_LIMIT:
             return
         for _, dear in sorted(self._dear, key=lambda item: -item[0])[:4]:
-            yield forbidden(dear, "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema")  # fmt: skip
+            yield forbidden(
+                dear,
+                "contributed to estimated rule cost total exceeding cost limit for entire"
+                " OpenAPIv3 schema",
+            )
         name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
         yield forbidden(path, _too_expensive(name, self.total, DEFINITION_COST_LIMIT))
 
 
 def rule_problems(schema: JsonObject, path: str) -> list[FieldError]:
-    """What is wrong with the rules of a version's schema."""
+    """Problems of the rules in a version's schema."""
     total = _TotalCost()
     wrong, unfit = _walk(schema, _Place(path), total)
     return [*wrong, *unfit, *total.problems(path)]
 
 
 _Problems = tuple[list[FieldError], list[FieldError]]
-"""Those of the schema, and those of expressions, which are looked at only where there are none of
-the former.
-"""
+"""Problems of the schema, and of expressions; the latter are checked only without the former."""
 
 
 def _walk(schema: JsonObject, place: _Place, total: _TotalCost) -> _Problems:
@@ -129,7 +127,7 @@ def _times(one: int | None, other: int | None) -> int | None:
 
 
 def _shape_problems(rule: JsonObject, schema: JsonObject, path: str) -> Iterator[FieldError]:
-    """What is wrong with the fields of a rule, whatever its expressions say."""
+    """Problems of a rule's fields, apart from its expressions."""
     message, source = rule.get("message") or "", (rule.get("rule") or "").strip()
     if not source:
         yield required(f"{path}.rule", "rule is not specified")
@@ -141,7 +139,9 @@ def _shape_problems(rule: JsonObject, schema: JsonObject, path: str) -> Iterator
         yield required(f"{path}.message", "message must be specified if rule contains line breaks")
     expression = rule.get("messageExpression") or ""
     if expression and not expression.strip():
-        yield required(f"{path}.messageExpression", "messageExpression must be non-empty if specified")  # fmt: skip
+        yield required(
+            f"{path}.messageExpression", "messageExpression must be non-empty if specified"
+        )
     reason = rule.get("reason")
     if reason is not None and reason not in _REASONS:
         yield not_supported(f"{path}.reason", reason, _REASONS)
@@ -159,7 +159,10 @@ def _expression_problems(
 ) -> Iterator[FieldError]:
     declaration = declare(schema, SELF_TYPE, is_root=place.is_root)
     if declaration is None:
-        detail = "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations"
+        detail = (
+            "internal error: failed to construct type information for x-kubernetes-validations"
+            " rules: unable to convert structural schema to CEL declarations"
+        )
         yield internal_error(f"{place.path}.{RULES}", detail)
         return
     most = place.most_values
@@ -170,7 +173,9 @@ def _expression_problems(
         path = f"{place.path}.{RULES}[{index}]"
         cost = min(compiled.worst_cost * most, _MAX_UINT64)
         if cost > RULE_COST_LIMIT:
-            yield forbidden(f"{path}.rule", _too_expensive("estimated rule cost", cost, RULE_COST_LIMIT))  # fmt: skip
+            yield forbidden(
+                f"{path}.rule", _too_expensive("estimated rule cost", cost, RULE_COST_LIMIT)
+            )
         total.add(f"{path}.rule", cost)
         if compiled.error:
             yield invalid(f"{path}.rule", _shown(stated[index]), compiled.error)
@@ -186,7 +191,9 @@ def _message_problems(
         yield invalid(where, _shown(rule), compiled.message_error)
     elif compiled.message_program is not None:
         if cost > RULE_COST_LIMIT:
-            yield forbidden(where, _too_expensive("estimated messageExpression cost", cost, RULE_COST_LIMIT))  # fmt: skip
+            yield forbidden(
+                where, _too_expensive("estimated messageExpression cost", cost, RULE_COST_LIMIT)
+            )
         total.add(where, cost)
 
 
@@ -195,7 +202,10 @@ def _old_self_problems(
 ) -> Iterator[FieldError]:
     if compiled.is_transition:
         if place.uncorrelatable:
-            detail = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {place.uncorrelatable}"
+            detail = (
+                "oldSelf cannot be used on the uncorrelatable portion of the schema within"
+                f" {place.uncorrelatable}"
+            )
             yield invalid(f"{path}.rule", rule["rule"], detail)
     elif rule.get("optionalOldSelf") is not None:
         detail = "may not be set if oldSelf is not used in rule"
@@ -227,6 +237,6 @@ def _too_expensive(what: str, cost: int, limit: int) -> str:
     else:
         shown = f"{factor:.1f}x"
     return (
-        f"{what} exceeds budget by factor of {shown} (try simplifying the rule, or adding maxItems, maxProperties, "
-        "and maxLength where arrays, maps, and strings are declared)"
+        f"{what} exceeds budget by factor of {shown} (try simplifying the rule, or adding maxItems,"
+        " maxProperties, and maxLength where arrays, maps, and strings are declared)"
     )

@@ -1,10 +1,9 @@
-"""The rules that a custom resource breaks: evaluated on every write, after the schema has found the object valid.
+"""Evaluates the rules of a custom resource on every write, after schema validation.
 
-`self` is the value a rule stands on, `oldSelf` the same value before an update. A rule that reads
-`oldSelf` is evaluated only where there is one, unless it says `optionalOldSelf`. Items of a list
-have a predecessor if the list is a map by keys. A broken rule about the value alone does not count
-while the value stays as it was: objects that were stored before a rule was added can still be
-changed elsewhere.
+`self` is the value that has the rule, `oldSelf` the same value before an update. A rule that reads
+`oldSelf` is evaluated only if there is an old value, unless it sets `optionalOldSelf`. List items
+have an old value only if the list type is map. A violation without `oldSelf` is ignored while the
+value is unchanged: objects stored before a rule was added can still be changed elsewhere.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from kubesched.playground.resources.rules.declarations import declare
 from kubesched.playground.resources.rules.values import value_of
 
 COST_BUDGET = 10_000_000
-"""Of all rules on one object."""
+"""Limit for all rules on one object."""
 _LONGEST_MESSAGE = 5 * 1024
 
 
 class _OutOfBudget(Exception):
-    """No further rules are evaluated; carries the last problem."""
+    """Stops the evaluation; carries the last problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """The rules of one place in a schema, and the places below it that have any."""
+    """The rules of one schema, and the subschemas that have any."""
 
     schema: JsonObject
     is_root: bool
@@ -58,12 +57,12 @@ class SchemaRules:
     root: _Node
 
     def problems(self, new: JsonObject, old: JsonObject | None) -> list[FieldError]:
-        """The rules that an object breaks; without an old version, those about changes are left out."""
+        """The rules that an object violates; transition rules need an old version."""
         return _Evaluation().problems(self.root, new, NO_PREDECESSOR if old is None else old)
 
 
 def rules_of(schema: JsonObject) -> SchemaRules | None:
-    """The rules of a schema that has passed `definition.rule_problems`; None if it has none."""
+    """The rules of a schema that passed `definition.rule_problems`; None if there are none."""
     root = _node(schema, is_root=True)
     return SchemaRules(root) if root is not None else None
 
@@ -85,7 +84,7 @@ def _node(schema: Json, *, is_root: bool = False) -> _Node | None:
 
 
 class _Evaluation:
-    """Of one object; keeps account of what it costs."""
+    """Evaluation of one object, with its cost budget."""
 
     def __init__(self) -> None:
         self._budget = COST_BUDGET
@@ -101,7 +100,7 @@ class _Evaluation:
     def _node(
         self, node: _Node, new: Json, old: object, path: str, above: tuple[Json, object] | None
     ) -> Iterator[FieldError]:
-        """`above` is the nearest value that has a predecessor, with that."""
+        """`above` is the nearest value with an old value, and that old value."""
         if new is None:
             return
         nearest = above if old is NO_PREDECESSOR else (new, old)
@@ -153,7 +152,7 @@ class _Evaluation:
     def _verdict(
         self, rule: CompiledRule, program: Program, bindings: JsonObject, path: str, type_name: str
     ) -> bool | FieldError:
-        """Whether the rule holds, or why that cannot be told."""
+        """Whether the rule holds, or the error of its evaluation."""
         where = path or _ROOT
         if self._budget <= 0:
             raise _OutOfBudget(invalid(where, type_name, _NO_BUDGET))
@@ -165,10 +164,16 @@ class _Evaluation:
         if error is None:
             return outcome.value is True
         if isinstance(error, CostLimitExceededError):
-            detail = f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {rule.shown}"
+            detail = (
+                f"'{error}': no further validation rules will be run due to call cost exceeds limit"
+                f" for rule: {rule.shown}"
+            )
             raise _OutOfBudget(invalid(where, type_name, detail))
         if str(error).startswith("no such overload"):
-            detail = f"'{error}': call arguments did not match a supported operator, function or macro signature for rule: {rule.shown}"
+            detail = (
+                f"'{error}': call arguments did not match a supported operator, function or macro"
+                f" signature for rule: {rule.shown}"
+            )
         else:
             detail = f"{error} evaluating rule: {rule.shown}"
         return invalid(where, type_name, detail)
@@ -193,17 +198,23 @@ class _Evaluation:
         return invalid(where, shown, message)
 
     def _message(self, rule: CompiledRule, bindings: JsonObject, where: str, type_name: str) -> str:
-        """What the rule's message expression says; nothing if it fails, so that the message counts."""
+        """Result of the message expression; "" if it fails, to fall back to the message."""
         if rule.message_program is None:
             return ""
         outcome = rule.message_program.run(bindings)
         if outcome.cost > self._budget:
-            detail = "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"
+            detail = (
+                "messageExpression evaluation failed due to running out of cost budget, no further"
+                " validation rules will be run"
+            )
             raise _OutOfBudget(invalid(where, type_name, detail))
         self._budget -= outcome.cost
         if isinstance(outcome.error, CostLimitExceededError):
             source = rule.message_program.expression
-            detail = f'no further validation rules will be run due to call cost exceeds limit for messageExpression: "{source}"'
+            detail = (
+                "no further validation rules will be run due to call cost exceeds limit for"
+                f' messageExpression: "{source}"'
+            )
             raise _OutOfBudget(invalid(where, type_name, detail))
         if isinstance(outcome.error, EvaluationError) or not isinstance(outcome.value, str):
             return ""
@@ -212,7 +223,7 @@ class _Evaluation:
 
 
 _ROOT = "<nil>"
-"""Upstream: a problem of the whole object has no path, which Go shows like this."""
+"""Upstream: a problem of the whole object has no path, which Go prints like this."""
 _NO_BUDGET = (
     "validation failed due to running out of cost budget, no further validation rules will be run"
 )

@@ -7,12 +7,15 @@ import re
 from kubesched.playground.apimachinery.objects import JsonObject
 
 _STEP = re.compile(r"\.(?P<name>[^.\[\]]+)|\['(?P<quoted>(?:[^'\\]|\\.)*)'\]")
-_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}  # fmt: skip
+_ESCAPES = {
+    "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
+    "'": "'", "\\": "\\",
+}  # fmt: skip
 _ESCAPE = re.compile(r"\\(.)")
 
 
 def normalize(path: str, schema: JsonObject) -> str | None:
-    """The path as messages continue that of the rule's value; None if it does not lead to a field of the schema."""
+    """The path relative to the rule's value, as in messages; None if the schema lacks it."""
     shown, at = "", 0
     while at < len(path):
         step = _STEP.match(path, at)

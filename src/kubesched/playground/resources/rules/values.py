@@ -1,8 +1,7 @@
-"""JSON of a custom resource as values of the types that its schema declares.
+"""Converts JSON of a custom resource to values of the types its schema declares.
 
-Texts with a `format` become durations, timestamps and bytes, numbers become doubles. A field that
-is null counts as absent; in lists and maps null is a value. What the schema does not describe takes
-part in comparisons alone.
+Strings with a `format` become durations, timestamps and bytes; numbers become doubles. A null field
+is absent; in lists and maps null is a value. Undescribed values only take part in comparisons.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from kubesched.playground.resources.rules.declarations import KEYWORDS, escape, 
 
 
 def value_of(schema: JsonObject, value: Json, *, is_root: bool = False) -> Value:
-    """The CEL value of JSON that the schema has found valid."""
+    """The CEL value of JSON that passed schema validation."""
     if value is None or schema.get(INT_OR_STRING):
         return value
     if isinstance(value, dict):
@@ -91,7 +90,7 @@ def _text(schema: JsonObject, value: str) -> Value:
 
 
 class _Malformed(str):
-    """A text that is not what its format says: nothing can be done with it."""
+    """A string that does not match its format; every operation on it fails."""
 
     __slots__ = ()
     cel_type: Type = types.ERROR

@@ -1,5 +1,4 @@
-"""Rules a typed schema cannot say, kind by kind: what is refused and in which words.
+"""Validation beyond the typed schema, by kind, with upstream's messages.
 
-Every function returns problems with their field paths instead of stopping at the first. Values have
-their right types already (`schema.decoding`), and defaults are filled in.
+Returns all problems with field paths, after type checks (`schema.decoding`) and defaulting.
 """

@@ -1,4 +1,4 @@
-"""Rules for nodes, services, priority and runtime classes, configuration, leases and events."""
+"""Validation of nodes, services, priority and runtime classes, configuration, leases and events."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SYSTEM_PRIORITY_CLASSES = {
 }
 
 _DATA_KEY_HELP = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',"
-    "  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',"
+    "  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
 _DATA_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _DATA_LIMIT_BYTES = 1024 * 1024
@@ -36,8 +36,7 @@ _DATA_LIMIT_BYTES = 1024 * 1024
 
 def validate_node(obj: JsonObject) -> Problems:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    # Upstream: the path says metadata, though taints are in the spec; capacities are named with a
-    # dot.
+    # Upstream: the path says metadata although taints are in spec; a dot precedes capacities.
     yield from taints(spec.get("taints") or (), "metadata.taints")
     for field in ("capacity", "allocatable"):
         for name, amount in (status.get(field) or {}).items():
@@ -88,7 +87,7 @@ def validate_priority_class_update(new: JsonObject, old: JsonObject) -> Problems
 
 
 def validate_config_data(obj: JsonObject) -> Problems:
-    """Keys and size of config maps and secrets."""
+    """Validate keys and size of config maps and secrets."""
     size = 0
     for field in ("data", "binaryData"):
         for key, value in (obj.get(field) or {}).items():
@@ -122,7 +121,7 @@ def validate_lease(obj: JsonObject) -> Problems:
 
 
 def validate_event(obj: JsonObject) -> Problems:
-    """The rule that ties an event to the namespace of what it is about; cluster objects' events live in default."""
+    """Require the namespace of the involved object; cluster-scoped objects use `default`."""
     about = (obj.get("involvedObject") or {}).get("namespace", "")
     namespace = obj["metadata"].get("namespace", "")
     if about == namespace or (not about and namespace == "default"):

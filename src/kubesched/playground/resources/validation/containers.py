@@ -1,4 +1,4 @@
-"""Rules for containers, their requests and limits, and volumes."""
+"""Validation of containers, their requests and limits, and volumes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ from kubesched.playground.apimachinery.validation import (
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
-_ENV_SOURCES = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+_ENV_SOURCES = (
+    "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or"
+    " `fileKeyRef`"
+)
 _SOURCES = {
     "persistentVolumeClaim": "claimName",
     "secret": "secretName",
@@ -37,7 +40,7 @@ _SOURCES = {
     "configMap": "name",
     "csi": "driver",
 }
-"""Sources of volumes, and the field that each needs."""
+"""Volume sources, and the required field of each."""
 _ENV_NAME = re.compile(r"[ -<>-~]+")
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 _MUST_BE_INTEGER = "must be an integer"
@@ -55,7 +58,7 @@ def volumes(items: Sequence[JsonObject], path: str) -> Problems:
 
 
 def _own_name(item: JsonObject, path: str, taken: set[str]) -> Problems:
-    """Problems of a name that no other item has; it counts as taken afterwards."""
+    """Problems of a name, which must be unique; adds it to `taken`."""
     name = item.get("name", "")
     if not name:
         yield required(f"{path}.name")
@@ -76,7 +79,7 @@ def _volume_source(volume: JsonObject, path: str) -> Problems:
 def containers(
     items: Sequence[JsonObject], path: str, volume_names: set[str], taken_names: set[str]
 ) -> Problems:
-    """Problems of one list of containers; names must differ across the lists of a pod."""
+    """Problems of one list of containers; names must be unique across a pod's lists."""
     for here, container in numbered(items, path):
         yield from _own_name(container, here, taken_names)
         yield from _container(container, here, volume_names)
@@ -126,7 +129,7 @@ def _ports(ports: Sequence[JsonObject], path: str) -> Problems:
 
 
 def port_name_problems(name: str) -> list[str]:
-    """What is wrong with the name of a port."""
+    """Problems of a port name."""
     if len(name) > 15:
         return ["must be no more than 15 characters"]
     if not re.fullmatch(r"[-a-z0-9]+", name):
@@ -146,7 +149,10 @@ def _environment(variable: JsonObject, path: str) -> Problems:
     if not name:
         yield required(f"{path}.name")
     elif not _ENV_NAME.fullmatch(name):
-        detail = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+        detail = (
+            "a valid environment variable name must consist only of printable ASCII characters"
+            " other than '='"
+        )
         yield invalid(f"{path}.name", name, detail)
     source = variable.get("valueFrom")
     if source is not None:
@@ -248,11 +254,11 @@ def _name_problems(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def is_integer_resource(name: str) -> bool:
-    """Extended resources and huge pages come in whole pieces only."""
+    """Whether only whole numbers are allowed: extended resources and huge pages."""
     return "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
 
 
 @lru_cache(maxsize=1024)
 def _may_overcommit(name: str) -> bool:
-    """Whether a request may be smaller than its limit; not for devices and huge pages."""
+    """Whether a request may be below its limit; false for devices and huge pages."""
     return not is_integer_resource(name) and not name.startswith("hugepages-")

@@ -1,4 +1,4 @@
-"""Rules that device classes, claims and slices share: names, selectors, configuration, taints, tolerations."""
+"""Validation shared by device classes, claims and slices."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Rule = Callable[[T, str], Problems]
 
 
 def items(entries: Sequence[T] | None, limit: int, rule: Rule[T], path: str) -> Problems:
-    """Problems of a bounded list; a list that is too long is not looked at any further."""
+    """Problems of a bounded list; the items of a list that is too long are not checked."""
     entries = entries or ()
     if len(entries) > limit:
         return [too_many(path, len(entries), limit)]
@@ -77,7 +77,7 @@ def distinct_items(
     key: Callable[[T], Json],
     path: str,
 ) -> Problems:
-    """Like `items`, for entries whose keys must differ."""
+    """Like `items`, for entries with unique keys."""
     yield from items(entries, limit, rule, path)
     entries = entries or ()
     if len(entries) > limit:
@@ -127,7 +127,7 @@ def device_class_name(value: str, path: str) -> Problems:
 
 
 def qualified_name(value: str, path: str) -> Problems:
-    """The name of an attribute or a capacity: `id` or `domain/id`."""
+    """Problems of an attribute or capacity name: `id` or `domain/id`."""
     parts = value.split("/")
     if len(parts) == 1:
         yield from _identifier(value, path)
@@ -182,10 +182,7 @@ def _selector(selector: JsonObject, path: str) -> Problems:
 
 @lru_cache(maxsize=4096)
 def _compile_problem(expression: str) -> str:
-    """Why an expression is no selector; empty if it is one.
-
-    A claim is written often, its selectors never change.
-    """
+    """Compile error of a selector, or "". Cached: selectors never change, claims often do."""
     try:
         compile_selector(expression, device_environment())
     except ValueError as error:
@@ -208,7 +205,7 @@ def device_configuration(config: JsonObject, path: str) -> Problems:
 
 
 def raw_object(value: Json, path: str) -> Problems:
-    """Data that only a driver understands: a JSON object of limited size."""
+    """Problems of opaque driver data: a JSON object of limited size."""
     if value is None:
         return [required(path)]
     if len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()) > MAX_PARAMETERS:
@@ -254,7 +251,7 @@ def _toleration(toleration: JsonObject, path: str) -> Problems:
 
 
 def binding_conditions(device: JsonObject, path: str) -> Problems:
-    """Conditions that must be true, and that must not, before a pod with the device is bound."""
+    """Problems of the binding conditions and binding failure conditions of a device."""
     wanted: list[str] = device.get("bindingConditions") or []
     failures: list[str] = device.get("bindingFailureConditions") or []
     at_wanted, at_failures = f"{path}.bindingConditions", f"{path}.bindingFailureConditions"

@@ -1,4 +1,4 @@
-"""Writes to `pods/ephemeralcontainers` and `pods/resize`: what of the pod they change, and what they may not."""
+"""Writes to `pods/ephemeralcontainers` and `pods/resize`: merging and validation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ _NOT_EPHEMERAL = (
     "resizePolicy",
     "restartPolicy",
 )
-"""Fields of a container that an ephemeral one cannot have; resources are refused if they say
-anything.
-"""
+"""Fields that an ephemeral container cannot have; `resources` must be empty."""
 
 
 def with_ephemeral_containers(new: JsonObject, old: JsonObject) -> JsonObject:
@@ -71,10 +69,9 @@ _CONTAINER_LISTS = ("containers", "initContainers")
 
 
 def with_resources(new: JsonObject, old: JsonObject) -> JsonObject:
-    """The old pod with the new one's resources and resize policies; anything else the write says is ignored.
+    """The old pod with the new one's resources and resize policies; other changes are ignored.
 
-    Containers that were added, removed, renamed or reordered stay so, for validation to refuse
-    them.
+    A changed set or order of containers is kept, for validation to reject.
     """
     spec = dict(old["spec"])
     for field in _CONTAINER_LISTS:

@@ -1,4 +1,4 @@
-"""Rules for pods: what a new one must look like, what may still change later, and their claims."""
+"""Validation of pods: new pods, allowed updates, and their claims."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ _SCHEDULING: dict[str, Callable[[Any, str], Problems]] = {
 }
 
 _ONLY_THESE = (
-    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "pod updates may not change fields other than"
+    " `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
@@ -57,7 +58,7 @@ def validate_pod(pod: JsonObject) -> Problems:
 
 
 def pod_spec(spec: JsonObject, path: str, claim_templates: Iterable[str] = ()) -> Problems:
-    """Problems of a pod's spec, or of a template's; `claim_templates` name volumes that a StatefulSet adds."""
+    """Problems of a pod or template spec; `claim_templates` name volumes of a StatefulSet."""
     items = spec.get("volumes") or ()
     yield from volumes(items, f"{path}.volumes")
     volume_names = {*claim_templates, *(volume.get("name", "") for volume in items)}
@@ -121,7 +122,7 @@ def _names(spec: JsonObject, path: str) -> Problems:
 
 
 def validate_pod_update(new: JsonObject, old: JsonObject) -> Problems:
-    """A pod's spec is fixed but for images, deadlines, added tolerations and removed gates."""
+    """Only images, deadlines, added tolerations and removed gates of a pod's spec may change."""
     before, after = old["spec"], new["spec"]
     if before == after:
         return []
@@ -178,7 +179,7 @@ def _gate_update(before: JsonObject, after: JsonObject) -> Problems:
 
 
 def _gated_update(before: JsonObject, after: JsonObject) -> Problems:
-    """While a pod is gated its node selection may become stricter, not looser."""
+    """The node selection of a gated pod may become stricter, not looser."""
     selector = after.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in (before.get("nodeSelector") or {}).items()):
         yield invalid(
@@ -189,7 +190,10 @@ def _gated_update(before: JsonObject, after: JsonObject) -> Problems:
     old_terms, new_terms = _required_terms(before), _required_terms(after)
     if old_terms is None or old_terms == new_terms:
         return
-    path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    path = (
+        "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+        ".nodeSelectorTerms"
+    )
     if new_terms is None or len(new_terms) != len(old_terms):
         yield invalid(
             path,
@@ -216,7 +220,7 @@ def _required_terms(spec: JsonObject) -> list[JsonObject] | None:
 
 
 def _fixed_part(spec: JsonObject, *, is_gated: bool) -> JsonObject:
-    """The spec without what an update may touch."""
+    """The spec without the fields that an update may change."""
     free = ["activeDeadlineSeconds", "tolerations", "schedulingGates"]
     if is_gated:
         free.append("nodeSelector")
@@ -238,7 +242,7 @@ def _fixed_part(spec: JsonObject, *, is_gated: bool) -> JsonObject:
 
 
 def resource_claims(spec: JsonObject, path: str) -> Problems:
-    """Problems of a pod's claims, and of what its containers use of them."""
+    """Problems of a pod's claims, and of their use in containers."""
     entries = spec.get("resourceClaims") or ()
     names: set[str] = set()
     for index, entry in enumerate(entries):
@@ -276,7 +280,7 @@ def _pod_claim(entry: JsonObject, names: set[str], path: str) -> Problems:
 
 
 def _container_claims(entries: Sequence[JsonObject], pod_claims: set[str], path: str) -> Problems:
-    """A container uses all of a claim or some of its requests, each once."""
+    """A container uses a whole claim or some of its requests, each once."""
     used: set[str] = set()
     for here, entry in numbered(entries, path):
         name, request = entry.get("name", ""), entry.get("request", "")

@@ -1,4 +1,4 @@
-"""Rules for resource claims, their templates and their status, and for device classes."""
+"""Validation of resource claims, their templates and status, and device classes."""
 
 from __future__ import annotations
 
@@ -27,15 +27,18 @@ _NO_SUCH_REQUEST = (
     "must be the name of a request in the claim or the name of a request and a subrequest"
     " separated by '/'"
 )
-# Upstream says the same when neither is set.
-_ONE_CONSTRAINT = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+# Upstream's message is the same if neither is set.
+_ONE_CONSTRAINT = (
+    'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are'
+    " set"
+)
 _NORMALIZED_UID = (
     "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase"
     " hexadecimal characters"
 )
 
 RequestNames = Mapping[str, frozenset[str]]
-"""Alternatives of each request by name; none for a request without."""
+"""Names of a request's alternatives by request name; empty if it has none."""
 
 
 def validate_resource_claim(obj: JsonObject) -> Problems:
@@ -206,7 +209,10 @@ def validate_resource_claim_status(new: JsonObject, old: JsonObject) -> Problems
     elif consumers and new["metadata"].get("deletionTimestamp") is not None:
         known = before.get("reservedFor") or ()
         if any(consumer not in known for consumer in consumers):
-            detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+            detail = (
+                "new entries may not be added while `deallocationRequested` or `deletionTimestamp`"
+                " are set"
+            )
             yield forbidden("status.reservedFor", detail)
     if allocation is not None:
         if allocated_before is not None:
@@ -226,7 +232,7 @@ def allocated_devices(allocation: JsonObject | None) -> Iterator[DeviceKey]:
 
 
 def device_key(entry: JsonObject) -> DeviceKey:
-    """Identity of the device in an allocation result or in a device's status."""
+    """Key of the device in an allocation result or device status."""
     return (
         entry.get("driver", ""),
         entry.get("pool", ""),

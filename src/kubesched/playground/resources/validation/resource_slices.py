@@ -1,4 +1,4 @@
-"""Rules for resource slices: pools, devices with attributes and capacities, shared counters."""
+"""Validation of resource slices: pools, devices with attributes and capacities, shared counters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kubesched.playground.resources.validation.scheduling import node_selector
 
 _MAX_DEVICES = 128
 _MAX_ADVANCED_DEVICES = 64
-"""Limit as soon as a device has taints, counters or list attributes."""
+"""Limit if any device has taints, counters or list attributes."""
 _MAX_COUNTER_SETS = 8
 _MAX_COUNTERS = 32
 _MAX_COUNTER_CONSUMPTIONS = 2
@@ -119,7 +119,7 @@ def _node_selection(spec: JsonObject, path: str) -> Problems:
 
 
 def _chosen_nodes(entry: JsonObject, path: str, given: list[str], unset: str) -> Problems:
-    """Problems of a node's name and of a selector; `given` takes those that are there."""
+    """Problems of node name and node selector; adds those that are set to `given`."""
     name, selector = entry.get("nodeName"), entry.get("nodeSelector")
     if name:
         given.append("`nodeName`")
@@ -140,7 +140,7 @@ def _flags(entry: JsonObject, path: str, given: list[str], *fields: str) -> Prob
 
 
 def device_limit(spec: JsonObject) -> int:
-    """How many devices a slice may have."""
+    """Maximum number of devices in a slice."""
     for device in spec.get("devices") or ():
         if device.get("taints") or device.get("consumesCounters"):
             return _MAX_ADVANCED_DEVICES
@@ -185,7 +185,7 @@ def _device(per_device: bool, device: JsonObject, path: str) -> Problems:
 
 
 def _shown_key(name: str) -> str:
-    """Keys that are too long are cut in the middle."""
+    """The key, truncated in the middle if too long."""
     if len(name) <= _MAX_SHOWN_KEY:
         return name
     rest = _MAX_SHOWN_KEY - 3
@@ -237,7 +237,7 @@ def _attribute_value(kind: str, value: Json, path: str) -> Problems:
 
 
 def _counters(name_field: str, entry: JsonObject, path: str) -> Problems:
-    """A counter set, or a device's consumption from one."""
+    """Problems of a counter set, or of a device's consumption from one."""
     name: str = entry.get(name_field, "")
     here = f"{path}.{name_field}"
     if name:
@@ -267,7 +267,10 @@ def _capacity(capacity: JsonObject, is_shared: bool, path: str) -> Problems:
         return [forbidden(path, "allowMultipleAllocations must be true")]
     values, bounds = policy.get("validValues"), policy.get("validRange")
     if values and bounds is not None:
-        detail = 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time'
+        detail = (
+            'exactly one policy can be specified, cannot specify "validValues" and "validRange" at'
+            " the same time"
+        )
         return [forbidden(path, detail)]
     field = "validValues" if values else "validRange" if bounds is not None else ""
     if not field:

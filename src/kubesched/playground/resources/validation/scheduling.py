@@ -1,4 +1,4 @@
-"""Rules for the parts of a pod spec that tell the scheduler what to do."""
+"""Validation of the scheduling fields of a pod spec."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-# The tolerations every pod gets. Pods share these very lists, so an identity check can skip
-# validating them.
+# Every pod shares these objects, so an identity check can skip validating them.
 DEFAULT_TOLERATIONS: tuple[JsonObject, ...] = tuple(
     {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -46,7 +45,10 @@ def tolerations(items: Sequence[JsonObject], path: str) -> Problems:
         if key:
             yield from refused(f"{here}.key", key, label_key_problems(key))
         elif operator != "Exists":
-            detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            detail = (
+                'operator must be Exists when `key` is empty, which means "match all values and all'
+                ' keys"'
+            )
             yield invalid(f"{here}.operator", operator, detail)
         if (
             toleration.get("tolerationSeconds") is not None

@@ -1,4 +1,4 @@
-"""Rules for volumes, claims and storage classes."""
+"""Validation of volumes, claims and storage classes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def validate_persistent_volume_claim(obj: JsonObject) -> Problems:
 def validate_persistent_volume_claim_update(new: JsonObject, old: JsonObject) -> Problems:
     before, after = old["spec"], new["spec"]
     changed = {key for key in {**before, **after} if before.get(key) != after.get(key)}
-    # An unbound claim may still be given its volume, and a class where it has none yet.
+    # An unbound claim may still get its volume, and a class if it has none.
     if not before.get("volumeName"):
         changed.discard("volumeName")
     if before.get("storageClassName") is None:
@@ -120,7 +120,10 @@ def validate_persistent_volume_claim_update(new: JsonObject, old: JsonObject) ->
             ]
     if not changed:
         return []
-    detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+    detail = (
+        "spec is immutable after creation except resources.requests and volumeAttributesClassName"
+        " for bound claims"
+    )
     return [forbidden("spec", detail)]
 
 

@@ -1,4 +1,4 @@
-"""Rules for the kinds that make pods, and for the policies of Jobs."""
+"""Validation of workload kinds, and of Job policies."""
 
 from __future__ import annotations
 
@@ -164,7 +164,10 @@ def validate_stateful_set_update(new: JsonObject, old: JsonObject) -> Problems:
     if before == after:
         return []
     names = "', '".join(_STATEFUL_SET_MUTABLE[:-1])
-    detail = f"updates to statefulset spec for fields other than '{names}' and 'minReadySeconds' are forbidden"
+    detail = (
+        f"updates to statefulset spec for fields other than '{names}' and 'minReadySeconds' are"
+        " forbidden"
+    )
     return [forbidden("spec", detail)]
 
 
@@ -259,7 +262,7 @@ def validate_pod_disruption_budget(obj: JsonObject) -> Problems:
 
 
 def job_policies(spec: JsonObject) -> Problems:
-    """Problems of everything that decides how a Job ends."""
+    """Problems of the fields that decide how a Job ends."""
     return (*_index_limits(spec), *_failure_policy(spec), *_success_policy(spec))
 
 

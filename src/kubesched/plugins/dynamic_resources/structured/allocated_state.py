@@ -18,7 +18,7 @@ Amounts = dict[str, int]
 
 
 class DeviceID(NamedTuple):
-    """What identifies a device in the cluster."""
+    """Identifies a device in the cluster."""
 
     driver: str
     pool: str
@@ -29,7 +29,7 @@ class DeviceID(NamedTuple):
 
 
 class ConsumedCapacity:
-    """Consumed capacity per device. An entry that is all zero is dropped."""
+    """Consumed capacity per device. Entries that are all zero are dropped."""
 
     __slots__ = ("_by_device",)
 
@@ -68,12 +68,12 @@ class ConsumedCapacity:
             del self._by_device[device]
 
     def mark(self, device: DeviceID) -> None:
-        """Have an entry, even if nothing is consumed."""
+        """Add an entry, even if nothing is consumed."""
         self._by_device.setdefault(device, {})
 
 
 class AllocatedState:
-    """What is taken.
+    """Allocated devices, shares and capacity.
 
     Holders are counted, so `remove` is the inverse of `add` even if two claims hold one device.
     """
@@ -96,10 +96,10 @@ class AllocatedState:
         self.pool_versions: dict[tuple[str, str], int] = {}
         """Driver and pool name -> a number that grows with every change to the pool's devices."""
         self.changed_pools: dict[tuple[str, str], None] = {}
-        """Pools with changes since `SignatureColumn`, the only reader, last looked."""
+        """Pools changed since the last read by `SignatureColumn`, the only reader."""
 
     def is_allocated(self, device: DeviceID) -> bool:
-        """Is the device taken, wholly or in part?"""
+        """Is the device allocated, wholly or in part?"""
         return device in self.exclusive or device in self.shares or device in self.capacity
 
     def add(self, allocation: AllocationResult) -> None:
@@ -143,7 +143,7 @@ def device_of(result: DeviceRequestAllocationResult) -> DeviceID:
 
 
 def holds_the_same(one: AllocationResult, other: AllocationResult) -> bool:
-    """Do both take the same devices and shares?"""
+    """Do both allocations hold the same devices and shares?"""
     return _taken(one) == _taken(other)
 
 
@@ -157,5 +157,5 @@ def amounts_of(result: DeviceRequestAllocationResult) -> Amounts:
 
 
 def _counted(allocation: AllocationResult) -> Iterable[DeviceRequestAllocationResult]:
-    """The results that take something: admin access takes nothing."""
+    """The results that take a device; admin access does not."""
     return (r for r in allocation.devices.results or () if not r.admin_access)

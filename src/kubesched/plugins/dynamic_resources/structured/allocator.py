@@ -1,4 +1,4 @@
-"""Allocator: for one scheduling attempt, which devices a node would give to the pod's claims."""
+"""Allocator: finds, for one scheduling attempt, a node's devices for the pod's claims."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from kubesched.plugins.dynamic_resources.structured.selectors import (
 
 
 class Solution:
-    """Devices for all claims, by their position among the devices of a node: valid for every node with the same signature."""
+    """Devices for all claims, by position: valid for every node with the same signature."""
 
     __slots__ = ("claims", "picks", "requests")
 
@@ -53,7 +53,7 @@ class Solution:
         self.picks = [[(positions[pick.pooled], pick) for pick in picks] for picks in search.picks]
 
     def on(self, devices: Sequence[PooledDevice]) -> list[list[Pick]]:
-        """The picks by claim, among the devices of a node."""
+        """The picks by claim, given a node's devices."""
         return [
             [
                 Pick(pick.request, devices[position], pick.has_counters, pick.consumed)
@@ -64,7 +64,7 @@ class Solution:
 
 
 class Allocator:
-    """Serves one scheduling attempt, during which neither slices nor allocated devices change."""
+    """Serves one scheduling attempt, during which slices and allocated devices do not change."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Allocator:
         self._new_share_id = new_share_id
         self._counters = AvailableCounters(allocated)
         self._solutions: dict[tuple[int, ...], tuple[Sequence[ResourceClaim], _Outcome]] = {}
-        """By signature of the node and identity of the claims, which are kept alive here."""
+        """By node signature and claim identity; the claims are kept alive here."""
 
     def solve(
         self,
@@ -91,7 +91,7 @@ class Allocator:
         claims: Sequence[ResourceClaim],
         is_late: Callable[[], bool] = lambda: False,
     ) -> Solution | None:
-        """Devices of the node for all claims; None if it does not have them.
+        """The node's devices for all claims; None if they do not suffice.
 
         Raises:
             AllocationError: a claim, class or slice cannot be handled, or the time is up.
@@ -108,7 +108,7 @@ class Allocator:
         return outcome
 
     def results(self, node: Node, solution: Solution) -> list[AllocationResult]:
-        """What a solution means for each claim on a node."""
+        """The allocation results of a solution on a node, one per claim."""
         picks_by_claim = solution.on(self._pools.of(node).devices)
         return [
             allocation_result(
@@ -125,10 +125,7 @@ class Allocator:
         claims: Sequence[ResourceClaim],
         is_late: Callable[[], bool] = lambda: False,
     ) -> list[AllocationResult] | None:
-        """One result per claim; None if the node does not have the devices.
-
-        Raises as `solve` does.
-        """
+        """One result per claim; None if the node's devices do not suffice. Raises like `solve`."""
         solution = self.solve(node, claims, is_late)
         return None if solution is None else self.results(node, solution)
 
@@ -170,7 +167,7 @@ _Outcome = Solution | InvalidPools | None
 
 
 class _Matching:
-    """Which devices a request selects on one node; asked once for each pair."""
+    """Which devices a request selects on one node; each pair is evaluated once."""
 
     def __init__(self, selectors: DeviceSelectors, node: Node, features: Features) -> None:
         self._selectors = selectors

@@ -1,6 +1,6 @@
-"""Consumable capacity: how much of a device's capacities a request consumes, and whether that is there.
+"""Consumable capacity: what a request consumes of a device, and whether enough is left.
 
-The test applies to every device that has capacities, shareable or not: for an exclusive one it is a
+The check applies to every device with capacities, shareable or not: for an exclusive device it is a
 plain filter.
 """
 
@@ -26,7 +26,7 @@ Requested = Mapping[str, RawQuantity]
 def fits(
     device: Device, requested: Requested, consumed: Amounts | None, picked: Amounts | None
 ) -> bool:
-    """Is there room for the request beside what claims consume and what this attempt picked already?"""
+    """Does the request fit, given what claims consume and this attempt has already picked?"""
     capacities = device.capacity or {}
     if any(name not in capacities for name in requested):
         return False
@@ -45,7 +45,7 @@ def fits(
 
 
 def consumption(device: Device, requested: Requested) -> dict[str, Quantity]:
-    """What a share of the device consumes, for every capacity of the device."""
+    """What a share of the device consumes, for each of the device's capacities."""
     return {
         name: wanted(requested.get(name), capacity)
         for name, capacity in (device.capacity or {}).items()
@@ -53,7 +53,7 @@ def consumption(device: Device, requested: Requested) -> dict[str, Quantity]:
 
 
 def wanted(requested: RawQuantity | None, capacity: DeviceCapacity) -> Quantity:
-    """The requested amount, rounded up as the policy says; the default, or all of it, without a request."""
+    """The requested amount, rounded up by policy; without a request the default, or all of it."""
     policy = capacity.request_policy
     if requested is None:
         default = None if policy is None else policy.default
@@ -78,7 +78,7 @@ def _rounded_to_range(amount: Quantity, valid: CapacityRequestPolicyRange) -> Qu
         return amount
     step = quantity.value(valid.step)
     if step <= 0:
-        return amount  # never valid: `violates` refuses it
+        return amount  # never valid: `violates` rejects it
     steps = -((lowest.value() - amount.value()) // step)
     return Quantity(lowest.value() + steps * step, 0, Format.BINARY_SI)
 
@@ -106,7 +106,11 @@ def _violates_range(amount: Quantity, valid: CapacityRequestPolicyRange) -> bool
 
 
 def _is_written_alike(a: Quantity, b: Quantity) -> bool:
-    """# Upstream: the default is recognised by its representation, so `1024Mi` is not the default `1Gi`."""
+    """Are both quantities spelled alike?
+
+    # Upstream: the default is recognised by its representation, so `1024Mi` is not the default
+    # `1Gi`.
+    """
     return a is b or (
         (a.unscaled, a.scale, a.format, str(a)) == (b.unscaled, b.scale, b.format, str(b))
         and not a.is_big

@@ -1,4 +1,4 @@
-"""matchAttribute and distinctAttribute: what the devices of several requests must have, or not have, in common."""
+"""matchAttribute and distinctAttribute: constraints across the devices of several requests."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ AttributeValue = tuple[str, str | int | bool] | None
 
 
 class Constraint(Protocol):
-    """Follows the devices picked for one claim.
-
-    For every successful `add` there is at most one `remove`.
-    """
+    """Tracks the devices picked for one claim. Each successful `add` has at most one `remove`."""
 
     def add(self, request: str, sub_request: str, device: Device, driver: str) -> bool:
-        """Take the device in, unless the constraint forbids it."""
+        """Add the device, unless the constraint forbids it."""
         ...
 
     def remove(self, request: str, sub_request: str) -> None: ...
@@ -42,7 +39,7 @@ class _Scoped:
 
 
 class MatchAttribute(_Scoped):
-    """All devices have the attribute with one and the same value, which the first one sets."""
+    """All devices have the same value of the attribute; the first device sets it."""
 
     def __init__(self, requests: Sequence[str] | None, attribute: str) -> None:
         super().__init__(requests, attribute)
@@ -70,8 +67,9 @@ class MatchAttribute(_Scoped):
 class DistinctAttribute(_Scoped):
     """No two devices share the attribute's value.
 
-    # Upstream: one value is remembered per request. Each further device of a request replaces it, and giving a device
-    # back forgets it, so within a request for three devices only neighbours are compared.
+    # Upstream: one value is remembered per request. Each further device of a request replaces it,
+    # and giving a device back forgets it, so within a request for three devices only neighbours are
+    # compared.
     """
 
     def __init__(self, requests: Sequence[str] | None, attribute: str) -> None:
@@ -98,7 +96,7 @@ class DistinctAttribute(_Scoped):
 
 
 def make_constraint(constraint: DeviceConstraint) -> Constraint | None:
-    """The constraint to follow; None if it is of an unknown type."""
+    """The constraint's implementation; None if its type is unknown."""
     if constraint.match_attribute is not None:
         return MatchAttribute(constraint.requests, constraint.match_attribute)
     if constraint.distinct_attribute is not None:

@@ -14,17 +14,14 @@ CounterKey = tuple[str, str]
 
 
 def consumption_of(device: Device) -> Iterator[tuple[CounterKey, int]]:
-    """What the device draws, in nanos."""
+    """The device's counter consumption, in nanos."""
     for consumed in device.consumes_counters or ():
         for name, counter in (consumed.counters or {}).items():
             yield (consumed.counter_set, name), quantity.nanos(counter.value)
 
 
 class AvailableCounters:
-    """What allocated devices leave of each pool's counters; worked out once per attempt.
-
-    May be negative.
-    """
+    """What allocated devices leave of each pool's counters, per attempt; may be negative."""
 
     __slots__ = ("_allocated", "_by_pool")
 
@@ -53,7 +50,7 @@ class AvailableCounters:
 
 
 class ConsumedCounters:
-    """What the devices picked so far draw from the counters of their pools."""
+    """Counter consumption of the devices picked so far."""
 
     __slots__ = ("_available", "_by_pool")
 
@@ -62,9 +59,10 @@ class ConsumedCounters:
         self._by_pool: dict[PoolID, dict[CounterKey, int]] = {}
 
     def take(self, device: Device, pool: Pool) -> bool:
-        """Draw what the device needs, unless a counter of the pool would not suffice.
+        """Consume the device's counters, unless a counter of the pool would not suffice.
 
-        # Upstream: every counter of the pool is looked at, so one that is overdrawn blocks devices that use others.
+        # Upstream: every counter of the pool is looked at, so one that is overdrawn blocks devices
+        # that use others.
         """
         consumed = self._by_pool.setdefault(pool.id, {})
         for key, amount in consumption_of(device):

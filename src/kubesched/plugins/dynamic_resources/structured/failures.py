@@ -1,10 +1,10 @@
-"""How an allocation can end other than with devices or with none to be had."""
+"""Allocation errors."""
 
 from __future__ import annotations
 
 
 class AllocationError(Exception):
-    """The claims cannot be judged: the scheduling attempt fails, whatever other nodes offer."""
+    """The claims cannot be evaluated: the scheduling attempt fails, regardless of other nodes."""
 
 
 class AllocationTimeout(AllocationError):
@@ -12,7 +12,7 @@ class AllocationTimeout(AllocationError):
 
 
 class InvalidPools(Exception):
-    """No solution on this node, where some pool is invalid. Other nodes may still fit."""
+    """No solution on this node, which has an invalid pool. Other nodes may still fit."""
 
     def __init__(self) -> None:
         super().__init__("invalid resource pools were encountered")

@@ -9,7 +9,7 @@ from kubesched.config.features import FeatureGates
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Which optional parts of claims and slices count."""
+    """Which optional parts of claims and slices are enabled."""
 
     admin_access: bool = True
     prioritized_list: bool = True

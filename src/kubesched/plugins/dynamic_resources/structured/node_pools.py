@@ -1,12 +1,12 @@
-"""The pools of every node, kept between attempts, and what makes nodes alike for the allocator.
+"""The pools of every node, cached between attempts, and node signatures.
 
 Two nodes have the same *signature* if their pools differ in names only: same drivers, devices of
-the same content in the same order, the same of them in use. The search then goes the same way on
-both, so one of them is searched and the solution read off for the other, position by position.
+the same content in the same order, the same devices in use. The search then takes the same steps on
+both, so one node is searched and the solution is applied to the other by position.
 
-Gathering the pools of a node costs a look at every slice it may use, building a signature a look at
-every device. Both are done again only after a change: pools are kept until a slice changes that
-concerns the node, the signature until a device of its pools is allocated or freed.
+Gathering a node's pools reads every slice it may use, and building a signature reads every device.
+Both are repeated only after a change: pools are cached until a slice relevant to the node changes,
+the signature until a device of its pools is allocated or freed.
 """
 
 from __future__ import annotations
@@ -28,17 +28,15 @@ from kubesched.plugins.dynamic_resources.structured.pools import (
 )
 
 _SWEEP_FROM: Final = 1024
-"""Nodes that were not asked about for long are forgotten when there are this many, and then at
-every doubling.
-"""
+"""At this many nodes, and then at every doubling, entries not used recently are dropped."""
 _SIGNATURES_LIMIT: Final = 1 << 16
-"""Maximum number of distinct signatures; beyond, numbering starts anew."""
+"""Maximum number of distinct signatures; beyond it, numbering restarts."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class NodePools:
-    """What the allocator needs to know about one node."""
+    """The allocator's data about one node."""
 
     __slots__ = (
         "devices",
@@ -62,7 +60,7 @@ class NodePools:
         self.node_version: Any = None
         self.usage_versions: list[int] = []
         self.signature = -1
-        """Equal for nodes that are alike."""
+        """Equal for equivalent nodes."""
         self.is_recent = True
 
 
@@ -81,7 +79,7 @@ class PoolIndex:
         self._next_number = 0
 
     def of(self, node: Node) -> NodePools:
-        """The pools of a node as they are now; raises AllocationError."""
+        """The current pools of a node; raises AllocationError."""
         name = node.metadata.name
         known = self._nodes.get(name)
         if known is None or not self._is_current(known, node):
@@ -117,10 +115,10 @@ class PoolIndex:
             pools.is_recent = False
         self._sweep_at = max(_SWEEP_FROM, 2 * len(self._nodes))
 
-    # -- what makes nodes alike --------------------------------------------------------------------
+    # -- signatures --------------------------------------------------------------------------------
 
     def _shape(self, pools: list[Pool], node: Node) -> int:
-        """A number for the content of the pools, regardless of names and allocations."""
+        """A number for the content of the pools, independent of names and allocations."""
         shape = tuple(
             (
                 pool.id[0],
@@ -172,7 +170,7 @@ class PoolIndex:
         return number
 
     def _usage(self, pool: Pool) -> tuple[Any, ...]:
-        """Which devices are taken, by position."""
+        """Allocated devices, by position."""
         allocated = self._allocated
         usage = []
         for position, pooled in enumerate((*pool.devices, *pool.elsewhere)):

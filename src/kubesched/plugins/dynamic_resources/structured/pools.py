@@ -1,9 +1,8 @@
-"""The pools of a node: which devices it can reach, in the order in which they are tried.
+"""The pools of a node: which devices it can reach, in search order.
 
-Slices that the node can reach are grouped by driver and pool; of each group only the highest
-generation counts. A pool whose slices are not all there is incomplete, one that contradicts itself
-is invalid: neither offers a device, but both are remembered, because a request for all devices has
-to refuse them.
+Slices that the node can reach are grouped by driver and pool; only the highest generation of each
+group counts. A pool with missing slices is incomplete, one that contradicts itself is invalid.
+Neither offers devices, but both are kept, because a request for all devices must reject them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ PoolID = tuple[str, str]
 
 
 class PooledDevice:
-    """A device where it was found."""
+    """A device and its slice and pool."""
 
     __slots__ = ("device", "id", "pool", "slice")
 
@@ -64,7 +63,7 @@ class Pool:
 
 
 class Slices:
-    """All slices of the cluster, found by node and by pool. Their order means nothing."""
+    """All slices of the cluster, indexed by node and by pool. Their order is not significant."""
 
     __slots__ = ("_by_node", "_by_pool", "_node_versions", "_shared", "_shared_version", "version")
 
@@ -106,7 +105,7 @@ class Slices:
         return self._node_versions.get(node_name, 0), self._shared_version
 
     def _note_change(self, changed: ResourceSlice, pool: PoolID) -> None:
-        """Nodes with other slices of the pool are concerned, too: these tell them whether it is complete."""
+        """Invalidate nodes with slices of the pool, too: the change affects its completeness."""
         self.version += 1
         for resource_slice in (changed, *self.of_pool(pool)):
             node_name = _only_node(resource_slice)
@@ -116,7 +115,7 @@ class Slices:
                 self._shared_version = self.version
 
     def candidates(self, node_name: str) -> Iterator[ResourceSlice]:
-        """Slices that may concern a node: its own, and all that are not of a single node."""
+        """Slices that may be relevant to a node: its own, and those not limited to one node."""
         yield from self._by_node.get(node_name, {}).values()
         yield from self._shared.values()
 
@@ -125,12 +124,12 @@ class Slices:
 
 
 def _only_node(slice_: ResourceSlice) -> str:
-    """The node that alone can use the slice. Counters concern every node that uses the pool."""
+    """The only node that can use the slice. Counters are relevant to every node of the pool."""
     return "" if slice_.spec.shared_counters else slice_.spec.node_name or ""
 
 
 def gather_pools(slices: Slices, node: Node, features: Features) -> list[Pool]:
-    """The pools of a node. Those with binding conditions come last; otherwise by driver and name.
+    """The pools of a node, by driver and name; those with binding conditions come last.
 
     Raises:
         AllocationError: a node selector cannot be read.
@@ -151,7 +150,7 @@ def gather_pools(slices: Slices, node: Node, features: Features) -> list[Pool]:
 def node_matches(
     node: Node, node_name: str | None, all_nodes: bool | None, selector: NodeSelector | None
 ) -> bool:
-    """Does a slice's or device's choice of nodes include this one? Raises AllocationError."""
+    """Does the node selection of a slice or device include this node? Raises AllocationError."""
     if node_name:
         return node_name == node.metadata.name
     if all_nodes:
@@ -202,7 +201,7 @@ def _add_to_group(groups: dict[PoolID, list[ResourceSlice]], slice_: ResourceSli
 def _pool_of(
     pool_id: PoolID, group: list[ResourceSlice], slices: Slices, features: Features
 ) -> Pool | None:
-    """The pool that a node's slices of it make; None if a newer generation replaces it."""
+    """Builds a pool from the node's slices of it; None if a newer generation replaces it."""
     # Upstream: every slice says how many there are; the first one seen is believed.
     count = group[0].spec.pool.resource_slice_count
     if len(group) == count:
@@ -242,7 +241,7 @@ def _build(
     reason = _duplicate_device(devices)
     if not reason and features.partitionable_devices:
         reason = _collect_counter_sets(with_counters, pool.counter_sets)
-        # Devices in a slice that also has counters are never offered, but they are checked.
+        # Devices in a slice that also has counters are never offered, but they are validated.
         checked = _pooled(ordered, pool) if with_counters else devices
         reason = reason or _unknown_counter([*checked, *elsewhere], pool.counter_sets)
     if reason:

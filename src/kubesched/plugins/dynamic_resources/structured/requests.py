@@ -1,4 +1,4 @@
-"""A claim's requests in the form the search works with, and the checks made before it starts."""
+"""A claim's requests, prepared for the search, and the checks made before it starts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALL = "All"
 
 ClassLookup = Callable[[str], DeviceClass | None]
 Eligible = Callable[["Request", PooledDevice], bool]
-"""Can the device serve the request, whatever else is picked? Raises AllocationError."""
+"""Can the device serve the request, ignoring other picks? Raises AllocationError."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +37,7 @@ class Request:
     claim: ResourceClaim
     name: str
     parent: str
-    """The name of the request this is an alternative of; empty otherwise."""
+    """The request that this is an alternative of; empty for an exact request."""
     device_class: DeviceClass
     mode: str
     count: int
@@ -46,7 +46,7 @@ class Request:
     tolerations: Sequence[DeviceToleration]
     capacity: Requested
     all_devices: list[PooledDevice] = field(default_factory=list)
-    """With mode All: the devices, fixed before the search."""
+    """For mode All: the devices, determined before the search."""
 
     @property
     def base_name(self) -> str:
@@ -68,7 +68,7 @@ class Request:
 
 @dataclass(slots=True, eq=False)
 class ClaimRequests:
-    """What one claim asks for: for each request its alternatives, of which an exact request has one."""
+    """A claim's requests, each with its alternatives; an exact request has one."""
 
     claim: ResourceClaim
     requests: list[list[Request]]
@@ -76,7 +76,7 @@ class ClaimRequests:
 
 
 class Checker:
-    """Turns claims into `ClaimRequests`; raises AllocationError for what cannot be handled."""
+    """Turns claims into `ClaimRequests`; raises AllocationError for unsupported claims."""
 
     def __init__(
         self, features: Features, classes: ClassLookup, pools: Sequence[Pool], is_eligible: Eligible
@@ -95,8 +95,8 @@ class Checker:
             fewest += min(alternative.count for alternative in alternatives)
         if fewest > MAX_ALLOCATION_RESULTS:
             raise AllocationError(
-                f"claim {key_of(claim.metadata)}: number of requested devices {fewest} exceeds the claim "
-                f"limit of {MAX_ALLOCATION_RESULTS}"
+                f"claim {key_of(claim.metadata)}: number of requested devices {fewest} exceeds "
+                f"the claim limit of {MAX_ALLOCATION_RESULTS}"
             )
         return ClaimRequests(claim, requests, _constraints(claim))
 
@@ -181,16 +181,14 @@ class Checker:
         return device_class
 
     def _all_devices(self, request: Request, subject: str) -> list[PooledDevice]:
-        """Every eligible device.
-
-        A pool that is not known completely is an error, whatever its driver.
-        """
+        """Every eligible device; an incomplete pool of any driver is an error."""
         devices = []
         for pool in self._pools:
             if not pool.is_usable:
                 state = "being updated" if pool.is_incomplete else "invalid"
                 raise AllocationError(
-                    f"{subject}: asks for all devices, but resource pool {pool} is currently {state}"
+                    f"{subject}: asks for all devices, "
+                    f"but resource pool {pool} is currently {state}"
                 )
             devices += [pooled for pooled in pool.devices if self._is_eligible(request, pooled)]
         return devices

@@ -1,4 +1,4 @@
-"""The `AllocationResult` of a claim: devices, settings that go with them, and the nodes they can be used from."""
+"""Builds the `AllocationResult` of a claim: devices, configuration and node selector."""
 
 from __future__ import annotations
 
@@ -32,10 +32,7 @@ def allocation_result(
     features: Features,
     new_share_id: Callable[[], str],
 ) -> AllocationResult:
-    """What a solution means for one claim; `requests` are the chosen ones, in order.
-
-    Raises AllocationError.
-    """
+    """One claim's result; `requests` are the chosen ones, in order. Raises AllocationError."""
     config = [*_class_config(requests), *_claim_config(claim, requests)]
     results = [_device_result(pick, features, new_share_id) for pick in picks]
     return AllocationResult(
@@ -66,7 +63,7 @@ def _device_result(
 
 
 def _class_config(requests: Sequence[Request]) -> list[DeviceAllocationConfiguration]:
-    """Settings of the classes, each class once, for all requests of that class."""
+    """The configuration of the classes, each class once, for all its requests."""
     by_class: dict[str, list[Request]] = {}
     for request in requests:
         by_class.setdefault(request.device_class.metadata.name, []).append(request)
@@ -84,7 +81,7 @@ def _class_config(requests: Sequence[Request]) -> list[DeviceAllocationConfigura
 def _claim_config(
     claim: ResourceClaim, requests: Sequence[Request]
 ) -> list[DeviceAllocationConfiguration]:
-    """Settings of the claim.
+    """The configuration of the claim.
 
     # Upstream: those that name several requests appear once for each of them.
     """
@@ -107,7 +104,7 @@ def _claim_config(
 def _node_selector(
     claim: ResourceClaim, picks: Sequence[Pick], node_name: str
 ) -> NodeSelector | None:
-    """The node itself if a device is local to it, otherwise what all devices require of nodes together."""
+    """The node itself if a device is local to it, otherwise all devices' selectors combined."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for pick in picks:
@@ -128,7 +125,7 @@ def _node_selector(
 
 
 def check_node_selectors(claim: ResourceClaim, picks: Sequence[Pick]) -> None:
-    """Raises AllocationError if what the devices require of nodes cannot be put together."""
+    """Raises AllocationError if the devices' node selectors cannot be combined."""
     _node_selector(claim, picks, "")
 
 

@@ -1,11 +1,11 @@
 """The search: depth first over claims, requests and devices, until the first complete solution.
 
 Devices of one request are picked in increasing position, so a request never takes a device twice;
-every further request starts at the first device again. A claim that would get too many devices
-gives up on the devices of its earlier exact requests at once, since those cannot help.
+every further request starts at the first device again. If a claim would get too many devices, the
+search abandons the devices of its earlier exact requests at once, since other ones cannot help.
 
 Each step is a generator that yields the steps it depends on, driven by `_run`: a claim for many
-devices nests deeper than Python functions may.
+devices would exceed Python's recursion limit.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Pick:
     request: Request
     pooled: PooledDevice
     has_counters: bool
-    """Its counters were taken."""
+    """Whether its counters were consumed."""
     consumed: dict[str, Quantity] | None
-    """Of a shareable device: what the share consumes."""
+    """For a shareable device: what the share consumes."""
     was_shared: bool = False
-    """Of a shareable device: it had been picked before in this attempt."""
+    """For a shareable device: whether it had already been picked in this attempt."""
 
 
 class Search:
@@ -75,7 +75,7 @@ class Search:
         is_selectable: Callable[[Request, PooledDevice], bool],
         is_late: Callable[[], bool],
     ) -> None:
-        """`devices` are those of all usable pools, in order; `is_late` is asked at every step."""
+        """`devices` are those of all usable pools, in order; `is_late` is called at every step."""
         self._claims = claims
         self._devices = devices
         self._allocated = allocated
@@ -86,13 +86,11 @@ class Search:
         self._picked_by: dict[DeviceID, set[int]] = {}
         """Devices that are not shareable -> indices of the claims they were picked for."""
         self._shared = ConsumedCapacity()
-        """Capacity of shareable devices that this attempt consumes; an entry also marks the device
-        as picked.
-        """
+        """Shareable capacity consumed by this attempt; an entry also marks a device as picked."""
         self.picks: list[list[Pick]] = [[] for _ in claims]
-        """By claim, in the order they were picked."""
+        """By claim, in the order of picking."""
         self.chosen: dict[tuple[int, int], int] = {}
-        """(claim, request) -> the alternative that was taken."""
+        """(claim, request) -> the chosen alternative."""
 
     def run(self) -> bool:
         """Find the first solution; raises AllocationError."""
@@ -108,7 +106,7 @@ class Search:
             self._check_time()
             return Outcome.FOUND
         outcome = yield self._request(claim, 0)
-        # Another choice for an earlier claim may leave this one an alternative that needs fewer
+        # A different choice for an earlier claim may leave this one an alternative with fewer
         # devices.
         return Outcome.NO if outcome is Outcome.TOO_MANY and claim else outcome
 
@@ -130,7 +128,7 @@ class Search:
         return Outcome.TOO_MANY if only_too_many else Outcome.NO
 
     def _devices_for(self, claim: int, index: int, request: Request, have: int, start: int) -> Step:
-        """The devices of a request that has `have` already, from a position on."""
+        """Pick the remaining devices of a request that has `have` of them, from `start` on."""
         self._check_time()
         if request.wants_all and not request.all_devices:
             return Outcome.NO
@@ -188,7 +186,7 @@ class Search:
         )
 
     def _take(self, claim: int, request: Request, pooled: PooledDevice, *, must: bool) -> bool:
-        """Pick a device, if counters, taints, constraints and capacity allow it.
+        """Pick a device if counters, taints, constraints and capacity allow it.
 
         Raises AllocationError.
         """
@@ -199,7 +197,7 @@ class Search:
         has_counters = bool(device.consumes_counters)
         if has_counters and not self._features.partitionable_devices:
             return False
-        # A share of a device that is in use already draws nothing more.
+        # A further share of a device in use consumes no more counters.
         if is_shareable and (device_id in self._allocated.capacity or device_id in self._shared):
             has_counters = False
         if has_counters and not self._counters.take(device, pooled.pool):
@@ -236,8 +234,8 @@ class Search:
                 earlier.remove(base, sub)
             if must:
                 raise AllocationError(
-                    f"claim {key_of(request.claim.metadata)}, request {request.name}: cannot add device "
-                    f"{pooled.id} because a claim constraint would not be satisfied"
+                    f"claim {key_of(request.claim.metadata)}, request {request.name}: cannot add "
+                    f"device {pooled.id} because a claim constraint would not be satisfied"
                 )
             return False
         return True
@@ -253,8 +251,7 @@ class Search:
         if pick.consumed is not None:
             self._shared.remove(device_id, _amounts(pick.consumed))
             if pick.was_shared:
-                # The earlier share goes on marking the device as picked, even if it consumes
-                # nothing.
+                # The earlier share still marks the device as picked, even if it consumes nothing.
                 self._shared.mark(device_id)
         else:
             self._picked_by[device_id].discard(claim)
@@ -268,7 +265,7 @@ def _amounts(consumed: dict[str, Quantity]) -> dict[str, int]:
 
 
 def _run(step: Step) -> Outcome:
-    """Drive a step and all it depends on to its end."""
+    """Run a step and its dependencies to completion."""
     stack = [step]
     sent: Outcome | None = None
     while True:

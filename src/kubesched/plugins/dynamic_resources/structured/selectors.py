@@ -5,7 +5,7 @@ with consumable capacity, `allowMultipleAllocations`. A name without a domain be
 driver's. A domain that the device does not have is an empty map; an unknown name within a domain is
 an error.
 
-An answer depends on the expression and the device's content alone, so it is kept by both: clusters
+A result depends only on the expression and the device's content, so it is cached by both: clusters
 have few distinct devices and fewer expressions.
 """
 
@@ -23,14 +23,14 @@ from kubesched.api.resource_v1 import Device, DeviceAttribute
 COST_LIMIT: Final = 1_000_000
 """Run-time cost at which the evaluation of a selector is cancelled."""
 
-# The API's limits, which bound what a selector can cost.
+# The API's limits, which bound a selector's cost.
 _MAX_NAMES: Final = 32
 _MAX_DOMAIN: Final = 63
 _MAX_NAME: Final = 32
 _MAX_ATTRIBUTE: Final = 64
 
 _ANSWERS_LIMIT: Final = 1 << 17
-"""Answers kept; all are dropped when there are more."""
+"""Maximum number of cached results; beyond it, all are dropped."""
 
 _BY_DOMAIN: Final = types.map_of(types.STRING, types.map_of(types.STRING, types.ANY))
 _CAPACITY: Final = types.map_of(types.STRING, types.map_of(types.STRING, types.QUANTITY))
@@ -82,7 +82,7 @@ class DeviceSelectors:
 
 
 class DeviceContent:
-    """What selectors see of a device."""
+    """The parts of a device that selectors can read."""
 
     __slots__ = ("_device", "_driver", "key")
 
@@ -93,7 +93,7 @@ class DeviceContent:
         amounts = {name: amount.value for name, amount in capacity.items()}
         shared = bool(device.allow_multiple_allocations)
         self.key = _encode((driver, device.attributes, amounts, shared))
-        """Equal for devices that no expression can tell apart."""
+        """Equal for devices that no expression can distinguish."""
 
     def variable(self) -> dict[str, Any]:
         """The value of `device`; raises ValueError for an attribute without a usable value."""
@@ -119,7 +119,7 @@ class DeviceContent:
 
 @lru_cache(maxsize=2)
 def device_environment(*, consumable_capacity: bool = True) -> cel.Environment:
-    """The environment of selectors in classes and claims."""
+    """The CEL environment of selectors in classes and claims."""
     fields = {"driver": types.STRING, "attributes": _BY_DOMAIN, "capacity": _CAPACITY}
     if consumable_capacity:
         fields["allowMultipleAllocations"] = types.BOOL
@@ -131,7 +131,7 @@ def device_environment(*, consumable_capacity: bool = True) -> cel.Environment:
 
 
 def compile_selector(expression: str, environment: cel.Environment) -> cel.Program:
-    """The program of an expression that may serve as a selector; raises ValueError with upstream's text."""
+    """Compiles a selector expression; raises ValueError with upstream's text."""
     try:
         program = cel.compile(expression, environment)
     except cel.CompileError as error:
@@ -144,12 +144,12 @@ def compile_selector(expression: str, environment: cel.Environment) -> cel.Progr
 
 
 def worst_cost(expression: str, environment: cel.Environment) -> int:
-    """The most that evaluating a selector can cost, whatever the device; beyond COST_LIMIT an API server refuses it."""
+    """Maximum cost of a selector for any device; API servers reject more than COST_LIMIT."""
     return cel.estimate_cost(expression, environment, _declared_size)
 
 
 def _declared_size(path: tuple[str, ...]) -> int | None:
-    """How long a part of `device` can be, by the limits of the API."""
+    """Maximum size of a part of `device`, by the API's limits."""
     if path[:1] != ("device",):
         return None
     size: int | None

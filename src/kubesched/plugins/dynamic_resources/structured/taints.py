@@ -1,4 +1,4 @@
-"""Device taints: `NoSchedule` and `NoExecute` keep away requests that do not tolerate them."""
+"""Device taints: `NoSchedule` and `NoExecute` block requests that do not tolerate them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ _BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
 
 def is_repelled(device: Device, tolerations: Sequence[DeviceToleration]) -> bool:
-    """Does the device have a taint that blocks and is not tolerated?
-
-    Unknown effects never block.
-    """
+    """Does the device have an untolerated blocking taint? Unknown effects never block."""
     return any(
         taint.effect in _BLOCKING
         and not any(tolerates(toleration, taint) for toleration in tolerations)

@@ -1,16 +1,16 @@
 """Number of volumes of each CSI driver per node: a column per driver, kept current.
 
-The volumes of a node are those its pods use and those attached according to VolumeAttachments; a
-volume that is both, or is used by several pods, counts once. The volume behind a claim changes when
-the claim is bound, or when its volume or class appears: such changes are recorded as they happen
-and applied in `sync`.
+A node's volumes are those its pods use and those attached according to VolumeAttachments; a volume
+that is both, or is used by several pods, counts once. The volume behind a claim changes when the
+claim is bound, or when its volume or class appears: such changes are recorded as they happen and
+applied in `sync`.
 
     _claims     claims in use on some row: the volume behind each, and its users by row
     _mounted    volume name -> row -> number of uses by pods there
     _attached   volume name -> row -> 1 if a VolumeAttachment exists
     _counts     driver -> column: number of volumes in `_mounted` or `_attached` at a row
 
-Volumes that count only where there is a CSINode are counted everywhere: a node without one has no
+Volumes that count only on nodes with a CSINode are counted everywhere: a node without one has no
 limits.
 """
 
@@ -56,9 +56,7 @@ class _Claim:
         self.volume_name = ""
         self.class_name = ""
         self.owner: str | None = None
-        """UID of the controlling object, empty if there is none; None while the claim does not
-        exist.
-        """
+        """UID of the controlling object, or empty; None while the claim does not exist."""
         self.users: dict[tuple[int, VolumeUse], list[PodInfo]] = {}
 
 
@@ -116,12 +114,12 @@ class AttachedVolumes(PodFollower):
         return column
 
     def rows_using(self, name: str) -> Iterable[int]:
-        """Rows with a pod that uses the volume. Rows where it is only attached are not included."""
+        """Rows with a pod that uses the volume, without rows where it is only attached."""
         return self._mounted.get(name, _NOWHERE)
 
     @property
     def broken(self) -> Mapping[int, Mapping[tuple[str, str], str]]:
-        """Row -> why the volumes of its pods cannot be counted; only rows with such a problem."""
+        """Row -> why its pods' volumes cannot be counted; only rows with such a problem."""
         return self._broken
 
     def used_by(self, pods: Iterable[PodInfo]) -> dict[str, CsiVolume]:
@@ -290,7 +288,7 @@ class AttachedVolumes(PodFollower):
         self._detach(row)
 
     def _attach(self, row: int, node: str) -> None:
-        """Count what is attached; several attachments of one volume are one.
+        """Count attached volumes; several attachments of one volume count once.
 
         # Upstream: in-tree volumes are never counted here, migrated or not.
         """
@@ -344,7 +342,7 @@ class AttachedVolumes(PodFollower):
     # -- self-check --------------------------------------------------------------------------------
 
     def check_invariants(self) -> None:
-        """Everything kept equals what a fresh count gives."""
+        """Compares all state with a fresh count."""
         self.sync()
         by_volume = {(c.volume_name, key) for key, c in self._claims.items() if c.volume_name}
         by_class = {(c.class_name, key) for key, c in self._claims.items() if c.class_name}

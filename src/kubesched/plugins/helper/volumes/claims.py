@@ -25,7 +25,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class ClaimUse(NamedTuple):
-    """A claim as one of a pod's volumes names it."""
+    """A claim as named by one of a pod's volumes."""
 
     name: str
     is_ephemeral: bool
@@ -63,7 +63,7 @@ def direct_claims(pod: Pod) -> list[str]:
 
 
 def ownership_problem(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
-    """Why a claim cannot belong to the pod's ephemeral volume, in upstream's words; None if it can."""
+    """Why the claim cannot belong to the pod's ephemeral volume (upstream's text), or None."""
     mine, theirs = pod.metadata, claim.metadata
     controller = theirs.controller()
     if theirs.namespace == mine.namespace and controller is not None and controller.uid == mine.uid:
@@ -75,7 +75,7 @@ def ownership_problem(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
 
 
 def class_of_claim(claim: PersistentVolumeClaim) -> str:
-    """The name of the wanted storage class; the legacy annotation wins."""
+    """The requested storage class; the legacy annotation wins."""
     annotated = (claim.metadata.annotations or {}).get(BETA_STORAGE_CLASS)
     return (claim.spec.storage_class_name or "") if annotated is None else annotated
 
@@ -90,10 +90,7 @@ def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
 
 
 def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Does the volume's claimRef name this claim?
-
-    A reference without UID (pre-bound by an admin) counts too.
-    """
+    """Does the volume's claimRef name this claim? A UID is optional (pre-bound by an admin)."""
     reference = volume.spec.claim_ref
     return (
         reference is not None
@@ -104,7 +101,7 @@ def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def requested_storage(claim: PersistentVolumeClaim) -> Quantity:
-    """The requested amount; zero if there is none."""
+    """The requested amount; zero if unset."""
     raw = (claim.spec.resources.requests or {}).get("storage")
     return quantity.ZERO if raw is None else quantity.parse(raw)
 
@@ -115,7 +112,7 @@ def storage_capacity(volume: PersistentVolume) -> Quantity:
 
 
 def not_found(resource: str, name: str) -> str:
-    """The error text of a lister for a missing object."""
+    """A lister's error text for a missing object."""
     return f'{resource} "{name}" not found'
 
 

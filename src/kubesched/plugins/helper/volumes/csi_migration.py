@@ -1,7 +1,7 @@
 """CSI migration: translates in-tree volumes to the CSI driver that replaces their plugin.
 
 A translation gives the driver, the volume handle, and node affinity with the driver's topology key
-in place of the zone label. Nothing else of a translated volume is read.
+in place of the zone label. Other parts of a translated volume are never read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kubesched.api.core_v1 import (
 from kubesched.api.storage_v1 import CSINode
 
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
-"""CSINode annotation: the in-tree plugins migrated on the node, separated by commas."""
+"""CSINode annotation: in-tree plugins migrated on the node, comma-separated."""
 
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
@@ -58,7 +58,7 @@ class InTreePlugin:
     topology_key: str = ""
     """The driver's zone label; empty if affinity is not translated."""
     is_migrated: bool = True
-    """Whether the scheduler treats the migration as switched on."""
+    """Whether the scheduler treats the migration as enabled."""
 
 
 _PLUGINS: Final = (
@@ -104,7 +104,7 @@ _Source = (
 
 
 def plugin_of(spec: PersistentVolumeSpec | Volume) -> InTreePlugin | None:
-    """The in-tree plugin of a persistent or inline volume, if it is one that can be translated."""
+    """The in-tree plugin of a persistent or inline volume; None if there is no translation."""
     for plugin in _PLUGINS:
         if getattr(spec, plugin.source) is not None:
             return plugin
@@ -157,7 +157,7 @@ def _handle(source: _Source) -> str:
             return source.volume_id
         case VsphereVirtualDiskVolumeSource():
             return source.volume_path
-    return ""  # Azure File: its handles are never compared
+    return ""  # Azure File handles are never compared
 
 
 def _ebs_handle(volume_id: str) -> str:
@@ -194,7 +194,8 @@ def _gce_region(zones: Sequence[str]) -> str:
     if len(regions) != 1:
         listed = " ".join(f"{region}:{{}}" for region in sorted(regions))
         raise TranslationError(
-            f"failed to get region from zones: multiple or no regions gotten from zones, got: map[{listed}]"
+            "failed to get region from zones: multiple or no regions gotten from zones, "
+            f"got: map[{listed}]"
         )
     return regions.pop()
 
@@ -205,7 +206,7 @@ def _gce_region(zones: Sequence[str]) -> str:
 def translated_affinity(
     plugin: InTreePlugin, volume: PersistentVolume
 ) -> VolumeNodeAffinity | None:
-    """Node affinity with the driver's zone key; raises TranslationError where the volume cannot be translated."""
+    """Node affinity with the driver's zone key; raises TranslationError."""
     volume_handle(plugin, volume)
     affinity = volume.spec.node_affinity
     if not plugin.topology_key:
@@ -239,7 +240,7 @@ def _terms(affinity: VolumeNodeAffinity | None) -> list[NodeSelectorTerm]:
 
 
 def _labels_in_use(terms: Sequence[NodeSelectorTerm], labels: dict[str, str]) -> tuple[str, str]:
-    """The zone and region labels that the volume uses (GA or beta): those of its affinity, or else its own labels."""
+    """The volume's zone and region labels (GA or beta), from its affinity or else its labels."""
     keys = {requirement.key for term in terms for requirement in term.match_expressions or ()}
     for known in (keys, labels):
         if ZONE in known:

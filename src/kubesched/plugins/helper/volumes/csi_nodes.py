@@ -1,7 +1,7 @@
 """CSINode objects as columns over node rows.
 
-A CSINode belongs to the node of its name and may be created before or after it. Columns are built
-on first use; after that only the rows of changed nodes and CSINodes are recomputed.
+A CSINode belongs to the node of the same name and may be created before or after it. Columns are
+built on first use; after that only the rows of changed nodes and CSINodes are recomputed.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ class CsiNodeColumns:
         return self._over(nodes, ("limit", driver), lambda node: limit_of(node, driver))
 
     def limited(self, nodes: NodeColumns) -> Mask:
-        """Where any driver has a limit."""
+        """Nodes where any driver has a limit."""
         return self._over(nodes, "limited", lambda node: int(has_limits(node))).astype(np.bool_)
 
     def present(self, nodes: NodeColumns) -> Mask:
-        """Where there is a CSINode at all."""
+        """Nodes that have a CSINode."""
         return self._over(nodes, "present", lambda node: int(node is not None)).astype(np.bool_)
 
     def lists(self, nodes: NodeColumns, driver: str) -> Mask:
-        """Where the driver is installed."""
+        """Nodes where the driver is installed."""
         column = self._over(nodes, ("lists", driver), lambda node: int(has_driver(node, driver)))
         return column.astype(np.bool_)
 
     def handed_over(self, nodes: NodeColumns, plugin: InTreePlugin) -> Mask:
-        """True where an in-tree plugin is migrated to its CSI driver."""
+        """Nodes where an in-tree plugin is migrated to its CSI driver."""
         column = self._over(
             nodes, ("handed over", plugin.name), lambda node: int(hands_over(node, plugin))
         )
@@ -94,7 +94,7 @@ class CsiNodeColumns:
 
 
 def limit_of(node: CSINode | None, driver: str) -> int:
-    """The count of the driver's last entry that has one."""
+    """The count in the driver's last entry that has one."""
     limit = NO_LIMIT
     for listed in () if node is None else node.spec.drivers or ():
         if listed.name == driver and listed.allocatable is not None:

@@ -1,9 +1,9 @@
 """Per node, the first few of a ranked list of objects that the node's labels match.
 
-Local volumes and capacities of local storage come one per node: evaluating each for all nodes would
+Local volumes and local storage capacities exist once per node: evaluating each for all nodes would
 cost nodes times objects. Nearly all of them name values of a single label, so a table by label
-value covers all nodes with one lookup; other conditions are evaluated one by one, those shared by
-several objects once.
+value covers all nodes with one lookup; other conditions are evaluated one by one, and only once if
+several objects share them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kubesched.plugins.helper.node_selector_columns import selected
 from kubesched.plugins.helper.volumes.node_masks import NodeMasks, reachable
 
 NONE: Final = np.iinfo(np.int32).max
-"""No object: greater than every rank."""
+"""No object; greater than every rank."""
 
 Ranks = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -35,14 +35,14 @@ _encode = msgspec.msgpack.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Nodes whose label has one of some values."""
+    """Nodes whose label has one of the given values."""
 
     key: str
     values: tuple[str, ...]
 
 
 Reach = OneOf | VolumeNodeAffinity | LabelSelector | None
-"""The nodes an object can be used from; None means all."""
+"""The nodes that can use an object; None means all."""
 
 
 def reach_of_affinity(affinity: VolumeNodeAffinity | None) -> Reach:
@@ -69,7 +69,7 @@ def reach_of_selector(selector: LabelSelector) -> Reach:
 
 @functools.lru_cache(maxsize=8192)
 def _one_of(key: str, values: tuple[str, ...]) -> OneOf | None:
-    """None if key or values are malformed: the caller keeps the general form, which then matches no node."""
+    """None if key or values are malformed; the general form then matches no node."""
     if label_key_problems(key) or any(label_value_problems(value) for value in values):
         return None
     return OneOf(key, values)
@@ -78,9 +78,9 @@ def _one_of(key: str, values: tuple[str, ...]) -> OneOf | None:
 def first_matches(
     masks: NodeMasks, nodes: NodeColumns, ranked: Iterable[tuple[int, Reach]], depth: int
 ) -> list[Ranks]:
-    """Per node the `depth` smallest ranks that match it, smallest first, as arrays over the view, padded with NONE.
+    """The `depth` smallest matching ranks of each node, as arrays padded with NONE.
 
-    `ranked` comes in order of rank.
+    `ranked` is in order of rank.
     """
     everywhere: list[int] = []
     by_label: dict[str, _RanksByValue] = {}
@@ -125,7 +125,7 @@ class _RanksByValue:
                 known.append(rank)
 
     def layers(self, nodes: NodeColumns) -> list[Ranks]:
-        """One per place: the first rank of each node's value, the second, and so on."""
+        """One array per position: the first rank of each node's value, the second, and so on."""
         ids = self._column.ids[nodes.rows]
         layers = []
         for place in range(max(map(len, self._ranks.values()), default=0)):

@@ -1,4 +1,4 @@
-"""Queueing hints that several storage plugins share."""
+"""Queueing hints shared by several storage plugins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kubesched.plugins.helper.volumes.claims import claim_uses, direct_claims
 
 
 def uses_claim(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
-    """Queue when the claim is one of the pod's, those made for its ephemeral volumes included."""
+    """Queue if the pod uses the claim, also through an ephemeral volume."""
     meta = new.metadata
     if meta.namespace != pod.metadata.namespace:
         return Hint.SKIP
@@ -19,7 +19,7 @@ def uses_claim(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolum
 def uses_claim_directly(
     pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
 ) -> Hint:
-    """Queue when the pod names the claim; reads nothing of the pod that differs within a class."""
+    """Queue if the pod names the claim; reads no part of the pod that differs within a class."""
     meta = new.metadata
     is_mine = meta.namespace == pod.metadata.namespace and meta.name in direct_claims(pod)
     return Hint.QUEUE if is_mine else Hint.SKIP

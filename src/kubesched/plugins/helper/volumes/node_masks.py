@@ -1,9 +1,9 @@
 """Conditions on node labels over columns, cached per condition.
 
 Volumes of one zone or class share one condition on the nodes. Its result depends on node objects
-only, so it is cached and recomputed for changed nodes. A condition is identified by a key that
-describes it completely, usually its encoding. It is cached from its second use on: thousands of
-local volumes, each for a single node, must not fill the cache.
+only, so it is cached and recomputed for changed nodes. A condition's key describes it completely;
+usually it is its encoding. A condition is cached from its second use on, so that thousands of local
+volumes, each for a single node, do not fill the cache.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.node_selector_columns import selected
 
 KEPT: Final = 64
-"""Maximum number of cached masks; one costs a byte per row."""
+"""Maximum number of cached masks, of one byte per row."""
 SEEN: Final = 1024
-"""Keys remembered to notice a second use."""
+"""Number of keys remembered to detect a second use."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -42,10 +42,7 @@ class NodeMasks:
     def over(
         self, nodes: NodeColumns, key: Hashable, condition: Callable[[NodeColumns], Mask]
     ) -> Mask:
-        """Where the condition holds.
-
-        Equal keys must mean equal conditions; the result must not be written to.
-        """
+        """Where the condition holds; read-only. Equal keys must mean equal conditions."""
         kept = self._kept.get(key)
         if kept is None:
             if key not in self._seen:
@@ -66,7 +63,7 @@ class NodeMasks:
 
 
 class _KeptMask:
-    """One condition's answer for every row."""
+    """One condition's result for every row."""
 
     def __init__(self, table: NodeTable, condition: Callable[[NodeColumns], Mask]) -> None:
         self._table = table
@@ -108,8 +105,8 @@ def reachable(
 def admitted_by_labels(nodes: NodeColumns, selector: NodeSelector) -> Mask:
     """Where one of the terms matches the node's labels.
 
-    # Upstream: only the node's labels are passed on, so conditions on fields are ignored, and a term that has only such
-    # conditions matches every node.
+    # Upstream: only the node's labels are passed on, so conditions on fields are ignored, and a
+    # term that has only such conditions matches every node.
     """
     mask = np.zeros(len(nodes), dtype=np.bool_)
     for term in ParsedNodeSelector(selector).terms:

@@ -1,7 +1,7 @@
 """Base of indexes over some of the pods on each row.
 
-An index that few pods matter to follows the table's log instead of being updated with every pod: on
-`sync` it compares the dirty rows. A cluster that never uses the index pays nothing for it.
+An index to which few pods are relevant follows the table's log instead of being updated with every
+pod: `sync` compares the dirty rows. A cluster that never uses the index pays nothing for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class PodFollower(ABC):
     """Follows one table. Call `sync` before reading the index."""
 
     interesting: int
-    """Flags of `api.pod_volumes`, one of which a pod must have."""
+    """Flags of `api.pod_volumes`; pods with any of them are indexed."""
 
     def __init__(self, table: NodeTable) -> None:
         self.table = table
@@ -61,8 +61,8 @@ class PodFollower(ABC):
             if uid not in known:
                 self._pod_came(row, pod)
             else:
-                # Keep the record that was added, so that exactly that one is removed. A pod's
-                # volumes never change.
+                # Keep the record that was added, so that the same one is removed. A pod's volumes
+                # never change.
                 present[uid] = known[uid]
         if present:
             self._pods[row] = present
@@ -81,11 +81,11 @@ class PodFollower(ABC):
     @abstractmethod
     def _pod_left(self, row: int, pod: PodInfo) -> None: ...
 
-    def _node_came(self, row: int, name: str) -> None:  # noqa: B027  # for indexes that know nodes by name
-        """A node took the row; its pods follow."""
+    def _node_came(self, row: int, name: str) -> None:  # noqa: B027  # for indexes by node name
+        """A node was added at the row; its pods follow."""
 
     def _node_left(self, row: int, name: str) -> None:  # noqa: B027  # as above
-        """The row's node is gone, after its pods."""
+        """The row's node was removed, after its pods."""
 
     def _table_grew(self, capacity: int) -> None:  # noqa: B027  # for indexes with columns
         """Rows up to `capacity` are about to be used."""

@@ -14,13 +14,13 @@ from kubesched.plugins.helper.volumes.pod_followers import PodFollower
 
 
 class Disk(NamedTuple):
-    """An inline disk as one pod mounts it."""
+    """An inline disk as mounted by one pod."""
 
     identity: Hashable
     """Disks with different identities are never the same."""
     read_only: bool
     monitors: frozenset[str] | None = None
-    """Ceph monitors, one of which two RBD disks must share to be the same."""
+    """Ceph monitors; two RBD disks are the same only if they share one."""
 
     def conflicts_with(self, other: Disk) -> bool:
         if self.identity != other.identity or (self.read_only and other.read_only):
@@ -61,7 +61,7 @@ class SharedDisks(PodFollower):
         self._users: dict[Hashable, dict[tuple[int, str], list[Disk]]] = {}
 
     def conflicting_rows(self, wanted: Sequence[Disk]) -> list[int]:
-        """Rows with a pod that one of the wanted disks conflicts with."""
+        """Rows with a pod whose disks conflict with a wanted one."""
         self.sync()
         return [
             row

@@ -26,31 +26,31 @@ _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class CsiVolume(NamedTuple):
-    """A volume as its driver knows it."""
+    """A volume in its driver's terms."""
 
     driver: str
     name: str
     """`<driver>/<handle>`."""
     needs_csi_node: bool
-    """A migrated in-tree volume: it counts only on nodes that have a CSINode."""
+    """True for a migrated in-tree volume: it counts only on nodes with a CSINode."""
 
 
 class VolumeUse(NamedTuple):
-    """One of a pod's volumes that may have to be attached: a claim, or an inline volume."""
+    """A pod's volume that may have to be attached: a claim or an inline volume."""
 
     claim: str
     """`namespace/name`; empty for an inline volume."""
     owner: str = ""
-    """UID of the pod that must own the claim, for ephemeral volumes."""
+    """UID of the pod that must own the claim; set for ephemeral volumes."""
     inline: CsiVolume | None = None
 
 
 class CannotTell(Exception):
-    """A pod's volumes cannot be listed; the text is upstream's."""
+    """A pod's volumes cannot be listed; the message is upstream's."""
 
 
 class VolumeNames:
-    """Resolves claims through volumes and storage classes, as they are now."""
+    """Resolves claims through the current volumes and storage classes."""
 
     def __init__(self, listers: Listers, random: Random) -> None:
         self.claims: Lister[PersistentVolumeClaim] = listers.of(PersistentVolumeClaim)
@@ -67,7 +67,7 @@ class VolumeNames:
         class_name = class_of_claim(claim)
         storage_class = self.classes.get("", class_name) if class_name else None
         if storage_class is None:
-            # Such a claim must be bound before its pod is scheduled, so it need not be counted.
+            # Such a claim must be bound before its pod is scheduled, so it is not counted.
             return None
         handle = f"{self._prefix}-{claim.metadata.namespace}/{claim.metadata.name}"
         plugin = plugin_named(storage_class.provisioner)
@@ -107,7 +107,7 @@ def of_inline(volume: Volume) -> CsiVolume | None:
 
 
 def uses_of_pod(pod: Pod) -> list[VolumeUse]:
-    """The volumes a pod may need attached, without repeats; raises CannotTell."""
+    """The volumes a pod may need attached, without duplicates; raises CannotTell."""
     namespace = pod.metadata.namespace
     uses: dict[VolumeUse, None] = {}
     for volume in pod.spec.volumes or ():
