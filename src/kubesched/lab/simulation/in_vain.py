@@ -1,4 +1,4 @@
-"""Evictions in vain: an extender rejects the preemptor on the node that was cleared for it.
+"""Useless evictions: an extender rejects the preemptor on the node that was cleared for it.
 
 Extenders are only asked about feasible nodes. Without a preempt verb, an extender cannot announce a
 rejection, so the preemptor moves on to the next node, a less important pod takes its place, and so

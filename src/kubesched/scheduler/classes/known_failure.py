@@ -23,7 +23,7 @@ from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.nominated import filter_with_nominated_pods
 from kubesched.framework.status import Status
 
-FEW_ROWS: Final = 64
+JUDGED_ROWS: Final = 64
 """Above this many dirty rows, and above a quarter of all, a full evaluation is as cheap."""
 
 
@@ -78,6 +78,6 @@ class KnownFailure:
     def _dirty_rows(self) -> Indices | None:
         """The rows to re-evaluate, in ascending order; None for all rows."""
         rows = self._basis.dirty_rows()
-        if rows is None or len(rows) > max(FEW_ROWS, self._table.high_water // 4):
+        if rows is None or len(rows) > max(JUDGED_ROWS, self._table.high_water // 4):
             return None
         return np.unique(np.array(rows, dtype=np.intp))
