@@ -19,6 +19,7 @@ from typing import Any
 
 from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.config import feature_table
+from kubesched.config.references import DEFAULT_REFERENCE, REFERENCES, Reference
 
 
 class Stage(StrEnum):
@@ -129,6 +130,8 @@ class FeatureGates:
 
     flipped_elsewhere: frozenset[str] = frozenset()
     """Gates of other components that differ from their default."""
+    reference: Reference = DEFAULT_REFERENCE
+    """The kube-scheduler whose behaviour is reproduced."""
 
     def enabled(self, name: str) -> bool:
         """Whether the named gate is on.
@@ -172,13 +175,19 @@ def known() -> Mapping[str, Gate]:
 
 DEFAULT_GATES = FeatureGates()
 
+
+def defaults(reference_version: str) -> FeatureGates:
+    """The gates of a release of kube-scheduler, none of them set."""
+    return FeatureGates(reference=REFERENCES[reference_version])
+
+
 # Go's strconv.ParseBool.
 _BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "false", "FALSE", "False"), False
 )
 
 
-def parse(text: str) -> FeatureGates:
+def parse(text: str, reference: Reference = DEFAULT_REFERENCE) -> FeatureGates:
     """Parses a `--feature-gates` value such as `A=true,B=false`.
 
     A name may have the component prefix `kube:`.
@@ -215,10 +224,10 @@ def parse(text: str) -> FeatureGates:
         )
     if problems:
         raise _error(problems)
-    return from_map(wanted)
+    return from_map(wanted, reference)
 
 
-def from_map(wanted: Mapping[str, bool]) -> FeatureGates:
+def from_map(wanted: Mapping[str, bool], reference: Reference = DEFAULT_REFERENCE) -> FeatureGates:
     """The gates with these set; `AllAlpha` and `AllBeta` apply to gates not named.
 
     Raises:
@@ -252,7 +261,7 @@ def from_map(wanted: Mapping[str, bool]) -> FeatureGates:
             )
     if problems:
         raise _error(problems)
-    return _record(state)
+    return _record(state, reference)
 
 
 _NOT_IMPLEMENTED = {
@@ -282,11 +291,11 @@ def check_implemented(gates: FeatureGates) -> None:
         raise _error(problems)
 
 
-def _record(state: Mapping[str, bool]) -> FeatureGates:
+def _record(state: Mapping[str, bool], reference: Reference) -> FeatureGates:
     foreign = known_elsewhere()
     own = {name: value for name, value in state.items() if name not in foreign}
     flipped = frozenset(name for name, gate in foreign.items() if state[name] != gate.default)
-    return FeatureGates(**own, flipped_elsewhere=flipped)
+    return FeatureGates(**own, flipped_elsewhere=flipped, reference=reference)
 
 
 def _go(value: bool) -> str:

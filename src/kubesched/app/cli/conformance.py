@@ -33,6 +33,7 @@ _RECORDINGS = """
 files FILE {+}        recorded placements or sequences
 --limit N {positive}  stop after N pods (default: all)
 --show N {positive=10}  disagreements to show
+--reference-version V {1.37|1.36}  the kube-scheduler that was recorded
 --explain             compare what 'kubesched explain' says about each pod of a placement
 """
 
@@ -50,7 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     if args.kind == "golden":
-        return _golden(args.files, args.limit, args.show, args.output, explained=args.explain)
+        return _golden(
+            args.files,
+            args.reference_version,
+            args.output,
+            limit=args.limit,
+            show=args.show,
+            explained=args.explain,
+        )
     if args.kind == "extender":
         return conformance_extender.main(args)
     if conformance_run.is_without_programs(args):
@@ -67,13 +75,20 @@ def _recorded(args: argparse.Namespace) -> int:
         "folder of etcd, kube-apiserver and kube-scheduler with --assets or $KUBEBUILDER_ASSETS",
         file=sys.stderr,
     )
-    return _golden([str(SHIPPED)], None, 10, args.output)
+    return _golden([str(SHIPPED)], RECORDED_VERSION, args.output)
 
 
 def _golden(
-    files: Sequence[str], limit: int | None, show: int, output: str, *, explained: bool = False
+    files: Sequence[str],
+    reference_version: str,
+    output: str,
+    *,
+    limit: int | None = None,
+    show: int = 10,
+    explained: bool = False,
 ) -> int:
     from kubesched.base.logs import silence
+    from kubesched.config.features import defaults
     from kubesched.lab.conformance.golden import evaluate
 
     # The in-memory schedulers log expected failures.
@@ -83,7 +98,14 @@ def _golden(
         def progress(report: Report) -> None:
             line.show(f"{report.pods} pods, {report.pods_in_agreement} in agreement")
 
-        report = evaluate(files, limit=limit, show=show, explained=explained, progress=progress)
+        report = evaluate(
+            files,
+            defaults(reference_version),
+            limit=limit,
+            show=show,
+            explained=explained,
+            progress=progress,
+        )
     if output == "json":
         write_record("json", _as_json(report))
     else:

@@ -27,7 +27,7 @@ from kubesched.app.cli.parsing import ip_address, number, port_number, positive
 _ROW = re.compile(
     r"(?P<names>(?:-[\w-]+(?:, )?)+|\w+)(?: (?P<value>[^\s{]\S*))?(?: \{(?P<rules>.*)\})?"
 )
-_RULES = re.compile(r"(?P<kind>[\w|-]*)(?P<flags>[*+?!]*)(?:=(?P<default>.*))?")
+_RULES = re.compile(r"(?P<kind>[\w|.-]*)(?P<flags>[*+?!]*)(?:=(?P<default>.*))?")
 _PLAIN: dict[str, type] = {"": str, "int": int, "float": float}
 _TYPES: dict[str, Callable[[str], object]] = {
     "number": number,

@@ -13,6 +13,7 @@ from kubesched.api.meta import Record
 from kubesched.api.names import key_of
 from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.base.clock import ManualClock
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.status import NodeToStatus
@@ -43,10 +44,11 @@ NOW = 1_893_456_000.0
 class DeviceCluster:
     """A recorded cluster with devices."""
 
-    def __init__(self, placement: DevicePlacement) -> None:
+    def __init__(self, placement: DevicePlacement, gates: FeatureGates = DEFAULT_GATES) -> None:
         self._client = _RecordingClient()
         self._cluster = Cluster(
             placement.without_devices(),
+            gates,
             clock=ManualClock(NOW),
             client=self._client,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from kubesched.base.errors import ConfigError
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.lab.conformance.comparison import (
     Agreement,
@@ -34,7 +35,7 @@ from kubesched.lab.conformance.selectors import compare_selector
 
 SHIPPED = Path(__file__).with_name("recorded.jsonl.gz")
 """Sequences with kube-scheduler's answers, for use without its binary."""
-RECORDED_VERSION = "v1.36.4"
+RECORDED_VERSION = "1.36"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Report:
 
 def evaluate(
     files: Iterable[str | Path],
+    gates: FeatureGates = DEFAULT_GATES,
     *,
     limit: int | None = None,
     show: int = 10,
@@ -86,24 +88,29 @@ def evaluate(
                 return report
             remaining = None if limit is None else limit - done
             if isinstance(recorded, RecordedPlacement):
-                _evaluate_cluster(recorded, report, remaining, show, explained)
+                _evaluate_cluster(recorded, gates, report, remaining, show, explained)
             elif explained:
                 continue
             elif isinstance(recorded, RecordedDevicePlacement):
-                _evaluate_devices(recorded, report, remaining, show)
+                _evaluate_devices(recorded, gates, report, remaining, show)
             elif isinstance(recorded, RecordedSelector):
                 _evaluate_selector(recorded, report, show)
             else:
-                _evaluate_sequence(recorded, report, remaining, show)
+                _evaluate_sequence(recorded, gates, report, remaining, show)
             progress(report)
     return report
 
 
 def _evaluate_cluster(
-    recorded: RecordedPlacement, report: Report, limit: int | None, show: int, explained: bool
+    recorded: RecordedPlacement,
+    gates: FeatureGates,
+    report: Report,
+    limit: int | None,
+    show: int,
+    explained: bool,
 ) -> None:
     try:
-        cluster = (ExplainedCluster if explained else Cluster)(recorded.placement)
+        cluster = (ExplainedCluster if explained else Cluster)(recorded.placement, gates)
         report.clusters += 1
         for pending in recorded.placement.pending[:limit]:
             findings = list(compare(pending.expect, cluster.place(pending.pod)))
@@ -115,10 +122,14 @@ def _evaluate_cluster(
 
 
 def _evaluate_devices(
-    recorded: RecordedDevicePlacement, report: Report, limit: int | None, show: int
+    recorded: RecordedDevicePlacement,
+    gates: FeatureGates,
+    report: Report,
+    limit: int | None,
+    show: int,
 ) -> None:
     try:
-        cluster = DeviceCluster(recorded.placement)
+        cluster = DeviceCluster(recorded.placement, gates)
         report.clusters += 1
         for pending in recorded.placement.pending[:limit]:
             findings = list(cluster.compare(pending))
@@ -133,7 +144,11 @@ def _says_more(finding: Finding) -> bool:
 
 
 def _evaluate_sequence(
-    recorded: RecordedSequence, report: Report, limit: int | None, show: int
+    recorded: RecordedSequence,
+    gates: FeatureGates,
+    report: Report,
+    limit: int | None,
+    show: int,
 ) -> None:
     """Replay up to the first pod that is placed differently: after that the clusters differ."""
     expected = [
@@ -146,7 +161,7 @@ def _evaluate_sequence(
     last = expected[-1][0]
     played = msgspec.structs.replace(recorded.sequence, steps=recorded.sequence.steps[: last + 1])
     try:
-        decisions = replay(played)
+        decisions = replay(played, gates)
     except RecordingError as error:
         raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error
     report.clusters += 1
