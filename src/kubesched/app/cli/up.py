@@ -36,7 +36,6 @@ _OPTIONS = """
 --node-template FILE        a NodePools file: what the nodes look like
 --stages FILE               a file of pod life-cycle stages for the fake kubelets
 --data-dir DIR              keep the cluster there across restarts (default: in memory)
---repair  with --data-dir: if its database is damaged, keep what can be read and list the rest
 --name NAME {name}          of the cluster, its context and its kubeconfig; several clusters need
     several names
 --port PORT {port=0}        API server port (default: any free one)
@@ -96,8 +95,6 @@ def main(args: argparse.Namespace) -> int:
     if args.once and not args.demo:
         args.parser.error("argument --once: only with --demo")
     _configure_logging(args.v)
-    if args.repair:
-        _repair(args.data_dir)
     with signals_held():
         from kubesched.app.event_loop import run
 
@@ -122,16 +119,6 @@ def is_ordinary(error: BaseException | None) -> bool:
     return isinstance(error, AlreadyExists | Conflict | NotFound) or (
         error is not None and is_ordinary(error.__cause__)
     )
-
-
-def _repair(data_dir: str | None) -> None:
-    from kubesched.base.errors import KubeschedError
-    from kubesched.playground.storage.repair import repair
-
-    folder = Path(data_dir).expanduser() if data_dir else None
-    if folder is None or not folder.is_dir():
-        raise KubeschedError("--repair needs --data-dir with an existing directory")
-    print(repair(folder))
 
 
 def _settings(args: argparse.Namespace) -> PlaygroundSettings:

@@ -23,7 +23,6 @@ from kubesched.base.errors import KubeschedError
 from kubesched.playground.apimachinery.objects import JsonObject, decode
 
 FORMAT: Final = "2"
-"""Format 1 had no checksums; opening it upgrades it."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS objects (
@@ -56,7 +55,7 @@ _ENVIRONMENT_ERRORS: Final = (
     sqlite3.SQLITE_CANTOPEN,
 )
 
-READ_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
+_READ_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
 """Errors of reading a damaged file; SQLite's messages may quote bytes that are not UTF-8."""
 
 MIN_FREE_BYTES: Final = 1024 * 1024
@@ -66,13 +65,12 @@ Key = tuple[str, str, str]
 
 
 class DamagedDatabase(KubeschedError):
-    """The file is damaged. `--repair` keeps the readable part."""
+    """The file is damaged."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(
             f"{path} cannot be used as a database: {problem}; restore {path.parent} from a"
-            f" backup, or run `kubesched up --data-dir {path.parent} --repair`,"
-            " which keeps what can be read"
+            " backup, or delete it to start a new cluster"
         )
 
 
@@ -129,7 +127,7 @@ def open_database(path: Path, *, is_new: bool) -> sqlite3.Connection:
     """
     with contextlib.ExitStack() as on_error:
         try:
-            database = connect(path)
+            database = _connect(path)
             on_error.callback(database.close)
             path.chmod(0o600)
             has_tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
@@ -138,18 +136,18 @@ def open_database(path: Path, *, is_new: bool) -> sqlite3.Connection:
             database.execute("PRAGMA journal_mode=WAL")
             database.execute("PRAGMA synchronous=FULL")
             if has_tables:
-                check_format(database, path)
+                _check_format(database, path)
             else:
-                create_tables(database, State())
-        except READ_ERRORS as error:
-            if is_from_environment(error):
+                _create_tables(database)
+        except _READ_ERRORS as error:
+            if _is_from_environment(error):
                 raise KubeschedError(f"{path} cannot be used as a database: {error}") from error
             raise DamagedDatabase(path, str(error)) from error
         on_error.pop_all()
     return database
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> sqlite3.Connection:
     # Only one thread at a time uses the connection: the loader before `start`, then the writer.
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     # Damaged text must fail its checksum, not end the scan.
@@ -157,7 +155,7 @@ def connect(path: Path) -> sqlite3.Connection:
     return database
 
 
-def is_from_environment(error: Exception) -> bool:
+def _is_from_environment(error: Exception) -> bool:
     """Whether the cause is permissions, space or another process, not the file's content."""
     return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _ENVIRONMENT_ERRORS
 
@@ -171,40 +169,24 @@ def is_disk_full(error: BaseException, folder: Path) -> bool:
     return code == sqlite3.SQLITE_FULL
 
 
-def create_tables(database: sqlite3.Connection, state: State) -> None:
+def _create_tables(database: sqlite3.Connection) -> None:
     database.executescript(_SCHEMA)
     database.execute("BEGIN IMMEDIATE")
     database.execute(_FACT, ("format", FORMAT))
-    write_state(database, state)
+    write_state(database, State())
     database.execute("COMMIT")
 
 
-def check_format(database: sqlite3.Connection, path: Path) -> None:
-    """Check the file's structure and format version; upgrades format 1."""
+def _check_format(database: sqlite3.Connection, path: Path) -> None:
+    """Check the file's structure and format version."""
     problem = database.execute("PRAGMA quick_check(1)").fetchone()[0]
     if problem != "ok":
         raise DamagedDatabase(path, problem)
     stated = _fact(database, "format")
-    if stated == "1":
-        _upgrade(database)
-    elif stated is None:
+    if stated is None:
         raise DamagedDatabase(path, "its format is not recorded")
-    elif stated != FORMAT:
+    if stated != FORMAT:
         raise KubeschedError(f"{path} has format {stated}, this version reads format {FORMAT}")
-
-
-def _upgrade(database: sqlite3.Connection) -> None:
-    """Add checksums to a database of format 1, trusting its content."""
-    database.execute("BEGIN IMMEDIATE")
-    database.execute("ALTER TABLE objects ADD COLUMN checksum INTEGER")
-    rows = list(rows_of(database))
-    for row in rows:
-        put(database, row.key, row.revision, row.body)
-    revision = int(_fact(database, "revision") or "1")
-    database.execute("DELETE FROM facts WHERE name = 'revision'")
-    write_state(database, State(revision, len(rows)))
-    database.execute(_FACT, ("format", FORMAT))
-    database.execute("COMMIT")
 
 
 def load(
@@ -216,8 +198,8 @@ def load(
         DamagedDatabase: the file is damaged; also raised while iterating over the objects.
     """
     try:
-        state = read_state(database)
-    except READ_ERRORS as error:
+        state = _read_state(database)
+    except _READ_ERRORS as error:
         raise DamagedDatabase(path, str(error)) from error
     if state is None:
         raise DamagedDatabase(path, "the last revision cannot be read")
@@ -232,7 +214,7 @@ def _objects(
         for row in rows_of(database):
             count += 1
             yield row, _verified(row, path)
-    except READ_ERRORS as error:
+    except _READ_ERRORS as error:
         raise DamagedDatabase(path, str(error)) from error
     if count != expected:
         raise DamagedDatabase(path, f"it holds {count} of {expected} objects")
@@ -255,10 +237,9 @@ def remove(database: sqlite3.Connection, key: Key) -> None:
     database.execute(_REMOVE, key)
 
 
-def rows_of(database: sqlite3.Connection, *, is_backwards: bool = False) -> Iterator[Row]:
+def rows_of(database: sqlite3.Connection) -> Iterator[Row]:
     """All rows, intact or damaged."""
-    order = " ORDER BY resource DESC, namespace DESC, name DESC" if is_backwards else ""
-    for resource, namespace, name, revision, body, stated in database.execute(_ROWS + order):
+    for resource, namespace, name, revision, body, stated in database.execute(_ROWS):
         # In a damaged row every column may have any type.
         yield Row(
             (str(resource), str(namespace), str(name)),
@@ -273,7 +254,7 @@ def write_state(database: sqlite3.Connection, state: State) -> None:
     database.execute(_FACT, ("state", f"{text} {zlib.crc32(text.encode())}"))
 
 
-def read_state(database: sqlite3.Connection) -> State | None:
+def _read_state(database: sqlite3.Connection) -> State | None:
     """The recorded state, or None if it is missing or damaged."""
     text, _, recorded = (_fact(database, "state") or "").rpartition(" ")
     if not text or recorded != str(zlib.crc32(text.encode())):

@@ -57,7 +57,7 @@ class SqliteJournal:
                 format.
         """
         self._folder = folder
-        self._lock_file = lock_folder(folder)
+        self._lock_file = _lock_folder(folder)
         try:
             self._database = db.open_database(folder / DATABASE, is_new=is_new)
         except BaseException:
@@ -254,7 +254,7 @@ def _restored(
     return row.key[0], obj, row.revision, managers
 
 
-def lock_folder(folder: Path) -> int:
+def _lock_folder(folder: Path) -> int:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
