@@ -2,8 +2,7 @@
 
 Most pods wait only for the response to one request. These are bound directly: the request is sent
 when a slot is free, and its response triggers a callback. A task is used for a pod held by Permit
-or PreBind, bound by another plugin or an extender, traced or recorded, or whose request did not
-simply succeed.
+or PreBind, bound by another plugin or an extender, or whose request did not simply succeed.
 
 Every failure is undone: Unreserve runs, the cache forgets the pod, and the pod is requeued.
 """
@@ -130,11 +129,8 @@ class BindingCycle:
     def start(self, assumed: Assumed, spawn: Spawn) -> None:
         """Bind one pod: directly if nothing has to be awaited, otherwise in a task.
 
-        With a recorder, always in a task: a replay must suspend at the same places.
+        A replay has no client that binds directly, so its bindings can suspend.
         """
-        if self._flight is not None:
-            spawn(assumed, self.run(assumed))
-            return
         acts = _where_traced(assumed, self._pre_flight, assumed)
         if isinstance(acts, Status):
             spawn(assumed, self.run(assumed, partial(_ended, acts)))
@@ -143,6 +139,8 @@ class BindingCycle:
         if plugin is None or acts or not self._is_direct(assumed):
             spawn(assumed, self.run(assumed, partial(self._bind_on, acts=acts)))
             return
+        if self._flight is not None:
+            self._flight.passed(BINDING_BEGINS, assumed.pod.uid)
         self._queue.done(assumed.pod.uid)
         direct = DirectBinding(assumed, plugin, spawn)
         if not self._direct:
@@ -201,17 +199,20 @@ class BindingCycle:
             log.exception("Binding cycle broke", pod=assumed.pod.pod)
             self._end_direct(direct)
             self._slots.release()
-            direct.spawn(assumed, self.run(assumed, partial(_ended, error_status(error))))
+            ended = partial(_ended, error_status(error))
+            direct.spawn(assumed, self.run(assumed, ended, has_begun=True))
 
     def _answered(self, direct: DirectBinding, outcome: BindOutcome | None) -> None:
         assumed = direct.assumed
         self._end_direct(direct)
         if outcome is not None:
             finish = partial(self._finish_direct, direct, outcome)
-            direct.spawn(assumed, self.run(assumed, finish))
+            direct.spawn(assumed, self.run(assumed, finish, has_begun=True))
             return
         try:
             _where_traced(assumed, self._bind_done, direct, None)
+            if self._flight is not None:
+                self._flight.passed(BINDING_DONE, assumed.pod.uid)
             _where_traced(assumed, self._record_success, assumed)
         except Exception as error:  # as above
             log.exception("Binding cycle broke", pod=assumed.pod.pod)
@@ -260,15 +261,17 @@ class BindingCycle:
 
     # -- in a task ---------------------------------------------------------------------------------
 
-    async def run(self, assumed: Assumed, bind: Bind | None = None) -> None:
+    async def run(
+        self, assumed: Assumed, bind: Bind | None = None, *, has_begun: bool = False
+    ) -> None:
         """Bind one pod, or handle the failure. Raises only if cancelled.
 
-        `bind` is the remaining work of a binding that has already started.
+        `bind` is the remaining work of a binding; `has_begun` if the recorder knows its beginning.
         """
         self._running.inc()
         flight, uid = self._flight, assumed.pod.uid
         try:
-            if flight is not None:
+            if flight is not None and not has_begun:
                 await flight.reach(BINDING_BEGINS, uid)
             status = await (bind or self._bind)(assumed)
             if status is not None:

@@ -64,6 +64,10 @@ class FlightRecorder(Protocol):
         """
         ...
 
+    def passed(self, point: str, uid: str) -> None:
+        """`reach` for a binding without a task, which cannot suspend: only while recording."""
+        ...
+
     @property
     def wants_checkpoint(self) -> bool:
         """True if `checkpoint` should be called as soon as the scheduler is idle."""

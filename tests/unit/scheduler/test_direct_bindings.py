@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import ContextVar, copy_context
+from random import Random
 
 import pytest
 from msgspec import structs
 
 from kubesched.api.core_v1 import Node
 from kubesched.base.errors import Conflict
+from kubesched.config.features import DEFAULT_GATES
+from kubesched.config.load import default_config
+from kubesched.insight.recording.reader import RecordingReader
+from kubesched.insight.recording.recorded_dependencies import open_recording, recorded_dependencies
+from kubesched.insight.recording.records import Reached
+from kubesched.insight.recording.writer import Limits
 from kubesched.scheduler.binding_slots import BindingSlots
+from kubesched.scheduler.flight import BINDING_BEGINS, BINDING_DONE
 from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod
 
@@ -109,6 +117,78 @@ def test_a_traced_attempt_is_bound_the_same_way(world):
     assert ("Bind", "a") in spans.log
     assert spans.log[-1] == ("scheduled", "a")
     scheduler.check_invariants()
+
+
+@pytest.fixture
+def recorded():
+    """A world and the recording of its scheduler."""
+    recordings = []
+
+    def wrap(dependencies):
+        dependencies.client.start_binding = Started(None)
+        recording = open_recording(
+            None,
+            default_config(),
+            DEFAULT_GATES,
+            limits=Limits(),
+            clock=dependencies.clock,
+            random=Random(1),
+            threaded=False,
+        )
+        recordings.append(recording)
+        return recorded_dependencies(dependencies, recording)
+
+    with Cluster(wrap=wrap) as running:
+        running.client.start_binding.world = running
+        running.add(make_node("n1").build())
+        yield running, recordings[0]
+
+
+def steps_of(recording):
+    """The steps of bindings in a recording, with the code of the ones that failed."""
+    recording.recorder.flush()
+    (run,) = RecordingReader(recording.storage, "test").runs()
+    return [
+        (entry.point, "" if entry.outcome is None else entry.outcome[0])
+        for entry in run.entries()
+        if isinstance(entry, Reached)
+    ]
+
+
+def test_a_recorded_scheduler_binds_the_same_way(recorded):
+    world, recording = recorded
+    scheduler = world.assembly.scheduler
+    world.add(make_pod("a").build())
+    world.settle()
+    assert (scheduler.binding.direct_count, len(scheduler._bindings)) == (1, 0)
+    assert steps_of(recording) == [(BINDING_BEGINS, "")]
+    started(world).succeed("a")
+    world.settle()
+    assert world.pod("a").spec.node_name == "n1"
+    assert steps_of(recording) == [(BINDING_BEGINS, ""), (BINDING_DONE, "")]
+    scheduler.check_invariants()
+
+
+def test_a_recorded_binding_that_fails_has_begun_once(recorded):
+    world, recording = recorded
+    world.add(make_pod("a").build())
+    world.settle()
+    started(world).fail("a", Conflict("the pod is being deleted"))
+    world.settle()
+    assert steps_of(recording) == [(BINDING_BEGINS, ""), (BINDING_DONE, "Error")]
+
+
+def test_no_checkpoint_is_taken_beside_a_binding_without_a_task(recorded):
+    world, recording = recorded
+    scheduler, taken = world.assembly.scheduler, []
+    world.add(make_pod("a").build())
+    world.settle()
+    recording.recorder.checkpoint = taken.append
+    assert not scheduler._take_checkpoint(recording.recorder)
+    started(world).succeed("a")
+    world.settle()
+    assert scheduler._take_checkpoint(recording.recorder)
+    assert len(taken) == 1
 
 
 def test_a_refused_binding_is_undone_and_tried_again(world):

@@ -16,7 +16,7 @@ from kubesched.config.features import FeatureGates
 from kubesched.config.output import to_plain
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.extenders import Extender, ExtenderFilterResult, Victims
-from kubesched.framework.handle import SchedulerClient
+from kubesched.framework.handle import DirectBindingClient, SchedulerClient
 from kubesched.framework.waiting_pods import CallLater, Timer
 from kubesched.insight.recording.recorder import Recorder
 from kubesched.insight.recording.segments import Header
@@ -122,6 +122,8 @@ class RecordedCalls:
         self._calls = calls
         self._recorder = recorder
         self.bind_pod = calls.bind_pod
+        if isinstance(calls, DirectBindingClient):
+            self.start_binding = calls.start_binding
 
     async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         await self._recorded(

@@ -420,6 +420,9 @@ class _Player:
             return status
         return _status(entry.outcome, self._expected.pod)
 
+    def passed(self, point: str, uid: str) -> None:
+        raise AssertionError("the clients of a replay do not bind without a task")
+
     def _next_is(self, point: str, uid: str) -> Reached | None:
         """Take the next record if it matches, which avoids suspending and waking the task."""
         entry = self._log.peek()

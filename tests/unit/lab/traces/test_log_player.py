@@ -55,7 +55,7 @@ class Tampered(Run):
 @pytest.fixture
 def segmented(monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(recorder, "BLOCK_RECORDS", 16)
-    _, runs = record_simulation(SEED, limits=Limits(segment_bytes=1_000))
+    _, runs = record_simulation(48, limits=Limits(segment_bytes=1_000))  # many decisions
     return max(runs, key=lambda run: len(run.segments))
 
 
