@@ -1,4 +1,4 @@
-"""The scheduler's API writes: resolves unknown outcomes, refuses writes while not leading."""
+"""The scheduler's API writes: resolves unknown outcomes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,12 @@ from kubesched.base.errors import (
     ServerError,
     StreamEnded,
     TransportError,
-    WriteRefused,
 )
 from kubesched.base.logs import get_logger
 from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.client.patch import strategic_merge_patch
 from kubesched.client.rest import RestClient
 from kubesched.client.retry import Rest
-from kubesched.client.transport import NOT_LEADING
 from kubesched.framework.handle import BindingDone, GiveUp, SchedulerClient
 from kubesched.scheduler.unknown_binding import MAX_PAUSE_S, PAUSE_S, resolve_unknown_binding
 
@@ -44,27 +42,16 @@ STATUS_TRIES = 8
 class CarefulCalls:
     """The scheduler's API writes, sent as kube-scheduler does; resolves unknown binding outcomes.
 
-    `may_write` is checked before every write: a suspended process (SIGSTOP, a frozen machine) may
-    resume with bindings ready to send while another scheduler already leads.
+    The client refuses writes while this scheduler does not lead.
     """
 
     def __init__(
-        self,
-        client: RestClient,
-        *,
-        may_write: Callable[[], bool] = lambda: True,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        self, client: RestClient, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
         self._client = client
-        self._may_write = may_write
         self._sleep = sleep
 
-    def _require_permission(self) -> None:
-        if not self._may_write():
-            raise WriteRefused(NOT_LEADING)
-
     async def bind_pod(self, pod: Pod, node_name: str) -> None:
-        self._require_permission()
         await self._settle(pod, node_name, lambda: self._bind(pod, node_name))
 
     async def _bind(self, pod: Pod, node_name: str) -> None:
@@ -73,17 +60,11 @@ class CarefulCalls:
         await self._client.bind(meta.namespace, meta.name, meta.uid, node_name)
 
     def start_binding(self, pod: Pod, node_name: str, done: BindingDone) -> GiveUp:
-        if not self._may_write():
-            return asyncio.get_running_loop().call_soon(done, self._refuse).cancel
-
         def answered(rest: Rest | None) -> None:
             done(None if rest is None else partial(self._settle, pod, node_name, rest))
 
         meta = pod.metadata
         return self._client.start_binding(meta.namespace, meta.name, meta.uid, node_name, answered)
-
-    async def _refuse(self) -> None:
-        raise WriteRefused(NOT_LEADING)
 
     async def _settle(self, pod: Pod, node_name: str, binding: Rest) -> None:
         """Await a binding, and find out its outcome if the response leaves it open."""
@@ -96,7 +77,7 @@ class CarefulCalls:
                 read_node=lambda: self._node_of(pod),
                 sleep=self._sleep,
                 repeat=lambda: _unclear_outcome(lambda: self._bind(pod, node_name)),
-                may_repeat=self._may_write,
+                may_repeat=self._client.may_write,
             )
 
     async def _node_of(self, pod: Pod) -> str:
@@ -117,18 +98,15 @@ class CarefulCalls:
         return await self._client.get(kind, name, namespace)
 
     async def create(self, obj: R) -> R:
-        self._require_permission()
         return await self._client.create(obj)
 
     async def update(self, obj: R) -> R:
-        self._require_permission()
         if isinstance(obj, _COMPLETE):
             return await self._client.update(obj)
         return await self._client.update_merged(obj)
 
     async def update_status(self, obj: R) -> R:
         """Write a status until the outcome is known; its revision prevents a second effect."""
-        self._require_permission()
         unclear: KubeschedError | None = None
         for attempt in range(STATUS_TRIES):
             if attempt:
@@ -151,7 +129,7 @@ class CarefulCalls:
                 if isinstance(error, TransportError) and unclear is None:
                     raise
                 unclear = error
-            if not self._may_write():
+            if not self._client.may_write():
                 break
         assert unclear is not None, "only an unclear outcome is tried again"
         raise unclear
@@ -159,13 +137,11 @@ class CarefulCalls:
     async def patch_status(
         self, kind: type[R], namespace: str, name: str, patch: Mapping[str, Any]
     ) -> R:
-        self._require_permission()
         return await self._client.patch(
             kind, name, namespace, strategic_merge_patch(patch), subresource="status"
         )
 
     async def delete(self, obj: Record) -> None:
-        self._require_permission()
         meta = _metadata(obj)
         await self._client.delete(type(obj), meta.name, meta.namespace)
 

@@ -123,6 +123,10 @@ class RestClient:
         """Requests sent or waiting for a connection; watches count until they are open."""
         return self._caller.under_way
 
+    def may_write(self) -> bool:
+        """False if a write would raise `WriteRefused`."""
+        return self._caller.may_write is None or self._caller.may_write()
+
     # Reading.
 
     async def get(self, kind: type[R] | Kind[R], name: str, namespace: str = "") -> R:

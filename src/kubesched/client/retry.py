@@ -78,10 +78,14 @@ class Caller:
         sleep: Sleep = asyncio.sleep,
         may_write: Callable[[], bool] | None = None,
     ) -> None:
-        """`may_write` is called right before anything but a read is sent."""
+        """`may_write` is called right before anything but a read is sent.
+
+        A suspended process (SIGSTOP, a frozen machine) may resume with bindings ready to send while
+        another scheduler already leads.
+        """
         self.transport = transport
         self._direct = transport if isinstance(transport, DirectTransport) else None
-        self._may_write = may_write
+        self.may_write = may_write
         self._limiter = limiter if limiter is not None and not limiter.is_unlimited else None
         self._policy = policy
         self._clock = clock
@@ -94,10 +98,10 @@ class Caller:
         """One attempt. Returns a successful response; raises `ApiError` or `TransportError`."""
         if self._limiter is not None and not self._limiter.take():
             request.deadline_s -= await self._limiter.acquire(request.deadline_s)
-        if self._may_write is not None and request.method != "GET":
-            if not self._may_write():
+        if self.may_write is not None and request.method != "GET":
+            if not self.may_write():
                 raise WriteRefused(NOT_LEADING)
-            request.may_send = self._may_write
+            request.may_send = self.may_write
         return await self._exchange(request)
 
     async def _exchange(self, request: Request) -> Response:
@@ -119,11 +123,11 @@ class Caller:
         transport = self._direct
         if (
             transport is None
-            or (self._may_write is not None and not self._may_write())
+            or (self.may_write is not None and not self.may_write())
             or (self._limiter is not None and not self._limiter.take())
         ):
             return _soon(done, _finished(finish, partial(self.send_once, request)))
-        request.may_send = self._may_write
+        request.may_send = self.may_write
 
         def answered(outcome: Response | TransportError | None) -> None:
             self.under_way -= 1
