@@ -88,7 +88,7 @@ class Backlog:
 
     async def measure(self, name: str, events: list[Callable[[], object]]) -> None:
         clock = self.cluster.clock
-        clock.advance_to(clock.monotonic() + LONGEST_BACKOFF_S)
+        clock.advance(LONGEST_BACKOFF_S)
         self.attempts = self.placed = 0
         self.longest_s = 0.0
         spent: list[tuple[float, float, float]] = []

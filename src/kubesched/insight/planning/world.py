@@ -31,12 +31,10 @@ from kubesched.framework.extenders import Extender
 from kubesched.framework.handle import SchedulerClient
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.registry import Registry
-from kubesched.insight.state.cluster import Cluster
 from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.stepped_cluster import SteppedCluster
 from kubesched.playground.registry.binding import TOPOLOGY_LABELS
 from kubesched.scheduler.factory import no_extenders
-from kubesched.scheduler.scheduler import QueueEmpty, Suspended
-from kubesched.scheduler.scheduling_cycle import Assumed
 
 _SET_BY_KUBELET = ("PodScheduled", "Ready")
 
@@ -45,8 +43,8 @@ class PlanError(KubeschedError):
     """A question that cannot be answered; the message gives the cause."""
 
 
-class PlannedCluster(Cluster):
-    """Runs the scheduler attempt by attempt. The initial state is not changed."""
+class PlannedCluster(SteppedCluster):
+    """Runs until nothing can change. The initial state is not changed."""
 
     def __init__(
         self,
@@ -87,7 +85,6 @@ class PlannedCluster(Cluster):
         """Pending hook calls; they run between attempts, outside the scheduler's error handling."""
         self.added_pods: list[Pod] = []
         """Pods added after the state, as added."""
-        self._is_started = False
 
     def make_extenders(
         self, configured: Sequence[ExtenderConfig], table: NodeTable
@@ -175,11 +172,11 @@ class PlannedCluster(Cluster):
                 return
             if changes != self.changes:
                 tried, changes = 0, self.changes
-            if self._attempt():
+            if self.attempt():
                 tried += 1
                 if changes == self.changes and tried > self._pending_count():
                     return  # each was tried, some twice, and nothing has changed
-            elif self._settle_background():
+            elif self.finish_background():
                 continue
             else:
                 again_s = self.on_idle()
@@ -194,9 +191,9 @@ class PlannedCluster(Cluster):
             if changes != self.changes:
                 tried, changes = 0, self.changes
             # A pod that failed since the last change need not be retried at the same instant.
-            if tried <= self._pending_count() and self._attempt():
+            if tried <= self._pending_count() and self.attempt():
                 tried += 1
-            elif self._settle_background():
+            elif self.finish_background():
                 continue
             elif not self._step_towards(moment):
                 return
@@ -205,8 +202,8 @@ class PlannedCluster(Cluster):
 
     def attempt_once(self) -> None:
         """Try one pod, and run everything that follows from it."""
-        self._attempt()
-        self._settle_background()
+        self.attempt()
+        self.finish_background()
         self.run_hooks()
 
     def run_hooks(self) -> None:
@@ -219,7 +216,7 @@ class PlannedCluster(Cluster):
         now, queue = self.clock.monotonic(), self.assembly.scheduler.queue
         due, before = self._next_due(), (queue.sizes, len(self._timers))
         if due is not None and due <= moment:
-            self._jump_to(due)
+            self.jump_to(due)
             # An overdue deadline that changes nothing must not stop time.
             if due > now or (queue.sizes, len(self._timers)) != before:
                 return True
@@ -234,48 +231,8 @@ class PlannedCluster(Cluster):
             due = again if due is None else min(due, again)
         if due is None:
             return False
-        self._jump_to(due)
+        self.jump_to(due)
         return True
-
-    def _jump_to(self, moment: float) -> None:
-        self.clock.advance(max(0.0, moment - self.clock.monotonic()))
-        self._fire_timers()
-        self.assembly.scheduler.queue.run_timers()
 
     def _pending_count(self) -> int:
         return sum(self.assembly.scheduler.queue.sizes) + 1
-
-    def _attempt(self) -> bool:
-        """Try the next pod, and bind it if it got a node; False if there is none."""
-        scheduler = self.assembly.scheduler
-        outcome = scheduler.attempt()
-        if isinstance(outcome, QueueEmpty):
-            return False
-        if isinstance(outcome, Suspended):
-            with scheduler.event_gate.hold():
-                concluded = self.loop.run(outcome.outcome)
-        else:
-            concluded = outcome
-        if isinstance(concluded, Assumed):
-            self.changes += 1
-            self.loop.create_task(scheduler.binding.run(concluded))
-            self.work()
-        return True
-
-    def _settle_background(self) -> bool:
-        """Run background work (evictions, status patches); returns whether there was any."""
-        scheduler = self.assembly.scheduler
-        before = len(scheduler.background), len(scheduler.status_writer), self.changes
-        if not any(before[:2]):
-            return False
-        self.work()
-        return before != (len(scheduler.background), len(scheduler.status_writer), self.changes)
-
-    def work(self) -> None:
-        """Run started work until it ends or waits for something outside the scheduler."""
-        if not self._is_started:
-            self._is_started = True
-            scheduler = self.assembly.scheduler
-            self.loop.create_task(scheduler.status_writer.run())
-            self.loop.create_task(scheduler.background.run())
-        self.loop.run_until_idle()

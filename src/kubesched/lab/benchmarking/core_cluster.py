@@ -8,6 +8,7 @@ reproducible.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
@@ -29,12 +30,13 @@ from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.extenders import Extender
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.insight.recording.recorded_dependencies import Recording, recorded_dependencies
-from kubesched.insight.state.cluster import Cluster
+from kubesched.insight.state.stepped_cluster import SteppedCluster
 from kubesched.lab.benchmarking.templates import Manifest
 from kubesched.playground.registry.patching.merge_patch import apply_merge_patch
 from kubesched.playground.resources.strategies import STRATEGIES
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.factory import Dependencies, no_extenders
+from kubesched.scheduler.scheduling_cycle import Assumed
 from kubesched.testing.claim_controller import (
     claim_statuses,
     claims_of,
@@ -77,15 +79,12 @@ class PacedClock(ManualClock):
         self._monotonic += max(at_least_s, perf_counter() - self._entered)
         self._entered = None
 
-    def advance_to(self, instant: float) -> None:
-        self._monotonic = max(self._monotonic, instant)
-
 
 MakeRecording = Callable[[KubeSchedulerConfiguration, FeatureGates, PacedClock], Recording]
 """Starts the recording of one run."""
 
 
-class CoreCluster(Cluster):
+class CoreCluster(SteppedCluster):
     """The objects of a workload, and the scheduler that places its pods."""
 
     def __init__(
@@ -101,6 +100,8 @@ class CoreCluster(Cluster):
         self.recording = record(config, gates, clock) if record is not None else None
         self.on_bound: Callable[[Pod], None] = lambda _pod: None
         """Called when a pod is bound."""
+        self.on_binding: Callable[[], None] = lambda: None
+        """Called when an attempt has found a node, before the binding cycle."""
         self._claim_templates: dict[tuple[str, str], Manifest] = {}
         self._made = 0
         super().__init__(
@@ -226,6 +227,18 @@ class CoreCluster(Cluster):
     def bound(self, pod: Pod, node_name: str) -> None:
         bound = structs.replace(pod, spec=structs.replace(pod.spec, node_name=node_name))
         self.on_bound(self._put(pod, bound))
+
+    def bind(self, assumed: Assumed) -> asyncio.Task[None]:
+        self.on_binding()
+        task = super().bind(assumed)
+        if not task.done():  # e.g. for a volume that only a controller binds
+            raise KubeschedError("a binding waits for what does not happen in core mode")
+        return task
+
+    def flush_queue(self) -> None:
+        if self.recording is not None:
+            self.recording.recorder.flushed()
+        super().flush_queue()
 
     def _store(self, old: Any, new: Any) -> None:  # noqa: ANN401  # as above
         if self.recording is not None:

@@ -8,7 +8,6 @@ network, and concurrent binding tasks. Rates in a workload file use virtual time
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -113,8 +112,7 @@ def play(
     )
     stage = CoreStage(cluster, progress, make_measurement, times_cycles=options.times_cycles)
     player = _Player(workload, options, repeat, stage)
-    with cluster:
-        cluster.loop.run_until_complete(_play(workload.ops, player, cluster, progress))
+    _play(workload.ops, player, cluster, progress)
     if cluster.recording is not None and (reason := cluster.recording.recorder.stopped_reason):
         raise KubeschedError(f"recording has stopped: {reason}")
     if not player.results:
@@ -122,27 +120,21 @@ def play(
     return [structs.replace(result, notes=notes) for result in player.results]
 
 
-async def _play(
+def _play(
     operations: Sequence[ops.Op], player: _Player, cluster: CoreCluster, progress: Progress
 ) -> None:
-    scheduler, recording = cluster.assembly.scheduler, cluster.recording
+    recording = cluster.recording
     if recording is not None:
         recording.recorder.began()
-    tasks = [
-        asyncio.create_task(scheduler.status_writer.run()),
-        asyncio.create_task(scheduler.background.run()),
-    ]
     try:
         for op in operations:
             progress(op.opcode)
-            await player.play(op)
-        scheduler.check_invariants()
+            player.play(op)
+        cluster.assembly.scheduler.check_invariants()
     finally:
         if recording is not None:
             recording.recorder.ended()
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        cluster.close()
         if recording is not None:
             recording.close()
 
@@ -162,7 +154,7 @@ class _Player:
         self._measured_name = ""
         self.results: list[RunResult] = []
 
-    async def play(self, op: ops.Op) -> None:
+    def play(self, op: ops.Op) -> None:
         if isinstance(op, ops.CreateNodes | ops.CreateNamespaces | ops.CreateAny):
             for manifest in op.manifests(self._names):
                 self._cluster.add(self._cluster.made(manifest))
@@ -175,20 +167,20 @@ class _Player:
             for claim in allocated_claims(self._cluster.listers, op.namespace, random):
                 self._cluster.put(claim)
         elif isinstance(op, ops.CreatePods):
-            await self._create_pods([op])
+            self._create_pods([op])
         elif isinstance(op, ops.CreatePodSets):
-            await self._create_pods(list(op.sets()))
+            self._create_pods(list(op.sets()))
         elif isinstance(op, ops.DeletePods):
-            await self._delete_pods(op)
+            self._delete_pods(op)
         elif isinstance(op, ops.UpdateAny):
-            await self._update(op)
+            self._update(op)
         elif isinstance(op, ops.Churn):
             steps = self._creations(op) if op.mode == "create" else self._recreations(op)
             self._stage.go_on_beside(steps, op.interval_milliseconds / 1000)
         elif isinstance(op, ops.Barrier):
-            await self._barrier(op)
+            self._barrier(op)
         elif isinstance(op, ops.Sleep):
-            await self._stage.until_time(self._stage.clock.monotonic() + op.duration)
+            self._stage.until_time(self._stage.clock.monotonic() + op.duration)
         elif isinstance(op, ops.StartCollectingMetrics):
             self._measured_name = f"/{op.name}" if op.name else ""
             self._stage.start_measuring(op.namespaces, op.label_selector)
@@ -212,7 +204,7 @@ class _Player:
 
     # -- pods --------------------------------------------------------------------------------------
 
-    async def _create_pods(self, sets: list[ops.CreatePods]) -> None:
+    def _create_pods(self, sets: list[ops.CreatePods]) -> None:
         if not sets:
             return
         first = sets[0]
@@ -232,9 +224,9 @@ class _Player:
         else:
             self._stage.enqueue(pods)
         if first.steady_state:
-            await self._hold_steady(first)
+            self._hold_steady(first)
         elif not first.skip_wait_to_completion:
-            await self._stage.until_bound(pods, f"pods of {first.namespace}")
+            self._stage.until_bound(pods, f"pods of {first.namespace}")
         if first.collect_metrics:
             self._stop_measuring()
 
@@ -243,7 +235,7 @@ class _Player:
             self._cluster.add(pod)
             yield
 
-    async def _hold_steady(self, op: ops.CreatePods) -> None:
+    def _hold_steady(self, op: ops.CreatePods) -> None:
         """Replace every bound pod with a new one until the duration is over."""
         bound: list[Pod] = []
         self._stage.on_bound = bound.append
@@ -262,11 +254,11 @@ class _Player:
 
         end = self._stage.clock.monotonic() + op.duration
         activity = self._stage.go_on_beside(replacements(), PACE_S)
-        await self._stage.until_time(end)
+        self._stage.until_time(end)
         self._stage.end_beside(activity)
         self._stage.on_bound = lambda _pod: None
 
-    async def _delete_pods(self, op: ops.DeletePods) -> None:
+    def _delete_pods(self, op: ops.DeletePods) -> None:
         doomed = self._cluster.pods((op.namespace,), op.label_selector)
 
         def deletions() -> Iterator[None]:
@@ -275,9 +267,9 @@ class _Player:
                 self._cluster.delete(pod)
                 yield
 
-        await self._at_rate(deletions(), op.delete_pods_per_second, op.skip_wait_to_completion)
+        self._at_rate(deletions(), op.delete_pods_per_second, op.skip_wait_to_completion)
 
-    async def _update(self, op: ops.UpdateAny) -> None:
+    def _update(self, op: ops.UpdateAny) -> None:
         made = [self._cluster.made(manifest) for manifest in op.manifests(self._names)]
 
         def updates() -> Iterator[None]:
@@ -285,9 +277,9 @@ class _Player:
                 self._cluster.replace(obj)
                 yield
 
-        await self._at_rate(updates(), op.update_per_second, op.skip_wait_to_completion)
+        self._at_rate(updates(), op.update_per_second, op.skip_wait_to_completion)
 
-    async def _at_rate(self, steps: Iterator[None], per_second: int, skip_wait: bool) -> None:
+    def _at_rate(self, steps: Iterator[None], per_second: int, skip_wait: bool) -> None:
         """Run the steps at a rate alongside scheduling, or all at once."""
         if not per_second:
             for _ in steps:
@@ -295,14 +287,14 @@ class _Player:
             return
         activity = self._stage.go_on_beside(steps, 1 / per_second)
         if not skip_wait:
-            await self._stage.until_over(activity)
+            self._stage.until_over(activity)
 
-    async def _barrier(self, op: ops.Barrier) -> None:
+    def _barrier(self, op: ops.Barrier) -> None:
         if op.stage_requirement == "Attempted":
-            await self._stage.until_attempted()
+            self._stage.until_attempted()
         else:
             pods = self._cluster.pods(op.namespaces, op.label_selector)
-            await self._stage.until_bound(pods, "pods behind a barrier")
+            self._stage.until_bound(pods, "pods behind a barrier")
 
     # -- churn -------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,11 +15,9 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Failed
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
-from kubesched.insight.recording.recorder import actor
 from kubesched.lab.benchmarking.core_cluster import PACE_S, CoreCluster
 from kubesched.lab.benchmarking.core_measuring import Measurement
 from kubesched.lab.benchmarking.progress import Progress
-from kubesched.scheduler.scheduler import QueueEmpty, Suspended
 from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
 
 PATIENCE_S = 600.0
@@ -89,8 +86,10 @@ class CoreStage:
         self._measurement: Measurement | None = None
         self._make_measurement = make_measurement
         self._attempts = 0
+        self._binding_began: tuple[float, float] | None = None
+        """Wall-clock and CPU time when the current attempt had found a node."""
         cluster.on_bound = self._bound
-        cluster.loop.before_time_passes = self._no_waiting
+        cluster.on_binding = self._binding_begins
 
     # -- measuring ---------------------------------------------------------------------------------
 
@@ -143,20 +142,20 @@ class CoreStage:
                 self._measurement.enqueue_s += perf_counter() - started
                 self._measurement.enqueued += len(pods)
 
-    async def until_bound(self, pods: Sequence[Pod], what: str) -> None:
+    def until_bound(self, pods: Sequence[Pod], what: str) -> None:
         """Schedule until all of these pods are bound or deleted.
 
         Raises:
             KubeschedError: nothing has been bound for a long time.
         """
         self._awaited = {pod.metadata.uid for pod in pods if not pod.spec.node_name}
-        await self._work(lambda: not self._awaited, what)
+        self._work(lambda: not self._awaited, what)
 
-    async def until_time(self, instant: float) -> None:
+    def until_time(self, instant: float) -> None:
         """Schedule until this time, whether or not pods are bound."""
-        await self._work(lambda: self.clock.monotonic() >= instant, "", until=instant)
+        self._work(lambda: self.clock.monotonic() >= instant, "", until=instant)
 
-    async def until_attempted(self) -> None:
+    def until_attempted(self) -> None:
         """Schedule until no pod can be tried right now."""
         tried = False
 
@@ -168,7 +167,7 @@ class CoreStage:
             tried = True
             return True
 
-        await self._work(is_over, "", when_idle=nothing_left)
+        self._work(is_over, "", when_idle=nothing_left)
 
     def forget(self, pod: Pod) -> None:
         """Stop waiting for a deleted pod."""
@@ -190,9 +189,9 @@ class CoreStage:
         self._beside.append(activity)
         return activity
 
-    async def until_over(self, activity: Beside) -> None:
+    def until_over(self, activity: Beside) -> None:
         """Schedule until an activity has finished."""
-        await self._work(lambda: activity not in self._beside, "")
+        self._work(lambda: activity not in self._beside, "")
 
     def end_beside(self, activity: Beside) -> None:
         self._beside.remove(activity)
@@ -208,7 +207,7 @@ class CoreStage:
 
     # -- work --------------------------------------------------------------------------------------
 
-    async def _work(
+    def _work(
         self,
         is_over: Callable[[], bool],
         what: str,
@@ -222,17 +221,14 @@ class CoreStage:
             while not is_over():
                 if self._beside:
                     self._make_steps()
-                if await self._attempt():
+                if self._attempt():
                     self._check_progress(what)
-                elif await self._settled_something():
+                elif self.cluster.finish_background():
                     continue
+                elif self.cluster.background_count:
+                    raise KubeschedError("background work of the scheduler does not come to an end")
                 elif not when_idle() and not is_over():
                     self._let_time_pass(what, until)
-
-    @staticmethod
-    def _no_waiting() -> None:
-        """Reports a deadlock: core mode has no volume controller to bind what pods wait for."""
-        raise KubeschedError("a binding waits for what does not happen in core mode")
 
     def _check_progress(self, what: str) -> None:
         if self._attempts - self._attempts_at_last_binding > FRUITLESS:
@@ -240,46 +236,31 @@ class CoreStage:
         if self._attempts % NOTE_EVERY == 0:
             self._progress(f"{self._attempts} attempts")
 
-    async def _attempt(self) -> bool:
+    def _attempt(self) -> bool:
         """Try the next pod and bind it if a node was found; returns False if the queue is empty."""
-        scheduler, measured = self._scheduler, self._measurement
+        measured, self._binding_began = self._measurement, None
         self.clock.enter()
         started, cpu_started = perf_counter(), thread_time()
-        outcome = scheduler.attempt()
-        if isinstance(outcome, QueueEmpty):
+        if not self.cluster.attempt():
             self.clock.leave()
             return False
-        concluded = await outcome.outcome if isinstance(outcome, Suspended) else outcome
-        cpu_s, decided = thread_time() - cpu_started, perf_counter()
-        if isinstance(concluded, Assumed):
-            await scheduler.binding.run(concluded)
-            actor.set("")  # a binding usually runs in a task with its own context
+        ended, cpu_ended = perf_counter(), thread_time()
         self.clock.leave(PACE_S)
         self._attempts += 1
         if measured is not None:
-            measured.decisions_s.append(cpu_s)
+            decided, cpu_decided = self._binding_began or (ended, cpu_ended)
+            measured.decisions_s.append(cpu_decided - cpu_started)
             measured.attempts_s += decided - started
-            if isinstance(concluded, Assumed):
-                measured.bindings_s += perf_counter() - decided
+            if self._binding_began is not None:
+                measured.bindings_s += ended - decided
                 measured.bindings += 1
             else:
                 measured.unschedulable += 1
-        if len(scheduler.background) or len(scheduler.status_writer):
-            await asyncio.sleep(0)
+        self.cluster.finish_background()
         return True
 
-    async def _settled_something(self) -> bool:
-        """Finish background work (victim deletions, status patches); False if there was none."""
-        scheduler = self._scheduler
-        if not len(scheduler.background) and not len(scheduler.status_writer):
-            return False
-        loop = self.cluster.loop
-        while True:
-            await asyncio.sleep(0)
-            if not len(scheduler.background) and not len(scheduler.status_writer):
-                return True
-            if loop.is_idle:
-                raise KubeschedError("background work of the scheduler does not come to an end")
+    def _binding_begins(self) -> None:
+        self._binding_began = perf_counter(), thread_time()
 
     def _let_time_pass(self, what: str, until: float | None) -> None:
         """Advance the clock to the next due time."""
@@ -288,10 +269,7 @@ class CoreStage:
         due += [moment for moment in (deadline, until) if moment is not None]
         if not due or (what and min(due) - self._last_binding > PATIENCE_S):
             raise KubeschedError(self._stuck(what))
-        self.clock.advance_to(min(due))
-        if self.cluster.recording is not None:
-            self.cluster.recording.recorder.flushed()
-        self._scheduler.queue.run_timers()
+        self.cluster.jump_to(min(due))
 
     def _stuck(self, what: str) -> str:
         waiting = [pod for pod in self.cluster.objects(Pod) if pod.metadata.uid in self._awaited]

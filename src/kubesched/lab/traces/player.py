@@ -383,7 +383,7 @@ class _Player:
                 world.recorded_calls.arrive(event)
                 world.work()
             case Flush():
-                world.assembly.scheduler.queue.run_timers()
+                world.flush_queue()
 
     def _arrive(self, arrival: Arrival, pod: Pod) -> None:
         world, uid = self._world, pod.metadata.uid

@@ -11,7 +11,7 @@ from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import default_config
 from kubesched.lab.benchmarking import core_cluster
 from kubesched.lab.benchmarking.catalogue import SIZES, find, shipped
-from kubesched.lab.benchmarking.core_cluster import CoreCluster, PacedClock
+from kubesched.lab.benchmarking.core_cluster import CoreCluster
 from kubesched.lab.benchmarking.core_mode import CoreOptions, run_core, with_core_decisions
 from kubesched.lab.benchmarking.core_stage import CoreStage
 from kubesched.lab.benchmarking.results import Contestant, DecisionCpu, Mode, RunResult
@@ -472,7 +472,8 @@ def test_what_exists_cannot_be_created_again():
 
 
 def test_time_runs_inside_work_jumps_outside_and_never_goes_back():
-    clock = PacedClock()
+    cluster = CoreCluster(default_config(DEFAULT_GATES), DEFAULT_GATES)
+    clock = cluster.paced
     start = clock.monotonic()
     assert clock.monotonic() == start
     clock.enter()
@@ -481,7 +482,7 @@ def test_time_runs_inside_work_jumps_outside_and_never_goes_back():
     after = clock.monotonic()
     assert start <= inside < after
     assert after >= start + 0.5
-    clock.advance_to(start)
+    cluster.jump_to(start)
     assert clock.monotonic() == after
 
 
