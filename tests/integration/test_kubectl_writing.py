@@ -274,17 +274,25 @@ async def test_custom_kinds_come_and_go(bare_cluster, kubectl, is_open):
     assert (await kubectl.run("get", "th")).code == 1
 
 
-async def test_an_autoscaler_is_stored_with_a_warning_that_nothing_acts_on_it(
+async def test_autoscale_works_in_both_versions_and_says_that_nothing_acts_on_it(
     bare_cluster, kubectl
 ):
-    autoscaler = {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "web"},
-        "spec": {"maxReplicas": 5, "scaleTargetRef": {"kind": "Deployment", "name": "web"}},
-    }
-    done = await kubectl("apply", "-f", "-", stdin=json.dumps(autoscaler))
-    assert done.out == "horizontalpodautoscaler.autoscaling/web created\n"
+    await kubectl("apply", "-f", "-", stdin=MANIFEST)
+    done = await kubectl("autoscale", "deployment", "web", "--max=5", "--cpu-percent=50")
+    assert done.out == "horizontalpodautoscaler.autoscaling/web autoscaled\n"
     assert "HorizontalPodAutoscaler: stored, nothing acts on it here" in done.err
-    shown = json.loads((await kubectl("get", "hpa", "web", "-o", "json")).out)
-    assert (shown["apiVersion"], shown["spec"]) == ("autoscaling/v2", autoscaler["spec"])
+    old = "horizontalpodautoscalers.v1.autoscaling"
+    shown = json.loads((await kubectl("get", old, "web", "-o", "json")).out)
+    assert shown["apiVersion"] == "autoscaling/v1"
+    assert shown["spec"]["targetCPUUtilizationPercentage"] == 50
+    shown["spec"]["targetCPUUtilizationPercentage"] = 70
+    await kubectl("replace", "-f", "-", stdin=json.dumps(shown))
+    (metric,) = bare_cluster.api.get("horizontalpodautoscalers.autoscaling", "default", "web")[
+        "spec"
+    ]["metrics"]
+    assert metric["resource"]["target"]["averageUtilization"] == 70
+    patch = '{"spec":{"targetCPUUtilizationPercentage":80,"nonsense":1}}'
+    done = await kubectl("patch", old, "web", "--type=merge", "-p", patch)
+    assert 'unknown field "spec.nonsense"' in done.err
+    shown = json.loads((await kubectl("get", old, "web", "-o", "json")).out)
+    assert shown["spec"]["targetCPUUtilizationPercentage"] == 80

@@ -186,6 +186,7 @@ KINDS: tuple[Kind[Any], ...] = (
     _json(_AUTHZ, "SelfSubjectAccessReview", "selfsubjectaccessreviews", cluster_scoped=True, verbs=CREATE_ONLY),
     _json(_AUTHZ, "SelfSubjectRulesReview", "selfsubjectrulesreviews", cluster_scoped=True, verbs=CREATE_ONLY),
     _json(_AUTHZ, "SubjectAccessReview", "subjectaccessreviews", cluster_scoped=True, verbs=CREATE_ONLY),
+    _json("autoscaling/v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers", short="hpa", subresources="status", categories="all"),
     _json("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", short="hpa", subresources="status", categories="all"),
     _json("batch/v1", "CronJob", "cronjobs", short="cj", subresources="status", categories="all"),
     _kind("batch/v1", batch_v1.Job, "jobs", subresources="status", categories="all"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from kubesched.base.errors import BadRequest
+from kubesched.playground.apimachinery import autoscaler_v1
 from kubesched.playground.apimachinery.catalog import ResourceInfo
 from kubesched.playground.apimachinery.conversion import CONVERTED
 from kubesched.playground.apimachinery.objects import Json, JsonObject, encode
@@ -50,6 +51,8 @@ def check_fields(
     """Reject values of the wrong type, and treat unknown fields by `mode`; returns warnings."""
     if resource.schema is not None:
         return _check_custom_fields(resource, resource.schema, obj, mode)
+    if resource.api_version == autoscaler_v1.API_VERSION:  # types are keyed by group only
+        obj, is_json = to_stored(resource, obj), False
     if not is_json:
         body = encode(obj)
     if fits_strictly(resource.group, resource.kind, body):

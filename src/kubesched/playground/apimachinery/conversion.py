@@ -1,9 +1,13 @@
-"""Conversion of events, which are served in two forms and stored as core v1."""
+"""Conversion of kinds that are served in two forms and stored in one.
+
+Events are stored as core v1, HorizontalPodAutoscalers as `autoscaling/v2`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from kubesched.playground.apimachinery.autoscaler_v1 import autoscaler_from_v1, autoscaler_to_v1
 from kubesched.playground.apimachinery.objects import JsonObject
 
 _TO_EVENTS_V1 = {
@@ -34,5 +38,6 @@ def event_from_events_v1(event: JsonObject) -> JsonObject:
 
 CONVERTED: dict[tuple[str, str], tuple[Callable[[JsonObject], JsonObject], ...]] = {
     ("events.k8s.io/v1", "Event"): (event_from_events_v1, event_to_events_v1),
+    ("autoscaling/v1", "HorizontalPodAutoscaler"): (autoscaler_from_v1, autoscaler_to_v1),
 }
 """Conversions to and from the stored form, by API version and kind."""

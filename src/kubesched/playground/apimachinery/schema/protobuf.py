@@ -38,6 +38,10 @@ class ProtobufError(ValueError):
     """The bytes are not a Kubernetes protobuf body."""
 
 
+_OLD_VERSIONS = {("autoscaling/v1", "HorizontalPodAutoscaler"): "HorizontalPodAutoscalerV1"}
+"""Types of kinds whose fields differ from those of the stored version."""
+
+
 def decode_protobuf(body: bytes) -> JsonObject:
     """The object in an enveloped body, with its `apiVersion` and `kind`."""
     if not body.startswith(MAGIC):
@@ -56,7 +60,8 @@ def decode_protobuf(body: bytes) -> JsonObject:
             raw = _bytes(value)
     api_version, kind = type_meta.get("apiVersion", ""), type_meta.get("kind", "")
     group = api_version.rpartition("/")[0]
-    kind_type = type_of_kind(group, kind) or types().get(f"meta.{kind}")
+    name = _OLD_VERSIONS.get((api_version, kind)) or kind
+    kind_type = type_of_kind(group, name) or types().get(f"meta.{kind}")
     if kind_type is None:
         raise ProtobufError(f'no kind "{kind}" is registered for version "{api_version}"')
     return {"apiVersion": api_version, "kind": kind, **_message(kind_type.name, raw, 0)}
