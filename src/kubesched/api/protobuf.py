@@ -244,7 +244,7 @@ class Message:
 
     def __init__(self, data: bytes) -> None:
         self._fields: dict[int, list[int | bytes]] = {}
-        for number, value in _fields(data):
+        for number, value in fields_of(data):
             self._fields.setdefault(number, []).append(value)
 
     def __bool__(self) -> bool:
@@ -291,7 +291,8 @@ class Message:
         return value
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def fields_of(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Numbers and values of a message's fields, in order; fixed-size numbers stay bytes."""
     position = 0
     while position < len(data):
         key, position = _read_varint(data, position)

@@ -1,4 +1,4 @@
-"""Starts and runs the controllers and kubelets, and reports their statistics."""
+"""Starts and runs the controllers and kubelets."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from kubesched.base.clock import Clock
 from kubesched.playground.client.controller import (
     Controller,
     ControllerContext,
-    ControllerStatistics,
     HeartbeatClock,
 )
-from kubesched.playground.client.events import EventRecorder, EventStatistics
+from kubesched.playground.client.events import EventRecorder
 from kubesched.playground.client.informers import EveryResource, InformerFactory
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.controllers.cluster_role_aggregation import ClusterRoleAggregation
@@ -117,15 +116,6 @@ class ControllerOptions:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class CastStatistics:
-    """Work done so far, per controller."""
-
-    controllers: tuple[ControllerStatistics, ...]
-    events: EventStatistics
-    kubelet_events: EventStatistics
-
-
 class ControllerSet:
     """All controllers of a cluster, connected and ready to run."""
 
@@ -134,12 +124,10 @@ class ControllerSet:
         controllers: Sequence[Controller[Any]],
         informers: InformerFactory,
         everything: EveryResource,
-        recorders: tuple[EventRecorder, EventRecorder],
     ) -> None:
         self._controllers = tuple(controllers)
         self._informers = informers
         self._everything = everything
-        self._recorders = recorders
         self._stopped = asyncio.Event()
         informers.start()
         everything.start()
@@ -194,13 +182,6 @@ class ControllerSet:
         ]
         return min(waits, default=None)
 
-    def statistics(self) -> CastStatistics:
-        return CastStatistics(
-            tuple(controller.statistics() for controller in self._controllers),
-            self._recorders[0].statistics(),
-            self._recorders[1].statistics(),
-        )
-
 
 def start_all(
     api: LocalApi, clock: Clock, rng: random.Random, options: ControllerOptions | None = None
@@ -248,4 +229,4 @@ def start_all(
         for controller in CONTROLLERS
         if controller not in left_out
     ]
-    return ControllerSet(controllers, informers, everything, (recorder, kubelet_recorder))
+    return ControllerSet(controllers, informers, everything)

@@ -47,7 +47,8 @@ def decode_yaml(body: bytes, *, keeps_nulls: bool = False) -> Json:
 
 
 def decode_protobuf_body(body: bytes) -> JsonObject:
-    from kubesched.playground.apimachinery.schema.protobuf import ProtobufError, decode_protobuf
+    from kubesched.api.protobuf import ProtobufError
+    from kubesched.playground.apimachinery.schema.protobuf import decode_protobuf
 
     try:
         return decode_protobuf(body)

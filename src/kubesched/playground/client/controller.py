@@ -79,16 +79,6 @@ class ControllerContext:
         return random.Random(f"{self.seed}/{name}")
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerStatistics:
-    """Work done by one controller so far."""
-
-    name: str
-    syncs: int
-    failures: int
-    queued: int
-
-
 class Controller(ABC, Generic[K]):
     """Base of all controllers; subclasses register handlers in `__init__` and implement `sync`."""
 
@@ -103,8 +93,6 @@ class Controller(ABC, Generic[K]):
         self.informers = context.informers
         self.events = context.events
         self.queue: WorkQueue[K] = WorkQueue(context.clock, back_off)
-        self._sync_count = 0
-        self._failure_count = 0
 
     def watch(self, resource: str, handler: Listener | None = None, *indexes: Index) -> Informer:
         """The shared informer of a resource; `handler` is called on every change."""
@@ -153,27 +141,18 @@ class Controller(ABC, Generic[K]):
             else:
                 await self.queue.wait()
 
-    def statistics(self) -> ControllerStatistics:
-        return ControllerStatistics(
-            self.name, self._sync_count, self._failure_count, len(self.queue)
-        )
-
     def _sync_one(self, key: K) -> None:
-        self._sync_count += 1
         try:
             again_s = self.sync(key)
         except _EXPECTED_ERRORS as error:
-            self._failure_count += 1
             log.info("Trying again", v=4, controller=self.name, key=key, err=error)
             self.queue.retry(key)
         except ApiError as error:
-            self._failure_count += 1
             rest_s = self.queue.retry(key)
             # The journal reports a full disk once; every controller hits it on every attempt.
             tell = partial(log.info, v=4) if error.code == 507 else log.warning
             tell("Failed; trying again", controller=self.name, key=key, err=error, afterS=rest_s)
         except Exception:  # outermost level: one key's bug must not stop the others
-            self._failure_count += 1
             rest_s = self.queue.retry(key)
             log.exception("Failed; trying again", controller=self.name, key=key, afterS=rest_s)
         else:

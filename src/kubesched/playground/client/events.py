@@ -31,15 +31,6 @@ class _Remembered:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class EventStatistics:
-    """Counts of events by outcome."""
-
-    written: int
-    repeated: int
-    dropped: int
-
-
 class EventRecorder:
     """Writes events about objects, within a rate limit."""
 
@@ -61,9 +52,8 @@ class EventRecorder:
         self._refilled_at = clock.monotonic()
         self._recent: OrderedDict[tuple[str, ...], _Remembered] = OrderedDict()
         self._sequence = 0
-        self._written = 0
-        self._repeated = 0
-        self._dropped = 0
+        self.dropped = 0
+        """Events not written because of the rate limit or an error."""
 
     def normal(
         self, obj: JsonObject, component: str, reason: str, message: str, **where: str
@@ -84,11 +74,8 @@ class EventRecorder:
         self._refill()
         if self._tokens >= 1.0:
             return False
-        self._dropped += 1
+        self.dropped += 1
         return True
-
-    def statistics(self) -> EventStatistics:
-        return EventStatistics(self._written, self._repeated, self._dropped)
 
     def _record(
         self,
@@ -103,7 +90,7 @@ class EventRecorder:
         if not self._enabled:
             return
         if not self._take_token():
-            self._dropped += 1
+            self.dropped += 1
             return
         reference = object_reference(obj)
         if field_path:
@@ -129,7 +116,7 @@ class EventRecorder:
                 self._recent.popitem(last=False)
         except ApiError as error:
             # A terminating namespace rejects new events; that must not stop the caller.
-            self._dropped += 1
+            self.dropped += 1
             log.info("Event not written", v=4, reason=reason, about=reference["name"], err=error)
 
     def _refill(self) -> None:
@@ -151,7 +138,6 @@ class EventRecorder:
         except NotFound:
             return False
         known.count += 1
-        self._repeated += 1
         return True
 
     def _create(
@@ -191,5 +177,4 @@ class EventRecorder:
             namespace,
             (tuple(reference), bool(host)),
         )
-        self._written += 1
         return _Remembered(namespace, name, 1)

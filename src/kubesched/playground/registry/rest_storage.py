@@ -158,7 +158,7 @@ class RestStorage:
         managers: tuple[Manager, ...] | None = None,
     ) -> Entry:
         """Create an object; without `managers` (given by apply), the writer owns all fields."""
-        metadata = self._own_metadata(resource, namespace, obj)
+        metadata = self.own_metadata(resource, namespace, obj)
         if metadata.get("resourceVersion"):
             raise BadRequest("resourceVersion should not be set on objects to be created")
         if metadata.get("name"):
@@ -226,11 +226,21 @@ class RestStorage:
         namespace, name = metadata.get("namespace", ""), metadata["name"]
         return self.store.get(resource.storage_key, namespace, name) is not None
 
-    def _own_metadata(self, resource: ResourceInfo, namespace: str, obj: JsonObject) -> JsonObject:
-        """The object's metadata, with the request's namespace filled in."""
+    @staticmethod
+    def own_metadata(
+        resource: ResourceInfo, namespace: str, obj: JsonObject, name: str = ""
+    ) -> JsonObject:
+        """The object's metadata, with namespace and name of the request filled in."""
         metadata: JsonObject | None = obj.get("metadata")
         if metadata is None:
             metadata = obj["metadata"] = {}
+        stated = metadata.get("name")
+        if name and not stated:
+            metadata["name"] = name
+        elif name and stated != name:
+            raise BadRequest(
+                f"the name of the object ({stated}) does not match the name on the URL ({name})"
+            )
         if not resource.namespaced:
             metadata.pop("namespace", None)
             return metadata
@@ -276,14 +286,7 @@ class RestStorage:
         subresource: str = "",
     ) -> Entry:
         """Replace an object or its status; a stated resourceVersion must be current."""
-        metadata = self._own_metadata(resource, namespace, obj)
-        stated = metadata.get("name")
-        if not stated:
-            metadata["name"] = name
-        elif stated != name:
-            raise BadRequest(
-                f"the name of the object ({stated}) does not match the name on the URL ({name})"
-            )
+        metadata = self.own_metadata(resource, namespace, obj, name)
         old = self.get(resource, namespace, name)
         self.check_version(resource, old, metadata)
         uid = metadata.get("uid")

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import attrgetter
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from kubesched.base.errors import Gone
 from kubesched.base.logs import get_logger
@@ -382,16 +382,6 @@ class Store:
                     assert entry._body == encode(entry.with_managed_fields()), (
                         "a stored object was changed in place"
                     )
-
-    def statistics(self) -> dict[str, Any]:
-        return {
-            "revision": self.revision,
-            "objects": {
-                key: collection.count
-                for key, collection in self._collections.items()
-                if collection.count
-            },
-        }
 
     def _commit(self, collection: Collection, namespace: str, name: str, change: Change) -> None:
         collection.apply(namespace, name, change)

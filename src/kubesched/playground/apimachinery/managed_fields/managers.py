@@ -76,13 +76,10 @@ class Manager:
             entry["subresource"] = self.subresource
         return entry
 
-    def is_same_as(self, other: Manager) -> bool:
-        return (self.name, self.operation, self.subresource, self.api_version) == (
-            other.name,
-            other.operation,
-            other.subresource,
-            other.api_version,
-        )
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """What distinguishes the entries of one object."""
+        return self.name, self.operation, self.subresource, self.api_version
 
 
 @lru_cache(maxsize=1024)
@@ -217,7 +214,7 @@ def _taken_over(
     result: list[Manager] = []
     is_listed = False
     for entry in managers:
-        if entry.is_same_as(mine):
+        if entry.identity == mine.identity:
             is_listed = True
             result += _nonempty(replace(entry, time=mine.time), (entry.paths() | changed) - removed)
         else:

@@ -15,6 +15,7 @@ import struct
 from functools import cache
 from typing import TypeAlias
 
+from kubesched.api.protobuf import ProtobufError, fields_of
 from kubesched.playground.apimachinery.objects import (
     Json,
     JsonObject,
@@ -26,16 +27,12 @@ from kubesched.playground.apimachinery.schema.table import Field, TypeRef, type_
 
 MAGIC = b"k8s\x00"
 
-_MAX_VARINT_BYTES = 10
-_SIGN_BIT = 1 << 63
 _MAX_DEPTH = 64
+_ZERO_TIME_S = -62_135_596_800
+"""Go's zero time, the first of January of the year 1, which JSON omits."""
 
 
 ByNumber: TypeAlias = "dict[int, Field | ByNumber]"
-
-
-class ProtobufError(ValueError):
-    """The bytes are not a Kubernetes protobuf body."""
 
 
 _OLD_VERSIONS = {("autoscaling/v1", "HorizontalPodAutoscaler"): "HorizontalPodAutoscalerV1"}
@@ -50,11 +47,11 @@ def decode_protobuf(body: bytes) -> JsonObject:
         )
     type_meta: JsonObject = {}
     raw = b""
-    for number, value in _fields(body[len(MAGIC) :]):
+    for number, value in fields_of(body[len(MAGIC) :]):
         if number == 1:
             names = {1: "apiVersion", 2: "kind"}
             type_meta = {
-                names.get(inner, ""): _text(text) for inner, text in _fields(_bytes(value))
+                names.get(inner, ""): _text(text) for inner, text in fields_of(_bytes(value))
             }
         elif number == 2:
             raw = _bytes(value)
@@ -67,55 +64,20 @@ def decode_protobuf(body: bytes) -> JsonObject:
     return {"apiVersion": api_version, "kind": kind, **_message(kind_type.name, raw, 0)}
 
 
-def _fields(data: bytes) -> list[tuple[int, bytes | int | float]]:
-    """(field number, value) pairs in order; varints are int, doubles are float."""
-    pairs: list[tuple[int, bytes | int | float]] = []
-    position, end = 0, len(data)
-    while position < end:
-        tag, position = _varint(data, position)
-        number, wire_type = tag >> 3, tag & 7
-        if wire_type == 0:
-            value, position = _varint(data, position)
-            pairs.append((number, value - (1 << 64) if value & _SIGN_BIT else value))
-        elif wire_type == 2:
-            length, position = _varint(data, position)
-            if position + length > end:
-                raise ProtobufError("unexpected EOF")
-            pairs.append((number, data[position : position + length]))
-            position += length
-        elif wire_type in (1, 5):
-            size = 8 if wire_type == 1 else 4
-            if position + size > end:
-                raise ProtobufError("unexpected EOF")
-            pairs.append(
-                (number, struct.unpack_from("<d" if size == 8 else "<f", data, position)[0])
-            )
-            position += size
-        else:
-            raise ProtobufError(f"illegal wire type {wire_type}")
-    return pairs
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    result = 0
-    for shift in range(_MAX_VARINT_BYTES):
-        if position >= len(data):
-            raise ProtobufError("unexpected EOF")
-        byte = data[position]
-        position += 1
-        result |= (byte & 0x7F) << (7 * shift)
-        if byte < 0x80:
-            return result, position
-    raise ProtobufError("integer overflow")
-
-
-def _bytes(value: bytes | int | float) -> bytes:
+def _bytes(value: bytes | int) -> bytes:
     if not isinstance(value, bytes):
         raise ProtobufError("wrong wire type for a message, string or bytes field")
     return value
 
 
-def _text(value: bytes | int | float) -> str:
+def _integer(value: bytes | int) -> int:
+    """A signed number: negative ones have the highest of 64 bits set."""
+    if isinstance(value, bytes):
+        raise ProtobufError("wrong wire type for a number")
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _text(value: bytes | int) -> str:
     try:
         return _bytes(value).decode()
     except UnicodeDecodeError:
@@ -148,7 +110,7 @@ def _message(identity: str, data: bytes, depth: int) -> JsonObject:
 def _read_into(result: JsonObject, by_number: ByNumber, data: bytes, depth: int) -> None:
     if depth > _MAX_DEPTH:
         raise ProtobufError("the message is nested too deeply")
-    for number, value in _fields(data):
+    for number, value in fields_of(data):
         field = by_number.get(number)
         if isinstance(field, dict):
             _read_into(result, field, _bytes(value), depth + 1)
@@ -156,7 +118,7 @@ def _read_into(result: JsonObject, by_number: ByNumber, data: bytes, depth: int)
             _read_field(result, field, value, depth)
 
 
-def _read_field(result: JsonObject, field: Field, value: bytes | int | float, depth: int) -> None:
+def _read_field(result: JsonObject, field: Field, value: bytes | int, depth: int) -> None:
     ref = field.type
     if ref.shape == "list":
         assert ref.item is not None
@@ -176,7 +138,7 @@ def _read_field(result: JsonObject, field: Field, value: bytes | int | float, de
 
 def _map_entry(item: TypeRef, data: bytes, depth: int) -> tuple[str, Json]:
     key, value = "", _zero(item)
-    for number, part in _fields(data):
+    for number, part in fields_of(data):
         if number == 1:
             key = _text(part)
         elif number == 2:
@@ -188,27 +150,36 @@ def _zero(ref: TypeRef) -> Json:
     return "" if ref.shape == "scalar" else {}
 
 
-def _value(ref: TypeRef, value: bytes | int | float, depth: int) -> Json:
+def _value(ref: TypeRef, value: bytes | int, depth: int) -> Json:
     if ref.shape == "object":
         return _message(ref.name, _bytes(value), depth + 1)
     name = ref.name
     if ref.shape == "list" or ref.shape == "map":
         # A named list type (`ExtraValue`) is a message with the items in field 1.
         assert ref.item is not None
-        return [_value(ref.item, part, depth + 1) for _number, part in _fields(_bytes(value))]
+        return [_value(ref.item, part, depth + 1) for _number, part in fields_of(_bytes(value))]
     if name == "string":
         return _text(value)
     if name == "bytes":
         return base64.b64encode(_bytes(value)).decode()
     if name == "boolean":
         return bool(value)
-    if name in ("int32", "int64", "number"):
-        return value
+    if name in ("int32", "int64"):
+        return _integer(value)
+    if name == "number":
+        return _double(_bytes(value))
     return _WELL_KNOWN[name](_bytes(value))
 
 
+def _double(data: bytes) -> float:
+    if len(data) != 8:
+        raise ProtobufError("wrong wire type for a double")
+    number: float = struct.unpack("<d", data)[0]
+    return number
+
+
 def _quantity(data: bytes) -> str | None:
-    for number, value in _fields(data):
+    for number, value in fields_of(data):
         if number == 1:
             return _text(value) or None
     return None
@@ -216,11 +187,9 @@ def _quantity(data: bytes) -> str | None:
 
 def _moment(data: bytes) -> tuple[int, int] | None:
     """Seconds and nanoseconds; None for the zero time."""
-    parts = dict(_fields(data))
+    parts = {number: _integer(value) for number, value in fields_of(data)}
     seconds, nanos = parts.get(1, 0), parts.get(2, 0)
-    if not parts or not isinstance(seconds, int) or not isinstance(nanos, int):
-        return None
-    return seconds, nanos
+    return (seconds, nanos) if parts and seconds != _ZERO_TIME_S else None
 
 
 def _time(data: bytes) -> str | None:
@@ -234,16 +203,15 @@ def _micro_time(data: bytes) -> str | None:
 
 
 def _int_or_string(data: bytes) -> int | str:
-    parts = dict(_fields(data))
+    parts = dict(fields_of(data))
     if parts.get(1) == 1:
         return _text(parts.get(3, b""))
-    number = parts.get(2, 0)
-    return number if isinstance(number, int) else 0
+    return _integer(parts.get(2, 0))
 
 
 def _any(data: bytes) -> Json:
     """Raw JSON in field 1 (RawExtension, FieldsV1)."""
-    for number, value in _fields(data):
+    for number, value in fields_of(data):
         if number == 1 and value:
             return decode(_bytes(value))
     return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
+from kubesched.api.protobuf import varint
 from kubesched.playground.apimachinery.objects import Json, JsonObject, encode
 
 MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
@@ -139,7 +140,7 @@ def _text(number: int, text: str) -> bytes:
 
 
 def _message(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
+    return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 def _flag(number: int, value: bool) -> bytes:
@@ -147,13 +148,4 @@ def _flag(number: int, value: bool) -> bytes:
 
 
 def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return varint(number << 3) + varint(value)

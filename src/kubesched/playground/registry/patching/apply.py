@@ -97,9 +97,9 @@ def _applied(
     managers = old.managers or (_before_first_apply(resource, layout, old),)
     merged = merge(layout, old.obj, config)
     claimed = set(mine.paths())
-    others = [manager for manager in managers if not manager.is_same_as(mine)]
+    others = [manager for manager in managers if manager.identity != mine.identity]
     others = _settle_conflicts(layout, old.obj, merged, claimed, others, force=force)
-    last = next((manager for manager in managers if manager.is_same_as(mine)), None)
+    last = next((manager for manager in managers if manager.identity == mine.identity), None)
     present = [*others, mine]
     if last is not None:
         removed = prefixes(last.paths()) - prefixes(claimed)
@@ -128,38 +128,18 @@ def _check_preconditions(resource: ResourceInfo, old: Entry, metadata: JsonObjec
 
 def _in_place(managers: tuple[Manager, ...], others: list[Manager], mine: Manager) -> list[Manager]:
     """Keep the order of managers, so that reapplying a configuration changes nothing."""
-    surviving = {
-        (item.name, item.operation, item.subresource, item.api_version): item
-        for item in (*others, mine)
-    }
-    keys = (
-        (manager.name, manager.operation, manager.subresource, manager.api_version)
-        for manager in managers
-    )
-    return [surviving[key] for key in keys if key in surviving]
+    surviving = {item.identity: item for item in (*others, mine)}
+    return [surviving[manager.identity] for manager in managers if manager.identity in surviving]
 
 
 def _own_config(
     resource: ResourceInfo, namespace: str, name: str, config: JsonObject, subresource: str
 ) -> JsonObject:
     """The part of the configuration that this request may write, with the name in the path."""
-    metadata = dict(config.get("metadata") or {})
-    if metadata.get("managedFields"):
+    result = {**config, "metadata": dict(config.get("metadata") or {})}
+    if result["metadata"].get("managedFields"):
         raise BadRequest("metadata.managedFields must be nil")
-    if metadata.get("name", name) != name:
-        stated = metadata["name"]
-        raise BadRequest(
-            f"the name of the object ({stated}) does not match the name on the URL ({name})"
-        )
-    metadata["name"] = name
-    if resource.namespaced:
-        if metadata.get("namespace", namespace) != namespace:
-            raise BadRequest(
-                "the namespace of the provided object does not match"
-                " the namespace sent on the request"
-            )
-        metadata["namespace"] = namespace
-    result = {**config, "metadata": metadata}
+    RestStorage.own_metadata(resource, namespace, result, name)
     if subresource == "status":
         return {
             key: value
