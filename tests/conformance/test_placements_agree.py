@@ -17,6 +17,7 @@ import msgspec
 import pytest
 from record_placements import answered
 
+from kubesched.config.features import defaults
 from kubesched.lab.conformance import generate
 from kubesched.lab.conformance.comparison import Aspect, compare
 from kubesched.lab.conformance.golden import evaluate
@@ -25,6 +26,7 @@ from kubesched.lab.conformance.recordings import Placement, read_placements
 
 DATA = Path(__file__).parent / "data"
 RECORDED = DATA / "placements.jsonl.gz"
+RECORDED_FROM = defaults("1.36")
 OF_DEVICES = {
     Aspect.PRE_ENQUEUE,
     Aspect.DEVICES,
@@ -46,26 +48,26 @@ OF_SEQUENCES = {
 
 @pytest.mark.parametrize("name", ["placements", "configured", "unreadable", "devices"])
 def test_every_recorded_placement_is_decided_as_recorded(name):
-    report = evaluate([DATA / f"{name}.jsonl.gz"])
+    report = evaluate([DATA / f"{name}.jsonl.gz"], RECORDED_FROM)
     assert report.disagreements == []
     assert report.pods == report.pods_in_agreement > 100
 
 
 @pytest.mark.parametrize("name", ["placements", "configured", "unreadable"])
 def test_every_recorded_pod_is_explained_as_recorded(name):
-    report = evaluate([DATA / f"{name}.jsonl.gz"], explained=True)
+    report = evaluate([DATA / f"{name}.jsonl.gz"], RECORDED_FROM, explained=True)
     assert report.disagreements == []
     assert report.pods == report.pods_in_agreement > 100
 
 
 def test_the_recordings_exercise_every_aspect():
-    report = evaluate([RECORDED])
+    report = evaluate([RECORDED], RECORDED_FROM)
     compared = {a for a, tally in report.agreement.by_aspect.items() if tally.compared > 300}
     assert compared == set(Aspect) - OF_SEQUENCES - OF_DEVICES - OF_SELECTORS
 
 
 def test_the_recordings_of_devices_exercise_every_aspect_of_them():
-    report = evaluate([DATA / "devices.jsonl.gz"])
+    report = evaluate([DATA / "devices.jsonl.gz"], RECORDED_FROM)
     compared = {a for a, tally in report.agreement.by_aspect.items() if tally.compared > 20}
     assert compared == set(Aspect) - OF_SEQUENCES - OF_SELECTORS
 
@@ -78,7 +80,7 @@ def test_a_device_that_is_gone_is_noticed(tmp_path):
         del cluster["resourceSlices"][-1:]
     changed = tmp_path / "changed.jsonl"
     changed.write_text("".join(json.dumps(cluster) + "\n" for cluster in clusters))
-    report = evaluate([changed])
+    report = evaluate([changed], RECORDED_FROM)
     assert 0 < report.pods_in_agreement < report.pods
 
 
@@ -100,7 +102,7 @@ def test_generated_placements_are_decided_as_the_twins_decide(seed, malformed):
     taste = generate.Taste(malformed=malformed)
     made = answered(generate.placement(Random(f"twins {seed}"), taste))
     placement = msgspec.json.decode(json.dumps(made), type=Placement)
-    cluster = Cluster(placement)
+    cluster = Cluster(placement, RECORDED_FROM)
     for pending in placement.pending:
         result = [f for f in compare(pending.expect, cluster.place(pending.pod)) if not f.agrees]
         assert result == []

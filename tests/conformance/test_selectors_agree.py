@@ -7,14 +7,16 @@ import gzip
 import json
 from pathlib import Path
 
+from kubesched.config.features import defaults
 from kubesched.lab.conformance.comparison import Aspect
 from kubesched.lab.conformance.golden import evaluate
 
 RECORDED = Path(__file__).parent / "data" / "selectors.jsonl.gz"
+RECORDED_FROM = defaults("1.36")
 
 
 def test_every_recorded_selector_is_evaluated_as_recorded():
-    report = evaluate([RECORDED])
+    report = evaluate([RECORDED], RECORDED_FROM)
     assert report.disagreements == []
     assert report.selectors == report.selectors_in_agreement > 500
     assert report.agreement.by_aspect[Aspect.SELECTION].compared > 1000
@@ -30,10 +32,10 @@ def test_other_answers_are_noticed(tmp_path):
             selector["results"][-1] = "another answer"
     changed = tmp_path / "changed.jsonl"
     changed.write_text("".join(json.dumps(selector) + "\n" for selector in selectors))
-    report = evaluate([changed])
+    report = evaluate([changed], RECORDED_FROM)
     assert report.selectors > 500
     assert report.selectors_in_agreement == 0
 
 
 def test_a_limit_counts_selectors_too():
-    assert evaluate([RECORDED], limit=7).selectors == 7
+    assert evaluate([RECORDED], RECORDED_FROM, limit=7).selectors == 7

@@ -379,7 +379,7 @@ def test_without_programs_a_run_compares_what_was_recorded(monkeypatch, capsys):
     assert main(["conformance", "run", "-o", "json"]) == 0
     told = capsys.readouterr()
     assert json.loads(told.out)["podsInAgreement"] == json.loads(told.out)["pods"] == 721
-    assert "recorded answers of kube-scheduler v1.36.4" in told.err
+    assert "recorded answers of kube-scheduler 1.36 " in told.err
     assert "--assets or $KUBEBUILDER_ASSETS" in told.err
 
 

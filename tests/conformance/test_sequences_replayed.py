@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kubesched.app.cli.main import main
+from kubesched.config.features import defaults
 from kubesched.lab.conformance.comparison import Aspect
 from kubesched.lab.conformance.golden import SHIPPED, evaluate
 from kubesched.lab.conformance.recordings import RecordingError, read_recordings
@@ -32,7 +33,7 @@ WITH_VOLUMES = DATA / "sequences-volumes.jsonl.gz"
     ],
 )
 def test_every_recorded_sequence_is_decided_as_recorded(file, decisions):
-    report = evaluate([file])
+    report = evaluate([file], defaults("1.36"))
     assert report.disagreements == []
     assert report.pods == report.pods_in_agreement == decisions
 
@@ -125,7 +126,7 @@ PRIORITY = {
     "value": 1000,
 }
 FULL = (
-    "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: "
+    "0/1 nodes are available: 1 Insufficient cpu. preemption: "
     "0/1 nodes are available: 1 No preemption victims found for incoming pod."
 )
 

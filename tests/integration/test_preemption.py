@@ -204,7 +204,7 @@ async def test_pods_that_may_not_or_cannot_preempt_say_why(world) -> None:
         ),
     ):
         assert await world.message(name) == (
-            f"0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, {reason}"
+            f"0/1 nodes are available: 1 Insufficient cpu. {reason}"
         )
     assert set(await world.running()) == {"a"}
 

@@ -212,7 +212,7 @@ async def test_a_claim_nothing_can_serve_says_so_until_a_volume_comes(world) -> 
     await world.apply(LOCAL, claim("data", "local"), pod("p", "data"))
     assert await world.message("p") == (
         "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind."
-        " no new claims to deallocate, preemption: 0/3 nodes are available:"
+        " preemption: 0/3 nodes are available:"
         " 3 Preemption is not helpful for scheduling."
     )
     await world.apply(local_volume("v", "node-1"))
@@ -228,7 +228,7 @@ async def test_nodes_take_no_more_volumes_than_their_driver_allows(world) -> Non
     await world.apply(pod("late", names[3]))
     assert await world.message("late") == (
         "0/3 nodes are available: 3 node(s) exceed max volume count."
-        " no new claims to deallocate, preemption: 0/3 nodes are available:"
+        " preemption: 0/3 nodes are available:"
         " 3 No preemption victims found for incoming pod."
     )
     await world.delete_pod("p-c1")
@@ -251,7 +251,7 @@ async def test_an_exclusive_claim_has_one_pod_at_a_time(world) -> None:
     assert await world.message("second") == (
         "0/3 nodes are available: 3 node(s) unavailable due to PersistentVolumeClaim with"
         " ReadWriteOncePod access mode already in-use by another pod."
-        " no new claims to deallocate, preemption: 0/3 nodes are available:"
+        " preemption: 0/3 nodes are available:"
         " 3 No preemption victims found for incoming pod."
     )
     await world.delete_pod("first")

@@ -30,7 +30,7 @@ async def test_pods_are_bound_and_everybody_is_told(cluster, run):
     assert event["reportingInstance"].startswith("default-scheduler-")
 
     message = (
-        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: "
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: "
         "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     )
     (event,) = await cluster.events("big", "FailedScheduling")

@@ -20,14 +20,13 @@ from kubesched.api.policy_v1 import (
     PodDisruptionBudgetStatus,
 )
 from kubesched.base.errors import Forbidden, KubeschedError, ServerError
-from kubesched.config.features import DEFAULT_GATES
+from kubesched.config.features import DEFAULT_GATES, defaults
 from kubesched.framework.interfaces import PermitPlugin, PreBindPlugin, Wait
 from kubesched.testing import Cluster, make_node, make_pod
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 SYNCHRONOUS = dataclasses.replace(DEFAULT_GATES, SchedulerAsyncPreemption=False)
 HOSTNAME = "kubernetes.io/hostname"
-NO_CLAIMS = "no new claims to deallocate, preemption: "
 
 
 @pytest.fixture(autouse=True)
@@ -80,15 +79,25 @@ def test_a_pod_takes_the_place_of_a_less_important_one() -> None:
         assert world.assembly.scheduler.queue.nominator.references() == {}
 
 
-def test_the_failed_attempt_says_nothing_of_the_successful_preemption() -> None:
-    with Cluster() as world:
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        (
+            "1.37",
+            " preemption: found a potential placement for pod on node n0, preempting 1 victims",
+        ),
+        ("1.36", ""),
+    ],
+)
+def test_the_failed_attempt_reports_the_successful_preemption(version, said) -> None:
+    with Cluster(gates=defaults(version)) as world:
         full_cluster(world)
         Graceful(world)
         world.add(pod("high", 10).build())
         world.settle()
         assert world.condition("high") == (
             "Unschedulable",
-            "0/1 nodes are available: 1 Insufficient cpu.",
+            f"0/1 nodes are available: 1 Insufficient cpu.{said}",
         )
         assert world.pod("high").status.nominated_node_name == "n0"
 
@@ -100,7 +109,7 @@ def test_a_pod_that_finds_no_victims_says_so() -> None:
         world.settle()
         assert world.condition("same") == (
             "Unschedulable",
-            f"0/1 nodes are available: 1 Insufficient cpu. {NO_CLAIMS}"
+            "0/1 nodes are available: 1 Insufficient cpu. preemption: "
             "0/1 nodes are available: 1 No preemption victims found for incoming pod.",
         )
 
@@ -121,7 +130,7 @@ def test_the_preemptor_waits_for_victims_that_take_their_time() -> None:
         world.advance(300)
         assert world.client.deleted == [deleted], "no other pod is evicted meanwhile"
         assert world.condition("high")[1].endswith(
-            f"{NO_CLAIMS}not eligible due to a terminating pod on the nominated node."
+            "preemption: not eligible due to a terminating pod on the nominated node."
         )
         graceful.let_go(victim)
         world.advance(20)
@@ -143,7 +152,7 @@ def test_a_preemptor_is_not_told_of_a_victim_whose_going_does_not_help_it() -> N
         world.settle()
         assert world.condition("apart")[1] == (
             "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. "
-            f"{NO_CLAIMS}not eligible due to a terminating pod on the nominated node."
+            "preemption: not eligible due to a terminating pod on the nominated node."
         )
         graceful.let_go("v0")
         world.advance(200)
@@ -325,7 +334,7 @@ def test_a_pod_may_wait_instead_of_preempting() -> None:
         world.settle()
         assert world.client.deleted == []
         assert world.condition("polite")[1].endswith(
-            f"{NO_CLAIMS}not eligible due to preemptionPolicy=Never."
+            "preemption: not eligible due to preemptionPolicy=Never."
         )
 
 

@@ -58,6 +58,7 @@ from kubesched.framework.status import (
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 STILL_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
+SUCCESS: Final = "found a potential placement for pod on node {}, preempting {} victims"
 NO_CANDIDATE: Final = "no candidate node for preemption"
 NOT_HELPFUL: Final = unresolvable("Preemption is not helpful for scheduling")
 """The verdict on nodes that the filters reject for good."""
@@ -90,6 +91,7 @@ class Evaluator:
         self._in_background = in_background
         self._rules = rules
         self._ordered_scores = ordered_scores
+        self._names_the_node = handle.feature_gates.reference.preemption_has_text
         self._budgets = BudgetLister(handle.listers)
         self._known_victims = KnownVictims(handle.table, (plugin_name, "known victims"))
 
@@ -118,7 +120,7 @@ class Evaluator:
         candidate = self._best(found)
         _log_target(current, candidate)
         self.executor.start(candidate, current)
-        return _nominated(candidate)
+        return self._nominated(candidate)
 
     def premise_of_no_candidates(self, pod: Pod, statuses: NodeToStatus) -> Premise | None:
         """A premise of the last rejection, for pods of the class with these verdicts.
@@ -251,7 +253,7 @@ class Evaluator:
             failed = await self.executor.carry_out(candidate, pod)
             if failed is not None:
                 return None, failed
-        return _nominated(candidate)
+        return self._nominated(candidate)
 
     def _best(self, shortlist: Shortlist) -> Candidate:
         if self._ordered_scores is not None:
@@ -261,15 +263,18 @@ class Evaluator:
                 return best_by(candidates, scores)
         return best_of(shortlist)
 
+    def _nominated(self, candidate: Candidate) -> PostFilterAnswer:
+        node_name, victims = candidate.node_name, candidate.victims.pods
+        result = PostFilterResult(NominatingInfo(override=True, node_name=node_name))
+        if not self._names_the_node:
+            return result, None
+        return result, Status(Code.SUCCESS, (SUCCESS.format(node_name, len(victims)),))
+
 
 def _log_target(pod: Pod, candidate: Candidate) -> None:
     log.info(
         "the target node for the preemption is determined", v=2, pod=pod, node=candidate.node_name
     )
-
-
-def _nominated(candidate: Candidate) -> PostFilterAnswer:
-    return PostFilterResult(NominatingInfo(override=True, node_name=candidate.node_name)), None
 
 
 def is_terminating_by_preemption(pod: Pod) -> bool:

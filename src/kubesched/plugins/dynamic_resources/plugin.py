@@ -79,6 +79,7 @@ NOTHING_TO_DEALLOCATE = unschedulable("no new claims to deallocate")
 DEALLOCATED = unschedulable("deallocation of ResourceClaim completed")
 DELETED = unschedulable("deletion of ResourceClaim completed")
 STILL_NOT_SCHEDULABLE = unschedulable("still not schedulable")
+NO_REASON = unschedulable()
 
 _POD_REQUESTS: Final = RequestOptions()
 _NOTHING_TO_FILTER: Final[Rule[bool]] = Rule(Scope.NODE)
@@ -123,6 +124,9 @@ class DynamicResources(
         )
         self._has_extended_resources = gates.DRAExtendedResource and handle.listers is not None
         self._classes: ExtendedResourceCache | None = None
+        has_text = gates.reference.deallocation_has_text
+        self._nothing_to_deallocate = NOTHING_TO_DEALLOCATE if has_text else NO_REASON
+        self._still_not_schedulable = STILL_NOT_SCHEDULABLE if has_text else NO_REASON
 
     def is_idle(self) -> bool:
         manager, binder = self.handle.dra_manager, vars(self).get("_binder")
@@ -248,7 +252,7 @@ class DynamicResources(
             # error's text.
             return None, error_status("not found")
         if not dra_state.claims:
-            return None, NOTHING_TO_DEALLOCATE
+            return None, self._nothing_to_deallocate
         stale = dra_state.special
         is_stale = stale is not None and not stale.is_in_memory
         candidates = sorted(dra_state.unavailable)
@@ -264,7 +268,7 @@ class DynamicResources(
                 return self._deallocate(info.claim)
         if stale is not None and is_stale:
             return self._delete(stale.claim)
-        return None, STILL_NOT_SCHEDULABLE
+        return None, self._still_not_schedulable
 
     def answer_premise(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Premise | None:
         return always if state.get(STATE) is NO_CLAIMS else None

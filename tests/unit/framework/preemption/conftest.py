@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from random import Random
 
 import pytest
@@ -233,9 +234,14 @@ class _Timer:
 
 
 def readable(answer):
+    """Node and message; the message of a success, which names the node, is checked and left out."""
     result, status = answer
     info = None if result is None else result.nominating_info
     node = info.node_name if info is not None and info.override else None
+    if status is not None and status.is_success:
+        said = f"preemption: found a potential placement for pod on node {node}, preempting "
+        assert re.fullmatch(re.escape(said) + "[0-9]+ victims", status.message)
+        return node, ""
     return node, "" if status is None else status.message
 
 

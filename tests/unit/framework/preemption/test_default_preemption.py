@@ -15,7 +15,7 @@ from kubesched.api.scheduling_v1alpha2 import (
     PodGroupSpec,
 )
 from kubesched.base.errors import ConfigError
-from kubesched.config.features import DEFAULT_GATES
+from kubesched.config.features import DEFAULT_GATES, defaults
 from kubesched.config.plugin_args import DefaultPreemptionArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
@@ -42,9 +42,22 @@ def full_node(world, name="n", priority=0):
 # -- the answer --------------------------------------------------------------------------------------------------------
 
 
-def test_a_node_is_nominated_and_nothing_is_said(world) -> None:
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("1.37", "preemption: found a potential placement for pod on node n, preempting 1 victims"),
+        ("1.36", ""),
+    ],
+)
+def test_a_node_is_nominated(make_world, version, said) -> None:
+    world = make_world(gates=defaults(version))
     full_node(world)
-    assert world.preempt(world.pending()) == ("n", "")
+    pod = world.pending().build()
+    world.listers.of(Pod).put(pod)
+    state, statuses = world.fail(pod)
+    result, status = world.plugin.post_filter(state, pod, statuses)
+    assert result.nominating_info.node_name == "n"
+    assert ("" if status is None else status.message) == said
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,10 @@ def test_preemption_is_told_with_its_victims_and_nothing_is_evicted():
     assert found.verdict is Verdict.NOT_NOW
     assert found.preemption.node == "n"
     assert [victim.pod for victim in found.preemption.victims] == ["default/low"]
-    assert found.message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert found.message == (
+        "0/1 nodes are available: 1 Insufficient cpu. "
+        "preemption: found a potential placement for pod on node n, preempting 1 victims"
+    )
     assert explaining.explain(state.get(Pod, "default", "high")) == found
 
 

@@ -92,7 +92,7 @@ def test_every_replica_has_its_place_and_the_next_has_its_reasons():
     assert told.zones == {"a": 2, "b": 2, "c": 2}
     assert told.nodes == {"n0": 2, "n1": 2, "n2": 2}
     assert told.next.verdict is Verdict.NOT_NOW
-    assert told.next.message.startswith("0/3 nodes are available: 3 Insufficient cpu. no new")
+    assert told.next.message.startswith("0/3 nodes are available: 3 Insufficient cpu. preemption:")
     assert [(each.zone, each.reasons) for each in told.next.zones] == [
         (zone, {"Insufficient cpu": 1}) for zone in "abc"
     ]
