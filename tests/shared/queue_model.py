@@ -14,7 +14,8 @@ from kubesched.api.core_v1 import Pod
 from kubesched.framework.events import (
     EVENT_ASSIGNED_POD_DELETE,
     EVENT_NODE_ADD,
-    EVENT_UNSCHEDULABLE_POD_ADD,
+    EVENT_UNSCHEDULED_POD_ADD,
+    EVENT_UNSCHEDULED_POD_UPDATE,
     FORCE_ACTIVATE,
     UNSCHEDULABLE_TIMEOUT,
     Action,
@@ -25,15 +26,15 @@ from kubesched.framework.events import (
 )
 
 NODE_TAINT = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)
-POD_LABEL = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_LABEL)
-POD_TOLERATION = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_TOLERATION)
-POD_UPDATE = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)
+POD_LABEL = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_LABEL)
+POD_TOLERATION = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)
+POD_UPDATE = ClusterEvent(Resource.TARGET_POD, Action.UPDATE)
 NOBODY_CARES = ClusterEvent(Resource.CSI_NODE, Action.ADD)
 MOVES = [
     EVENT_NODE_ADD,
     NODE_TAINT,
     EVENT_ASSIGNED_POD_DELETE,
-    EVENT_UNSCHEDULABLE_POD_ADD,
+    EVENT_UNSCHEDULED_POD_ADD,
     NOBODY_CARES,
     UNSCHEDULABLE_TIMEOUT,
 ]
@@ -67,7 +68,7 @@ def on(event, hint=None, *, per_class=False):
 
 REGISTRATIONS = {
     "one": {
-        "Fit": [on(ClusterEvent(Resource.NODE, Action.ADD), hint_of_pod)],  # and, implied, taints
+        "Fit": [on(ClusterEvent(Resource.NODE, Action.ADD), hint_of_pod)],  # in 1.36 also taints
         "Own": [on(ClusterEvent(Resource.POD, Action.ALL), hint_of_own_update)],
         "Class": [on(ClusterEvent(Resource.NODE, Action.ALL), hint_of_class, per_class=True)],
         "Mute": [],
@@ -236,7 +237,7 @@ class Model:
             self.drop(place, entry.name)
         self.put(self.active, entry)
         self.incoming["active", label] += 1
-        if label in ("UnschedulablePodAdd", "UnschedulablePodUpdate"):
+        if label in ("UnschedulablePodAdd", "UnschedulablePodUpdate"):  # 1.36 only
             self.nominate(entry.pod, None)
         return True
 
@@ -266,7 +267,8 @@ class Model:
     # Hints.
 
     def registered(self):
-        """Every (profile, event, plugin, hint), the implied ones included."""
+        """Every (profile, event, plugin, hint), with those that 1.36 implies."""
+        implies_taints = self.config.reference.node_additions_imply_taints
         for profile, plugins in REGISTRATIONS.items():
             for plugin, registrations in plugins.items():
                 adds = taints = False
@@ -276,7 +278,7 @@ class Model:
                     if event.resource == "Node":
                         adds |= bool(event.action & Action.ADD)
                         taints |= bool(event.action & Action.UPDATE_NODE_TAINT)
-                if adds and not taints:
+                if implies_taints and adds and not taints:
                     yield profile, NODE_TAINT, plugin, None
 
     def evaluate(self, entry, event, old, new):
@@ -288,6 +290,8 @@ class Model:
             return "after backoff"
         if entry.profile not in REGISTRATIONS:
             return "after backoff"
+        if event.resource == "TargetPod" and new.metadata.uid != entry.uid:
+            return "skip"
         result = "skip"
         for profile, registered, plugin, hint in self.registered():
             if (
@@ -370,10 +374,21 @@ class Model:
         self.unnominate(old.metadata.uid)
         self.nominate(new, kept)
 
+    def label_of(self, event):
+        if self.config.reference.target_pod_events:
+            return event.label
+        for resource in ("UnscheduledPod", "TargetPod"):
+            if event.resource == resource:
+                return event.label.replace(resource, "UnschedulablePod")
+        return event.label
+
     # Operations.
 
-    def add(self, pod):
-        if self.to_active(Entry(pod, self.clock.monotonic()), "UnschedulablePodAdd"):
+    def add(self, pod, event=EVENT_UNSCHEDULED_POD_ADD):
+        if self.config.reference.gated_pods_are_nominated:
+            self.nominate(pod, None)
+            event = EVENT_UNSCHEDULED_POD_ADD
+        if self.to_active(Entry(pod, self.clock.monotonic()), self.label_of(event)):
             self.wakes += 1
 
     def update(self, old, new, events):
@@ -398,13 +413,12 @@ class Model:
             self.renominate(old, new)
             for event in events:
                 strategy = self.evaluate(entry, event, old, new)
-                place = self.requeue(entry, strategy, event.label)
+                place = self.requeue(entry, strategy, self.label_of(event))
                 if place != "pool":
                     self.wakes += self.is_poppable(place)
                     return
             return
-        if self.to_active(Entry(new, self.clock.monotonic()), "UnschedulablePodUpdate"):
-            self.wakes += 1
+        self.add(new, EVENT_UNSCHEDULED_POD_UPDATE)
 
     def delete(self, pod):
         self.unnominate(pod.metadata.uid)
@@ -504,7 +518,7 @@ class Model:
             if strategy == "skip":
                 continue
             self.drop(self.pool, entry.name)
-            activated |= self.is_poppable(self.requeue(entry, strategy, event.label))
+            activated |= self.is_poppable(self.requeue(entry, strategy, self.label_of(event)))
         self.record(event, old, new)
         self.wakes += activated
 

@@ -39,7 +39,8 @@ class Reference:
     target_pod_events: bool = True
     """Updates of a waiting pod are TargetPod events, those of other pods UnscheduledPod events.
 
-    Otherwise both are labelled UnschedulablePod, and every update of a pod is looked at.
+    Requests that grew and a node's podPreemptionPolicy have events, too. Otherwise both kinds of
+    pod are labelled UnschedulablePod, and every update of an assigned pod is looked at.
     """
     any_anti_affinity_term_wakes: bool = True
     """A pod is retried when another one stops matching any of its anti-affinity terms, not all."""

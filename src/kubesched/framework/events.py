@@ -21,6 +21,12 @@ class Resource:
     """Resource names as in event labels. Third-party resources use `plural.version.group`."""
 
     POD: Final = "Pod"
+    """Registrations only: stands for the three kinds of pod below."""
+    ASSIGNED_POD: Final = "AssignedPod"
+    UNSCHEDULED_POD: Final = "UnscheduledPod"
+    """Another pod without a node."""
+    TARGET_POD: Final = "TargetPod"
+    """The waiting pod itself."""
     NODE: Final = "Node"
     PERSISTENT_VOLUME: Final = "PersistentVolume"
     PERSISTENT_VOLUME_CLAIM: Final = "PersistentVolumeClaim"
@@ -35,9 +41,10 @@ class Resource:
     DEVICE_TAINT_RULE: Final = "resource.k8s.io/DeviceTaintRule"
     POD_GROUP: Final = "scheduling.k8s.io/PodGroup"
     ANY: Final = WILDCARD
-    # Incoming events only: plugins register `Pod`.
-    ASSIGNED_POD: Final = "AssignedPod"
-    UNSCHEDULABLE_POD: Final = "UnschedulablePod"
+
+
+POD_RESOURCES: Final = (Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD, Resource.TARGET_POD)
+"""What `Pod` stands for in a registration."""
 
 
 class Action(IntFlag):
@@ -52,13 +59,15 @@ class Action(IntFlag):
     UPDATE_NODE_CONDITION = 32
     UPDATE_NODE_ANNOTATION = 64
     UPDATE_NODE_DECLARED_FEATURE = 128
-    UPDATE_POD_LABEL = 256
-    UPDATE_POD_SCALE_DOWN = 512
-    UPDATE_POD_TOLERATION = 1024
-    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 2048
-    UPDATE_POD_GENERATED_RESOURCE_CLAIM = 4096
-    UPDATE = 8188
-    ALL = 8191
+    UPDATE_NODE_PREEMPTION_POLICY = 256
+    UPDATE_POD_LABEL = 512
+    UPDATE_POD_SCALE_DOWN = 1024
+    UPDATE_POD_SCALE_UP = 2048
+    UPDATE_POD_TOLERATION = 4096
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 8192
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = 16384
+    UPDATE = 32764
+    ALL = 32767
 
 
 _ACTION_NAMES: Final = {
@@ -93,8 +102,7 @@ class ClusterEvent:
         if self.is_wildcard:
             return True
         resource_matches = self.resource in (WILDCARD, incoming.resource) or (
-            self.resource == Resource.POD
-            and incoming.resource in (Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD)
+            self.resource == Resource.POD and incoming.resource in POD_RESOURCES
         )
         return (
             resource_matches
@@ -123,8 +131,7 @@ class ClusterEventWithHint:
     per_class: bool = False
     """True if the hint reads only pod fields in `PodInfo.class_key` (so neither name nor UID).
 
-    One call may then answer for all waiting pods of a class. The hint may compare UIDs to recognize
-    the pod that the event is about.
+    One call may then answer for all waiting pods of a class.
     """
 
 
@@ -145,7 +152,9 @@ POP_FROM_BACKOFF_Q: Final = "PopFromBackoffQ"
 
 EVENT_ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 EVENT_ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
-EVENT_UNSCHEDULABLE_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.ADD)
-EVENT_UNSCHEDULABLE_POD_UPDATE: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)
+EVENT_ASSIGNED_POD_UPDATE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE)
+EVENT_UNSCHEDULED_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
+EVENT_UNSCHEDULED_POD_UPDATE: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.UPDATE)
+EVENT_UNSCHEDULED_POD_DELETE: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.DELETE)
 EVENT_NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
 EVENT_NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)

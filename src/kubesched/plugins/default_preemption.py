@@ -132,7 +132,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, I
         """
         if not self._in_background:
             return ()
-        return (on_event(Resource.POD, Action.DELETE, self.after_pod_deletion),)
+        return (on_event(Resource.ASSIGNED_POD, Action.DELETE, self.after_pod_deletion),)
 
     def after_pod_deletion(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
         return Hint.QUEUE if self.evaluator.executor.was_kept_back(pod) else Hint.SKIP

@@ -115,7 +115,7 @@ class NodeDeclaredFeatures(
                 self.after_node_change,
                 per_class=True,
             ),
-            on_event(Resource.POD, Action.UPDATE, self.after_pod_update, per_class=True),
+            on_event(Resource.TARGET_POD, Action.UPDATE, self.after_pod_update, per_class=True),
         )
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
@@ -126,8 +126,6 @@ class NodeDeclaredFeatures(
         return Hint.QUEUE
 
     def after_pod_update(self, pod: Pod, old: Pod, new: Pod) -> Hint:
-        if pod.metadata.uid != new.metadata.uid:
-            return Hint.SKIP
         changed = required_features(old) != required_features(new)
         return Hint.QUEUE if changed else Hint.SKIP
 

@@ -58,7 +58,7 @@ class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugi
                 per_class=True,
             ),
             on_event(
-                Resource.POD,
+                Resource.TARGET_POD,
                 Action.UPDATE_POD_TOLERATION,
                 self.after_toleration_change,
                 per_class=True,
@@ -70,8 +70,7 @@ class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugi
         return Hint.QUEUE if was_closed and not new.spec.unschedulable else Hint.SKIP
 
     def after_toleration_change(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:
-        is_own = new.metadata.uid == pod.metadata.uid
-        return Hint.QUEUE if is_own and self._tolerates(new) else Hint.SKIP
+        return Hint.QUEUE if self._tolerates(new) else Hint.SKIP
 
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         return tolerations_fragment(pod)

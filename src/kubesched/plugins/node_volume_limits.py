@@ -200,7 +200,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
         return (
             on_event(Resource.CSI_NODE, Action.ADD),
             on_event(Resource.CSI_NODE, Action.UPDATE, self.after_csi_node_update, per_class=True),
-            on_event(Resource.POD, Action.DELETE, self.after_pod_deletion, per_class=True),
+            on_event(Resource.ASSIGNED_POD, Action.DELETE, self.after_pod_deletion, per_class=True),
             on_event(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, uses_claim),
             on_event(
                 Resource.VOLUME_ATTACHMENT, Action.DELETE, self.after_detachment, per_class=True

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubesched.api.core_v1 import Pod
-from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
+from kubesched.framework.events import Action, ClusterEventWithHint, Resource, on_event
 from kubesched.framework.interfaces import EnqueueExtensions, PreEnqueuePlugin
 from kubesched.framework.status import Status, unresolvable
 
@@ -26,13 +26,4 @@ class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
         return unresolvable(f"waiting for scheduling gates: [{names}]")
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return (
-            on_event(
-                Resource.POD,
-                Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
-                self.after_gates_eliminated,
-            ),
-        )
-
-    def after_gates_eliminated(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:
-        return Hint.QUEUE if new.metadata.uid == pod.metadata.uid else Hint.SKIP
+        return (on_event(Resource.TARGET_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),)

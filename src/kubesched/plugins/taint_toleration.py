@@ -103,20 +103,12 @@ class TaintToleration(
                 self.after_node_change,
                 per_class=True,
             ),
-            on_event(
-                Resource.POD,
-                Action.UPDATE_POD_TOLERATION,
-                self.after_toleration_change,
-                per_class=True,
-            ),
+            on_event(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION),
         )
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
         repelled = old is None or self._repels(pod, old.spec.taints)
         return Hint.QUEUE if repelled and not self._repels(pod, new.spec.taints) else Hint.SKIP
-
-    def after_toleration_change(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:
-        return Hint.QUEUE if new.metadata.uid == pod.metadata.uid else Hint.SKIP
 
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         return tolerations_fragment(pod)

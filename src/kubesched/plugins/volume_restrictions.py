@@ -160,7 +160,7 @@ class VolumeRestrictions(
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
-            on_event(Resource.POD, Action.DELETE, self.after_pod_deletion, per_class=True),
+            on_event(Resource.ASSIGNED_POD, Action.DELETE, self.after_pod_deletion, per_class=True),
             on_event(Resource.NODE, Action.ADD),
             on_event(
                 Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, uses_claim_directly, per_class=True

@@ -6,11 +6,13 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.meta import ResourceList
 from kubesched.api.quantity import parse
 from kubesched.api.resources import ACCOUNTED, request_amounts, same_resource_status
-from kubesched.framework.events import Action, ClusterEvent, Resource
+from kubesched.framework.events import Action
 
 
-def node_changes(old: Node, new: Node, *, declared_features: bool = True) -> list[ClusterEvent]:
-    """Events for a node update, in upstream's order; none for a heartbeat.
+def node_changes(
+    old: Node, new: Node, *, declared_features: bool = True, preemption_policy: bool = True
+) -> list[Action]:
+    """A node update's actions, in upstream's order; none for a heartbeat.
 
     # Upstream: an un-cordon that also removes a taint yields the taint event twice.
     """
@@ -27,21 +29,25 @@ def node_changes(old: Node, new: Node, *, declared_features: bool = True) -> lis
         events.append(Action.UPDATE_NODE_CONDITION)
     if (old.metadata.annotations or {}) != (new.metadata.annotations or {}):
         events.append(Action.UPDATE_NODE_ANNOTATION)
+    if preemption_policy and old.spec.pod_preemption_policy != new.spec.pod_preemption_policy:
+        events.append(Action.UPDATE_NODE_PREEMPTION_POLICY)
     if declared_features and (old.status.declared_features or []) != (
         new.status.declared_features or []
     ):
         events.append(Action.UPDATE_NODE_DECLARED_FEATURE)
-    return [ClusterEvent(Resource.NODE, action) for action in events]
+    return events
 
 
-def pod_changes(old: Pod, new: Pod) -> list[ClusterEvent]:
-    """Events for a pod update; a general Update when nothing specific changed."""
-    resource = Resource.ASSIGNED_POD if new.spec.node_name else Resource.UNSCHEDULABLE_POD
+def pod_changes(old: Pod, new: Pod, *, scale_up: bool = True) -> list[Action]:
+    """A pod update's actions; a general Update when nothing specific changed."""
     actions: list[Action] = []
     if (old.metadata.labels or {}) != (new.metadata.labels or {}):
         actions.append(Action.UPDATE_POD_LABEL)
-    if scaled_down(old, new):
+    is_less, is_more = scaled(old, new)
+    if is_less:
         actions.append(Action.UPDATE_POD_SCALE_DOWN)
+    if is_more and scale_up:
+        actions.append(Action.UPDATE_POD_SCALE_UP)
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
         actions.append(Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
     if len(old.spec.tolerations or ()) != len(new.spec.tolerations or ()):
@@ -50,18 +56,19 @@ def pod_changes(old: Pod, new: Pod) -> list[ClusterEvent]:
         old.status.extended_resource_claim_status != new.status.extended_resource_claim_status
     ):
         actions.append(Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
-    return [ClusterEvent(resource, action) for action in actions or [Action.UPDATE]]
+    return actions or [Action.UPDATE]
 
 
-def scaled_down(old: Pod, new: Pod) -> bool:
-    """True if any request decreased or was removed."""
+def scaled(old: Pod, new: Pod) -> tuple[bool, bool]:
+    """Whether any request decreased or was removed, and whether any increased or was added."""
     # Most updates change conditions and container states, which do not affect requests.
     same_spec = old.spec is new.spec or old.spec == new.spec
     if same_spec and same_resource_status(old, new):
-        return False
-    after = request_amounts(new, ACCOUNTED)
-    return any(
-        after.get(name, -1) < amount for name, amount in request_amounts(old, ACCOUNTED).items()
+        return False, False
+    before, after = request_amounts(old, ACCOUNTED), request_amounts(new, ACCOUNTED)
+    return (
+        any(after.get(name, -1) < amount for name, amount in before.items()),
+        any(before.get(name, -1) < amount for name, amount in after.items()),
     )
 
 

@@ -20,12 +20,15 @@ from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.framework.events import (
     EVENT_ASSIGNED_POD_ADD,
     EVENT_ASSIGNED_POD_DELETE,
+    EVENT_ASSIGNED_POD_UPDATE,
     EVENT_NODE_ADD,
     EVENT_NODE_DELETE,
-    EVENT_UNSCHEDULABLE_POD_ADD,
-    EVENT_UNSCHEDULABLE_POD_UPDATE,
+    EVENT_UNSCHEDULED_POD_ADD,
+    EVENT_UNSCHEDULED_POD_DELETE,
+    EVENT_UNSCHEDULED_POD_UPDATE,
     Action,
     ClusterEvent,
+    Resource,
 )
 from kubesched.framework.waiting_pods import WaitingPods
 from kubesched.scheduler.cache.cache import Cache, CacheError
@@ -34,9 +37,6 @@ from kubesched.scheduler.event_gate import EventGate, parkable
 from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
 
 log = get_logger(__name__)
-
-_ASSIGNED_POD_ADD = EVENT_ASSIGNED_POD_ADD.label
-_UNSCHEDULABLE_POD_ADD = EVENT_UNSCHEDULABLE_POD_ADD.label
 
 
 class EventHandlers:
@@ -53,6 +53,7 @@ class EventHandlers:
         event_gate: EventGate,
         *,
         declared_features: bool = True,
+        resize_events: bool = True,
     ) -> None:
         self._cache = cache
         self._queue = queue
@@ -60,19 +61,20 @@ class EventHandlers:
         self._profiles = profiles
         self._metrics = metrics
         self._now = clock.monotonic
-        self._durations: dict[str, Histogram] = {}
+        self._durations: dict[ClusterEvent, Histogram] = {}
         self.event_gate = event_gate
         self._declared_features = declared_features
+        self._resize_events = resize_events
         self._move = queue.move_all_to_active_or_backoff_queue
 
     def _is_ours(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name in self._profiles
 
-    def _observe(self, label: str, started: float) -> None:
-        durations = self._durations.get(label)
+    def _observe(self, event: ClusterEvent, started: float) -> None:
+        durations = self._durations.get(event)
         if durations is None:
             family = self._metrics.event_handling_duration_seconds
-            durations = self._durations[label] = family.labels(label)
+            durations = self._durations[event] = family.labels(self._queue.label_of(event))
         durations.observe(self._now() - started)
 
     # -- pods --------------------------------------------------------------------------------------
@@ -82,12 +84,12 @@ class EventHandlers:
         started = self._now()
         if pod.spec.node_name:
             self._add_assigned(pod)
-            self._observe(_ASSIGNED_POD_ADD, started)
+            self._observe(EVENT_ASSIGNED_POD_ADD, started)
         elif self._is_ours(pod):
             if log.enabled(3):
                 log.info("Add event for unscheduled pod", v=3, pod=pod)
             self._queue.add(pod)
-            self._observe(_UNSCHEDULABLE_POD_ADD, started)
+            self._observe(EVENT_UNSCHEDULED_POD_ADD, started)
 
     @parkable
     def pod_updated(self, old: Pod, new: Pod) -> None:
@@ -101,7 +103,7 @@ class EventHandlers:
                 if log.enabled(3):
                     log.info("Delete event for unscheduled pod", v=3, pod=old)
                 self._queue.delete(old)
-            self._observe(_ASSIGNED_POD_ADD, started)
+            self._observe(EVENT_ASSIGNED_POD_ADD, started)
         elif self._is_ours(old):
             self._update_unassigned(old, new, started)
 
@@ -111,7 +113,7 @@ class EventHandlers:
         if pod.spec.node_name or final_state_unknown:
             # If the final state is unknown, the last version may predate the binding.
             self._remove_assigned(pod)
-            self._observe(EVENT_ASSIGNED_POD_DELETE.label, started)
+            self._observe(EVENT_ASSIGNED_POD_DELETE, started)
         if not pod.spec.node_name and self._is_ours(pod):
             self._delete_unassigned(pod)
 
@@ -135,10 +137,11 @@ class EventHandlers:
             self._cache.update_pod(old, new)
         except CacheError as error:
             log.error("Scheduler cache UpdatePod failed", error, pod=old)
-        for event in pod_changes(old, new):
+        for action in pod_changes(old, new, scale_up=self._resize_events):
+            event = ClusterEvent(Resource.ASSIGNED_POD, action)
             self._move(event, old, new)
-            self._observe(event.label, started)
-        self._observe("AssignedPodUpdate", started)
+            self._observe(event, started)
+        self._observe(EVENT_ASSIGNED_POD_UPDATE, started)
 
     def _remove_assigned(self, pod: Pod) -> None:
         log.info("Delete event for scheduled pod", v=3, pod=pod)
@@ -163,17 +166,17 @@ class EventHandlers:
                 self._assumed_pod_deleted(new)
             return
         log.info("Update event for unscheduled pod", v=4, pod=new)
-        events = pod_changes(old, new)
+        actions = pod_changes(old, new, scale_up=self._resize_events)
         before = self._as_nominated(old)
-        self._queue.update(old, new, events)
-        for event in events:
-            if event != EVENT_UNSCHEDULABLE_POD_UPDATE:
-                self._observe(event.label, started)
+        self._queue.update(old, new, [ClusterEvent(Resource.TARGET_POD, act) for act in actions])
+        for action in actions:
+            if action is not Action.UPDATE:
+                self._observe(ClusterEvent(Resource.UNSCHEDULED_POD, action), started)
         nominated = before.status.nominated_node_name
         after = new if old.status.nominated_node_name else self._as_nominated(new)
         if nominated and nominated != after.status.nominated_node_name:
             self._announce_freed_nomination(before)
-        self._observe(EVENT_UNSCHEDULABLE_POD_UPDATE.label, started)
+        self._observe(EVENT_UNSCHEDULED_POD_UPDATE, started)
 
     def _delete_unassigned(self, pod: Pod) -> None:
         started = self._now()
@@ -184,7 +187,7 @@ class EventHandlers:
             self._assumed_pod_deleted(pod)
         elif before.status.nominated_node_name:
             self._announce_freed_nomination(before)
-        self._observe("UnschedulablePodDelete", started)
+        self._observe(EVENT_UNSCHEDULED_POD_DELETE, started)
 
     def _as_nominated(self, pod: Pod) -> Pod:
         """The pod with the nominator's nomination, which the API server may not have (yet)."""
@@ -229,16 +232,22 @@ class EventHandlers:
         log.info("Add event for node", v=3, node=node)
         self._cache.add_node(node)
         self._move(EVENT_NODE_ADD, None, node)
-        self._observe(EVENT_NODE_ADD.label, started)
+        self._observe(EVENT_NODE_ADD, started)
 
     @parkable
     def node_updated(self, old: Node, new: Node) -> None:
         started = self._now()
         log.info("Update event for node", v=4, node=new)
         self._cache.update_node(new)
-        for event in node_changes(old, new, declared_features=self._declared_features):
+        for action in node_changes(
+            old,
+            new,
+            declared_features=self._declared_features,
+            preemption_policy=self._resize_events,
+        ):
+            event = ClusterEvent(Resource.NODE, action)
             self._move(event, old, new)
-            self._observe(event.label, started)
+            self._observe(event, started)
 
     @parkable
     def node_deleted(self, node: Node) -> None:
@@ -250,7 +259,7 @@ class EventHandlers:
             self._cache.remove_node(node.metadata.name)
         except CacheError as error:
             log.error("Scheduler cache RemoveNode failed", error, node=node)
-        self._observe(EVENT_NODE_DELETE.label, started)
+        self._observe(EVENT_NODE_DELETE, started)
 
     # -- namespaces and everything else ------------------------------------------------------------
 
@@ -272,6 +281,6 @@ class EventHandlers:
                 return
             started = self._now()
             self._move(event, old, new)
-            self._observe(event.label, started)
+            self._observe(event, started)
 
         return changed

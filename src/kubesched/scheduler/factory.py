@@ -168,6 +168,7 @@ def assemble(
         {name: plugin_events(framework) for name, framework in frameworks.items()},
         has_extenders=bool(extenders),
         generic_workload=gates.GenericWorkload,
+        reference=gates.reference,
     )
     batching: dict[str, Batching] = {}
     signers = _enable_batching(frameworks, gates, batching)
@@ -191,6 +192,7 @@ def assemble(
             max_in_unschedulable_s=max_in_unschedulable_s,
             pop_from_backoff_q=gates.enabled("SchedulerPopFromBackoffQ"),
             generic_workload=gates.enabled("GenericWorkload"),
+            reference=gates.reference,
         ),
     )
     algorithm = SchedulingAlgorithm(
@@ -252,6 +254,7 @@ def assemble(
         world.clock,
         event_gate,
         declared_features=gates.enabled("NodeDeclaredFeatures"),
+        resize_events=gates.reference.target_pod_events,
     )
     return Assembly(scheduler, handlers, hints, frameworks, table, waiting_pods)
 

@@ -7,7 +7,7 @@ import pytest
 from kubesched.api import core_v1, meta, resource_v1
 from kubesched.api.coordination_v1 import Lease
 from kubesched.api.kinds import KINDS, PODS, find_event_resource, find_kind, kind_of
-from kubesched.framework.events import Resource
+from kubesched.framework.events import POD_RESOURCES, Resource
 
 NODES, LEASES = kind_of(core_v1.Node), kind_of(Lease)
 RECORDED = [kind for kind in KINDS if kind.has_record]
@@ -80,7 +80,7 @@ def test_core_and_resource_claims_are_told_apart():
 
 def test_every_resource_of_cluster_events_is_a_kind():
     names = {value for name, value in vars(Resource).items() if name.isupper()}
-    names -= {Resource.ANY, Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD}
+    names -= {Resource.ANY, *POD_RESOURCES}
     assert {name for name in names if find_event_resource(name) is None} == set()
 
 

@@ -486,12 +486,12 @@ AVOIDS_DB = apart(term(ZONE, app="db")).label("app", "web")
     ],
 )
 def test_pod_hints(plugin, pending, action, old, new, expected) -> None:
-    assert hint(plugin, Resource.POD, action, pending, old, new) is expected
+    assert hint(plugin, Resource.ASSIGNED_POD, action, pending, old, new) is expected
 
 
 def test_own_label_updates_are_always_worth_a_try(plugin) -> None:
     old, new = make_pod("new").uid("u"), make_pod("new").uid("u").label("app", "web")
-    assert hint(plugin, Resource.POD, Action.UPDATE_POD_LABEL, old, old, new) is Hint.QUEUE
+    assert hint(plugin, Resource.TARGET_POD, Action.UPDATE_POD_LABEL, old, old, new) == "always"
 
 
 @pytest.mark.parametrize(

@@ -123,17 +123,16 @@ def test_node_hint(was, becomes, expected):
 
 
 @pytest.mark.parametrize(
-    ("uid", "changes", "expected"),
+    ("changes", "expected"),
     [
-        pytest.param("1", True, Hint.QUEUE, id="its own requirements changed"),
-        pytest.param("1", False, Hint.SKIP, id="its own requirements stayed"),
-        pytest.param("2", True, Hint.SKIP, id="another pod's requirements changed"),
+        pytest.param(True, Hint.QUEUE, id="its own requirements changed"),
+        pytest.param(False, Hint.SKIP, id="its own requirements stayed"),
     ],
 )
-def test_pod_hint(uid, changes, expected):
-    pod, old = on_host_network().uid("1"), on_host_network().uid(uid)
-    new = (make_pod("p") if changes else on_host_network()).uid(uid)
-    event = (Resource.UNSCHEDULABLE_POD, Action.UPDATE)
+def test_pod_hint(changes, expected):
+    pod = old = on_host_network()
+    new = make_pod("p") if changes else on_host_network()
+    event = (Resource.TARGET_POD, Action.UPDATE)
     assert hint(make(NodeDeclaredFeatures), *event, pod, old, new) is expected
 
 

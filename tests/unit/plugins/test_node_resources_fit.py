@@ -512,24 +512,26 @@ def test_deletion_hint(deleted, expected):
 
 
 @pytest.mark.parametrize(
-    ("uid", "placed", "shrinks", "expected"),
+    ("placed", "shrinks", "expected"),
     [
-        pytest.param(
-            "2", True, "memory", Hint.SKIP, id="another pod gives back what is not wanted"
-        ),
-        pytest.param("2", True, "cpu", Hint.QUEUE, id="another pod gives back what is wanted"),
-        pytest.param("2", False, "cpu", Hint.SKIP, id="a pod on no node has nothing to give back"),
-        pytest.param("1", False, "memory", Hint.QUEUE, id="the pod itself asks for less"),
+        pytest.param(True, "memory", Hint.SKIP, id="another pod gives back what is not wanted"),
+        pytest.param(True, "cpu", Hint.QUEUE, id="another pod gives back what is wanted"),
+        pytest.param(False, "cpu", Hint.SKIP, id="a pod on no node has nothing to give back"),
     ],
 )
-def test_scale_down_hint(uid, placed, shrinks, expected):
-    old = asking(cpu="2", memory="2Gi").uid(uid)
-    new = asking(**({"cpu": "2", "memory": "2Gi"} | {shrinks: "1"})).uid(uid)
+def test_scale_down_hint(placed, shrinks, expected):
+    old = asking(cpu="2", memory="2Gi").uid("2")
+    new = asking(**({"cpu": "2", "memory": "2Gi"} | {shrinks: "1"})).uid("2")
     if placed:
         old.on("n"), new.on("n")
     target = asking(cpu="1").uid("1")
     event = (Resource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN)
     assert hint(make(NodeResourcesFit), *event, target, old, new) is expected
+
+
+def test_a_pod_that_asks_for_less_is_worth_a_try():
+    event = (Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN)
+    assert hint(make(NodeResourcesFit), *event, asking(), asking(), asking()) == "always"
 
 
 def test_without_resizing_a_scale_down_is_no_event():

@@ -636,7 +636,7 @@ def test_node_hints(plugin, action, old, new, expected) -> None:
     ],
 )
 def test_pod_hints(plugin, action, old, new, expected) -> None:
-    assert hint(plugin, Resource.POD, action, PENDING, old, new) is expected
+    assert hint(plugin, Resource.ASSIGNED_POD, action, PENDING, old, new) is expected
 
 
 def test_own_tolerations_matter_only_where_taints_are_honoured(plugin) -> None:
@@ -650,4 +650,7 @@ def test_own_tolerations_matter_only_where_taints_are_honoured(plugin) -> None:
 
     for policy, expected in (("Honor", Hint.QUEUE), ("Ignore", Hint.SKIP)):
         old, new = pending(policy), pending(policy).tolerates("dedicated")
-        assert hint(plugin, Resource.POD, Action.UPDATE_POD_TOLERATION, old, old, new) is expected
+        assert (
+            hint(plugin, Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, old, old, new)
+            is expected
+        )

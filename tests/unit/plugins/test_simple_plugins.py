@@ -60,10 +60,10 @@ def test_a_pod_without_gates_is_let_through():
 
 
 def test_only_its_own_gates_bring_a_gated_pod_back():
-    plugin, pod = make(SchedulingGates), make_pod("p").uid("1")
-    event = (Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
-    assert hint(plugin, *event, pod, pod, make_pod("p").uid("1")) is Hint.QUEUE
-    assert hint(plugin, *event, pod, pod, make_pod("q").uid("2")) is Hint.SKIP
+    plugin, pod = make(SchedulingGates), make_pod("p")
+    action = Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+    assert hint(plugin, Resource.TARGET_POD, action, pod, pod, pod) == "always"
+    assert hint(plugin, Resource.ASSIGNED_POD, action, pod, pod, pod) is None
 
 
 @pytest.mark.parametrize(
@@ -143,17 +143,16 @@ def test_node_unschedulable_hint(was, becomes, expected):
 
 
 @pytest.mark.parametrize(
-    ("uid", "key", "expected"),
+    ("key", "expected"),
     [
-        pytest.param("1", UNSCHEDULABLE_KEY, Hint.QUEUE, id="its own new toleration helps"),
-        pytest.param("1", "gpu", Hint.SKIP, id="an unrelated toleration does not"),
-        pytest.param("2", UNSCHEDULABLE_KEY, Hint.SKIP, id="another pod's toleration does not"),
+        pytest.param(UNSCHEDULABLE_KEY, Hint.QUEUE, id="its own new toleration helps"),
+        pytest.param("gpu", Hint.SKIP, id="an unrelated toleration does not"),
     ],
 )
-def test_node_unschedulable_toleration_hint(uid, key, expected):
-    plugin, pod = make(NodeUnschedulable), make_pod("p").uid("1")
-    event = (Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_TOLERATION)
-    assert hint(plugin, *event, pod, pod, make_pod("p").uid(uid).tolerates(key)) is expected
+def test_node_unschedulable_toleration_hint(key, expected):
+    plugin, pod = make(NodeUnschedulable), make_pod("p")
+    event = (Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)
+    assert hint(plugin, *event, pod, pod, make_pod("p").tolerates(key)) is expected
 
 
 class Client:

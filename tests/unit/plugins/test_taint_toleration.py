@@ -182,10 +182,10 @@ def test_node_hint(was, becomes, expected):
 
 
 def test_only_its_own_tolerations_bring_a_pod_back():
-    plugin, pod = make(TaintToleration), make_pod("p").uid("1")
-    event = (Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_TOLERATION)
-    assert hint(plugin, *event, pod, pod, make_pod("p").uid("1")) is Hint.QUEUE
-    assert hint(plugin, *event, pod, pod, make_pod("p").uid("2")) is Hint.SKIP
+    plugin, pod = make(TaintToleration), make_pod("p")
+    action = Action.UPDATE_POD_TOLERATION
+    assert hint(plugin, Resource.TARGET_POD, action, pod, pod, pod) == "always"
+    assert hint(plugin, Resource.ASSIGNED_POD, action, pod, pod, pod) is None
 
 
 def test_the_signature_lists_tolerations_by_key_and_value():

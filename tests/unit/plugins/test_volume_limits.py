@@ -499,7 +499,7 @@ def test_csi_nodes_bring_pods_back_when_some_limit_grew(old, new, expected):
 )
 def test_deleted_pods_bring_others_back_when_they_may_have_had_a_volume(deleted, expected):
     plugin = make(NodeVolumeLimits)
-    assert hint(plugin, Resource.POD, Action.DELETE, pod_with("c"), deleted) is expected
+    assert hint(plugin, Resource.ASSIGNED_POD, Action.DELETE, pod_with("c"), deleted) is expected
 
 
 @pytest.mark.parametrize(

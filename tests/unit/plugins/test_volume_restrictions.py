@@ -244,7 +244,7 @@ def test_missing_state_is_an_error():
 )
 def test_deleted_pods_bring_back_those_they_were_in_the_way_of(pod, deleted, expected):
     plugin = make(VolumeRestrictions)
-    assert hint(plugin, Resource.POD, Action.DELETE, pod, deleted) is expected
+    assert hint(plugin, Resource.ASSIGNED_POD, Action.DELETE, pod, deleted) is expected
 
 
 def test_other_hints():

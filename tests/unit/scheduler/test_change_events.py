@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kubesched.api import codec
 from kubesched.api.core_v1 import Pod
 from kubesched.api.resources import ACCOUNTED, request_amounts
-from kubesched.scheduler.change_events import scaled_down
+from kubesched.scheduler.change_events import scaled
 
 LISTS = st.none() | st.dictionaries(
     st.sampled_from(["cpu", "memory"]), st.sampled_from(["1", "2", "1000m"]), max_size=2
@@ -66,7 +66,8 @@ def pods(draw: st.DrawFn) -> Pod:
 
 
 @given(pods(), pods())
-def test_a_scale_down_is_a_request_that_shrank(old: Pod, new: Pod) -> None:
+def test_a_scaled_pod_has_a_request_that_shrank_or_grew(old: Pod, new: Pod) -> None:
     before, after = request_amounts(old, ACCOUNTED), request_amounts(new, ACCOUNTED)
     shrank = any(after.get(name, -1) < amount for name, amount in before.items())
-    assert scaled_down(old, new) == shrank
+    grew = any(before.get(name, -1) < amount for name, amount in after.items())
+    assert scaled(old, new) == (shrank, grew)

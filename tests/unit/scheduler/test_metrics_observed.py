@@ -68,12 +68,11 @@ def test_a_bound_pod_moves_everything_about_success():
         assert value(harness, "scheduling_algorithm_duration_seconds_count") == 1
         assert value(harness, "pod_scheduling_sli_duration_seconds_count", attempts="1") == 1
         assert value(harness, "pod_scheduling_attempts_count") == 1
-        incoming = {"queue": "active", "event": "UnschedulablePodAdd"}
+        incoming = {"queue": "active", "event": "UnscheduledPodAdd"}
         assert value(harness, "queue_incoming_pods_total", **incoming) == 1
         assert value(harness, "event_handling_duration_seconds_count", event="NodeAdd") == 2
         assert (
-            value(harness, "event_handling_duration_seconds_count", event="UnschedulablePodAdd")
-            == 1
+            value(harness, "event_handling_duration_seconds_count", event="UnscheduledPodAdd") == 1
         )
         assert value(harness, "event_handling_duration_seconds_count", event="AssignedPodAdd") == 1
         assert value(harness, "goroutines", operation="binding") == 0

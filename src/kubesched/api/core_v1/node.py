@@ -6,6 +6,12 @@ from kubesched.api.core_v1.placement import Taint
 from kubesched.api.meta import ObjectMeta, Record, ResourceList, constant
 
 
+class NodePodPreemptionPolicy(Record):
+    """Restrictions of preemption on the node."""
+
+    disable_resize_preemption: list[str] | None = None
+
+
 class NodeSpec(Record):
     """Settings of the node made by an administrator or controller."""
 
@@ -14,6 +20,7 @@ class NodeSpec(Record):
     provider_id: str = ""
     unschedulable: bool = False
     taints: list[Taint] | None = None
+    pod_preemption_policy: NodePodPreemptionPolicy | None = None
 
 
 class NodeCondition(Record):

@@ -22,9 +22,6 @@ log = get_logger(__name__)
 NOT_FINISHED = Selection(field_selector="status.phase!=Succeeded,status.phase!=Failed")
 """A finished pod arrives as deleted: it uses no resources."""
 
-_HANDLED_ABOVE = (Resource.POD, Resource.NODE)
-"""Resources whose changes reach the scheduler through their own handlers."""
-
 
 def ask_for_informers(
     factory: InformerFactory, plugins: Iterable[type[Plugin]], gates: FeatureGates
@@ -65,8 +62,8 @@ def connect(factory: InformerFactory, assembly: Assembly) -> None:
         )
     )
     for resource, actions in assembly.hints.actions_by_resource().items():
-        if resource in _HANDLED_ABOVE:
-            continue
+        if resource == Resource.NODE:
+            continue  # handled above
         kind = find_event_resource(resource)
         if kind is None:
             log.error("Incorrect event registration", gvk=resource)

@@ -34,10 +34,8 @@ def after_claim_deletion(pod: Pod, old: ResourceClaim) -> Hint:
     return Hint.QUEUE if is_special and is_own else Hint.SKIP
 
 
-def after_pod_change(pod: Pod, new: Pod, get: ClaimGetter) -> Hint:
-    """The names of a pod's generated claims were recorded in its status."""
-    if pod.metadata.uid != new.metadata.uid:
-        return Hint.SKIP
+def after_pod_change(new: Pod, get: ClaimGetter) -> Hint:
+    """The names of the pod's generated claims were recorded in its status."""
     try:
         pod_claims(new, get)
     except ClaimProblem:

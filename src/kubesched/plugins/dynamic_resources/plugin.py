@@ -356,7 +356,9 @@ class DynamicResources(
             on_event(Resource.NODE, node_actions),
             on_event(Resource.RESOURCE_CLAIM, changed, self.after_claim_change),
             on_event(
-                Resource.POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self.after_pod_change
+                Resource.TARGET_POD,
+                Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+                self.after_pod_change,
             ),
             on_event(Resource.DEVICE_CLASS, changed),
             on_event(Resource.RESOURCE_SLICE, changed),
@@ -379,7 +381,7 @@ class DynamicResources(
         return hints.after_claim_deletion(pod, old)
 
     def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:
-        return hints.after_pod_change(pod, new, self._dra.claims.get)
+        return hints.after_pod_change(new, self._dra.claims.get)
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
         return NOT_SIGNABLE if pod.spec.resource_claims else {}

@@ -14,13 +14,11 @@ from kubesched.framework.events import Hint
 
 
 def after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
-    """A pod was added, deleted or relabelled. Hot path: called for every unschedulable pod."""
+    """Another pod was added, deleted or relabelled. Hot path: called for every waiting pod."""
     if old is None:
         assert new is not None, "a pod event carries at least one version"
         came = _is_placed(new) and _all_match(parse_affinity_terms(pod).required_affinity, new)
         return Hint.QUEUE if came else Hint.SKIP
-    if new is not None and new.metadata.uid == pod.metadata.uid:
-        return Hint.QUEUE
     if not _is_placed(old) or (new is not None and not _is_placed(new)):
         return Hint.SKIP
     terms = parse_affinity_terms(pod)

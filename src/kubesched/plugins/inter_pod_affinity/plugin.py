@@ -182,7 +182,8 @@ class InterPodAffinity(
         pod_actions = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
         node_actions = Action.ADD | Action.UPDATE_NODE_LABEL
         return (
-            on_event(Resource.POD, pod_actions, hints.after_pod_change, per_class=True),
+            on_event(Resource.ASSIGNED_POD, pod_actions, hints.after_pod_change, per_class=True),
+            on_event(Resource.TARGET_POD, Action.UPDATE_POD_LABEL),
             on_event(Resource.NODE, node_actions, hints.after_node_change, per_class=True),
         )
 

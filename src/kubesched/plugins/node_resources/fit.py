@@ -231,7 +231,7 @@ class NodeResourcesFit(
         if self._gates.InPlacePodVerticalScaling:
             pod_actions |= Action.UPDATE_POD_SCALE_DOWN
         events = [
-            on_event(Resource.POD, pod_actions, self.after_pod_event, per_class=True),
+            on_event(Resource.ASSIGNED_POD, pod_actions, self.after_pod_event, per_class=True),
             on_event(
                 Resource.NODE,
                 Action.ADD | Action.UPDATE_NODE_ALLOCATABLE,
@@ -239,6 +239,8 @@ class NodeResourcesFit(
                 per_class=True,
             ),
         ]
+        if self._gates.InPlacePodVerticalScaling:
+            events.append(on_event(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN))
         if self._gates.DRAExtendedResource:
             events.append(
                 on_event(
@@ -260,8 +262,6 @@ class NodeResourcesFit(
         return Hint.QUEUE if self._frees_what_is_needed(pod, old, new) else Hint.SKIP
 
     def _frees_what_is_needed(self, pod: Pod, old: Pod, new: Pod) -> bool:
-        if new.metadata.uid == pod.metadata.uid:
-            return True
         if not new.spec.node_name:
             return False
         options = RequestOptions(

@@ -12,29 +12,30 @@ from kubesched.plugins.pod_topology_spread.constraints import Constraint
 def after_pod_change(
     pod: Pod, old: Pod | None, new: Pod | None, constraints: Sequence[Constraint]
 ) -> Hint:
-    """A pod was added or deleted, or its labels or tolerations changed."""
+    """Another pod was added, deleted or relabelled."""
     versions = [version for version in (old, new) if version is not None]
-    if not all(_is_self(pod, version) or _is_neighbour(pod, version) for version in versions):
+    if not all(_is_neighbour(pod, version) for version in versions):
         return Hint.SKIP
     if old is not None and new is not None:
-        return _after_update(pod, old, new, constraints)
+        return _after_relabelling(old, new, constraints)
     labels = versions[0].metadata.labels if versions else None
     return Hint.QUEUE if any(c.selector.matches(labels) for c in constraints) else Hint.SKIP
 
 
-def _after_update(pod: Pod, old: Pod, new: Pod, constraints: Sequence[Constraint]) -> Hint:
+def after_target_change(old: Pod, new: Pod, constraints: Sequence[Constraint]) -> Hint:
+    """Labels or tolerations of the waiting pod changed."""
     tolerations_changed = (old.spec.tolerations or []) != (new.spec.tolerations or [])
-    if _is_self(pod, new) and tolerations_changed and any(c.honors_taints for c in constraints):
+    if tolerations_changed and any(c.honors_taints for c in constraints):
         return Hint.QUEUE
+    return _after_relabelling(old, new, constraints)
+
+
+def _after_relabelling(old: Pod, new: Pod, constraints: Sequence[Constraint]) -> Hint:
     before, after = old.metadata.labels or {}, new.metadata.labels or {}
     if before == after:
         return Hint.SKIP
     flips = any(c.selector.matches(before) != c.selector.matches(after) for c in constraints)
     return Hint.QUEUE if flips else Hint.SKIP
-
-
-def _is_self(pod: Pod, other: Pod) -> bool:
-    return pod.metadata.uid == other.metadata.uid
 
 
 def _is_neighbour(pod: Pod, other: Pod) -> bool:

@@ -192,19 +192,22 @@ class PodTopologySpread(
     # -- events and signature ----------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        pod_actions = (
-            Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
-        )
+        pod_actions = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
+        target_actions = Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION
         node_actions = (
             Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         )
         return (
-            on_event(Resource.POD, pod_actions, self.after_pod_change, per_class=True),
+            on_event(Resource.ASSIGNED_POD, pod_actions, self.after_pod_change, per_class=True),
+            on_event(Resource.TARGET_POD, target_actions, self.after_target_change, per_class=True),
             on_event(Resource.NODE, node_actions, self.after_node_change, per_class=True),
         )
 
     def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
         return hints.after_pod_change(pod, old, new, self._constraints(None, pod, HARD))
+
+    def after_target_change(self, pod: Pod, old: Pod, new: Pod) -> Hint:
+        return hints.after_target_change(old, new, self._constraints(None, pod, HARD))
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
         return hints.after_node_change(old, new, self._constraints(None, pod, HARD))

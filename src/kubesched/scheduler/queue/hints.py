@@ -11,6 +11,7 @@ interested plugins), so resources and action bits are compared only once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +20,9 @@ from kubesched.base.clock import Clock
 from kubesched.base.errors import KubeschedError
 from kubesched.base.logs import get_logger
 from kubesched.base.metrics import SchedulerMetrics
+from kubesched.config.references import DEFAULT_REFERENCE, Reference
 from kubesched.framework.events import (
+    POD_RESOURCES,
     Action,
     ClusterEvent,
     ClusterEventWithHint,
@@ -34,9 +37,9 @@ log = get_logger(__name__)
 EXTENDER: Final = "Extender"
 """The rejecting plugin's name for all HTTP extenders."""
 
-_NODE_TAINT_UPDATE: Final = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)
+_UNSCHEDULABLE_PODS: Final = (Resource.UNSCHEDULED_POD, Resource.TARGET_POD)
 _DEFAULT_RESOURCES: Final = (
-    Resource.POD,
+    *POD_RESOURCES,
     Resource.NODE,
     Resource.PERSISTENT_VOLUME,
     Resource.PERSISTENT_VOLUME_CLAIM,
@@ -79,17 +82,26 @@ class PluginEvents(NamedTuple):
 class ResolvedEvent:
     """An event with everything that depends on its kind; one object per kind."""
 
-    __slots__ = ("event", "hints_by_profile", "interested_plugins", "is_wildcard", "label")
+    __slots__ = (
+        "event",
+        "hints_by_profile",
+        "interested_plugins",
+        "is_about_target",
+        "is_wildcard",
+        "label",
+    )
 
     def __init__(
         self,
         event: ClusterEvent,
+        label: str,
         hints_by_profile: Mapping[str, tuple[QueueingHint, ...]],
         interested_plugins: frozenset[str],
     ) -> None:
         self.event = event
-        self.label = event.label
+        self.label = label
         self.is_wildcard = event.is_wildcard
+        self.is_about_target = event.resource == Resource.TARGET_POD
         self.hints_by_profile = hints_by_profile
         """The hints for this event per known profile; possibly empty."""
         self.interested_plugins = interested_plugins
@@ -107,9 +119,12 @@ class HintMap:
     """Every registration of every profile."""
 
     def __init__(
-        self, by_profile: Mapping[str, Mapping[ClusterEvent, Sequence[QueueingHint]]]
+        self,
+        by_profile: Mapping[str, Mapping[ClusterEvent, Sequence[QueueingHint]]],
+        reference: Reference = DEFAULT_REFERENCE,
     ) -> None:
         self.by_profile = by_profile
+        self._labels_target_pods = reference.target_pod_events
         self._events_by_plugin = _events_by_plugin(by_profile)
         self._resolved: dict[ClusterEvent, ResolvedEvent] = {}
 
@@ -125,11 +140,13 @@ class HintMap:
         return self._events_by_plugin.get(plugin, ())
 
     def actions_by_resource(self) -> dict[str, Action]:
-        """The union of all registrations: the informer handlers to install."""
+        """The union of all registrations but those for pods: the informer handlers to install."""
         actions: dict[str, Action] = {}
         for hints_by_event in self.by_profile.values():
             for event in hints_by_event:
-                actions[event.resource] = actions.get(event.resource, Action.NONE) | event.action
+                if event.resource not in POD_RESOURCES:
+                    before = actions.get(event.resource, Action.NONE)
+                    actions[event.resource] = before | event.action
         return actions
 
     def _resolve(self, event: ClusterEvent) -> ResolvedEvent:
@@ -140,7 +157,12 @@ class HintMap:
             ]
             hints_by_profile[profile] = tuple(hint for hints in matching for hint in hints)
         interested = frozenset(hint.plugin for hints in hints_by_profile.values() for hint in hints)
-        return ResolvedEvent(event, hints_by_profile, interested)
+        return ResolvedEvent(event, self._label_of(event), hints_by_profile, interested)
+
+    def _label_of(self, event: ClusterEvent) -> str:
+        if self._labels_target_pods or event.resource not in _UNSCHEDULABLE_PODS:
+            return event.label
+        return replace(event, resource="UnschedulablePod").label
 
 
 def build_hint_map(
@@ -148,6 +170,7 @@ def build_hint_map(
     *,
     has_extenders: bool = False,
     generic_workload: bool = False,
+    reference: Reference = DEFAULT_REFERENCE,
 ) -> HintMap:
     """Collect the events that could undo a rejection, from every plugin of every profile.
 
@@ -163,7 +186,7 @@ def build_hint_map(
     for profile, plugins in profiles.items():
         hints_by_event = by_profile[profile] = {}
         if has_extenders:
-            _register(EXTENDER, defaults, hints_by_event)
+            _register(EXTENDER, defaults, hints_by_event, reference)
         for plugin, events_to_register in plugins:
             try:
                 events = defaults if events_to_register is None else _checked(events_to_register())
@@ -173,10 +196,10 @@ def build_hint_map(
                 )
                 log.exception("A plugin failed", plugin=plugin, extensionPoint="EventsToRegister")
                 continue
-            _register(plugin, events, hints_by_event)
+            _register(plugin, events, hints_by_event, reference)
     if problems:
         raise KubeschedError("; ".join(problems))
-    return HintMap(by_profile)
+    return HintMap(by_profile, reference)
 
 
 class HintEvaluator:
@@ -195,11 +218,13 @@ class HintEvaluator:
         rejectors = info.rejector_plugins
         if not rejectors:
             return Strategy.AFTER_BACKOFF
-        if event.is_wildcard:
+        if event.is_wildcard or event.is_about_target:
             is_meant = new is None or (
                 isinstance(new, Pod) and new.metadata.uid == info.pod_info.uid
             )
-            return Strategy.AFTER_BACKOFF if is_meant else Strategy.SKIP
+            # Upstream asks the hints about updates of other pods in flight, too.
+            if event.is_wildcard or not is_meant:
+                return Strategy.AFTER_BACKOFF if is_meant else Strategy.SKIP
         profile = info.pod_info.pod.spec.scheduler_name
         hints = event.hints_by_profile.get(profile)
         if hints is None:
@@ -278,26 +303,40 @@ def always_queue(pod: Pod, old: Any, new: Any) -> Hint:  # noqa: ANN401  # any o
     return Hint.QUEUE
 
 
+def never_queue(pod: Pod, old: Any, new: Any) -> Hint:  # noqa: ANN401  # any object
+    """The answer about other pods to who waits for a change of the pod itself."""
+    return Hint.SKIP
+
+
 def _register(
     plugin: str,
     events: Iterable[ClusterEventWithHint],
     hints_by_event: dict[ClusterEvent, list[QueueingHint]],
+    reference: Reference,
 ) -> None:
+    def add(resource: str, action: Action, decide: HintFn, per_class: bool) -> None:
+        hints = hints_by_event.setdefault(ClusterEvent(resource, action), [])
+        hints.append(QueueingHint(plugin, decide, per_class))
+
     node_actions = Action.NONE
     for registration in events:
-        event = registration.event
-        if event.resource == Resource.NODE:
-            node_actions |= event.action
+        resource, action = registration.event.resource, registration.event.action
+        if resource == Resource.NODE:
+            node_actions |= action
         decide = registration.hint or always_queue
         # Without a hint function the answer is the same for every pod.
         per_class = registration.per_class or registration.hint is None
-        hints_by_event.setdefault(event, []).append(QueueingHint(plugin, decide, per_class))
-    # Upstream: waiting for new nodes implies waiting for their taints, even though hints are always
-    # on by now.
-    if node_actions & Action.ADD and not node_actions & Action.UPDATE_NODE_TAINT:
-        hints_by_event.setdefault(_NODE_TAINT_UPDATE, []).append(
-            QueueingHint(plugin, always_queue, per_class=True)
-        )
+        for specific in POD_RESOURCES if resource == Resource.POD else (resource,):
+            add(specific, action, decide, per_class)
+        if resource == Resource.TARGET_POD and not reference.target_pod_events:
+            add(Resource.ASSIGNED_POD, action, never_queue, per_class=True)
+    # Waiting for new nodes implies waiting for their taints, even though hints are always on.
+    if (
+        reference.node_additions_imply_taints
+        and node_actions & Action.ADD
+        and not node_actions & Action.UPDATE_NODE_TAINT
+    ):
+        add(Resource.NODE, Action.UPDATE_NODE_TAINT, always_queue, per_class=True)
 
 
 def _default_events(generic_workload: bool) -> tuple[ClusterEventWithHint, ...]:
@@ -322,5 +361,6 @@ def _events_by_plugin(
     for hints_by_event in by_profile.values():
         for event, hints in hints_by_event.items():
             for hint in hints:
-                events.setdefault(hint.plugin, {})[event] = None
+                if hint.decide is not never_queue:
+                    events.setdefault(hint.plugin, {})[event] = None
     return {plugin: tuple(registered) for plugin, registered in events.items()}

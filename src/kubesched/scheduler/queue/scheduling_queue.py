@@ -39,6 +39,8 @@ from kubesched.base.clock import Clock
 from kubesched.base.logs import get_logger
 from kubesched.base.metrics import SchedulerMetrics
 from kubesched.framework.events import (
+    EVENT_UNSCHEDULED_POD_ADD,
+    EVENT_UNSCHEDULED_POD_UPDATE,
     FORCE_ACTIVATE,
     POP_FROM_BACKOFF_Q,
     SCHEDULE_ATTEMPT_FAILURE,
@@ -66,7 +68,7 @@ from kubesched.scheduler.queue.nominator import Nominator
 from kubesched.scheduler.queue.pre_enqueue import PreEnqueueFn, PreEnqueueRunner
 from kubesched.scheduler.queue.saved_queue import SavedQueue
 from kubesched.scheduler.queue.settings import QueueSettings
-from kubesched.scheduler.queue.transitions import ADDED, UPDATED, Transitions
+from kubesched.scheduler.queue.transitions import Transitions
 from kubesched.scheduler.queue.unschedulable import UNSCHEDULABLE, Judged, UnschedulablePods
 from kubesched.scheduler.queue.waiting_classes import WaitingClass
 
@@ -137,6 +139,12 @@ class SchedulingQueue(QueueContents):
             metrics=metrics,
         )
         self._evaluator = HintEvaluator(hints, stopwatch or clock, metrics)
+        self._nominates_first = settings.reference.gated_pods_are_nominated
+        self._added = self.label_of(EVENT_UNSCHEDULED_POD_ADD)
+        # An update of an unknown pod is an Add, but only newer releases label it as one.
+        self._missed = self._added
+        if not self._nominates_first:
+            self._missed = self.label_of(EVENT_UNSCHEDULED_POD_UPDATE)
         self._transitions = Transitions(
             self._active,
             self._backoff,
@@ -153,6 +161,7 @@ class SchedulingQueue(QueueContents):
                 sample_percent=settings.plugin_metrics_sample_percent,
             ),
             pops_from_backoff=settings.pop_from_backoff_q,
+            nominating_labels=() if self._nominates_first else (self._added, self._missed),
         )
         self._announcements = self._transitions.announcements
         nominator.find_queued = self._find_queued
@@ -161,14 +170,20 @@ class SchedulingQueue(QueueContents):
 
     def add(self, pod: Pod) -> None:
         """Add a new pod."""
-        if self._transitions.to_active(self._entries.new(pod), ADDED):
+        self._add(pod, self._added)
+
+    def _add(self, pod: Pod, label: str) -> None:
+        info = self._entries.new(pod)
+        if self._nominates_first:
+            self.nominator.add_nominated_pod(info.pod_info)
+        if self._transitions.to_active(info, label):
             self.on_ready()
 
     def update(self, old: Pod, new: Pod, events: Sequence[ClusterEvent]) -> None:
         """Apply a newer version of a pod; `events` are its changes, most specific first."""
         if new.metadata.uid in self._in_flight:
             # The attempt continues with the old version; if it fails, these events decide what
-            # follows. Pods popped earlier see them too, so hints about own updates compare UIDs.
+            # follows.
             now = self._clock.monotonic()
             for event in events:
                 self._in_flight.record(self._hints.resolve(event), old, new, now)
@@ -186,8 +201,7 @@ class SchedulingQueue(QueueContents):
             self._pool.refile(info)
             self._wake_if(self._requeue_updated(info, old, new, events))
             return
-        if self._transitions.to_active(self._entries.new(new), UPDATED):
-            self.on_ready()
+        self._add(new, self._missed)
 
     def _requeue_updated(
         self, info: QueuedPodInfo, old: Pod, new: Pod, events: Sequence[ClusterEvent]
@@ -349,6 +363,10 @@ class SchedulingQueue(QueueContents):
         return self._scheduling_cycle
 
     # Events.
+
+    def label_of(self, event: ClusterEvent) -> str:
+        """The event's name in metrics and logs."""
+        return self._hints.resolve(event).label
 
     def move_all_to_active_or_backoff_queue(
         self, event: ClusterEvent, old: object, new: object, pre_check: PreCheck | None = None
@@ -539,7 +557,7 @@ class SchedulingQueue(QueueContents):
                 if info.is_gated:
                     info.gating_plugin_events = self._hints.events_of(info.gating_plugin)
                 self._count_rejections(info, 1)
-                add(info, ADDED)
+                add(info, self._added)
         self._scheduling_cycle = saved.scheduling_cycle
 
     def check_invariants(self) -> None:

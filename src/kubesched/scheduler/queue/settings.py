@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kubesched.config.references import DEFAULT_REFERENCE, Reference
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
@@ -20,3 +22,4 @@ class QueueSettings:
     generic_workload: bool = False
     """Feature gate GenericWorkload: members of pod groups retry on backoff alone."""
     plugin_metrics_sample_percent: float = 10.0
+    reference: Reference = DEFAULT_REFERENCE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from typing import Final
 
 from kubesched.base.clock import Clock
@@ -10,8 +10,6 @@ from kubesched.base.logs import get_logger
 from kubesched.base.metrics import SchedulerMetrics
 from kubesched.framework.events import (
     BACKOFF_COMPLETE,
-    EVENT_UNSCHEDULABLE_POD_ADD,
-    EVENT_UNSCHEDULABLE_POD_UPDATE,
     SCHEDULE_ATTEMPT_FAILURE,
 )
 from kubesched.framework.queued_pod import QueuedPodInfo
@@ -30,9 +28,6 @@ log = get_logger("kubesched.scheduler.queue.scheduling_queue")
 SLICE: Final = 256
 """Classes and pods moved per slice: each takes 10 to 30 µs."""
 
-ADDED: Final = EVENT_UNSCHEDULABLE_POD_ADD.label
-UPDATED: Final = EVENT_UNSCHEDULABLE_POD_UPDATE.label
-
 
 class Transitions:
     """Moves entries between activeQ, backoffQ and unschedulablePods."""
@@ -48,6 +43,7 @@ class Transitions:
         nominator: Nominator,
         pre_enqueue: PreEnqueueRunner,
         pops_from_backoff: bool,
+        nominating_labels: Collection[str],
     ) -> None:
         self._active = active
         self._backoff = backoff
@@ -57,6 +53,7 @@ class Transitions:
         self._nominator = nominator
         self._pre_enqueue = pre_enqueue
         self._pops_from_backoff = pops_from_backoff
+        self._nominating_labels = nominating_labels
         self.announcements = Announcements(pool.get_parked)
 
     # Single pods.
@@ -85,7 +82,7 @@ class Transitions:
         self._active.add(info, label, turn)
         if log.enabled(5):
             log_move(info, label, ACTIVE)
-        if label in (ADDED, UPDATED):
+        if label in self._nominating_labels:
             self._nominator.add_nominated_pod(info.pod_info)
         return True
 

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Final, TypeAlias, TypeVar
 
-from kubesched.api.core_v1 import Pod
 from kubesched.base.metrics import SchedulerMetrics
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.scheduler.queue.cohorts import Cohort, CohortKey, PreCheck, cohort_key, since
@@ -232,7 +231,6 @@ class UnschedulablePods:
     ) -> tuple[Judged[QueuedPodInfo], Judged[WaitingClass]]:
         """Yield the event's effect on each pod and class that it concerns."""
         asked = (event, old, new, evaluator)
-        own_uid = _uid_of(new) or _uid_of(old)
 
         def judge_pod(member: Member) -> tuple[QueuedPodInfo, Strategy]:
             info = member.catch_up()
@@ -241,7 +239,7 @@ class UnschedulablePods:
             return info, member.cohort.evaluate(info, *asked)
 
         def judge_class(waiting: WaitingClass) -> tuple[WaitingClass, Strategy]:
-            info = waiting.asked(pre_check, own_uid)
+            info = waiting.asked(pre_check)
             if info is None:
                 return waiting, Strategy.SKIP
             return waiting, waiting.cohort.evaluate(info, *asked)
@@ -363,10 +361,6 @@ class UnschedulablePods:
             if member.waiting is None or not member.waiting.is_awake:
                 stay = since(member.catch_up())
                 assert stay >= self._oldest_stay, "a pod is older than the oldest stay"
-
-
-def _uid_of(obj: object) -> str:
-    return obj.metadata.uid if isinstance(obj, Pod) else ""
 
 
 def _belongs_to(info: QueuedPodInfo, waiting: WaitingClass) -> bool:

@@ -170,18 +170,12 @@ class WaitingClass:
         by_arrival = sorted(self.members.items(), key=lambda entry: entry[1].arrival)
         self.members = OrderedDict(by_arrival)
 
-    def asked(self, pre_check: PreCheck | None, own_uid: str) -> QueuedPodInfo | None:
+    def asked(self, pre_check: PreCheck | None) -> QueuedPodInfo | None:
         """A pod to evaluate hints for; None if the event does not concern this class.
 
-        A restriction may distinguish pods of a class only by UID, and a hint may wait for an update
-        of the pod itself. So checking two pods is enough.
+        A restriction may distinguish pods of a class only by UID, so checking two is enough.
         """
-        asked: QueuedPodInfo | None = None
         for member in islice(self.members.values(), 2):
-            info = member.info
-            if pre_check is not None and not pre_check(info.pod_info.pod):
-                continue
-            asked = info
-            if info.pod_info.uid != own_uid:
-                break
-        return asked
+            if pre_check is None or pre_check(member.info.pod_info.pod):
+                return member.info
+        return None

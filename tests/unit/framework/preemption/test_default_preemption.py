@@ -352,7 +352,10 @@ def test_a_pod_waits_while_its_victims_are_being_evicted(world) -> None:
 
 def test_a_kept_back_pod_is_looked_at_when_a_pod_is_deleted(world) -> None:
     (registered,) = world.plugin.events_to_register()
-    assert (registered.event.resource, registered.event.action) == (Resource.POD, Action.DELETE)
+    assert (registered.event.resource, registered.event.action) == (
+        Resource.ASSIGNED_POD,
+        Action.DELETE,
+    )
     pod = world.pending().build()
     assert registered.hint(pod, pod, None) is Hint.SKIP, "others know whether it helps"
 

@@ -35,7 +35,7 @@ def test_a_pod_that_fits_once_others_leave_is_not_now():
     assert found.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
     assert found.condition_reason == "Unschedulable"
     assert [each.plugin for each in found.woken_by] == ["NodeResourcesFit"]
-    assert "Pod/Delete" in found.woken_by[0].events
+    assert "AssignedPod/Delete" in found.woken_by[0].events
 
 
 @pytest.mark.parametrize(

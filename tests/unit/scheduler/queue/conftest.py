@@ -11,6 +11,7 @@ from kubesched.api.core_v1 import Pod, PodSpec, PodStatus
 from kubesched.api.meta import ObjectMeta
 from kubesched.base.clock import ManualClock
 from kubesched.base.metrics import MetricsRegistry, SchedulerMetrics
+from kubesched.config.references import DEFAULT_REFERENCE
 from kubesched.framework.events import Action, ClusterEvent, Resource
 from kubesched.framework.status import unschedulable
 from kubesched.scheduler.queue import PluginEvents, QueueSettings, SchedulingQueue, build_hint_map
@@ -18,7 +19,7 @@ from kubesched.scheduler.queue.nominator import Nominator
 
 PROFILE = "default-scheduler"
 NAMESPACE = "shop"
-POD_UPDATE = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)
+POD_UPDATE = ClusterEvent(Resource.TARGET_POD, Action.UPDATE)
 
 
 class PrioritySort:
@@ -56,7 +57,8 @@ class QueueWorld:
                         for name, events in registered.items()
                     ]
                     for profile in profiles
-                }
+                },
+                reference=settings.get("reference", DEFAULT_REFERENCE),
             ),
             pre_enqueue={
                 profile: {name: self._gate(name) for name in ("GateA", "GateB")}

@@ -8,10 +8,12 @@ import pytest
 
 from kubesched.api.names import key_of
 from kubesched.base.errors import KubeschedError
+from kubesched.config.references import REFERENCES
 from kubesched.framework.events import (
     EVENT_ASSIGNED_POD_DELETE,
     EVENT_NODE_ADD,
     FORCE_ACTIVATE,
+    POD_RESOURCES,
     UNSCHEDULABLE_TIMEOUT,
     Action,
     ClusterEvent,
@@ -28,7 +30,7 @@ NODE_TAINT = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)
 NODE_LABEL = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)
 NODE_UPDATE = ClusterEvent(Resource.NODE, Action.UPDATE)
 DEFAULT_RESOURCES = {
-    "Pod",
+    *POD_RESOURCES,
     "Node",
     "PersistentVolume",
     "PersistentVolumeClaim",
@@ -106,9 +108,12 @@ class TestBuilding:
             pytest.param([on("Pod", Action.ADD)], False, id="only nodes have taints"),
         ],
     )  # fmt: skip
-    def test_implicit_taint_registration(self, events, gets_taints):
-        hint_map = built(plugin("P", *events))
+    def test_implicit_taint_registration_of_1_36(self, events, gets_taints):
         own = {registration.event for registration in events}
+        if ClusterEvent("Pod", Action.ADD) in own:
+            own = {ClusterEvent(resource, Action.ADD) for resource in POD_RESOURCES}
+        assert registered(built(plugin("P", *events)), "P") == own
+        hint_map = built(plugin("P", *events), reference=REFERENCES["1.36"])
         assert registered(hint_map, "P") == own | ({NODE_TAINT} if gets_taints else set())
 
     def test_every_failing_registration_is_named(self):
@@ -138,12 +143,14 @@ class TestBuilding:
             }
         )
         assert hint_map.actions_by_resource() == {
-            "Node": Action.ADD | Action.DELETE | Action.UPDATE_NODE_TAINT,
-            "Pod": Action.DELETE,
+            "Node": Action.ADD | Action.DELETE,
             "widgets.v1.acme.io": Action.ADD,
         }
-        assert set(hint_map.events_of("A")) == {EVENT_NODE_ADD, NODE_TAINT, ClusterEvent("Pod", Action.DELETE),
-                                                ClusterEvent("Node", Action.DELETE)}  # fmt: skip
+        assert set(hint_map.events_of("A")) == {
+            EVENT_NODE_ADD,
+            ClusterEvent("Node", Action.DELETE),
+            *(ClusterEvent(resource, Action.DELETE) for resource in POD_RESOURCES),
+        }
 
 
 class Case:

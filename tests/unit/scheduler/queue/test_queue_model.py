@@ -22,6 +22,7 @@ from kubesched.api.core_v1 import Pod, PodSchedulingGroup, PodSpec, PodStatus
 from kubesched.api.meta import ObjectMeta
 from kubesched.base.clock import ManualClock
 from kubesched.base.metrics import MetricsRegistry, SchedulerMetrics
+from kubesched.config.references import REFERENCES
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.status import unschedulable
 from kubesched.scheduler.queue import PluginEvents, QueueSettings, SchedulingQueue, build_hint_map
@@ -63,8 +64,9 @@ class QueueMachine(RuleBasedStateMachine):
         generic_workload=st.booleans(),
         backoff=st.sampled_from([(1.0, 10.0), (0.25, 1.0), (1.0, 0.0)]),
         queue_sort=st.sampled_from([BySortKey, ByLess]),
+        reference=st.sampled_from(list(REFERENCES.values())),
     )
-    def start(self, pop_from_backoff_q, generic_workload, backoff, queue_sort):
+    def start(self, pop_from_backoff_q, generic_workload, backoff, queue_sort, reference):
         LOGGER.setLevel(logging.CRITICAL)  # hints break on purpose here, thousands of times
         self.clock = ManualClock()
         self.metrics = SchedulerMetrics(MetricsRegistry())
@@ -79,6 +81,7 @@ class QueueMachine(RuleBasedStateMachine):
             max_backoff_s=backoff[1],
             pop_from_backoff_q=pop_from_backoff_q,
             generic_workload=generic_workload,
+            reference=reference,
         )
         self.model = Model(self.clock, self.closed_gates, self.known_pods, config)
         self.queue = SchedulingQueue(
@@ -91,7 +94,8 @@ class QueueMachine(RuleBasedStateMachine):
                         for plugin, events in plugins.items()
                     ]
                     for profile, plugins in REGISTRATIONS.items()
-                }
+                },
+                reference=reference,
             ),
             pre_enqueue={
                 profile: {plugin: self.gate(plugin) for plugin in GATES}
@@ -345,7 +349,9 @@ class QueueMachine(RuleBasedStateMachine):
                 for recorded in self.queue._in_flight.events_since_pop(uid)
             ]
             assert seen == self.model.seen_by(uid)
-        events = [item[1].label for item in self.model.in_flight if item[0] == "event"]
+        events = [
+            self.model.label_of(item[1]) for item in self.model.in_flight if item[0] == "event"
+        ]
         expected = Counter(events) + Counter({"PodPopped": len(flying)})
         gauge = self.queue._in_flight._gauge
         shown = Counter(
@@ -431,6 +437,7 @@ class Driver:
             generic_workload=choose([True, False, False]),
             backoff=choose([(1.0, 10.0), (1.0, 10.0), (0.25, 1.0), (1.0, 0.0)]),
             queue_sort=choose([BySortKey, ByLess]),
+            reference=choose(list(REFERENCES.values())),
         )
         self.steps = {
             self.add: 6,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubesched.config.references import REFERENCES
 from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nominating_info import CLEAR_NOMINATION, KEEP_NOMINATION, NominatingInfo
@@ -176,15 +177,26 @@ def test_updates_of_a_pod_in_flight_do_not_reach_the_nominator(world):
 
 
 def test_a_general_update_that_frees_a_pod_registers_what_its_status_says(make_world):
-    """Upstream registers again on the way into activeQ, which drops a nomination that only memory knew."""
-    general = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)
+    """1.36 registers again on the way into activeQ, which drops a nomination that only memory knew."""
+    general = ClusterEvent(Resource.TARGET_POD, Action.UPDATE)
     own = ClusterEventWithHint(ClusterEvent(Resource.POD, Action.ALL))
-    world = make_world(registered={"P": [own]}, max_backoff_s=0)
-    pod = world.reject("a", "P")
-    world.queue.nominator.add_nominated_pod(PodInfo(pod), TO_N1)
-    world.update(pod, general)
-    assert world.where("a") == "active"
-    assert nominated(world) == {}
+    for version, kept in (("1.36", {}), ("1.37", {"n1": ["a"]})):
+        reference = REFERENCES[version]
+        world = make_world(registered={"P": [own]}, max_backoff_s=0, reference=reference)
+        pod = world.reject("a", "P")
+        world.queue.nominator.add_nominated_pod(PodInfo(pod), TO_N1)
+        world.update(pod, general)
+        assert world.where("a") == "active"
+        assert nominated(world) == kept
+
+
+def test_a_gated_pod_is_nominated_before_it_may_be_tried(make_world):
+    for version, known in (("1.36", {}), ("1.37", {"n1": ["a"]})):
+        world = make_world(reference=REFERENCES[version])
+        world.close_gate("a")
+        world.add("a", nominated="n1")
+        assert world.where("a") == "gated"
+        assert nominated(world) == known
 
 
 def test_a_pod_whose_second_entry_is_dropped_is_in_no_queue(world):

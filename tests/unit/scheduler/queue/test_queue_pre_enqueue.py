@@ -8,6 +8,7 @@ import pytest
 
 from kubesched.framework.events import (
     EVENT_NODE_ADD,
+    POD_RESOURCES,
     UNSCHEDULABLE_TIMEOUT,
     Action,
     ClusterEvent,
@@ -58,10 +59,12 @@ def test_a_refused_pod_waits_as_gated(gated_world):
     assert world.where("a") == "gated"
     assert info.gating_plugin == "GateA"
     assert info.unschedulable_plugins == {"GateA"}
-    assert info.gating_plugin_events == (POD_DELETE,)
+    assert info.gating_plugin_events == tuple(
+        ClusterEvent(resource, Action.DELETE) for resource in POD_RESOURCES
+    )
     assert info.initial_attempt_timestamp is None
     assert world.wakes == 0
-    assert world.incoming() == {"unschedulable/UnschedulablePodAdd": 1}
+    assert world.incoming() == {"unschedulable/UnscheduledPodAdd": 1}
     assert world.pop() is None
 
 

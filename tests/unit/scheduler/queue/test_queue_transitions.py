@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from kubesched.api.core_v1 import PodSchedulingGroup
+from kubesched.config.references import REFERENCES
 from kubesched.framework.events import (
     EVENT_NODE_ADD,
     UNSCHEDULABLE_TIMEOUT,
@@ -20,11 +21,9 @@ from kubesched.framework.events import (
 
 NODE_ALL = ClusterEvent(Resource.NODE, Action.ALL)
 POD_ALL = ClusterEvent(Resource.POD, Action.ALL)
-LABEL_UPDATE = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_LABEL)
-TOLERATION_UPDATE = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_TOLERATION)
-GATES_ELIMINATED = ClusterEvent(
-    Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
-)
+LABEL_UPDATE = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_LABEL)
+TOLERATION_UPDATE = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)
+GATES_ELIMINATED = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
 
 
 def on(event, answer=Hint.QUEUE):
@@ -49,14 +48,18 @@ def world(make_world):
 def test_a_new_pod_is_ready_to_be_tried(world):
     world.add("a")
     assert world.where("a") == "active"
-    assert world.incoming() == {"active/UnschedulablePodAdd": 1}
+    assert world.incoming() == {"active/UnscheduledPodAdd": 1}
     assert world.wakes == 1
 
 
-def test_an_update_of_an_unknown_pod_adds_it(world):
+@pytest.mark.parametrize(
+    ("version", "label"), [("1.37", "UnscheduledPodAdd"), ("1.36", "UnschedulablePodUpdate")]
+)
+def test_an_update_of_an_unknown_pod_adds_it(make_world, version, label):
+    world = make_world(reference=REFERENCES[version])
     world.update(world.pod("a"), LABEL_UPDATE, version="2")
     assert world.where("a") == "active"
-    assert world.incoming() == {"active/UnschedulablePodUpdate": 1}
+    assert world.incoming() == {f"active/{label}": 1}
     assert world.wakes == 1
 
 
@@ -151,7 +154,7 @@ def test_a_later_event_of_the_pending_plugin_wins_over_an_earlier_one(world):
     world.add("a")
     info = world.pop("a")
     world.move(EVENT_NODE_ADD)  # Fit: after backoff
-    world.move(ClusterEvent(Resource.POD, Action.ADD))  # Own: immediately
+    world.move(ClusterEvent(Resource.ASSIGNED_POD, Action.ADD))  # Own: immediately
     world.fail(info, "Fit", pending=["Own"])
     assert world.where("a") == "active"
 
@@ -260,7 +263,7 @@ def test_a_pod_rejected_by_several_plugins_is_freed_by_either(world):
     world.move(EVENT_NODE_ADD)
     assert world.where("a") == "backoff"
     world.reject("b", "Never", "Own")
-    world.move(ClusterEvent(Resource.POD, Action.DELETE))
+    world.move(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE))
     assert world.where("b") == "backoff"
 
 
@@ -331,14 +334,14 @@ def test_an_update_that_changes_no_rank_keeps_the_turn(world):
 @pytest.mark.parametrize(
     ("plugins", "events", "rested_s", "place", "label"),
     [
-        pytest.param(["Own"], [LABEL_UPDATE], 0, "backoff", "backoff/UnschedulablePodUpdatePodLabel",
+        pytest.param(["Own"], [LABEL_UPDATE], 0, "backoff", "backoff/TargetPodUpdatePodLabel",
                      id="its hint says Queue: it rests first"),
-        pytest.param(["Own"], [LABEL_UPDATE], 5, "active", "active/UnschedulablePodUpdatePodLabel",
+        pytest.param(["Own"], [LABEL_UPDATE], 5, "active", "active/TargetPodUpdatePodLabel",
                      id="unless it has rested"),
         pytest.param(["Never"], [LABEL_UPDATE], 5, "unschedulable", None, id="its hint says Skip: it stays"),
         pytest.param(["Fit"], [LABEL_UPDATE], 5, "unschedulable", None, id="no rejecting plugin is interested: it stays"),
         pytest.param(["Own"], [GATES_ELIMINATED, LABEL_UPDATE], 5, "active",
-                     "active/UnschedulablePodUpdatePodSchedulingGatesEliminated", id="the first event that frees it counts"),
+                     "active/TargetPodUpdatePodSchedulingGatesEliminated", id="the first event that frees it counts"),
     ],
 )  # fmt: skip
 def test_an_update_of_a_waiting_pod(world, plugins, events, rested_s, place, label):
@@ -367,7 +370,7 @@ def test_later_events_of_an_update_are_tried_if_the_first_does_not_help(make_wor
     world = make_world(registered={"P": [on(only_tolerations)]})
     pod = world.reject("a", "P")
     world.update(pod, LABEL_UPDATE, TOLERATION_UPDATE)
-    assert world.incoming()["backoff/UnschedulablePodUpdatePodToleration"] == 1
+    assert world.incoming()["backoff/TargetPodUpdatePodToleration"] == 1
 
 
 def test_an_update_with_several_events_never_leaves_a_pod_in_two_places(make_world):
