@@ -6,8 +6,10 @@ use these functions instead. Claims get predictable names, because messages cont
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+from msgspec import structs
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.resource_v1 import (
@@ -15,7 +17,9 @@ from kubesched.api.resource_v1 import (
     FINALIZER,
     POD_CLAIM_NAME_ANNOTATION,
     ResourceClaim,
+    ResourceClaimStatus,
 )
+from kubesched.insight.state.cluster import Cluster
 
 Json = dict[str, Any]
 
@@ -86,6 +90,41 @@ def without_stale_reservations(
         if is_alive(consumer.uid)
     ]
     return remaining if len(remaining) < len(consumers) else None
+
+
+def released(claim: ResourceClaim, is_alive: Callable[[str], bool]) -> ResourceClaim | None:
+    """The claim without stale reservations, or None if it has none.
+
+    Devices are freed with the last reservation.
+    """
+    consumers = claim.status.reserved_for or ()
+    remaining = [consumer for consumer in consumers if is_alive(consumer.uid)]
+    if len(remaining) == len(consumers):
+        return None
+    if remaining:
+        return structs.replace(claim, status=structs.replace(claim.status, reserved_for=remaining))
+    return structs.replace(
+        claim,
+        metadata=structs.replace(claim.metadata, finalizers=other_finalizers(claim) or None),
+        status=ResourceClaimStatus(),
+    )
+
+
+def release_claims(
+    cluster: Cluster, claims: Iterable[ResourceClaim], is_alive: Callable[[str], bool]
+) -> None:
+    """Release claims of finished or deleted pods; delete those made for them."""
+    for claim in claims:
+        without = released(claim, is_alive)
+        current = claim if without is None else cluster.put(without)
+        if not current.status.reserved_for and is_orphan(current, is_alive):
+            cluster.delete(current)
+
+
+def existing_claims(cluster: Cluster, pod: Pod) -> list[ResourceClaim]:
+    namespace = pod.metadata.namespace
+    found = (cluster.find(ResourceClaim, namespace, name) for name in dict.fromkeys(claims_of(pod)))
+    return [claim for claim in found if claim is not None]
 
 
 def other_finalizers(claim: ResourceClaim) -> list[str]:

@@ -21,7 +21,7 @@ from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
 from kubesched.api.kinds import KINDS, Kind, find_kind
 from kubesched.api.meta import Record
 from kubesched.api.names import key_of
-from kubesched.api.resource_v1 import ResourceClaim, ResourceClaimStatus, ResourceClaimTemplate
+from kubesched.api.resource_v1 import ResourceClaimTemplate
 from kubesched.base.clock import ManualClock
 from kubesched.base.errors import KubeschedError
 from kubesched.config.features import FeatureGates
@@ -39,9 +39,9 @@ from kubesched.scheduler.factory import Dependencies, no_extenders
 from kubesched.scheduler.scheduling_cycle import Assumed
 from kubesched.testing.claim_controller import (
     claim_statuses,
-    claims_of,
+    existing_claims,
     generated_claim,
-    is_orphan,
+    release_claims,
     template_entries,
 )
 from kubesched.testing.volume_controller import bound_to, made_for, wants_volume
@@ -170,23 +170,6 @@ class CoreCluster(SteppedCluster):
             self.add(self.made(generated_claim(pod, entry, template)))
         pod["status"] = {**pod.get("status", {}), **claim_statuses(pod)}
 
-    def _release_claims(self, pod: Pod) -> None:
-        """Release the reservations of a deleted pod, and delete the claims created for it."""
-        uid = pod.metadata.uid
-        for name in claims_of(pod):
-            claim = self.find(ResourceClaim, pod.metadata.namespace, name)
-            if claim is None:
-                continue
-            remaining = [it for it in claim.status.reserved_for or () if it.uid != uid]
-            status = (
-                structs.replace(claim.status, reserved_for=remaining)
-                if remaining
-                else ResourceClaimStatus()
-            )
-            released = self.put(structs.replace(claim, status=status))
-            if is_orphan(released, lambda owner: owner != uid):
-                self.delete(released)
-
     def replace(self, obj: Any) -> None:  # noqa: ANN401  # of whichever kind
         """Update the object, keeping its uid and, for a pod, its node."""
         old = self.find(type(obj), obj.metadata.namespace, obj.metadata.name)
@@ -219,7 +202,7 @@ class CoreCluster(SteppedCluster):
             super().delete(old)
         elif not old.metadata.finalizers:
             super().delete(old)
-            self._release_claims(old)
+            release_claims(self, existing_claims(self, old), lambda uid: uid != old.metadata.uid)
         elif old.metadata.deletion_timestamp is None:
             meta = structs.replace(old.metadata, deletion_timestamp=_CREATED)
             self.put(structs.replace(old, metadata=meta))

@@ -33,13 +33,11 @@ from kubesched.playground.registry.patching.strategic import apply_strategic_pat
 from kubesched.testing import Cluster
 from kubesched.testing.claim_controller import (
     claim_statuses,
-    claims_of,
     devices_of,
+    existing_claims,
     generated_claim,
-    is_orphan,
-    other_finalizers,
+    release_claims,
     template_entries,
-    without_stale_reservations,
 )
 from kubesched.testing.volume_controller import (
     bound_to,
@@ -160,25 +158,11 @@ class _Player:
     def release_claims(self) -> None:
         """Release reservations of finished or deleted pods."""
         alive = {pod.metadata.uid for pod in self._world.objects(Pod)}
-        for claim in self._world.objects(ResourceClaim):
-            remaining = without_stale_reservations(claim, alive.__contains__)
-            if remaining is not None:
-                status: Json = {"reservedFor": remaining or None}
-                metadata: Json = {}
-                if not remaining:
-                    status |= {"allocation": None, "devices": None}
-                    metadata = {"finalizers": other_finalizers(claim) or None}
-                change = {"metadata": metadata, "status": status}
-                document = apply_merge_patch(msgspec.to_builtins(claim), change)
-                claim = self._world.put(msgspec.convert(document, ResourceClaim))
-            if not claim.status.reserved_for and is_orphan(claim, alive.__contains__):
-                self._world.delete(claim)
+        release_claims(self._world, self._world.objects(ResourceClaim), alive.__contains__)
 
     def _devices(self, step: Step) -> tuple[str, ...]:
-        claims = self._world.listers.of(ResourceClaim)
-        pod = self._world.pod(step.name, step.namespace)
-        held = (claims.get(step.namespace, name) for name in dict.fromkeys(claims_of(pod)))
-        return tuple(sorted(line for claim in held if claim for line in devices_of(claim)))
+        held = existing_claims(self._world, self._world.pod(step.name, step.namespace))
+        return tuple(sorted(line for claim in held for line in devices_of(claim)))
 
     # -- pods --------------------------------------------------------------------------------------
 

@@ -31,7 +31,6 @@ from kubesched.framework.registry import Registry
 from kubesched.insight.planning.drain import pods_on
 from kubesched.insight.planning.world import PlannedCluster
 from kubesched.insight.state.collector import collector_paused
-from kubesched.lab.traces.claims import FINISHED, release_claims
 from kubesched.lab.traces.fragmentation import GpuFragmentation
 from kubesched.lab.traces.gpu_share import PLUGIN, GpuLedger, gpu_share_with
 from kubesched.lab.traces.measuring import Meter, Prices, sample_times
@@ -48,6 +47,7 @@ from kubesched.lab.traces.trace import (
     Turn,
 )
 from kubesched.plugins.registry import in_tree_registry
+from kubesched.testing.claim_controller import FINISHED, existing_claims, released
 
 PAUSE_S = 5.0
 """If the next turn is further away, the recorded scheduler was idle and the replay runs freely."""
@@ -434,7 +434,14 @@ class _Player:
         spec = structs.replace(pod.spec, node_name=node)
         world.put(structs.replace(known, metadata=meta, spec=spec, status=status))
         if status.phase in FINISHED:
-            release_claims(world, pod)
+            self._release_claims(pod)
+
+    def _release_claims(self, pod: Pod) -> None:
+        """Withdraw a pod's reservations. A recording deletes claims made for pods itself."""
+        for claim in existing_claims(self._world, pod):
+            without = released(claim, lambda uid: uid != pod.metadata.uid)
+            if without is not None:
+                self._world.put(without)
 
     # -- scheduler results -------------------------------------------------------------------------
 
@@ -451,7 +458,7 @@ class _Player:
         if pod.spec.node_name:
             self._meter.left(pod, self._world.now_s)
         if self._trace.own is not None:
-            release_claims(self._world, pod)
+            self._release_claims(pod)
         if self._is_own_removal:
             return
         self._meter.evictions += 1
