@@ -51,6 +51,9 @@ PACE_S = 0.001
 
 _RESOURCES: dict[type[Any], str] = {kind.record: kind.resource for kind in KINDS if kind.has_record}
 
+_SAME_AS = {"resource.k8s.io/v1beta2": "resource.k8s.io/v1"}
+"""Versions with the same fields; an API server converts them."""
+
 _CREATED = "2026-01-01T00:00:00Z"
 
 
@@ -245,7 +248,9 @@ class CoreCluster(SteppedCluster):
 
 
 def _kind(manifest: Manifest) -> Kind[Record]:
-    kind = find_kind(manifest["apiVersion"], manifest["kind"])
+    version: str = manifest["apiVersion"]
+    name: str = manifest["kind"]
+    kind = find_kind(version, name) or find_kind(_SAME_AS.get(version, version), name)
     if kind is None:
         raise KubeschedError(
             f"kind {manifest['kind']} of {manifest['apiVersion']} is nothing a scheduler knows"

@@ -10,7 +10,7 @@ use it.
 from __future__ import annotations
 
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
@@ -19,9 +19,9 @@ from msgspec import structs
 from kubesched.api.meta import Record
 from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.config.schema import RawArgs, decode_args
-from kubesched.config.yaml_nodes import Mapping, Node, Scalar, Sequence, is_json, parse
+from kubesched.config.yaml_nodes import Mapping, Node, Scalar, Sequence, from_plain, is_json, parse
 from kubesched.lab.benchmarking import operations as ops
-from kubesched.lab.benchmarking.templates import Value, load_template, plain_value
+from kubesched.lab.benchmarking.templates import Value, load_template
 
 DECLARED_FEATURES = "numNodeDeclaredFeatures"
 """A parameter that scheduler_perf's own code reads: features declared by each created node."""
@@ -95,6 +95,12 @@ def load(path: str | Path, params: MappingOf[str, Value] | None = None) -> tuple
         OSError: the file cannot be read.
     """
     return _Reader(Path(path), params or {}).read()
+
+
+class _MissingParameter(Exception):
+    def __init__(self, message: str, name: str, path: str, node: Node) -> None:
+        super().__init__(message)
+        self.name, self.path, self.node = name, path, node
 
 
 class _FileWorkload(Record):
@@ -181,13 +187,7 @@ class _Reader:
     def _workload(
         self, case: TestCase, read: _FileCase, entry: _FileWorkload, case_path: str, path: str
     ) -> Workload | None:
-        params: dict[str, Value] = {}
-        for name, raw in (entry.params or {}).items():
-            try:
-                params[name] = plain_value(raw.value)
-            except ValueError as error:
-                assert raw.node is not None
-                self._report(f"{path}.params.{name}", str(error), raw.node)
+        params = {name: raw.value for name, raw in (entry.params or {}).items()}
         params |= {name: value for name, value in self._replaced.items() if name in params}
         steps = [
             self._op(index, raw.node, read, params, entry.name, case_path)
@@ -228,7 +228,14 @@ class _Reader:
             problem = f"unknown opcode {opcode!r}" if opcode else "opcode is missing"
             self._report(f"{path}.opcode", f"{problem}; there are {known}", node)
             return None
-        filled = self._filled(node, params, workload, path)
+        try:
+            filled = self._filled(node, params, workload, path)
+        except _MissingParameter as missing:
+            if not any(missing.name in (it.params or {}) for it in case.workloads):
+                self._report(missing.path, str(missing), missing.node)
+                return None
+            # One of upstream's own cases has such workloads: only they cannot be run.
+            return ops.NotSupported(code=opcode, reason=str(missing))
         read = self._decoded(filled, record, path) if filled is not None else None
         return self._completed(read, index, case, params, path, node) if read is not None else None
 
@@ -241,10 +248,6 @@ class _Reader:
         for key, value in node.entries:
             name = key.text
             if name == "opcode":
-                continue
-            if name == "countMultiplierParam":
-                self._report(f"{path}.{name}", ops.NO_GANGS, key)
-                complete = False
                 continue
             if isinstance(value, Mapping):
                 nested = self._filled(value, params, workload, f"{path}.{name}")
@@ -264,19 +267,20 @@ class _Reader:
 
     def _value_of(
         self, node: Scalar, params: MappingOf[str, Value], workload: str, path: str
-    ) -> Scalar | None:
+    ) -> Node | None:
+        """A parameter's value (`$nodes`), or its default in YAML (`$devices|10`)."""
         if not _is_reference(node):
             self._report(path, f"{node.text!r} is no parameter: it begins with $", node)
             return None
-        value = params.get(node.text[1:])
-        if value is None:
+        name, has_default, default = node.text[1:].partition("|")
+        if name not in params and not has_default:
             known = ", ".join(f"${name}" for name in params) or "none"
-            message = f"workload {workload!r} gives {node.text} no value; it has {known}"
-            self._report(path, message, node)
-            return None
-        return Scalar(
-            node.line, node.column, value=value, text=str(value), plain=not isinstance(value, str)
-        )
+            message = f"workload {workload!r} gives ${name} no value; it has {known}"
+            raise _MissingParameter(message, name, path, node)
+        value = from_plain(params[name]) if name in params else parse(default.encode(), path)
+        if isinstance(value, Scalar):
+            value.plain = not isinstance(value.value, str)
+        return replace(value, line=node.line, column=node.column)
 
     def _completed(
         self,
@@ -313,7 +317,9 @@ class _Reader:
 
     def _pods(self, op: ops.CreatePods, case: _FileCase, path: str, node: Node) -> ops.CreatePods:
         chosen = op.pod_template_path or case.default_pod_template_path
-        op = structs.replace(op, pod_template_path=chosen)
+        op = structs.replace(
+            op, pod_template_path=chosen, count=op.count * op.count_multiplier, count_multiplier=1
+        )
         for problem in _wrong_pods(op):
             self._report(path, problem, node)
         return self._with_absolute_paths(op, path, node)

@@ -31,10 +31,24 @@ def rendered(action, index=0, count=1, **params):
         pytest.param("MultiplyInt 2 (AddInt .Index 1)", "16", id="a function in parentheses"),
         pytest.param("MultiplyFloat 2 2.5", "5", id="a float without fraction is whole"),
         pytest.param('"text"', "text", id="a text"),
+        pytest.param("7.9 | Int", "7", id="a pipeline"),
+        pytest.param("2 | DivideInt .Index", "3", id="the last argument of a pipeline"),
+        pytest.param("or .absent 5 | Int", "5", id="a default"),
+        pytest.param("(or .absent nil) | JSON", "null", id="a default of nothing"),
+        pytest.param("JSON .list", '["a", 1]', id="a list as JSON"),
+        pytest.param("$x := 3}}{{AddInt $x 1", "4", id="a variable"),
+        pytest.param("range 3}}{{.}}{{end", "012", id="a loop over a number"),
+        pytest.param("range $i := 2}}{{$i}}{{.Index}}{{end", "0717", id="a loop with a variable"),
+        pytest.param("range .list}}<{{.}}>{{end", "<a><1>", id="a loop over a list"),
+        pytest.param("if .absent}}a{{else}}b{{end", "b", id="a condition"),
+        pytest.param(
+            'if eq .size "big"}}{{if ge .Index 7}}a{{end}}{{end', "a", id="nested conditions"
+        ),
+        pytest.param("if .Count -}} \n a {{- end", "a", id="white space is trimmed at markers"),
     ],
 )
 def test_actions_are_evaluated(action, expected):
-    assert rendered(action, 7, 10, size="big") == expected
+    assert rendered(action, 7, 10, size="big", list=["a", 1]) == expected
 
 
 @pytest.mark.parametrize(
@@ -42,8 +56,14 @@ def test_actions_are_evaluated(action, expected):
     [
         pytest.param(".Nothing", "no parameter .Nothing; there are .Count, .Index", id="parameter"),
         pytest.param("Power .Index 2", "no function Power", id="function"),
-        pytest.param("range .Items", "no function range", id="a loop"),
-        pytest.param(".Index | printf", "unexpected '|'", id="a pipeline"),
+        pytest.param("range .Index", "range has no end", id="a loop without end"),
+        pytest.param("range .Items}}{{end", "no parameter .Items", id="a loop over nothing"),
+        pytest.param("range 1.5}}{{end", "a whole number or a list", id="a loop over a fraction"),
+        pytest.param("if .Index}}{{Power}}{{end", "no function Power", id="inside a condition"),
+        pytest.param("end", "no function end", id="an end too many"),
+        pytest.param("$x", "no variable $x", id="a variable"),
+        pytest.param(".Index | printf", "no function printf", id="a pipeline"),
+        pytest.param("Mod .Index nil", "None is no number", id="no value"),
         pytest.param("AddInt (Mod .Index 2", "a parenthesis is not closed", id="parenthesis"),
         pytest.param("Mod .Index 0", " by zero", id="division by zero"),
         pytest.param("Mod .Index", "missing 1 required", id="too few arguments"),

@@ -55,6 +55,16 @@ def only(workloads):
             id="createNodes with a label of their own",
         ),
         pytest.param(
+            "{opcode: createPods, count: 3, countMultiplierParam: $nodes, signatureBatchSize: 2}",
+            ops.CreatePods(count=15, namespace="namespace-0", signature_batch_size=2),
+            id="createPods of groups, with labels",
+        ),
+        pytest.param(
+            "{opcode: createPodGroups, count: 3, templatePath: group.yaml}",
+            ops.NotSupported(code="createPodGroups", reason="gang scheduling is not implemented"),
+            id="createPodGroups",
+        ),
+        pytest.param(
             "{opcode: createNamespaces, prefix: team, count: 3}",
             ops.CreateNamespaces(prefix="team", count=3),
             id="createNamespaces",
@@ -206,12 +216,6 @@ def test_operations_that_cannot_be_played_are_named_with_what_is_missing(read, o
             id="label without values",
         ),
         pytest.param("{opcode: sleep, duration: soon}", ".duration", "duration", id="duration"),
-        pytest.param(
-            "{opcode: createPods, count: 1, countMultiplierParam: $nodes}",
-            ".countMultiplierParam",
-            "gang scheduling is not implemented",
-            id="pods per group",
-        ),
     ],
 )
 def test_mistakes_are_named_with_file_field_and_line(read, text, path, complaint):
@@ -287,3 +291,32 @@ def test_declared_features_come_from_a_parameter_that_no_operation_names(tmp_pat
     (workload,) = load(path)
     (node,) = workload.ops[0].manifests(ops.Names())
     assert node["status"]["declaredFeatures"] == ["feature-0", "feature-1"]
+
+
+def test_a_workload_without_a_parameter_that_others_have_cannot_be_run(tmp_path):
+    path = tmp_path / "workloads.yaml"
+    path.write_text(
+        "- name: Case\n  workloadTemplate: [{opcode: createNodes, countParam: $some}]\n"
+        "  workloads: [{name: first, params: {some: 1}}, {name: second, params: {other: 1}}]\n"
+    )
+    first, second = load(path)
+    assert not first.not_supported
+    assert second.not_supported == (
+        "createNodes: workload 'second' gives $some no value; it has $other"
+    )
+
+
+def test_pods_in_a_row_share_a_signature(read):
+    op = only(read("{opcode: createPods, count: 5, signatureBatchSize: 2}"))
+    labels = [pod["metadata"]["labels"] for pod in op.manifests(ops.Names())]
+    assert [it["signature"] for it in labels] == [f"signature-label-{n}" for n in (0, 0, 1, 1, 2)]
+
+
+def test_template_parameters_may_have_defaults_in_yaml(read):
+    op = only(
+        read(
+            "{opcode: createAny, templatePath: pod.yaml, templateParams: "
+            "{a: $nodes|2, b: $more|2, c: '$list|[x]', d: $nothing|}}"
+        )
+    )
+    assert op.template_params == {"a": 5, "b": 2, "c": ["x"], "d": None}
