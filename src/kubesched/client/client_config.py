@@ -3,8 +3,8 @@
 Two sets of rules, both client-go's: `load_config` is kube-scheduler's (the flags name a file or an
 address, else in-cluster), `load_default_config` is kubectl's (a named file, else `KUBECONFIG`, else
 `~/.kube/config`, else in-cluster). Chooses the context, checks everything it refers to, and
-assembles the credentials. Reading files is in `kubeconfig`; using credentials is in `credentials`,
-`exec_plugin` and `oidc`.
+assembles the credentials. Reading files is in `kubeconfig`; using credentials is in `credentials`
+and `exec_plugin`.
 
 All problems of a context are reported at once; every message names file, context and field.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import functools
 import os
 import urllib.parse
 from collections.abc import Iterator, Mapping
@@ -35,7 +34,7 @@ from kubesched.client.credentials import (
     is_sendable,
 )
 from kubesched.client.exec_plugin import API_VERSIONS, ExecCluster, ExecPlugin
-from kubesched.client.kubeconfig import AuthProviderConfig, Cluster, ExecConfig, Kubeconfig, User
+from kubesched.client.kubeconfig import Cluster, ExecConfig, Kubeconfig, User
 from kubesched.client.tls_context import Pem, RotatingTls, TlsSettings
 from kubesched.client.transport import ConnectionConfig
 
@@ -43,10 +42,12 @@ log = get_logger(__name__)
 
 PROXY_SCHEMES = ("http", "https", "socks5")
 
-_REMOVED_PROVIDERS = {
-    "gcp": "gke-gcloud-auth-plugin",
+_PLUGINS = {
     "azure": "kubelogin",
+    "gcp": "gke-gcloud-auth-plugin",
+    "oidc": "kubectl oidc-login (kubelogin)",
 }
+"""What replaces the auth-providers: Kubernetes removed two, and kube-scheduler lacks the third."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +162,6 @@ class _Chosen:
     origin: str
     cluster_name: str = ""
     user_name: str = ""
-    user_file: str = ""
     namespace: str = ""
 
 
@@ -194,7 +194,6 @@ def _choose(config: Kubeconfig, *, context: str, server: str) -> _Chosen:
         origin=origin,
         cluster_name=cluster_name,
         user_name=user_name,
-        user_file=config.user_files.get(user_name, ""),
         namespace=namespace,
     )
 
@@ -274,8 +273,6 @@ class _Assembly:
     def __init__(self, chosen: _Chosen, environment: Mapping[str, str], clock: Clock) -> None:
         self._cluster = chosen.cluster
         self._user = chosen.user
-        self._user_name = chosen.user_name
-        self._user_file = chosen.user_file
         self._environment = environment
         self._clock = clock
         self._cluster_origin = f'{chosen.origin}: cluster "{chosen.cluster_name}"'
@@ -354,26 +351,14 @@ class _Assembly:
         if user.username or user.password:
             return FixedIdentity(Proof.basic(user.username, user.password))
         if user.auth_provider is not None:
-            return self._auth_provider(user.auth_provider)
+            name = user.auth_provider.name
+            instead = f"; use the exec plugin {_PLUGINS[name]} instead" if name in _PLUGINS else ""
+            raise CredentialsError(
+                f'{self._user_origin}: the auth-provider "{name}" is not supported{instead}'
+            )
         if user.exec is not None and not (user.client_certificate or user.client_certificate_data):
             return self._exec_plugin(user.exec)
         return None
-
-    def _auth_provider(self, provider: AuthProviderConfig) -> Identity:
-        if provider.name in _REMOVED_PROVIDERS:
-            raise CredentialsError(
-                f"{self._user_origin}: the {provider.name} auth-provider has been removed from "
-                "Kubernetes; "
-                f"use the exec plugin {_REMOVED_PROVIDERS[provider.name]} instead"
-            )
-        if provider.name != "oidc":
-            raise CredentialsError(
-                f'{self._user_origin}: auth-provider: there is no auth provider "{provider.name}"'
-            )
-        from kubesched.client.oidc import OidcProvider  # rarely needed, and slow to import
-
-        keep = functools.partial(kubeconfig.store_auth_provider, self._user_file, self._user_name)
-        return OidcProvider(provider.config, origin=self._user_origin, clock=self._clock, keep=keep)
 
     def _exec_plugin(self, plugin: ExecConfig) -> Identity:
         cluster = self._cluster

@@ -1,8 +1,8 @@
 """Authentication to the API server: headers, client certificates, impersonation, and renewal.
 
 Provides the object that a transport asks before each request (`ClientCredentials`) and the simple
-identities behind it: a fixed token or password, and a rotated token file. Identities that run
-something to obtain credentials are in `exec_plugin` and `oidc`, based on `RenewedIdentity`.
+identities behind it: a fixed token or password, and a rotated token file. The identity that runs a
+program to obtain credentials is in `exec_plugin`, based on `RenewedIdentity`.
 `client_config` assembles the pieces.
 
 Invariants:
@@ -196,33 +196,34 @@ class RenewedIdentity:
             return self._proof
         if self._failure is not None and self._clock.monotonic() < self._retry_at:
             raise CredentialsError(str(self._failure)) from self._failure
-        return await self._flight.run(lambda: self._replace(refused=False))
+        return await self._flight.run(self._replace)
 
     async def renew(self) -> bool:
         before = self._proof
         if self._flight.is_under_way or self._clock.monotonic() >= self._renewable_at:
             try:
-                await self._flight.run(lambda: self._replace(refused=True))
+                await self._flight.run(self._replace_refused)
             except CredentialsError as error:
                 log.warning("Credentials not renewed after the server refused them", err=error)
         return self._proof is not before
 
-    async def _obtain(self, *, refused: bool) -> tuple[Proof, float | None]:
+    async def _obtain(self) -> tuple[Proof, float | None]:
         """A proof and its expiry in wall-clock seconds, or None for never.
 
-        `refused`: the server rejected the present proof although it has not expired. Raises
-        `CredentialsError`.
+        Raises `CredentialsError`.
         """
         raise NotImplementedError
 
     def _has_expired(self) -> bool:
         return self._expires_at is not None and self._clock.now() > self._expires_at
 
-    async def _replace(self, *, refused: bool) -> Proof:
-        if refused:
-            self._renewable_at = self._clock.monotonic() + RENEWAL_PAUSE_S
+    async def _replace_refused(self) -> Proof:
+        self._renewable_at = self._clock.monotonic() + RENEWAL_PAUSE_S
+        return await self._replace()
+
+    async def _replace(self) -> Proof:
         try:
-            proof, self._expires_at = await self._obtain(refused=refused)
+            proof, self._expires_at = await self._obtain()
         except CredentialsError as error:
             self._failure, self._retry_at = error, self._clock.monotonic() + FAILURE_PAUSE_S
             raise

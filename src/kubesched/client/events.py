@@ -149,12 +149,11 @@ class EventBroadcaster:
         clock: Clock,
         rng: random.Random,
         host_name: str,
-        core_only: bool = False,
         writer_count: int = WRITERS,
         flush_s: float = 10.0,
         is_urgent: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`core_only` is for servers without events.k8s.io/v1; `flush_s` bounds the end of `run`.
+        """`flush_s` bounds the end of `run`.
 
         `is_urgent` returns whether more important requests are under way.
         """
@@ -164,7 +163,6 @@ class EventBroadcaster:
         self._clock = clock
         self._random = rng
         self._host_name = host_name
-        self._core_only = core_only
         self._writer_count = writer_count
         self._flush_s = flush_s
         self._is_urgent = is_urgent
@@ -179,8 +177,8 @@ class EventBroadcaster:
 
     def recorder(self, controller: str) -> EventRecorder:
         """A recorder reporting as `controller`, usually a profile's scheduler name."""
-        instance = "" if self._core_only else f"{controller}-{self._host_name}"
-        return EventRecorder(self, Reporter(controller, instance, is_legacy=self._core_only))
+        instance = f"{controller}-{self._host_name}"
+        return EventRecorder(self, Reporter(controller, instance, is_legacy=False))
 
     def legacy_recorder(self, component: str) -> EventRecorder:
         """A recorder of core/v1 events, for leader election."""

@@ -120,7 +120,7 @@ class ExecPlugin(RenewedIdentity):
             "KUBERNETES_EXEC_INFO": self._exec_info(cluster),
         }
 
-    async def _obtain(self, *, refused: bool) -> tuple[Proof, float | None]:
+    async def _obtain(self) -> tuple[Proof, float | None]:
         return self._parse(await self._run())
 
     async def _run(self) -> bytes:

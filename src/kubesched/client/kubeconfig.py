@@ -1,8 +1,8 @@
 """Kubeconfig files: parsing and merging.
 
 Reads the YAML into records with errors that name file and field, merges files (`KUBECONFIG` may
-list several; the first value wins), resolves relative paths against their file, and stores rotated
-tokens. `client_config` chooses the context and checks it.
+list several; the first value wins), and resolves relative paths against their file. `client_config`
+chooses the context and checks it.
 
 Unknown fields are ignored, as in kubectl. Records show no contents in their `repr`, and errors
 never quote a value: any of them may be a misplaced secret.
@@ -10,12 +10,10 @@ never quote a value: any of them may be a misplaced secret.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import tempfile
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar, dataclass_transform
+from collections.abc import Iterable
+from typing import TypeVar, dataclass_transform
 
 import msgspec
 import yaml
@@ -76,10 +74,9 @@ class ExecConfig(_Section, rename="camel"):
 
 
 class AuthProviderConfig(_Section):
-    """A built-in authentication provider, with its settings."""
+    """A built-in authentication provider: none is supported."""
 
     name: str = ""
-    config: dict[str, str] = {}
 
 
 class User(_Section):
@@ -119,8 +116,6 @@ class Kubeconfig(_Section):
     contexts: dict[str, Context] = {}
     current_context: str = ""
     files: tuple[str, ...] = ()
-    user_files: dict[str, str] = {}
-    """The file of each user, for storing rotated tokens."""
 
     def is_empty(self) -> bool:
         return not (self.clusters or self.users or self.contexts or self.current_context)
@@ -170,7 +165,6 @@ def load_files(paths: Iterable[str]) -> Kubeconfig:
             contexts={**loaded.contexts, **merged.contexts},
             current_context=merged.current_context or loaded.current_context,
             files=(*merged.files, path),
-            user_files={**loaded.user_files, **merged.user_files},
         )
     return merged
 
@@ -197,36 +191,7 @@ def load_file(path: str) -> Kubeconfig:
         contexts=_by_name(path, "contexts", contexts),
         current_context=decoded.current_context,
         files=(path,),
-        user_files={entry.name: path for entry in decoded.users},
     )
-
-
-def store_auth_provider(path: str, user: str, config: Mapping[str, str]) -> None:
-    """Write the changed settings of a user's auth-provider back to its file.
-
-    Everything else in the file keeps its meaning; comments are lost, as with `kubectl config`.
-    Raises `CredentialsError`, also while another program holds client-go's lock on the file.
-    """
-    path = os.path.realpath(path)
-    try:
-        os.close(os.open(f"{path}.lock", os.O_CREAT | os.O_EXCL, 0o600))
-    except OSError as error:
-        raise CredentialsError(f"kubeconfig {path}: cannot be locked: {error.strerror}") from error
-    try:
-        with open(path, "rb") as file:
-            document: Any = _parse(path, file.read())
-        for entry in document["users"]:
-            if entry["name"] == user:
-                entry["user"]["auth-provider"]["config"] = dict(config)
-        _replace_file(path, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
-    except OSError as error:
-        raise CredentialsError(f"kubeconfig {path}: cannot be written: {error.strerror}") from error
-    except (KeyError, TypeError):
-        raise CredentialsError(
-            f'kubeconfig {path}: users: the auth-provider of "{user}" is not there any more'
-        ) from None
-    finally:
-        os.unlink(f"{path}.lock")
 
 
 class _Loader(BoundedLoader):
@@ -336,17 +301,3 @@ def _rooted_user(user: User, base: str) -> User:
 
 def _rooted(path: str, base: str) -> str:
     return os.path.normpath(os.path.join(base, path)) if path else ""
-
-
-def _replace_file(path: str, text: str) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".kubeconfig-")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise

@@ -395,19 +395,25 @@ def test_proxy_and_server_name_reach_the_connection(write_config, nowhere):
         pytest.param(
             {},
             {"auth-provider": {"name": "gcp", "config": {"access-token": SECRET}}},
-            'user "a": the gcp auth-provider has been removed from Kubernetes; use the exec plugin gke-gcloud-auth-plugin',
+            'user "a": the auth-provider "gcp" is not supported; use the exec plugin gke-gcloud-auth-plugin instead',
             id="gcp is gone",
         ),
         pytest.param(
             {},
             {"auth-provider": {"name": "azure"}},
-            'user "a": the azure auth-provider has been removed from Kubernetes; use the exec plugin kubelogin',
+            'user "a": the auth-provider "azure" is not supported; use the exec plugin kubelogin instead',
             id="azure is gone",
         ),
         pytest.param(
             {},
+            {"auth-provider": {"name": "oidc", "config": {"id-token": SECRET}}},
+            'user "a": the auth-provider "oidc" is not supported; use the exec plugin kubectl oidc-login',
+            id="oidc is for plugins",
+        ),
+        pytest.param(
+            {},
             {"auth-provider": {"name": "openstack"}},
-            'user "a": auth-provider: there is no auth provider "openstack"',
+            'user "a": the auth-provider "openstack" is not supported',
             id="unknown provider",
         ),
         pytest.param(

@@ -133,15 +133,6 @@ async def test_legacy_events_are_core_events(make_clock):
         assert second["firstTimestamp"] < second["lastTimestamp"]
 
 
-@virtual
-async def test_servers_without_the_events_group_get_core_events(make_clock):
-    async with running(make_clock(), core_only=True) as stage:
-        stage.say(pod(), "note")
-        await settle()
-        assert stage.only_event["apiVersion"] == "v1"
-        assert stage.only_event["source"] == {"component": "default-scheduler"}
-
-
 # What is one series
 
 
