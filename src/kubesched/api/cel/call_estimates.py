@@ -1,7 +1,8 @@
 """Maximum cost and result size of calls: estimates of cel-go and of Kubernetes' libraries.
 
-Estimates are by function, as in Kubernetes, or by overload, as in cel-go. Both consider only the
-size bounds of the operands, not values, except for constants that determine a list's length.
+Estimates are by function, as in Kubernetes, or by overload (`Overload.id`), as in cel-go. Both
+consider only the size bounds of the operands, not values, except for constants that determine a
+list's length.
 """
 
 from __future__ import annotations
@@ -275,51 +276,50 @@ def _constant(operand: Operand, otherwise: int) -> int:
     return max(node.value, 0)
 
 
-_ORDERED: Final = ("bool", "double", "int", "uint", "google.protobuf.Duration")
-_SORTABLE: Final = (*_ORDERED, "google.protobuf.Timestamp", "string", "bytes")
+_SORTABLE: Final = ("bool", "double", "int", "uint", "duration", "timestamp", "string", "bytes")
 _TEXTS: Final = ("string", "bytes")
 
 BY_OVERLOAD: Final[Mapping[str, Estimate]] = {
-    "string_to_bytes": lambda _target, args: _read(
+    "bytes(string)": lambda _target, args: _read(
         args[0].size, Size(args[0].size.least, wrapped(args[0].size.most * 4))
     ),
-    "bytes_to_string": lambda _target, args: _read(
+    "string(bytes)": lambda _target, args: _read(
         args[0].size, Size(args[0].size.least // 4, args[0].size.most)
     ),
-    "strings_quote": lambda _target, args: _read(
+    "strings.quote(string)": lambda _target, args: _read(
         args[0].size, Size(wrapped(args[0].size.least + 2), wrapped(args[0].size.most * 2 + 2))
     ),
-    "string_format": _member(lambda text, _args: _read(text.size)),
-    "starts_with_string": _parsing,
-    "ends_with_string": _parsing,
-    "in_list": lambda _target, args: CallEstimate(scaled(args[1].size.most, 1)),
-    "matches_string": _member(lambda text, args: _searching(text.size, args[0].size)),
-    "contains_string": _member(
+    ".format(string, list(dyn))": _member(lambda text, _args: _read(text.size)),
+    ".startsWith(string, string)": _parsing,
+    ".endsWith(string, string)": _parsing,
+    "@in(A, list(A))": lambda _target, args: CallEstimate(scaled(args[1].size.most, 1)),
+    ".matches(string, string)": _member(lambda text, args: _searching(text.size, args[0].size)),
+    ".contains(string, string)": _member(
         lambda text, args: CallEstimate(product(_reading(text.size), _reading(args[0].size)))
     ),
-    "equals": _comparison,
-    "not_equals": _comparison,
+    "_==_(A, A)": _comparison,
+    "_!=_(A, A)": _comparison,
     **{
-        f"{operator}_{text}_{text}": _comparison
-        for operator in ("less", "less_equals", "greater", "greater_equals")
+        f"{operator}({text}, {text})": _comparison
+        for operator in ("_<_", "_<=_", "_>_", "_>=_")
         for text in _TEXTS
     },
-    "add_string_string": _concatenation,
-    "add_bytes_bytes": _concatenation,
-    "add_list_list": lambda _target, args: CallEstimate(1, args[0].size.plus(args[1].size)),
-    "list_sets_contains_list": _sets(1),
-    "list_sets_intersects_list": _sets(1),
-    "list_sets_equivalent_list": _sets(2),
-    "list_slice": _member(_slice),
-    "lists_range": lambda _target, args: _new_list(1, exactly(_constant(args[0], MAX))),
-    "list_reverse": _member(lambda elements, _args: _new_list(1, elements.size)),
-    "list_flatten": _member(_flatten),
-    "list_flatten_int": _member(_flatten),
-    "list_distinct": _member(lambda it, _args: _new_list(2.0, it.size.times(it.size))),
+    "_+_(string, string)": _concatenation,
+    "_+_(bytes, bytes)": _concatenation,
+    "_+_(list(A), list(A))": lambda _target, args: CallEstimate(1, args[0].size.plus(args[1].size)),
+    "sets.contains(list(T), list(T))": _sets(1),
+    "sets.intersects(list(T), list(T))": _sets(1),
+    "sets.equivalent(list(T), list(T))": _sets(2),
+    ".slice(list(T), int, int)": _member(_slice),
+    "lists.range(int)": lambda _target, args: _new_list(1, exactly(_constant(args[0], MAX))),
+    ".reverse(list(T))": _member(lambda elements, _args: _new_list(1, elements.size)),
+    ".flatten(list(list(T)))": _member(_flatten),
+    ".flatten(list(dyn), int)": _member(_flatten),
+    ".distinct(list(T))": _member(lambda it, _args: _new_list(2.0, it.size.times(it.size))),
     **{
-        f"list_{of}_{how}": _sorting(2.0 + STRING_FACTOR if of in _TEXTS else 2.0)
+        f".{sort}list({of}))": _sorting(2.0 + STRING_FACTOR if of in _TEXTS else 2.0)
         for of in _SORTABLE
-        for how in ("sort", "sortByAssociatedKeys")
+        for sort in ("sort(", "@sortByAssociatedKeys(list(T), ")
     },
 }
 """cel-go's functions, operators and list extensions."""

@@ -42,6 +42,8 @@ _SCALARS = (
     TypeKind.TIMESTAMP,
     TypeKind.UINT,
 )
+_INSIDE = {"_[_](list(A), int)": "@items", "_[_](map(A, B), A)": "@values"}
+_CONCATENATIONS = frozenset(f"_+_({of}, {of})" for of in ("string", "bytes", "list(A)"))
 _NOTHING_YET = Size(MAX, 0)
 """The union of no sizes."""
 
@@ -193,8 +195,8 @@ class _Estimation:
             worst = max(worst, estimate.cost)
             if estimate.size is not None:
                 size = estimate.size if size is None else size.union(estimate.size)
-            if overload.id in ("index_list", "index_map"):
-                inside = "@items" if overload.id == "index_list" else "@values"
+            inside = _INSIDE.get(overload.id)
+            if inside is not None:
                 entries = self._entry_sizes(node.args[0])
                 size = None if entries is None else entries.value
                 self._paths[id(node)] = self._path(node.args[0]).then(inside)
@@ -213,7 +215,7 @@ class _Estimation:
     def _call(
         self, node: Call, overload: Overload, target: Operand | None, operands: list[Operand]
     ) -> CallEstimate:
-        if overload.id in ("add_string_string", "add_bytes_bytes", "add_list_list"):
+        if overload.id in _CONCATENATIONS:
             left, right = map(self._entry_sizes, node.args)
             self._set_entries(node, _union(left, right))
         for estimates, name in ((BY_FUNCTION, node.function), (BY_OVERLOAD, overload.id)):

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kubesched.api.cel import types
+from kubesched.api.cel.errors import EvaluationError
 from kubesched.api.cel.types import Type
 from kubesched.api.cel.values import Value
 
@@ -26,43 +27,58 @@ May return a function to call instead, or raise EvaluationError if the call can 
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One signature of a function and its implementation.
-
-    `call` takes the arguments (receiver first) as Python values, see `values`, and returns one;
-    it raises EvaluationError. It is only called with arguments that fit `arguments`.
-    """
+    """One signature of a function and its implementation, see `declare`."""
 
     id: str
+    """The signature without the result: `sets.contains(list(T), list(T))`, `.trim(string)`."""
+    name: str
     arguments: tuple[Type, ...]
     result: Type
     call: Callable[..., Value]
-    member: bool = False
+    member: bool
     """Called as `receiver.name(...)`; the first argument is the receiver."""
-    cost: CallCost | None = None
+    cost: CallCost | None
     """Cost of a call that can only mean this overload; None: the function's cost."""
-    guarded: bool = True
+    guarded: bool
     """False: `call` accepts arguments of any type, as types may be known only at run time."""
-    specialize: Specialize | None = None
-    is_generic: bool = field(init=False)
+    specialize: Specialize | None
+    is_generic: bool
     """Whether its types have type parameters."""
 
-    def __post_init__(self) -> None:
-        generic = any(map(types.has_parameters, (*self.arguments, self.result)))
-        object.__setattr__(self, "is_generic", generic)
+
+def _evaluated_elsewhere(*_args: Value) -> Value:
+    raise EvaluationError("no such overload")
 
 
-def member(
-    id: str,
-    arguments: tuple[Type, ...],
-    result: Type,
-    call: Callable[..., Value],
+def declare(
+    signature: str,
+    call: Callable[..., Value] = _evaluated_elsewhere,
     *,
     cost: CallCost | None = None,
     guarded: bool = True,
     specialize: Specialize | None = None,
 ) -> Overload:
-    """An overload that is called as `receiver.name(...)`."""
-    return Overload(id, arguments, result, call, True, cost, guarded, specialize)
+    """An overload, `name(types) -> type`; `.name(types) -> type` is called as `receiver.name(...)`.
+
+    `call` takes the arguments (receiver first) as Python values, see `values`, and returns one;
+    it raises EvaluationError. It is only called with arguments that fit the types. Without it, the
+    planner implements the function.
+    """
+    id, _, returned = signature.partition(" -> ")
+    name, _, listed = id.removesuffix(")").partition("(")
+    arguments, (result,) = types.parse_list(listed), types.parse_list(returned)
+    return Overload(
+        id,
+        name.removeprefix("."),
+        arguments,
+        result,
+        call,
+        name.startswith("."),
+        cost,
+        guarded,
+        specialize,
+        any(map(types.has_parameters, (*arguments, result))),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +86,7 @@ class Library:
     """A group of functions, macros and type names."""
 
     name: str
-    functions: Mapping[str, Overload | tuple[Overload, ...]]
+    functions: tuple[Overload, ...]
     macros: tuple[Macro, ...] = ()
     type_names: Mapping[str, Type] = field(default_factory=dict)
     costs: Mapping[str, CallCost] = field(default_factory=dict)
@@ -91,9 +107,8 @@ class Environment:
         """Every overload by function name, in the order the libraries declare them."""
         merged: dict[str, tuple[Overload, ...]] = {}
         for library in self.libraries:
-            for name, overloads in library.functions.items():
-                added = (overloads,) if isinstance(overloads, Overload) else overloads
-                merged[name] = merged.get(name, ()) + added
+            for overload in library.functions:
+                merged[overload.name] = (*merged.get(overload.name, ()), overload)
         return merged
 
     @cached_property

@@ -159,7 +159,7 @@ class Planner:
 
     def _in(self, node: Call) -> Planned:
         left, right = (self.plan(argument) for argument in node.args)
-        only_lists = [overload.id for overload in node.overloads] == ["in_list"]
+        only_lists = [overload.id for overload in node.overloads] == ["@in(A, list(A))"]
         if only_lists and isinstance(right, Constant) and closures.are_primitive(right.value):
             if not right.value:
                 return Constant(False)

@@ -6,9 +6,10 @@ types.object_type("kubernetes.DRADevice", {"driver": types.STRING})
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 
 
 class TypeKind(Enum):
@@ -116,3 +117,41 @@ def object_type(name: str, fields: Mapping[str, Type]) -> Type:
 
 LIST = list_of(DYN)
 MAP = map_of(DYN, DYN)
+
+_NAMED = {
+    **{type.name: type for type in (BOOL, BYTES, DOUBLE, DYN, INT, STRING, UINT)},
+    "duration": DURATION,
+    "timestamp": TIMESTAMP,
+    "quantity": QUANTITY,
+    "semver": SEMVER,
+    "url": URL,
+    "ip": IP,
+    "cidr": CIDR,
+    "format": NAMED_FORMAT,
+}
+_GENERIC: dict[str, Callable[..., Type]] = {
+    "list": list_of,
+    "map": map_of,
+    "optional": optional_of,
+    "type": type_of_type,
+}
+
+
+@cache
+def parse_list(text: str) -> tuple[Type, ...]:
+    """The types in `string, list(int), map(K, V)`; a capital letter is a type parameter."""
+    parsed: list[Type] = []
+    start = depth = 0
+    for at, character in enumerate(f"{text}," if text else ""):
+        depth += (character == "(") - (character == ")")
+        if character == "," and not depth:
+            parsed.append(_parse(text[start:at].strip()))
+            start = at + 1
+    return tuple(parsed)
+
+
+def _parse(text: str) -> Type:
+    name, bracket, parameters = text.partition("(")
+    if bracket:
+        return _GENERIC[name](*parse_list(parameters.removesuffix(")")))
+    return parameter(name) if len(name) == 1 and name.isupper() else _NAMED[name]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from kubesched.api.cel import macros, operators, types
-from kubesched.api.cel.environment import Library, Overload
+from kubesched.api.cel import macros, operators
+from kubesched.api.cel.environment import Library, declare
 from kubesched.api.cel.errors import EvaluationError
-from kubesched.api.cel.types import map_of
 from kubesched.api.cel.values import Value
-
-_MAP = map_of(types.parameter("K"), types.parameter("V"))
 
 
 def _insert(target: dict[Value, Value], key: Value, value: Value) -> dict[Value, Value]:
@@ -27,13 +24,11 @@ def _insert_all(target: dict[Value, Value], entries: dict[Value, Value]) -> dict
 
 TWO_VARIABLE_COMPREHENSIONS = Library(
     "two-variable comprehensions",
-    {
-        "cel.@mapInsert": (
-            Overload("@mapInsert_map_key_value", (_MAP, *_MAP.parameters), _MAP, _insert),
-            Overload("@mapInsert_map_map", (_MAP, _MAP), _MAP, _insert_all),
-        )
-    },
+    (
+        declare("cel.@mapInsert(map(K, V), K, V) -> map(K, V)", _insert),
+        declare("cel.@mapInsert(map(K, V), map(K, V)) -> map(K, V)", _insert_all),
+    ),
     macros.TWO_VARIABLES,
 )
 
-BINDINGS = Library("bindings", {}, macros.BIND)
+BINDINGS = Library("bindings", (), macros.BIND)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kubesched.api.cel import costs
-from kubesched.api.cel.environment import CallCost, Library, Overload, member
+from kubesched.api.cel.environment import CallCost, Library, declare
 from kubesched.api.cel.errors import EvaluationError
 from kubesched.api.cel.libraries.conversions import succeeds
 from kubesched.api.cel.libraries.ip_parsing import AddressError, parse_address
 from kubesched.api.cel.operators import no_such_overload
-from kubesched.api.cel.types import BOOL, CIDR, INT, IP, STRING, Type
+from kubesched.api.cel.types import CIDR, IP, Type
 from kubesched.api.cel.values import Value
 from kubesched.base.logs import quoted as quote
 
@@ -134,10 +134,6 @@ def _is_link_local_multicast(ip: IPAddress) -> bool:
     return packed[0] == 0xFF and packed[1] & 0x0F == 0x02
 
 
-def _test(id: str, test: Callable[[IPAddress], bool]) -> Overload:
-    return member(id, (IP,), BOOL, test)
-
-
 def _of_cidr_ip(args: tuple[Value, ...], result: Value) -> int:
     """`ip` costs reading the text, or 1 as a member of a network."""
     return 1 if isinstance(args[0], Network) else costs.of_first_argument(args, result)
@@ -175,22 +171,18 @@ _CONTAINS_CIDR = _containment(lambda size: costs.traversal(size) + 1)
 
 IPS = Library(
     "kubernetes.net.ip",
-    {
-        "ip": Overload("string_to_ip", (STRING,), IP, IPAddress.parse),
-        "isIP": Overload("is_ip", (STRING,), BOOL, succeeds(IPAddress.parse)),
-        "ip.isCanonical": Overload(
-            "ip_is_canonical", (STRING,), BOOL, lambda text: str(IPAddress.parse(text)) == text
-        ),
-        "family": member("ip_family", (IP,), INT, lambda ip: ip.address.version),
-        "isUnspecified": _test("ip_is_unspecified", lambda ip: ip.address.is_unspecified),
-        "isLoopback": _test("ip_is_loopback", lambda ip: ip.address.is_loopback),
-        "isLinkLocalUnicast": _test(
-            "ip_is_link_local_unicast", lambda ip: ip.address.is_link_local
-        ),
-        "isLinkLocalMulticast": _test("ip_is_link_local_multicast", _is_link_local_multicast),
-        "isGlobalUnicast": _test("ip_is_global_unicast", _is_global_unicast),
-        "string": Overload("ip_to_string", (IP,), STRING, str),
-    },
+    (
+        declare("ip(string) -> ip", IPAddress.parse),
+        declare("isIP(string) -> bool", succeeds(IPAddress.parse)),
+        declare("ip.isCanonical(string) -> bool", lambda text: str(IPAddress.parse(text)) == text),
+        declare(".family(ip) -> int", lambda ip: ip.address.version),
+        declare(".isUnspecified(ip) -> bool", lambda ip: ip.address.is_unspecified),
+        declare(".isLoopback(ip) -> bool", lambda ip: ip.address.is_loopback),
+        declare(".isLinkLocalUnicast(ip) -> bool", lambda ip: ip.address.is_link_local),
+        declare(".isLinkLocalMulticast(ip) -> bool", _is_link_local_multicast),
+        declare(".isGlobalUnicast(ip) -> bool", _is_global_unicast),
+        declare("string(ip) -> string", str),
+    ),
     type_names={IP.name: IP},
     costs={
         "ip": _of_cidr_ip,
@@ -201,39 +193,22 @@ IPS = Library(
 
 CIDRS = Library(
     "kubernetes.net.cidr",
-    {
-        "cidr": Overload("string_to_cidr", (STRING,), CIDR, Network.parse),
-        "isCIDR": Overload("is_cidr", (STRING,), BOOL, succeeds(Network.parse)),
-        "containsIP": (
-            member(
-                "cidr_contains_ip_string",
-                (CIDR, STRING),
-                BOOL,
-                _contains_text,
-                cost=_and_text(_CONTAINS_IP),
-            ),
-            member(
-                "cidr_contains_ip_ip",
-                (CIDR, IP),
-                BOOL,
-                lambda network, ip: network.contains(ip.address),
-            ),
+    (
+        declare("cidr(string) -> cidr", Network.parse),
+        declare("isCIDR(string) -> bool", succeeds(Network.parse)),
+        declare(".containsIP(cidr, string) -> bool", _contains_text, cost=_and_text(_CONTAINS_IP)),
+        declare(".containsIP(cidr, ip) -> bool", lambda network, ip: network.contains(ip.address)),
+        declare(
+            ".containsCIDR(cidr, string) -> bool",
+            lambda network, text: network.contains_network(Network.parse(text)),
+            cost=_and_text(_CONTAINS_CIDR),
         ),
-        "containsCIDR": (
-            member(
-                "cidr_contains_cidr_string",
-                (CIDR, STRING),
-                BOOL,
-                lambda network, text: network.contains_network(Network.parse(text)),
-                cost=_and_text(_CONTAINS_CIDR),
-            ),
-            member("cidr_contains_cidr", (CIDR, CIDR), BOOL, Network.contains_network),
-        ),
-        "ip": member("cidr_ip", (CIDR,), IP, lambda network: IPAddress(network.address)),
-        "prefixLength": member("cidr_prefix_length", (CIDR,), INT, lambda network: network.bits),
-        "masked": member("cidr_masked", (CIDR,), CIDR, Network.masked),
-        "string": Overload("cidr_to_string", (CIDR,), STRING, str),
-    },
+        declare(".containsCIDR(cidr, cidr) -> bool", Network.contains_network),
+        declare(".ip(cidr) -> ip", lambda network: IPAddress(network.address)),
+        declare(".prefixLength(cidr) -> int", lambda network: network.bits),
+        declare(".masked(cidr) -> cidr", Network.masked),
+        declare("string(cidr) -> string", str),
+    ),
     type_names={CIDR.name: CIDR},
     costs={
         **dict.fromkeys(("cidr", "isCIDR"), costs.of_first_argument),

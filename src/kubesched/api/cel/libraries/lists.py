@@ -6,28 +6,13 @@ import itertools
 from collections.abc import Callable
 
 from kubesched.api.cel import costs, macros, operators, types
-from kubesched.api.cel.environment import Library, Overload, member
+from kubesched.api.cel.environment import CallCost, Library, declare
 from kubesched.api.cel.errors import EvaluationError
 from kubesched.api.cel.operators import Cancelled
-from kubesched.api.cel.types import (
-    BOOL,
-    BYTES,
-    DOUBLE,
-    DURATION,
-    DYN,
-    INT,
-    STRING,
-    TIMESTAMP,
-    UINT,
-    Type,
-    list_of,
-)
 from kubesched.api.cel.values import Duration, Uint, Value
 
-_A = types.parameter("A")
-_T = types.parameter("T")
-_SUMMABLE: dict[Type, Value] = {INT: 0, UINT: Uint(0), DOUBLE: 0.0, DURATION: Duration(0)}
-_COMPARABLE = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
+_ZEROS: dict[str, Value] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
+_COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 
 # -- Kubernetes ------------------------------------------------------------------------------------
 
@@ -79,26 +64,16 @@ def _last_index_of(elements: list[Value], element: Value) -> int:
     return len(elements) - 1 - index if index >= 0 else -1
 
 
-def _members(
-    of: tuple[Type, ...], result: Type | None, implement: Callable[[Type], Callable[..., Value]]
-) -> tuple[Overload, ...]:
-    """An overload for lists of each type; without a result type, the element is the result."""
-    return tuple(
-        member(f"list_{type.name}", (list_of(type),), result or type, implement(type))
-        for type in of
-    )
-
-
 KUBERNETES_LISTS = Library(
     "kubernetes.lists",
-    {
-        "isSorted": _members(_COMPARABLE, BOOL, lambda _type: _is_sorted),
-        "sum": _members(tuple(_SUMMABLE), None, lambda type: _sum(_SUMMABLE[type])),
-        "max": _members(_COMPARABLE, None, lambda _type: _extreme("max", 1)),
-        "min": _members(_COMPARABLE, None, lambda _type: _extreme("min", -1)),
-        "indexOf": member("list_a_index_of_int", (list_of(_A), _A), INT, _index_of),
-        "lastIndexOf": member("list_a_last_index_of_int", (list_of(_A), _A), INT, _last_index_of),
-    },
+    (
+        *(declare(f".isSorted(list({of})) -> bool", _is_sorted) for of in _COMPARABLE),
+        *(declare(f".sum(list({of})) -> {of}", _sum(zero)) for of, zero in _ZEROS.items()),
+        *(declare(f".max(list({of})) -> {of}", _extreme("max", 1)) for of in _COMPARABLE),
+        *(declare(f".min(list({of})) -> {of}", _extreme("min", -1)) for of in _COMPARABLE),
+        declare(".indexOf(list(A), A) -> int", _index_of),
+        declare(".lastIndexOf(list(A), A) -> int", _last_index_of),
+    ),
     costs=dict.fromkeys(
         ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), costs.of_whole_tree
     ),
@@ -162,10 +137,6 @@ def _distinct(elements: list[Value]) -> list[Value]:
     return kept
 
 
-def _sort(elements: list[Value]) -> list[Value]:
-    return _sort_by(elements, elements)
-
-
 class _SortKey:
     """Orders values as CEL compares them."""
 
@@ -196,83 +167,42 @@ def _sort_by(elements: Value, keys: Value) -> list[Value]:
     return [elements[index] for index in order]
 
 
-def _sort_overloads() -> tuple[Overload, ...]:
-    return tuple(
-        member(
-            f"list_{type.name}_sort",
-            (list_of(type),),
-            list_of(type),
-            _sort_any,
-            cost=lambda args, _result: costs.self_comparison(args[0]),
-            guarded=False,
-        )
-        for type in _COMPARABLE
-    )
-
-
-def _sort_any(elements: Value) -> list[Value]:
+def _sort(elements: Value) -> list[Value]:
     if not isinstance(elements, list | tuple):
         raise operators.unsupported("sort", elements)
-    return _sort(list(elements))
+    return _sort_by(elements, elements)
 
 
-def _sort_by_overloads() -> tuple[Overload, ...]:
-    return tuple(
-        member(
-            f"list_{type.name}_sortByAssociatedKeys",
-            (list_of(_T), list_of(type)),
-            list_of(_T),
-            _sort_by,
-            cost=lambda args, _result: costs.self_comparison(args[1]),
-            guarded=False,
-        )
-        for type in _COMPARABLE
-    )
+def _compares(argument: int) -> CallCost:
+    return lambda args, _result: costs.self_comparison(args[argument])
 
-
-_LIST = list_of(_T)
 
 EXTENDED_LISTS = Library(
     "lists",
-    {
-        "slice": member("list_slice", (_LIST, INT, INT), _LIST, _slice, cost=costs.of_new_list),
-        "flatten": (
-            member(
-                "list_flatten",
-                (list_of(_LIST),),
-                _LIST,
-                _flatten,
-                cost=costs.of_flatten,
+    (
+        declare(".slice(list(T), int, int) -> list(T)", _slice, cost=costs.of_new_list),
+        declare(
+            ".flatten(list(list(T))) -> list(T)", _flatten, cost=costs.of_flatten, guarded=False
+        ),
+        declare(
+            ".flatten(list(dyn), int) -> list(dyn)", _flatten, cost=costs.of_flatten, guarded=False
+        ),
+        *(
+            declare(f".sort(list({of})) -> list({of})", _sort, cost=_compares(0), guarded=False)
+            for of in _COMPARABLE
+        ),
+        *(
+            declare(
+                f".@sortByAssociatedKeys(list(T), list({of})) -> list(T)",
+                _sort_by,
+                cost=_compares(1),
                 guarded=False,
-            ),
-            member(
-                "list_flatten_int",
-                (list_of(DYN), INT),
-                list_of(DYN),
-                _flatten,
-                cost=costs.of_flatten,
-                guarded=False,
-            ),
+            )
+            for of in _COMPARABLE
         ),
-        "sort": _sort_overloads(),
-        "@sortByAssociatedKeys": _sort_by_overloads(),
-        "lists.range": Overload(
-            "lists_range", (INT,), list_of(INT), _range, cost=costs.of_new_list
-        ),
-        "reverse": member(
-            "list_reverse",
-            (_LIST,),
-            _LIST,
-            lambda elements: list(elements[::-1]),
-            cost=costs.of_new_list,
-        ),
-        "distinct": member(
-            "list_distinct",
-            (_LIST,),
-            _LIST,
-            _distinct,
-            cost=lambda args, _result: costs.self_comparison(args[0]),
-        ),
-    },
+        declare("lists.range(int) -> list(int)", _range, cost=costs.of_new_list),
+        declare(".reverse(list(T)) -> list(T)", lambda it: list(it[::-1]), cost=costs.of_new_list),
+        declare(".distinct(list(T)) -> list(T)", _distinct, cost=_compares(0)),
+    ),
     macros.SORT_BY,
 )

@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from kubesched.api import names
 from kubesched.api.cel import costs, times
-from kubesched.api.cel.environment import Library, Overload, member
+from kubesched.api.cel.environment import Library, declare
 from kubesched.api.cel.errors import EvaluationError
 from kubesched.api.cel.libraries import url_parsing
-from kubesched.api.cel.types import NAMED_FORMAT, STRING, Type, list_of, optional_of
+from kubesched.api.cel.types import NAMED_FORMAT, Type
 from kubesched.api.cel.values import NONE, Optional, Value
 
 _UUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\n?", re.ASCII | re.IGNORECASE)
@@ -134,15 +134,10 @@ def _constant(named: NamedFormat) -> Callable[[], NamedFormat]:
 
 NAMED_FORMATS = Library(
     "kubernetes.format",
-    {
-        "format.named": Overload("format-named", (STRING,), optional_of(NAMED_FORMAT), _named),
-        "validate": member(
-            "format-validate", (NAMED_FORMAT, STRING), optional_of(list_of(STRING)), _validate
-        ),
-        **{
-            f"format.{name}": Overload(f"format.{name}", (), NAMED_FORMAT, _constant(named))
-            for name, named in _FORMATS.items()
-        },
-    },
+    (
+        declare("format.named(string) -> optional(format)", _named),
+        declare(".validate(format, string) -> optional(list(string))", _validate),
+        *(declare(f"format.{name}() -> format", _constant(it)) for name, it in _FORMATS.items()),
+    ),
     costs={"validate": _validation_cost},
 )

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from kubesched.api.cel import macros, operators, types
-from kubesched.api.cel.environment import Library, Overload, member
+from kubesched.api.cel.environment import Library, declare
 from kubesched.api.cel.errors import EvaluationError
-from kubesched.api.cel.libraries.standard import form
-from kubesched.api.cel.types import BOOL, DYN, INT, STRING, list_of, map_of, optional_of
 from kubesched.api.cel.values import NONE, Duration, Optional, Timestamp, Uint, Value
 
-_K, _V = types.parameter("K"), types.parameter("V")
-_OPTIONAL, _LIST, _MAP = optional_of(_V), list_of(_V), map_of(_K, _V)
 _ZERO_TIME = -62135596800 * operators.SECOND
 
 
@@ -51,34 +47,26 @@ def _unwrap(elements: list[Value]) -> list[Value]:
 
 OPTIONALS = Library(
     "optional",
-    {
-        "optional.of": Overload("optional_of", (_V,), _OPTIONAL, Optional),
-        "optional.ofNonZeroValue": Overload(
-            "optional_ofNonZeroValue", (_V,), _OPTIONAL, _of_non_zero
-        ),
-        "optional.none": Overload("optional_none", (), _OPTIONAL, lambda: NONE),
-        "optional.unwrap": Overload("optional_unwrap", (list_of(_OPTIONAL),), _LIST, _unwrap),
-        "unwrapOpt": member("optional_unwrapOpt", (list_of(_OPTIONAL),), _LIST, _unwrap),
-        "value": member("optional_value", (_OPTIONAL,), _V, _value),
-        "hasValue": member(
-            "optional_hasValue", (_OPTIONAL,), BOOL, lambda optional: optional.has_value
-        ),
-        "first": member("list_first", (_LIST,), _OPTIONAL, _first),
-        "last": member("list_last", (_LIST,), _OPTIONAL, _last),
-        "or": form("optional_or_optional", (_OPTIONAL, _OPTIONAL), _OPTIONAL, member=True),
-        "orValue": form("optional_orValue_value", (_OPTIONAL, _V), _V, member=True),
-        "_?._": form("select_optional_field", (DYN, STRING), _OPTIONAL),
-        "_[?_]": (
-            form("list_optindex_optional_int", (_LIST, INT), _OPTIONAL),
-            form("optional_list_optindex_optional_int", (optional_of(_LIST), INT), _OPTIONAL),
-            form("map_optindex_optional_value", (_MAP, _K), _OPTIONAL),
-            form("optional_map_optindex_optional_value", (optional_of(_MAP), _K), _OPTIONAL),
-        ),
-        "_[_]": (
-            form("optional_list_index_int", (optional_of(_LIST), INT), _OPTIONAL),
-            form("optional_map_index_value", (optional_of(_MAP), _K), _OPTIONAL),
-        ),
-    },
+    (
+        declare("optional.of(V) -> optional(V)", Optional),
+        declare("optional.ofNonZeroValue(V) -> optional(V)", _of_non_zero),
+        declare("optional.none() -> optional(V)", lambda: NONE),
+        declare("optional.unwrap(list(optional(V))) -> list(V)", _unwrap),
+        declare(".unwrapOpt(list(optional(V))) -> list(V)", _unwrap),
+        declare(".value(optional(V)) -> V", _value),
+        declare(".hasValue(optional(V)) -> bool", lambda optional: optional.has_value),
+        declare(".first(list(V)) -> optional(V)", _first),
+        declare(".last(list(V)) -> optional(V)", _last),
+        declare(".or(optional(V), optional(V)) -> optional(V)", guarded=False),
+        declare(".orValue(optional(V), V) -> V", guarded=False),
+        declare("_?._(dyn, string) -> optional(V)", guarded=False),
+        declare("_[?_](list(V), int) -> optional(V)", guarded=False),
+        declare("_[?_](optional(list(V)), int) -> optional(V)", guarded=False),
+        declare("_[?_](map(K, V), K) -> optional(V)", guarded=False),
+        declare("_[?_](optional(map(K, V)), K) -> optional(V)", guarded=False),
+        declare("_[_](optional(list(V)), int) -> optional(V)", guarded=False),
+        declare("_[_](optional(map(K, V)), K) -> optional(V)", guarded=False),
+    ),
     macros.OPTIONAL,
-    {types.OPTIONAL_NAME: optional_of(DYN)},
+    {types.OPTIONAL_NAME: types.optional_of(types.DYN)},
 )

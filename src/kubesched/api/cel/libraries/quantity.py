@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 from kubesched.api.cel import costs
-from kubesched.api.cel.environment import Library, Overload, member
+from kubesched.api.cel.environment import Library, declare
 from kubesched.api.cel.errors import EvaluationError
 from kubesched.api.cel.libraries.conversions import succeeds
-from kubesched.api.cel.types import BOOL, DOUBLE, INT, QUANTITY, STRING, Type
-from kubesched.api.cel.values import Value
+from kubesched.api.cel.types import QUANTITY, Type
 from kubesched.api.quantity import (
     FORMAT_WRONG,
     MAX_INT64,
@@ -85,32 +83,22 @@ def _of_int(value: int) -> Quantity:
     return Quantity(value, 0, Format.DECIMAL_EXPONENT)
 
 
-def _member(id: str, result: Type, call: Callable[..., Value], *arguments: Type) -> Overload:
-    return member(id, (QUANTITY, *arguments), result, call)
-
-
 QUANTITIES = Library(
     "kubernetes.quantity",
-    {
-        "quantity": Overload("string_to_quantity", (STRING,), QUANTITY, _parse),
-        "isQuantity": Overload("is_quantity_string", (STRING,), BOOL, succeeds(_parse)),
-        "sign": Overload("quantity_sign", (QUANTITY,), INT, Quantity.sign),
-        "isGreaterThan": _member("quantity_is_greater_than", BOOL, lambda a, b: a > b, QUANTITY),
-        "isLessThan": _member("quantity_is_less_than", BOOL, lambda a, b: a < b, QUANTITY),
-        "compareTo": _member("quantity_compare_to", INT, _compare, QUANTITY),
-        "asApproximateFloat": _member("quantity_get_float", DOUBLE, _as_float),
-        "asInteger": _member("quantity_get_int", INT, _as_integer),
-        "isInteger": _member(
-            "quantity_is_integer", BOOL, lambda quantity: _integer(quantity) is not None
-        ),
-        "add": (
-            _member("quantity_add", QUANTITY, lambda a, b: _computed(a + b), QUANTITY),
-            _member("quantity_add_int", QUANTITY, lambda a, b: _computed(a + _of_int(b)), INT),
-        ),
-        "sub": (
-            _member("quantity_sub", QUANTITY, _subtract, QUANTITY),
-            _member("quantity_sub_int", QUANTITY, lambda a, b: _subtract(a, _of_int(b)), INT),
-        ),
-    },
+    (
+        declare("quantity(string) -> quantity", _parse),
+        declare("isQuantity(string) -> bool", succeeds(_parse)),
+        declare("sign(quantity) -> int", Quantity.sign),
+        declare(".isGreaterThan(quantity, quantity) -> bool", lambda a, b: a > b),
+        declare(".isLessThan(quantity, quantity) -> bool", lambda a, b: a < b),
+        declare(".compareTo(quantity, quantity) -> int", _compare),
+        declare(".asApproximateFloat(quantity) -> double", _as_float),
+        declare(".asInteger(quantity) -> int", _as_integer),
+        declare(".isInteger(quantity) -> bool", lambda quantity: _integer(quantity) is not None),
+        declare(".add(quantity, quantity) -> quantity", lambda a, b: _computed(a + b)),
+        declare(".add(quantity, int) -> quantity", lambda a, b: _computed(a + _of_int(b))),
+        declare(".sub(quantity, quantity) -> quantity", _subtract),
+        declare(".sub(quantity, int) -> quantity", lambda a, b: _subtract(a, _of_int(b))),
+    ),
     costs=dict.fromkeys(("quantity", "isQuantity"), costs.of_first_argument),
 )

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubesched.api.cel import costs, regular_expressions
-from kubesched.api.cel.environment import Library, member
+from kubesched.api.cel.environment import Library, declare
 from kubesched.api.cel.errors import EvaluationError
 from kubesched.api.cel.operators import no_such_overload
 from kubesched.api.cel.regular_expressions import Regex
-from kubesched.api.cel.types import INT, STRING, list_of
 from kubesched.api.cel.values import NOTHING, Value
-
-_TEXTS = list_of(STRING)
 
 
 def _compiled(pattern: str) -> Regex:
@@ -51,32 +48,14 @@ def _specialize(
     return specialize
 
 
+_FIND, _FIND_ALL = _specialize(Regex.find), _specialize(Regex.find_all)
+
 REGEX = Library(
     "kubernetes.regex",
-    {
-        "find": member(
-            "string_find_string",
-            (STRING, STRING),
-            STRING,
-            _find,
-            specialize=_specialize(Regex.find),
-        ),
-        "findAll": (
-            member(
-                "string_find_all_string",
-                (STRING, STRING),
-                _TEXTS,
-                _find_all,
-                specialize=_specialize(Regex.find_all),
-            ),
-            member(
-                "string_find_all_string_int",
-                (STRING, STRING, INT),
-                _TEXTS,
-                _find_all,
-                specialize=_specialize(Regex.find_all),
-            ),
-        ),
-    },
+    (
+        declare(".find(string, string) -> string", _find, specialize=_FIND),
+        declare(".findAll(string, string) -> list(string)", _find_all, specialize=_FIND_ALL),
+        declare(".findAll(string, string, int) -> list(string)", _find_all, specialize=_FIND_ALL),
+    ),
     costs={"find": costs.of_regex, "findAll": costs.of_regex},
 )

@@ -6,10 +6,10 @@ import functools
 from typing import ClassVar
 
 from kubesched.api.cel import costs
-from kubesched.api.cel.environment import Library, Overload, member
+from kubesched.api.cel.environment import Library, declare
 from kubesched.api.cel.errors import EvaluationError
 from kubesched.api.cel.libraries.conversions import succeeds
-from kubesched.api.cel.types import BOOL, INT, SEMVER, STRING, Type
+from kubesched.api.cel.types import SEMVER, Type
 from kubesched.api.cel.values import MAX_UINT
 from kubesched.base.logs import quoted as quote
 
@@ -138,25 +138,17 @@ def _as_int(number: int) -> int:
 
 SEMVERS = Library(
     "kubernetes.Semver",
-    {
-        "semver": (
-            Overload("string_to_semver", (STRING,), SEMVER, _semver),
-            Overload("string_bool_to_semver", (STRING, BOOL), SEMVER, _semver),
-        ),
-        "isSemver": (
-            Overload("is_semver_string", (STRING,), BOOL, succeeds(_semver)),
-            Overload("is_semver_string_bool", (STRING, BOOL), BOOL, succeeds(_semver)),
-        ),
-        "isGreaterThan": member(
-            "semver_is_greater_than", (SEMVER, SEMVER), BOOL, lambda a, b: a.compare(b) > 0
-        ),
-        "isLessThan": member(
-            "semver_is_less_than", (SEMVER, SEMVER), BOOL, lambda a, b: a.compare(b) < 0
-        ),
-        "compareTo": member("semver_compare_to", (SEMVER, SEMVER), INT, Semver.compare),
-        "major": member("semver_major", (SEMVER,), INT, lambda v: _as_int(v.major)),
-        "minor": member("semver_minor", (SEMVER,), INT, lambda v: _as_int(v.minor)),
-        "patch": member("semver_patch", (SEMVER,), INT, lambda v: _as_int(v.patch)),
-    },
+    (
+        declare("semver(string) -> semver", _semver),
+        declare("semver(string, bool) -> semver", _semver),
+        declare("isSemver(string) -> bool", succeeds(_semver)),
+        declare("isSemver(string, bool) -> bool", succeeds(_semver)),
+        declare(".isGreaterThan(semver, semver) -> bool", lambda a, b: a.compare(b) > 0),
+        declare(".isLessThan(semver, semver) -> bool", lambda a, b: a.compare(b) < 0),
+        declare(".compareTo(semver, semver) -> int", Semver.compare),
+        declare(".major(semver) -> int", lambda version: _as_int(version.major)),
+        declare(".minor(semver) -> int", lambda version: _as_int(version.minor)),
+        declare(".patch(semver) -> int", lambda version: _as_int(version.patch)),
+    ),
     costs=dict.fromkeys(("semver", "isSemver"), costs.of_first_argument),
 )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from kubesched.api.cel import costs, operators, types
-from kubesched.api.cel.environment import CallCost, Library, Overload
-from kubesched.api.cel.types import BOOL, list_of
+from kubesched.api.cel import costs, operators
+from kubesched.api.cel.environment import CallCost, Library, declare
 from kubesched.api.cel.values import Value
-
-_LIST = list_of(types.parameter("T"))
 
 
 def _contains(elements: list[Value], others: list[Value]) -> bool:
@@ -38,14 +35,9 @@ def _cost(factor: float) -> CallCost:
 
 SETS = Library(
     "sets",
-    {
-        f"sets.{name}": Overload(
-            f"list_sets_{name}_list", (_LIST, _LIST), BOOL, implementation, cost=_cost(factor)
-        )
-        for name, implementation, factor in (
-            ("contains", _contains, 1.0),
-            ("equivalent", _equivalent, 2.0),
-            ("intersects", _intersects, 1.0),
-        )
-    },
+    (
+        declare("sets.contains(list(T), list(T)) -> bool", _contains, cost=_cost(1.0)),
+        declare("sets.equivalent(list(T), list(T)) -> bool", _equivalent, cost=_cost(2.0)),
+        declare("sets.intersects(list(T), list(T)) -> bool", _intersects, cost=_cost(1.0)),
+    ),
 )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from kubesched.api.cel import costs, operators
-from kubesched.api.cel.environment import CallCost, Library, Overload, member
+from kubesched.api.cel.environment import CallCost, Library, declare
 from kubesched.api.cel.errors import EvaluationError
 from kubesched.api.cel.libraries.formatting import format_text
-from kubesched.api.cel.types import DYN, INT, STRING, list_of
 from kubesched.api.cel.values import Value
 from kubesched.base.logs import GO_ESCAPES
 
@@ -102,9 +101,6 @@ def _quote(text: str) -> str:
     return f'"{text.translate(_QUOTED)}"'
 
 
-_SS = (STRING, STRING)
-_TEXTS = list_of(STRING)
-
 _COSTS: dict[str, CallCost] = {
     **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim"), costs.of_first_argument),
     **dict.fromkeys(("replace", "split"), costs.of_first_argument_twice),
@@ -114,49 +110,25 @@ _COSTS: dict[str, CallCost] = {
 
 STRINGS = Library(
     "strings",
-    {
-        "charAt": member("string_char_at_int", (STRING, INT), STRING, _char_at),
-        "indexOf": (
-            member("string_index_of_string", _SS, INT, _index_of),
-            member("string_index_of_string_int", (*_SS, INT), INT, _index_of),
-        ),
-        "lastIndexOf": (
-            member("string_last_index_of_string", _SS, INT, _last_index_of),
-            member("string_last_index_of_string_int", (*_SS, INT), INT, _last_index_of_offset),
-        ),
-        "lowerAscii": member(
-            "string_lower_ascii", (STRING,), STRING, lambda text: text.translate(_LOWER)
-        ),
-        "upperAscii": member(
-            "string_upper_ascii", (STRING,), STRING, lambda text: text.translate(_UPPER)
-        ),
-        "replace": (
-            member("string_replace_string_string", (*_SS, STRING), STRING, _replace),
-            member("string_replace_string_string_int", (*_SS, STRING, INT), STRING, _replace),
-        ),
-        "split": (
-            member("string_split_string", _SS, _TEXTS, _split),
-            member("string_split_string_int", (*_SS, INT), _TEXTS, _split),
-        ),
-        "substring": (
-            member("string_substring_int", (STRING, INT), STRING, _substring),
-            member("string_substring_int_int", (STRING, INT, INT), STRING, _substring_range),
-        ),
-        "trim": member("string_trim", (STRING,), STRING, lambda text: text.strip(_GO_SPACE)),
-        "join": (
-            member("list_join", (_TEXTS,), STRING, _join),
-            member("list_join_string", (_TEXTS, STRING), STRING, _join),
-        ),
-        "format": member(
-            "string_format",
-            (STRING, list_of(DYN)),
-            STRING,
-            format_text,
-            cost=costs.of_first_argument,
-        ),
-        "strings.quote": Overload(
-            "strings_quote", (STRING,), STRING, _quote, cost=costs.of_first_argument
-        ),
-    },
+    (
+        declare(".charAt(string, int) -> string", _char_at),
+        declare(".indexOf(string, string) -> int", _index_of),
+        declare(".indexOf(string, string, int) -> int", _index_of),
+        declare(".lastIndexOf(string, string) -> int", _last_index_of),
+        declare(".lastIndexOf(string, string, int) -> int", _last_index_of_offset),
+        declare(".lowerAscii(string) -> string", lambda text: text.translate(_LOWER)),
+        declare(".upperAscii(string) -> string", lambda text: text.translate(_UPPER)),
+        declare(".replace(string, string, string) -> string", _replace),
+        declare(".replace(string, string, string, int) -> string", _replace),
+        declare(".split(string, string) -> list(string)", _split),
+        declare(".split(string, string, int) -> list(string)", _split),
+        declare(".substring(string, int) -> string", _substring),
+        declare(".substring(string, int, int) -> string", _substring_range),
+        declare(".trim(string) -> string", lambda text: text.strip(_GO_SPACE)),
+        declare(".join(list(string)) -> string", _join),
+        declare(".join(list(string), string) -> string", _join),
+        declare(".format(string, list(dyn)) -> string", format_text, cost=costs.of_first_argument),
+        declare("strings.quote(string) -> string", _quote, cost=costs.of_first_argument),
+    ),
     costs=_COSTS,
 )

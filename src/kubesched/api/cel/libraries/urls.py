@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from kubesched.api.cel import costs, types
-from kubesched.api.cel.environment import Library, Overload, member
+from kubesched.api.cel.environment import Library, declare
 from kubesched.api.cel.errors import EvaluationError
 from kubesched.api.cel.libraries import url_parsing
 from kubesched.api.cel.libraries.conversions import succeeds
 from kubesched.api.cel.libraries.url_parsing import ParsedUrl, UrlError
-from kubesched.api.cel.types import BOOL, STRING, Type, list_of, map_of
+from kubesched.api.cel.types import Type
 from kubesched.api.cel.values import Value
 
 
@@ -44,25 +44,21 @@ class Url:
         return self.parsed.text()
 
 
-def _accessor(id: str, call: Callable[[ParsedUrl], Value], result: Type = STRING) -> Overload:
-    return member(id, (types.URL,), result, lambda url: call(url.parsed))
+def _part(of: Callable[[ParsedUrl], Value]) -> Callable[[Url], Value]:
+    return lambda url: of(url.parsed)
 
 
 URLS = Library(
     "kubernetes.urls",
-    {
-        "url": Overload("string_to_url", (STRING,), types.URL, Url.parse),
-        "isURL": Overload(
-            "is_url_string", (STRING,), BOOL, succeeds(url_parsing.parse_request_uri, UrlError)
-        ),
-        "getScheme": _accessor("url_get_scheme", lambda url: url.scheme),
-        "getHost": _accessor("url_get_host", lambda url: url.host),
-        "getHostname": _accessor("url_get_hostname", lambda url: url.host_and_port()[0]),
-        "getPort": _accessor("url_get_port", lambda url: url.host_and_port()[1]),
-        "getEscapedPath": _accessor("url_get_escaped_path", ParsedUrl.escaped_path),
-        "getQuery": _accessor(
-            "url_get_query", ParsedUrl.query_values, map_of(STRING, list_of(STRING))
-        ),
-    },
+    (
+        declare("url(string) -> url", Url.parse),
+        declare("isURL(string) -> bool", succeeds(url_parsing.parse_request_uri, UrlError)),
+        declare(".getScheme(url) -> string", _part(lambda url: url.scheme)),
+        declare(".getHost(url) -> string", _part(lambda url: url.host)),
+        declare(".getHostname(url) -> string", _part(lambda url: url.host_and_port()[0])),
+        declare(".getPort(url) -> string", _part(lambda url: url.host_and_port()[1])),
+        declare(".getEscapedPath(url) -> string", _part(ParsedUrl.escaped_path)),
+        declare(".getQuery(url) -> map(string, list(string))", _part(ParsedUrl.query_values)),
+    ),
     costs={"url": costs.of_first_argument},
 )
