@@ -153,7 +153,7 @@ async def test_discovery_lists_resources_and_versions(bare_cluster, kubectl):
     assert "pdb" in resources
     versions = (await kubectl("api-versions")).out.split()
     assert {"v1", "apps/v1", "resource.k8s.io/v1", "storage.k8s.io/v1"} <= set(versions)
-    assert "v1.36.4" in (await kubectl("version")).out
+    assert "v1.37.0" in (await kubectl("version")).out
     assert (await kubectl("auth", "can-i", "delete", "nodes")).out == "yes\n"
     assert "kubernetes-admin" in (await kubectl("auth", "whoami")).out
     assert (await kubectl("get", "--raw", "/readyz")).out == "ok"

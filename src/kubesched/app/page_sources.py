@@ -193,6 +193,7 @@ def _new_nodes(api: LocalApi, settings: PlaygroundSettings, count: int) -> list[
     while len(made) < count:
         name = f"{prefix}-{number}"
         if name not in names:
-            made.append(build_node(PlannedNode(pool, name, number), SystemClock().now()))
+            planned = PlannedNode(pool, name, number)
+            made.append(build_node(planned, SystemClock().now(), api.release.git_version))
         number += 1
     return made

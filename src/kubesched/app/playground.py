@@ -53,6 +53,8 @@ class PlaygroundSettings:
     with_scheduler: bool = True
     config: KubeSchedulerConfiguration | None = None
     gates: FeatureGates = DEFAULT_GATES
+    cluster_gates: FeatureGates | None = None
+    """Gates of the cluster, and its release, if they are not those of the scheduler."""
     record: str | None = None
     """Folder to record decisions in; None records in memory."""
     record_limit: int = RING_BYTES
@@ -78,7 +80,7 @@ async def playground(settings: PlaygroundSettings) -> AsyncIterator[Playground]:
         port=settings.port,
         kubeconfig=settings.kubeconfig,
         data_dir=settings.data_dir,
-        gates=settings.gates,
+        gates=settings.cluster_gates or settings.gates,
         controllers=ControllerOptions(kubelet=kubelet, storage=settings.storage),
     )
     async with EmbeddedCluster(cluster_settings) as cluster:

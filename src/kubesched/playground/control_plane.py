@@ -8,6 +8,7 @@ from kubesched.base.clock import Clock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.playground.apimachinery.catalog import BUILT_IN, ResourceCatalog, previews
 from kubesched.playground.apimachinery.objects import JsonObject
+from kubesched.playground.apimachinery.releases import release_of
 from kubesched.playground.registry.namespace_defaults import (
     DefaultServiceAccounts,
     RootCertificates,
@@ -16,7 +17,7 @@ from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.playground.resources.admission.limit_ranges import check_limits
 from kubesched.playground.resources.admission.quotas import charge_quotas
 from kubesched.playground.resources.custom_resources import CustomResources
-from kubesched.playground.resources.strategies import STRATEGIES
+from kubesched.playground.resources.strategies import strategies_for
 from kubesched.playground.storage.store import Store
 
 DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -33,7 +34,10 @@ def build_registry(
 ) -> RestStorage:
     """Build a registry over a new or restored store, ready for use."""
     catalog = ResourceCatalog((*BUILT_IN, *previews(gates)))
-    registry = RestStorage(store, catalog, clock=clock, rng=rng, kinds=STRATEGIES)
+    release = release_of(gates)
+    registry = RestStorage(
+        store, catalog, clock=clock, rng=rng, kinds=strategies_for(release), release=release
+    )
     custom_resources = CustomResources(registry)
     DefaultServiceAccounts(registry)
     registry.checks += [check_limits, charge_quotas]

@@ -35,6 +35,8 @@ _OPTIONS = """
 --nodes N {count=10}        nodes to register
 --node-template FILE        a NodePools file: what the nodes look like
 --stages FILE               a file of pod life-cycle stages for the fake kubelets
+--kubernetes-version V {|1.37|1.36}  the release that the cluster is (default: that of the
+    scheduler; with another one, --feature-gates concern the scheduler only)
 --data-dir DIR              keep the cluster there across restarts (default: in memory)
 --name NAME {name}          of the cluster, its context and its kubeconfig; several clusters need
     several names
@@ -132,6 +134,7 @@ def _settings(args: argparse.Namespace) -> PlaygroundSettings:
 
     gates = features.parse(args.feature_gates)
     features.check_implemented(gates)
+    version = args.kubernetes_version or gates.reference.version
     data_dir = Path(args.data_dir).expanduser() if args.data_dir else None
     path = Path(args.kubeconfig).expanduser() if args.kubeconfig else None
     return PlaygroundSettings(
@@ -151,6 +154,7 @@ def _settings(args: argparse.Namespace) -> PlaygroundSettings:
         with_scheduler=not args.no_scheduler,
         config=load_file(args.config, gates) if args.config else None,
         gates=gates,
+        cluster_gates=gates if version == gates.reference.version else features.defaults(version),
         record=args.record,
         record_limit=args.record_limit or (DEFAULT_LIMIT_BYTES if args.record else RING_BYTES),
     )

@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 
 from kubesched.base.clock import Clock
 from kubesched.base.errors import NotFound
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.playground.apimachinery.bodies import check_types, to_stored
 from kubesched.playground.apimachinery.catalog import ResourceCatalog, ResourceInfo
 from kubesched.playground.apimachinery.managed_fields.managers import Manager
@@ -29,6 +30,7 @@ from kubesched.playground.apimachinery.objects import (
     timestamp,
     uid_of,
 )
+from kubesched.playground.apimachinery.releases import Release
 from kubesched.playground.apimachinery.selectors import (
     combine,
     compile_field_selector,
@@ -62,9 +64,11 @@ class LocalApi:
         self._managers: dict[tuple[object, ...], tuple[Manager, ...]] = {}  # of composed objects
 
     @classmethod
-    def in_memory(cls, *, clock: Clock, rng: random.Random) -> LocalApi:
+    def in_memory(
+        cls, *, clock: Clock, rng: random.Random, gates: FeatureGates = DEFAULT_GATES
+    ) -> LocalApi:
         """A new in-memory cluster with the default namespaces."""
-        return cls(build_registry(Store(), clock=clock, rng=rng))
+        return cls(build_registry(Store(), clock=clock, rng=rng, gates=gates))
 
     def as_manager(self, manager: str) -> LocalApi:
         """The same API with another field manager."""
@@ -74,6 +78,11 @@ class LocalApi:
     def catalog(self) -> ResourceCatalog:
         """The resources currently served."""
         return self.registry.catalog
+
+    @property
+    def release(self) -> Release:
+        """The Kubernetes release that this cluster is."""
+        return self.registry.release
 
     def get(self, resource: Resource, namespace: str | None, name: str) -> JsonObject:
         """The object, or `NotFound`."""

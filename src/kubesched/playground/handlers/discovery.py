@@ -6,24 +6,10 @@ from collections.abc import Callable
 
 from kubesched.playground.apimachinery.catalog import ResourceCatalog, ResourceInfo
 from kubesched.playground.apimachinery.objects import JsonObject, encode
+from kubesched.playground.apimachinery.releases import Release
 from kubesched.playground.handlers.exchange import ApiRequest, ApiResponse
 from kubesched.playground.handlers.routes import not_allowed, unknown_path
 
-VERSION: JsonObject = {
-    "major": "1",
-    "minor": "36",
-    "emulationMajor": "1",
-    "emulationMinor": "36",
-    "minCompatibilityMajor": "1",
-    "minCompatibilityMinor": "35",
-    "gitVersion": "v1.36.4",
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "2026-01-01T00:00:00Z",
-    "goVersion": "",
-    "compiler": "",
-    "platform": "linux/amd64",
-}
 _AGGREGATED = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _SUBRESOURCES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     # name: group, version and kind of its body, verbs; an empty kind means the resource's own
@@ -54,8 +40,9 @@ _GROUP_ORDER = (
 class Discovery:
     """Discovery documents, built on first request and again after the catalogue changes."""
 
-    def __init__(self, catalog: ResourceCatalog) -> None:
+    def __init__(self, catalog: ResourceCatalog, release: Release) -> None:
         self._catalog = catalog
+        self._release = release
         self._cache: dict[str, bytes] = {}
         catalog.on_change(self._cache.clear)
 
@@ -69,7 +56,7 @@ class Discovery:
             raise not_allowed()
         parts = [part for part in request.path.split("/") if part]
         if parts == ["version"]:
-            return ApiResponse(200, encode(VERSION))
+            return ApiResponse(200, encode(_version(self._release)))
         if not parts:
             return self._cached("/", self._paths)
         if parts[0] in ("api", "apis") and len(parts) == 1:
@@ -211,6 +198,25 @@ class Discovery:
             "metadata": {},
             "items": items,
         }
+
+
+def _version(release: Release) -> JsonObject:
+    major, _, minor = release.version.partition(".")
+    return {
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": major,
+        "minCompatibilityMinor": str(int(minor) - 1),
+        "gitVersion": release.git_version,
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "2026-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "",
+        "platform": "linux/amd64",
+    }
 
 
 def _nicknames(resource: ResourceInfo) -> JsonObject:

@@ -75,7 +75,8 @@ class NodeKeeper(Controller[Key]):
 
     def _register(self, planned: PlannedNode) -> None:
         try:
-            node = self.api.create("nodes", build_node(planned, self.clock.now()))
+            version = self.api.release.git_version
+            node = self.api.create("nodes", build_node(planned, self.clock.now(), version))
         except AlreadyExists:
             return  # restored from disk, or created by hand under this name
         self.events.normal(node, COMPONENT, "Starting", "Starting kubelet.", host=planned.name)

@@ -23,7 +23,6 @@ from kubesched.playground.kubelet.devices import PoolDriver, driver_problems
 
 API_VERSION = "kubesched.io/v1alpha1"
 KIND = "NodePools"
-KUBELET_VERSION = "v1.36.4"
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 _DEFAULT_CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
@@ -118,8 +117,8 @@ def host_ip(ordinal: int) -> str:
     return f"172.{16 + ((ordinal >> 16) & 15)}.{(ordinal >> 8) & 255}.{ordinal & 255}"
 
 
-def build_node(planned: PlannedNode, now: float) -> JsonObject:
-    """The Node object a kubelet registers."""
+def build_node(planned: PlannedNode, now: float, version: str) -> JsonObject:
+    """The Node object that a kubelet of this version registers."""
     pool = planned.pool
     labels = {
         "beta.kubernetes.io/arch": pool.architecture,
@@ -151,7 +150,7 @@ def build_node(planned: PlannedNode, now: float) -> JsonObject:
             "annotations": dict(pool.annotations),
         },
         "spec": spec,
-        "status": _status(planned, now),
+        "status": _status(planned, now, version),
     }
 
 
@@ -191,7 +190,7 @@ def _taint(taint: PoolTaint) -> dict[str, str]:
     return {"key": taint.key, "value": taint.value, "effect": taint.effect}
 
 
-def _status(planned: PlannedNode, now: float) -> JsonObject:
+def _status(planned: PlannedNode, now: float, version: str) -> JsonObject:
     pool = planned.pool
     status: JsonObject = {
         "capacity": dict(pool.capacity),
@@ -209,7 +208,7 @@ def _status(planned: PlannedNode, now: float) -> JsonObject:
             "kernelVersion": "fake",
             "osImage": "kubesched",
             "containerRuntimeVersion": "fake://1.0.0",
-            "kubeletVersion": KUBELET_VERSION,
+            "kubeletVersion": version,
             "kubeProxyVersion": "",
             "operatingSystem": pool.operating_system,
             "architecture": pool.architecture,

@@ -41,6 +41,7 @@ from kubesched.playground.apimachinery.object_meta import (
     validate_metadata_update,
 )
 from kubesched.playground.apimachinery.objects import JsonObject, timestamp
+from kubesched.playground.apimachinery.releases import Release
 from kubesched.playground.apimachinery.schema.table import type_of_kind
 from kubesched.playground.apimachinery.validation import IS_IMMUTABLE
 from kubesched.playground.registry.deletion import (
@@ -108,8 +109,10 @@ class RestStorage:
         clock: Clock,
         rng: random.Random,
         kinds: dict[str, Strategy],
+        release: Release,
     ) -> None:
         self.store = store
+        self.release = release
         self.catalog = catalog
         self.clock = clock
         self.rng = rng

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from kubesched.playground.apimachinery.object_meta import label_problems, path_segment_problems
+from kubesched.playground.apimachinery.releases import Release
 from kubesched.playground.apimachinery.validation import never_changes
 from kubesched.playground.registry.strategy import WRITABLE_METADATA, Strategy, SubresourceWrite
 from kubesched.playground.resources import custom_resources
 from kubesched.playground.resources.admission import cluster as cluster_admission
 from kubesched.playground.resources.admission import devices as device_admission
-from kubesched.playground.resources.admission.pods import admit_pod, admit_pod_update
+from kubesched.playground.resources.admission.pods import (
+    admit_pod,
+    admit_pod_and_complete,
+    admit_pod_update,
+    admit_pod_update_and_keep,
+)
 from kubesched.playground.resources.admission.runtime_classes import RUNTIME_CLASSES
 from kubesched.playground.resources.defaults import cluster as cluster_defaults
 from kubesched.playground.resources.defaults import workloads as workload_defaults
-from kubesched.playground.resources.defaults.pods import default_pod, default_pod_status
+from kubesched.playground.resources.defaults.pods import (
+    default_pod,
+    default_pod_status,
+    default_pod_with_requests,
+)
 from kubesched.playground.resources.validation import (
     cluster,
     pod_subresources,
@@ -31,6 +42,29 @@ _WORKLOAD = Strategy(
     validate_update=never_changes("spec.selector"),
 )
 _RETURNED = Strategy(returns_deleted_object=True)
+
+
+def strategies_for(release: Release) -> dict[str, Strategy]:
+    """The strategies by resource; those that differ in this release replace the newest ones."""
+    known = dict(STRATEGIES)
+    slices, rules = "resourceslices.resource.k8s.io", "devicetaintrules.resource.k8s.io"
+    if not release.range_steps_are_checked:
+        validate = partial(resource_slices.validate_resource_slice, checks_steps=False)
+        known[slices] = replace(known[slices], validate=validate)
+    if not release.taint_rules_are_stable:
+        known[rules] = replace(known[rules], returns_deleted_object=True)
+    if not release.pod_level_limits_are_defaulted:
+        pod = known["pods"]
+        resize = SubresourceWrite(pod_subresources.with_resources, pod_subresources.validate_resize)
+        known["pods"] = replace(
+            pod,
+            default=default_pod_with_requests,
+            admit=admit_pod,
+            prepare_update=admit_pod_update,
+            subresources={**pod.subresources, "resize": resize},
+        )
+    return known
+
 
 STRATEGIES: dict[str, Strategy] = {
     "configmaps": Strategy(
@@ -72,7 +106,9 @@ STRATEGIES: dict[str, Strategy] = {
         validate=workloads.validate_deployment,
     ),
     "deviceclasses.resource.k8s.io": Strategy(
-        tracks_generation=True, validate=resource_claims.validate_device_class
+        tracks_generation=True,
+        returns_deleted_object=True,
+        validate=resource_claims.validate_device_class,
     ),
     "devicetaintrules.resource.k8s.io": Strategy(
         tracks_generation=True,
@@ -134,14 +170,14 @@ STRATEGIES: dict[str, Strategy] = {
         returns_deleted_object=True,
         default=default_pod,
         default_status=default_pod_status,
-        admit=admit_pod,
+        admit=admit_pod_and_complete,
         admission_reads=(
             "limitranges",
             "nodes",
             "priorityclasses.scheduling.k8s.io",
             RUNTIME_CLASSES,
         ),
-        prepare_update=admit_pod_update,
+        prepare_update=admit_pod_update_and_keep,
         validate=pods.validate_pod,
         validate_update=pods.validate_pod_update,
         subresources={
@@ -150,7 +186,7 @@ STRATEGIES: dict[str, Strategy] = {
                 pod_subresources.validate_ephemeral_containers,
             ),
             "resize": SubresourceWrite(
-                pod_subresources.with_resources, pod_subresources.validate_resize
+                pod_subresources.with_completed_resources, pod_subresources.validate_resize
             ),
         },
     ),
@@ -176,6 +212,7 @@ STRATEGIES: dict[str, Strategy] = {
         validate=workloads.validate_replication_controller,
     ),
     "resourceclaims.resource.k8s.io": Strategy(
+        returns_deleted_object=True,
         status_keeps_metadata=WRITABLE_METADATA,
         has_immutable_spec=True,
         default=cluster_defaults.default_resource_claim,
@@ -186,12 +223,14 @@ STRATEGIES: dict[str, Strategy] = {
         validate_status_update=resource_claims.validate_resource_claim_status,
     ),
     "resourceclaimtemplates.resource.k8s.io": Strategy(
+        returns_deleted_object=True,
         has_immutable_spec=True,
         default=cluster_defaults.default_resource_claim_template,
         admit=device_admission.admit_resource_claim_template,
         validate=resource_claims.validate_resource_claim_template,
     ),
     "resourceslices.resource.k8s.io": Strategy(
+        returns_deleted_object=True,
         tracks_generation=True,
         default=cluster_defaults.default_resource_slice,
         admit=device_admission.set_taint_times,

@@ -75,7 +75,7 @@ class ApiServer:
         self._journal = journal
         self._token = token
         self.access = AccessControl(registry, clock, token=token, authorization=authorization)
-        self._discovery = Discovery(registry.catalog)
+        self._discovery = Discovery(registry.catalog, registry.release)
         self._openapi = OpenApi(registry)
 
     async def handle(self, request: ApiRequest) -> ApiResponse:

@@ -39,7 +39,7 @@ def test_a_registered_node_has_what_a_kubelet_reports(world):
         "Ready": "True",
     }
     assert {each["type"] for each in status["addresses"]} == {"InternalIP", "Hostname"}
-    assert status["nodeInfo"]["kubeletVersion"].startswith("v1.36")
+    assert status["nodeInfo"]["kubeletVersion"] == "v1.37.0"
 
 
 def test_zones_are_dealt_out_in_turn(make_world):
@@ -70,7 +70,7 @@ def test_fixed_pools_alone_ignore_the_number_asked_for():
 
 
 def test_every_node_has_its_own_addresses():
-    nodes = [build_node(each, 0.0) for each in plan_nodes((NodePool(),), 5000)]
+    nodes = [build_node(each, 0.0, "v1.37.0") for each in plan_nodes((NodePool(),), 5000)]
     assert len({node["spec"]["podCIDR"] for node in nodes}) == 5000
     assert len({node["status"]["addresses"][0]["address"] for node in nodes}) == 5000
 
@@ -91,7 +91,7 @@ pools:
   declaredFeatures: [GuaranteedQoSPodCPUResize]
 """
     [first, _] = plan_nodes(load_node_pools(text), 10)
-    node = build_node(first, 0.0)
+    node = build_node(first, 0.0, "v1.37.0")
     assert node["status"]["allocatable"]["cpu"] == "62"
     assert node["status"]["capacity"]["example.com/gpu"] == "8"
     assert node["spec"]["taints"] == [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]

@@ -268,7 +268,7 @@ REFUSED = [
     (
         SLICES,
         resource_slice(policy(default="1Gi", validRange={"min": "2Gi"})),
-        'validRange.min: Invalid value: "1Gi": default is less than min: 2Gi',
+        'validRange.default: Invalid value: "1Gi": default is less than min: 2Gi',
     ),
     (
         SLICES,

@@ -27,7 +27,6 @@ from kubesched.playground.registry.rest_storage import RestStorage
 
 _V2 = "#/definitions/"
 _V3 = "#/components/schemas/"
-_INFO = {"title": "Kubernetes", "version": "v1.36.4"}
 _READ_PARAMETERS = ("pretty",)
 _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation", "pretty")
 _LIST_PARAMETERS = (
@@ -61,6 +60,7 @@ class OpenApi:
 
     def __init__(self, registry: RestStorage) -> None:
         self._registry = registry
+        self._info = {"title": "Kubernetes", "version": registry.release.git_version}
         self._cache: dict[str, bytes] = {}
         registry.catalog.on_change(self._cache.clear)
 
@@ -121,7 +121,7 @@ class OpenApi:
                 self._describe(resource, _V3, schemas, paths)
         return {
             "openapi": "3.0.0",
-            "info": _INFO,
+            "info": self._info,
             "paths": paths,
             "components": {"schemas": schemas},
         }
@@ -131,7 +131,7 @@ class OpenApi:
         paths: JsonObject = {}
         for resource in self._registry.catalog:
             self._describe(resource, _V2, definitions, paths)
-        return {"swagger": "2.0", "info": _INFO, "paths": paths, "definitions": definitions}
+        return {"swagger": "2.0", "info": self._info, "paths": paths, "definitions": definitions}
 
     def _describe(
         self, resource: ResourceInfo, prefix: str, schemas: JsonObject, paths: JsonObject

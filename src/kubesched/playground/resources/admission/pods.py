@@ -12,6 +12,7 @@ from kubesched.playground.resources.admission.limit_ranges import (
 )
 from kubesched.playground.resources.admission.quota_usage import qos_class
 from kubesched.playground.resources.admission.runtime_classes import apply_runtime_class
+from kubesched.playground.resources.defaults.pod_level import default_pod_level_resources
 from kubesched.playground.resources.validation.scheduling import DEFAULT_TOLERATIONS
 from kubesched.playground.storage.store import Collection
 
@@ -20,6 +21,13 @@ GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def admit_pod_and_complete(registry: RestStorage, pod: JsonObject) -> None:
+    """`admit_pod`, and the defaults of pod-level resources, which need all containers."""
+    admit_pod(registry, pod)
+    default_pod_level_resources(pod["spec"], with_limits=True)
+    pod["status"]["qosClass"] = qos_class(pod["spec"])
 
 
 def admit_pod(registry: RestStorage, pod: JsonObject) -> None:
@@ -45,6 +53,13 @@ def admit_pod_update(registry: RestStorage, pod: JsonObject, old: JsonObject) ->
     for field in ("priority", "preemptionPolicy"):
         if pod["spec"].get(field) is None and old["spec"].get(field) is not None:
             pod["spec"][field] = old["spec"][field]
+
+
+def admit_pod_update_and_keep(registry: RestStorage, pod: JsonObject, old: JsonObject) -> None:
+    """`admit_pod_update`; clients that do not know pod-level resources do not remove them."""
+    admit_pod_update(registry, pod, old)
+    if "resources" not in pod["spec"] and "resources" in old["spec"]:
+        pod["spec"]["resources"] = old["spec"]["resources"]
 
 
 def _priority(registry: RestStorage, pod: JsonObject, spec: JsonObject) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.resources.defaults.cluster import fill, round_list
+from kubesched.playground.resources.defaults.pod_level import default_pod_level_resources
 
 DEFAULT_SCHEDULER = "default-scheduler"
 DEFAULT_GRACE_S = 30
@@ -20,7 +21,12 @@ def default_pod(pod: JsonObject) -> None:
     # Upstream: a pod's missing requests come from its limits; a template's stay as written.
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         _requests_from_limits(container)
-    _pod_level_requests(spec)
+
+
+def default_pod_with_requests(pod: JsonObject) -> None:
+    """`default_pod`, and pod-level requests beside pod-level limits."""
+    default_pod(pod)
+    default_pod_level_resources(pod["spec"], with_limits=False)
 
 
 def default_pod_status(pod: JsonObject) -> None:
@@ -123,22 +129,6 @@ def _requests_from_limits(container: JsonObject) -> None:
         requests = resources.setdefault("requests", {})
         for name, amount in limits.items():
             requests.setdefault(name, amount)
-
-
-def _pod_level_requests(spec: JsonObject) -> None:
-    resources = spec.get("resources")
-    if not resources:
-        return
-    limits = resources.get("limits")
-    if limits:
-        requests = resources.setdefault("requests", {})
-        for name, amount in limits.items():
-            # A pod-level limit replaces a request only if no container sets one.
-            if name not in requests and not any(
-                name in ((container.get("resources") or {}).get("requests") or {})
-                for container in spec.get("containers") or ()
-            ):
-                requests[name] = amount
 
 
 def _default_volume(volume: JsonObject) -> None:

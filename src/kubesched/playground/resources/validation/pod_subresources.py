@@ -6,6 +6,8 @@ from kubesched.api.field_errors import forbidden, invalid, not_found
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.apimachinery.validation import Problems
 from kubesched.playground.resources.admission.quota_usage import qos_class
+from kubesched.playground.resources.defaults.pod_level import default_pod_level_resources
+from kubesched.playground.resources.defaults.pods import default_pod
 from kubesched.playground.resources.validation.containers import containers
 from kubesched.playground.resources.validation.pods import pod_spec
 
@@ -84,6 +86,14 @@ def with_resources(new: JsonObject, old: JsonObject) -> JsonObject:
     if "resources" in new["spec"]:
         spec["resources"] = new["spec"]["resources"]
     return {**old, "metadata": new["metadata"], "spec": spec}
+
+
+def with_completed_resources(new: JsonObject, old: JsonObject) -> JsonObject:
+    """`with_resources`, and the defaults of pod-level resources."""
+    pod = with_resources(new, old)
+    default_pod(pod)
+    default_pod_level_resources(pod["spec"], with_limits=True)
+    return pod
 
 
 def _names(containers: list[JsonObject]) -> list[str]:

@@ -10,7 +10,7 @@ from kubesched.api import quantity
 from kubesched.api.field_errors import forbidden, invalid, required, too_long, too_many
 from kubesched.api.names import dns_1123_subdomain_problems
 from kubesched.playground.apimachinery.objects import Json, JsonObject
-from kubesched.playground.apimachinery.validation import Problems, refused
+from kubesched.playground.apimachinery.validation import IS_NEGATIVE, Problems, refused
 from kubesched.playground.resources.validation import devices
 from kubesched.playground.resources.validation.scheduling import node_selector
 
@@ -25,6 +25,7 @@ _MAX_ATTRIBUTE_VALUES = 48
 _MAX_VALUE = 64
 _MAX_TAINTS = 16
 _MAX_VALID_VALUES = 10
+_MAX_INT64 = 2**63 - 1
 _MAX_SHOWN_KEY = 63 + 1 + 32
 _SCALARS = ("int", "bool", "string", "version")
 _LISTS = ("ints", "bools", "strings", "versions")
@@ -49,7 +50,8 @@ _SEMVER = re.compile(
 )
 
 
-def validate_resource_slice(obj: JsonObject) -> Problems:
+def validate_resource_slice(obj: JsonObject, *, checks_steps: bool = True) -> Problems:
+    """`checks_steps` is the rule for the steps of valid ranges since 1.37."""
     spec = obj.get("spec") or {}
     yield from devices.driver_name(spec.get("driver", ""), "spec.driver")
     yield from _pool(spec.get("pool") or {}, "spec.pool")
@@ -61,7 +63,7 @@ def validate_resource_slice(obj: JsonObject) -> Problems:
     yield from devices.distinct_items(
         spec.get("devices"),
         device_limit(spec),
-        partial(_device, per_device),
+        partial(_device, per_device, checks_steps),
         lambda device: device.get("name", ""),
         "spec.devices",
     )
@@ -153,7 +155,7 @@ def device_limit(spec: JsonObject) -> int:
 # -- devices --------------------------------------------------------------------------------------
 
 
-def _device(per_device: bool, device: JsonObject, path: str) -> Problems:
+def _device(per_device: bool, checks_steps: bool, device: JsonObject, path: str) -> Problems:
     yield from devices.dns_label(device.get("name", ""), f"{path}.name")
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     if len(attributes) + len(capacity) > _MAX_PROPERTIES:
@@ -169,7 +171,8 @@ def _device(per_device: bool, device: JsonObject, path: str) -> Problems:
     is_shared = bool(device.get("allowMultipleAllocations"))
     for name, amount in capacity.items():
         yield from devices.qualified_name(name, f"{path}.capacity")
-        yield from _capacity(amount, is_shared, f"{path}.capacity[{_shown_key(name)}]")
+        here = f"{path}.capacity[{_shown_key(name)}]"
+        yield from _capacity(amount, is_shared, here, checks_steps=checks_steps)
     yield from devices.items(
         device.get("taints"), _MAX_TAINTS, devices.device_taint, f"{path}.taints"
     )
@@ -258,7 +261,7 @@ def _counters(name_field: str, entry: JsonObject, path: str) -> Problems:
 # -- capacities -----------------------------------------------------------------------------------
 
 
-def _capacity(capacity: JsonObject, is_shared: bool, path: str) -> Problems:
+def _capacity(capacity: JsonObject, is_shared: bool, path: str, *, checks_steps: bool) -> Problems:
     policy = capacity.get("requestPolicy")
     if policy is None:
         return []
@@ -279,7 +282,8 @@ def _capacity(capacity: JsonObject, is_shared: bool, path: str) -> Problems:
         return [required(f"{path}.default", f"required when {field} is defined")]
     if values:
         return _valid_values(policy["default"], capacity["value"], values, f"{path}.{field}")
-    return _valid_range(policy["default"], capacity["value"], bounds, f"{path}.{field}")
+    valid_range = _valid_range if checks_steps else _loose_range
+    return valid_range(policy["default"], capacity["value"], bounds, f"{path}.{field}")
 
 
 def _valid_values(default: Json, total: Json, values: list[Json], path: str) -> Problems:
@@ -309,22 +313,57 @@ def _valid_values(default: Json, total: Json, values: list[Json], path: str) -> 
 
 
 def _valid_range(default: Json, total: Json, bounds: JsonObject, path: str) -> Problems:
-    lowest, highest, step = bounds.get("min"), bounds.get("max"), bounds.get("step")
+    lowest, step = bounds.get("min"), bounds.get("step")
+    yield from _bounds(default, total, bounds, path, f"{path}.default", f"{path}.default")
+    if lowest is None or step is None:
+        return
+    if quantity.nanos(step) <= 0:
+        yield invalid(f"{path}.step", quantity.canonical(step), "must be greater than zero")
+        return
+    yield from _first_step(total, lowest, step, f"{path}.step")
+    # The server computes with 64-bit numbers.
+    unsafe = [
+        problem
+        for name in ("default", "min", "max", "step")
+        for problem in _in_64_bits({"default": default, **bounds}.get(name), f"{path}.{name}")
+    ]
+    yield from unsafe or _multiples(default, bounds, f"{path}.step")
+
+
+def _loose_range(default: Json, total: Json, bounds: JsonObject, path: str) -> Problems:
+    """The rule before 1.37."""
+    yield from _bounds(default, total, bounds, path, f"{path}.min", f"{path}.max")
+    if bounds.get("min") is not None and bounds.get("step") is not None:
+        yield from _first_step(total, bounds["min"], bounds["step"], f"{path}.step")
+        yield from _multiples(default, bounds, f"{path}.step")
+
+
+def _bounds(
+    default: Json, total: Json, bounds: JsonObject, path: str, at_min: str, at_max: str
+) -> Problems:
+    """Problems of the bounds; a default beyond one of them is reported at `at_min` or `at_max`."""
+    lowest, highest = bounds.get("min"), bounds.get("max")
     if lowest is None:
         yield required(f"{path}.min", "required when validRange is defined")
         return
-    here = f"{path}.min"
-    yield from _at_most(lowest, total, here, "min is larger than capacity value")
+    yield from _at_most(lowest, total, f"{path}.min", "min is larger than capacity value")
     if quantity.nanos(default) < quantity.nanos(lowest):
         detail = f"default is less than min: {quantity.canonical(lowest)}"
-        yield invalid(here, quantity.canonical(default), detail)
+        yield invalid(at_min, quantity.canonical(default), detail)
     if highest is not None:
-        here = f"{path}.max"
-        yield from _at_most(lowest, highest, here, "min is larger than max")
-        yield from _at_most(highest, total, here, "max is larger than capacity value")
-        yield from _at_most(default, highest, here, "default is more than max")
-    if step is not None:
-        yield from _steps(default, total, lowest, highest, step, f"{path}.step")
+        yield from _at_most(lowest, highest, f"{path}.max", "min is larger than max")
+        yield from _at_most(highest, total, f"{path}.max", "max is larger than capacity value")
+        yield from _at_most(default, highest, at_max, "default is more than max")
+
+
+def _in_64_bits(value: Json, path: str) -> Problems:
+    if value is None:
+        return []
+    if quantity.nanos(value) < 0:
+        return [invalid(path, quantity.canonical(value), IS_NEGATIVE)]
+    if quantity.nanos(value) > _MAX_INT64 * 10**9:
+        return [invalid(path, quantity.canonical(value), f"must not be larger than {_MAX_INT64}")]
+    return []
 
 
 def _at_most(value: Json, limit: Json, path: str, problem: str) -> Problems:
@@ -333,16 +372,19 @@ def _at_most(value: Json, limit: Json, path: str, problem: str) -> Problems:
     return [invalid(path, quantity.canonical(value), f"{problem}: {quantity.canonical(limit)}")]
 
 
-def _steps(
-    default: Json, total: Json, lowest: Json, highest: Json, step: Json, path: str
-) -> Problems:
+def _first_step(total: Json, lowest: Json, step: Json, path: str) -> Problems:
     first = quantity.parse(lowest) + quantity.parse(step)
-    if first > quantity.parse(total):
-        detail = f"one step {first} is larger than capacity value: {quantity.canonical(total)}"
-        yield invalid(path, quantity.canonical(step), detail)
+    if first <= quantity.parse(total):
+        return []
+    detail = f"one step {first} is larger than capacity value: {quantity.canonical(total)}"
+    return [invalid(path, quantity.canonical(step), detail)]
+
+
+def _multiples(default: Json, bounds: JsonObject, path: str) -> Problems:
+    lowest, step = bounds["min"], bounds["step"]
     size = quantity.value(step)
-    for value in (default, highest):
-        # A step of zero has no multiples; upstream's server fails on it.
+    for value in (default, bounds.get("max")):
+        # A step of zero has no multiples; upstream's server fails on it before 1.37.
         if value is not None and (
             size == 0 or (quantity.value(value) - quantity.value(lowest)) % size
         ):

@@ -1,0 +1,215 @@
+"""A cluster is of one Kubernetes release: what its API server answers in 1.37, and beside it in 1.36."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kubesched.base.errors import Invalid
+from kubesched.config import features
+from kubesched.playground.client.local import LocalApi
+from kubesched.playground.server.api_server import ApiServer
+from tests.unit.playground.conftest import Http
+
+SLICES = "resourceslices.resource.k8s.io"
+
+
+@pytest.fixture
+def clusters(clock):
+    """In-process clients of a cluster of each release."""
+    return {
+        version: LocalApi.in_memory(
+            clock=clock, rng=random.Random(7), gates=features.defaults(version)
+        )
+        for version in ("1.36", "1.37")
+    }
+
+
+def http_of(api, clock):
+    return Http(ApiServer(api.registry, clock=clock, rng=random.Random(7), token="secret"))
+
+
+@pytest.mark.parametrize(
+    ("version", "release", "oldest"), [("1.36", "v1.36.4", "35"), ("1.37", "v1.37.0", "36")]
+)
+async def test_everything_that_states_a_version_states_the_release(
+    clusters, clock, version, release, oldest
+):
+    http = http_of(clusters[version], clock)
+    stated = await http.get("/version")
+    assert stated["gitVersion"] == release
+    minor = version.removeprefix("1.")
+    parts = [stated[key] for key in ("major", "minor", "emulationMajor", "emulationMinor")]
+    assert parts == ["1", minor, "1", minor]
+    assert (stated["minCompatibilityMajor"], stated["minCompatibilityMinor"]) == ("1", oldest)
+    for path in ("/openapi/v2", "/openapi/v3/api/v1"):
+        assert (await http.get(path))["info"]["version"] == release
+
+
+# -- pod-level resources --------------------------------------------------------------------------
+
+
+def pod(resources, *containers, init=()):
+    def listed(entries, prefix):
+        return [
+            {"name": f"{prefix}{index}", "image": "i", "resources": entry}
+            for index, entry in enumerate(entries)
+        ]
+
+    spec = {"containers": listed(containers, "c"), "initContainers": listed(init, "i")}
+    return {
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {**spec, "resources": resources},
+    }
+
+
+REQUEST = {"requests": {"cpu": "1"}}
+LIMIT = {"limits": {"cpu": "2", "memory": "1Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("obj", "before", "now", "qos"),
+    [
+        pytest.param(
+            pod({"limits": {"cpu": "4"}}, REQUEST, REQUEST),
+            {"limits": {"cpu": "4"}, "requests": {"cpu": "2"}},
+            {"limits": {"cpu": "4"}, "requests": {"cpu": "2"}},
+            ("Burstable", "Burstable"),
+            id="the sum of the containers beside a limit",
+        ),
+        pytest.param(
+            pod({"limits": {"cpu": "4"}}, {}),
+            {"limits": {"cpu": "4"}, "requests": {"cpu": "4"}},
+            {"limits": {"cpu": "4"}, "requests": {"cpu": "4"}},
+            ("Burstable", "Burstable"),
+            id="the limit if no container asks",
+        ),
+        pytest.param(
+            pod(REQUEST, {"requests": {"memory": "1Gi"}}),
+            {"requests": {"cpu": "1"}},
+            {"requests": {"cpu": "1", "memory": "1Gi"}},
+            ("Burstable", "Burstable"),
+            id="requests without limits",
+        ),
+        pytest.param(
+            pod(REQUEST, LIMIT, LIMIT),
+            {"requests": {"cpu": "1"}},
+            {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"cpu": "4", "memory": "2Gi"}},
+            ("Burstable", "Burstable"),
+            id="limits that all containers have",
+        ),
+        pytest.param(
+            pod({"requests": {"cpu": "9"}}, LIMIT, {"limits": {"cpu": "2"}}),
+            {"requests": {"cpu": "9"}},
+            {"requests": {"cpu": "9", "memory": "1Gi"}, "limits": {"cpu": "9"}},
+            ("Burstable", "Burstable"),
+            id="at least the request, and not what one container lacks",
+        ),
+        pytest.param(
+            pod(REQUEST, {"limits": {"hugepages-2Mi": "4Mi"}}, init=[{}]),
+            {
+                "requests": {"cpu": "1", "hugepages-2Mi": "4Mi"},
+                "limits": {"hugepages-2Mi": "4Mi"},
+            },
+            {
+                "requests": {"cpu": "1", "hugepages-2Mi": "4Mi"},
+                "limits": {"hugepages-2Mi": "4Mi"},
+            },
+            ("Burstable", "Burstable"),
+            id="huge pages",
+        ),
+        pytest.param(
+            pod({"requests": {"memory": "1Gi"}}, {"limits": {"cpu": "1", "memory": "1Gi"}}),
+            {"requests": {"memory": "1Gi"}},
+            {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
+            ("Burstable", "Guaranteed"),
+            id="completed resources decide about the class",
+        ),
+        pytest.param(pod({}, REQUEST), {}, {}, ("Burstable", "Burstable"), id="none at all"),
+    ],
+)
+def test_pod_level_resources_are_completed(clusters, obj, before, now, qos):
+    made = [clusters[version].create("pods", obj) for version in ("1.36", "1.37")]
+    assert [each["spec"].get("resources", {}) for each in made] == [before, now]
+    assert tuple(each["status"]["qosClass"] for each in made) == qos
+
+
+def test_a_container_that_a_limit_range_completes_counts(clusters):
+    limits = [{"type": "Container", "default": {"cpu": "2"}}]
+    for version, shown in (("1.36", None), ("1.37", {"cpu": "2"})):
+        api = clusters[version]
+        api.create(
+            "limitranges", {"metadata": {"name": "l"}, "spec": {"limits": limits}}, "default"
+        )
+        made = api.create("pods", pod(REQUEST, {}))
+        assert made["spec"]["resources"].get("limits") == shown
+
+
+def test_an_update_without_pod_level_resources_keeps_them(clusters):
+    api = clusters["1.37"]
+    made = api.create("pods", pod(REQUEST, {}))
+    spec = {key: value for key, value in made["spec"].items() if key != "resources"}
+    metadata = {**made["metadata"], "labels": {"a": "b"}}
+    kept = api.update("pods", {"metadata": metadata, "spec": spec})
+    assert kept["spec"]["resources"] == REQUEST
+    assert kept["metadata"]["labels"] == {"a": "b"}
+
+
+def test_a_resize_completes_pod_level_resources(clusters):
+    api = clusters["1.37"]
+    api.create("pods", pod({"requests": {"cpu": "1"}}, {"limits": {"cpu": "1"}}))
+    patch = {"spec": {"resources": {"requests": {"cpu": "3"}, "limits": {"cpu": None}}}}
+    resized = api.patch("pods", "default", "p", patch, subresource="resize")
+    assert resized["spec"]["resources"] == {"requests": {"cpu": "3"}, "limits": {"cpu": "3"}}
+
+
+# -- ranges of capacity ---------------------------------------------------------------------------
+
+_NOT_ZERO = 'step: Invalid value: "0": must be greater than zero'
+_NOT_NEGATIVE = "must be greater than or equal to 0"
+_NO_MULTIPLE = "value is not a multiple of a given step"
+_TOO_LARGE = "must not be larger than 9223372036854775807"
+
+
+@pytest.mark.parametrize(
+    ("default", "bounds", "before", "now"),
+    [
+        ("1", {"min": "2"}, ["min"], ["default"]),
+        ("9", {"min": "2", "max": "8"}, ["max"], ["default"]),
+        ("2", {"min": "2", "step": "0"}, [_NO_MULTIPLE], [_NOT_ZERO]),
+        ("2", {"min": "-2", "step": "2"}, [], [_NOT_NEGATIVE]),
+        ("2", {"min": "2", "max": "10E", "step": "2"}, ["max is larger"], [_TOO_LARGE]),
+        ("3", {"min": "2", "step": "2"}, [_NO_MULTIPLE], [_NO_MULTIPLE]),
+        ("2500m", {"min": "500m", "step": "2"}, [], []),
+        ("4", {"min": "2", "max": "8", "step": "2"}, [], []),
+    ],
+)
+def test_valid_ranges(clusters, default, bounds, before, now):
+    policy = {"default": default, "validRange": bounds}
+    device = {
+        "name": "d",
+        "allowMultipleAllocations": True,
+        "capacity": {"m": {"value": "8", "requestPolicy": policy}},
+    }
+    pool = {"name": "n", "resourceSliceCount": 1}
+    spec = {"driver": "d.example.com", "nodeName": "n", "pool": pool, "devices": [device]}
+    for version, words in (("1.36", before), ("1.37", now)):
+        obj = {"metadata": {"name": "s"}, "spec": spec}
+        if not words:
+            clusters[version].create(SLICES, obj)
+            continue
+        with pytest.raises(Invalid) as refusal:
+            clusters[version].create(SLICES, obj)
+        for word in words:
+            assert word in str(refusal.value), version
+
+
+@pytest.mark.parametrize("version", ["1.36", "1.37"])
+async def test_deleting_a_slice_answers_the_slice(clusters, clock, version):
+    pool = {"name": "n", "resourceSliceCount": 1}
+    spec = {"driver": "d.example.com", "nodeName": "n", "pool": pool}
+    clusters[version].create(SLICES, {"metadata": {"name": "s"}, "spec": spec})
+    path = "/apis/resource.k8s.io/v1/resourceslices/s"
+    status, answer = await http_of(clusters[version], clock).call("DELETE", path)
+    assert (status, answer["kind"], answer["metadata"]["name"]) == (200, "ResourceSlice", "s")
