@@ -140,6 +140,7 @@ class Model:
         self.cycle = 0
         self.wakes = 0
         self.incoming: Counter = Counter()
+        self.entities: Counter = Counter()
         self.unschedulable_pods: Counter = Counter()
 
     # Order.
@@ -214,14 +215,20 @@ class Model:
 
     # Moves.
 
-    def to_pool(self, entry, label):
+    def count(self, queue, label, strategy=None):
+        self.incoming[queue, label] += 1
+        decided = {"immediately": "active", "after backoff": "backoff", "skip": "unschedulable"}
+        if strategy is None or decided[strategy] != queue:
+            self.entities[queue, label, "pod"] += 1
+
+    def to_pool(self, entry, label, strategy=None):
         if self.find(self.pool, entry.name) is None:
-            self.incoming["unschedulable", label] += 1
+            self.count("unschedulable", label, strategy)
             self.pool.append(entry)
         else:
             self.pool[self.pool.index(self.find(self.pool, entry.name))] = entry
 
-    def to_active(self, entry, label, from_backoff=False):
+    def to_active(self, entry, label, from_backoff=False, strategy=None):
         if not (from_backoff and self.config.pop_from_backoff_q):
             self.pre_enqueue(entry)
         if entry.gate:
@@ -229,37 +236,37 @@ class Model:
                 self.find(place, entry.name) for place in (self.active, self.plain, self.error)
             ):
                 entry.was_flushed = False
-                self.to_pool(entry, label)
+                self.to_pool(entry, label, strategy)
             return False
         if entry.first_attempt is None:
             entry.first_attempt = self.clock.monotonic()
         for place in (self.pool, self.plain, self.error):
             self.drop(place, entry.name)
         self.put(self.active, entry)
-        self.incoming["active", label] += 1
+        self.count("active", label, strategy)
         if label in ("UnschedulablePodAdd", "UnschedulablePodUpdate"):  # 1.36 only
             self.nominate(entry.pod, None)
         return True
 
-    def to_backoff(self, entry, label):
+    def to_backoff(self, entry, label, strategy):
         if self.config.pop_from_backoff_q:
             self.pre_enqueue(entry)
             if entry.gate:
                 entry.was_flushed = False
-                self.to_pool(entry, label)
+                self.to_pool(entry, label, strategy)
                 return False
         self.drop(self.pool, entry.name)
         self.put(self.plain if entry.rejectors else self.error, entry)
-        self.incoming["backoff", label] += 1
+        self.count("backoff", label, strategy)
         return True
 
     def requeue(self, entry, strategy, label):
         if strategy == "skip":
-            self.to_pool(entry, label)
+            self.to_pool(entry, label, strategy)
             return "pool"
         if strategy == "after backoff" and self.is_backing_off(entry):
-            return "backoff" if self.to_backoff(entry, label) else "pool"
-        return "active" if self.to_active(entry, label) else "pool"
+            return "backoff" if self.to_backoff(entry, label, strategy) else "pool"
+        return "active" if self.to_active(entry, label, strategy=strategy) else "pool"
 
     def is_poppable(self, place):
         return place == "active" or (place == "backoff" and self.config.pop_from_backoff_q)
@@ -360,8 +367,8 @@ class Model:
         self.unnominate(pod.metadata.uid)
         if node is None:
             node = pod.status.nominated_node_name
-            if not node:
-                return
+        if not node:
+            return
         known = self.known_pods.get(pod.metadata.name)
         if known is None or known.spec.node_name:
             return
@@ -423,13 +430,14 @@ class Model:
     def delete(self, pod):
         self.unnominate(pod.metadata.uid)
         name = pod.metadata.name
-        if (
+        entry = (
             self.drop(self.active, name)
             or self.drop(self.plain, name)
             or self.drop(self.error, name)
-        ):
+        )
+        if entry is not None and not self.config.reference.rejectors_forgotten_everywhere:
             return
-        entry = self.drop(self.pool, name)
+        entry = entry or self.drop(self.pool, name)
         if entry is not None:
             for plugin in entry.rejectors:
                 self.unschedulable_pods[plugin, entry.profile] -= 1
@@ -440,7 +448,7 @@ class Model:
             if entry is None and self.config.pop_from_backoff_q:
                 entry = self.take_first(self.plain, self.plain_rank)
                 if entry is not None:
-                    self.incoming["active", "PopFromBackoffQ"] += 1
+                    self.count("active", "PopFromBackoffQ")
             if entry is None or self.fly(entry):
                 return entry
 

@@ -31,6 +31,7 @@ def make_registry(options: RunOptions) -> MetricsRegistry:
     return MetricsRegistry(
         disabled=options.disabled_metrics,
         allowed_labels={_metric_and_label(key): _values(values) for key, values in allowed.items()},
+        shows_hidden=bool(options.show_hidden_metrics_for_version),
     )
 
 

@@ -156,7 +156,7 @@ class SchedulerApp:
 def metric_gates(gates: FeatureGates) -> MetricGates:
     """Feature gates that add metrics."""
     return MetricGates(
-        queueing_hints=gates.SchedulerQueueingHints,
+        entities=gates.reference.entity_metrics,
         async_preemption=gates.SchedulerAsyncPreemption,
         async_api_calls=gates.SchedulerAsyncAPICalls,
         dra_extended_resource=gates.DRAExtendedResource,

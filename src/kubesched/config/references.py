@@ -50,6 +50,8 @@ class Reference:
     """A nomination counts before its pod may enter the queue."""
     rejectors_forgotten_everywhere: bool = True
     """A deleted pod leaves `unschedulable_pods` whichever queue it is in."""
+    waiting_requests_follow: bool = True
+    """A waiting pod that is resized counts with its new requests once it is on a node."""
     flushed_pods_are_counted: bool = True
     """`pod_scheduled_after_flush_total` moves."""
 
@@ -113,6 +115,7 @@ REFERENCES: Final = {
             deleted_claims_wake=False,
             gated_pods_are_nominated=False,
             rejectors_forgotten_everywhere=False,
+            waiting_requests_follow=False,
             flushed_pods_are_counted=False,
             node_name_first=False,
             namespace_selectors_are_expanded=False,

@@ -92,6 +92,7 @@ class BindingCycle:
         *,
         event_gate: EventGate,
         nominate_for_expectation: bool = True,
+        counts_flushed: bool = True,
         concurrency: int = BINDINGS_AT_A_TIME,
         flight: FlightRecorder | None = None,
     ) -> None:
@@ -105,6 +106,7 @@ class BindingCycle:
         self._event_gate = event_gate
         self._flight = flight
         self._nominate_for_expectation = nominate_for_expectation
+        self._counts_flushed = counts_flushed
         self._slots = BindingSlots(concurrency)
         self._direct: dict[DirectBinding, None] = {}
         """In start order. A pod occurs twice if it was deleted and restored meanwhile."""
@@ -479,7 +481,10 @@ class BindingCycle:
                 family = self._metrics.pod_scheduling_sli_duration_seconds
                 sli = self._sli[attempts] = family.labels(attempts_label(attempts))
             sli.observe(now - info.initial_attempt_timestamp)
-        if info.was_flushed_from_unschedulable:
+        if info.was_flushed_from_unschedulable and self._counts_flushed:
+            log.info(
+                "Pod scheduled after flush from unschedulableEntities", v=2, pod=info.pod_info.pod
+            )
             self._metrics.pod_scheduled_after_flush_total.inc()
 
     def _fail(self, assumed: Assumed, status: Status) -> None:

@@ -218,6 +218,7 @@ def assemble(
         writer.is_pending,
         event_gate=event_gate,
         nominate_for_expectation=gates.enabled("NominatedNodeNameForExpectation"),
+        counts_flushed=gates.reference.flushed_pods_are_counted,
         flight=world.flight,
     )
     scheduler = Scheduler(

@@ -208,7 +208,7 @@ async def test_usr2_dumps_and_compares(cluster, run):
     await cluster.condition("big")
     scheduler.send(signal.SIGUSR2)
     await scheduler.says(
-        '"Dump of scheduling queue" summary="activeQ:0; backoffQ:0; unschedulablePods:1"'
+        '"Dump of scheduling queue" summary="activeQ:0; backoffQ:0; unschedulableEntities:1"'
     )
     await scheduler.says("name: big, namespace: default")
     await scheduler.says("Node name: n1")

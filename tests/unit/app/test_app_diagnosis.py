@@ -133,7 +133,7 @@ async def test_the_dump_has_every_node_and_waiting_pod(caplog):
     nodes, queue = [r.values for r in caplog.records if r.msg.startswith("Dump of")]
     assert "Node name: n1" in nodes["nodes"]
     assert "Scheduled Pods(number: 1):" in nodes["nodes"]
-    assert queue["summary"] == "activeQ:0; backoffQ:0; unschedulablePods:1"
+    assert queue["summary"] == "activeQ:0; backoffQ:0; unschedulableEntities:1"
     assert queue["pods"].startswith("name: big, namespace: default")
 
 

@@ -29,8 +29,13 @@ class MetricsRegistry:
         *,
         disabled: Collection[str] = (),
         allowed_labels: Mapping[tuple[str, str], Collection[str]] | None = None,
+        shows_hidden: bool = False,
     ) -> None:
-        """`disabled` metrics are off the page; `allowed_labels` maps (metric, label) to values."""
+        """`disabled` metrics are off the page, and hidden ones unless `shows_hidden`.
+
+        `allowed_labels` maps (metric, label) to values.
+        """
+        self.shows_hidden = shows_hidden
         self._families: dict[str, Family[Any]] = {}
         self._sorted: list[Family[Any]] | None = None
         self._disabled = frozenset(disabled)

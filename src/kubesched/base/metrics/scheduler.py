@@ -44,9 +44,10 @@ FIRST_SUMMED_ATTEMPT: Final = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricGates:
-    """The features with their own metrics; defaults are those of 1.36."""
+    """The features and releases with their own metrics; defaults are those of 1.37."""
 
-    queueing_hints: bool = True
+    entities: bool = True
+    """1.37: queued entities and rescored batches are counted, and some metrics have new names."""
     async_preemption: bool = True
     async_api_calls: bool = False
     dra_extended_resource: bool = True
@@ -64,11 +65,16 @@ class SchedulerMetrics:
     def __init__(self, registry: MetricsRegistry, gates: MetricGates | None = None) -> None:
         gates = gates or MetricGates()
         unlisted = MetricsRegistry()  # instruments of disabled features, not on the page
+        self._has_entities = gates.entities
+        entities = registry if gates.entities else unlisted
+        self._stage = "BETA" if gates.entities else "ALPHA"
         self._attempts(registry)
-        self._queue(registry, registry if gates.queueing_hints else unlisted)
+        self._queue(registry, entities)
         self._framework(registry)
-        self._batching(registry)
-        self._preemption(registry, registry if gates.async_preemption else unlisted)
+        self._batching(registry, entities)
+        background = registry if gates.async_preemption else unlisted
+        is_hidden = gates.entities and not registry.shows_hidden
+        self._preemption(registry, background, unlisted if is_hidden else background)
         self._api_calls(registry if gates.async_api_calls else unlisted)
         self._volumes(registry)
         self._devices(
@@ -93,7 +99,7 @@ class SchedulerMetrics:
         )
         self.scheduling_algorithm_duration_seconds: Histogram = registry.histogram(
             _PREFIX + "scheduling_algorithm_duration_seconds",
-            "[ALPHA] Seconds spent choosing a node for one pod.",
+            f"[{self._stage}] Seconds spent choosing a node for one pod.",
             buckets=ATTEMPT_SECONDS,
         ).labels()
         self.pod_scheduling_sli_duration_seconds: Family[Histogram] = registry.histogram(
@@ -114,12 +120,29 @@ class SchedulerMetrics:
             "and no event had freed them.",
         ).labels()
 
-    def _queue(self, registry: MetricsRegistry, hints: MetricsRegistry) -> None:
+    def _queue(self, registry: MetricsRegistry, entities: MetricsRegistry) -> None:
         self.pending_pods: Family[Gauge] = registry.gauge(
             _PREFIX + "pending_pods",
             "[STABLE] Pods waiting, by queue: 'active', 'backoff', 'unschedulable' (tried and "
             "waiting for an event) and 'gated' (not to be tried yet).",
             labels=("queue",),
+        )
+        self.queued_entities: Family[Gauge] = entities.gauge(
+            _PREFIX + "queued_entities",
+            "[ALPHA] Pods that belong to no group, and pod groups, waiting, by queue as for "
+            "pending pods.",
+            labels=("queue", "type"),
+        )
+        self.queue_incoming_entities_total: Family[Counter] = entities.counter(
+            _PREFIX + "queue_incoming_entities_total",
+            "[ALPHA] Pods that belong to no group, and pod groups, entering a queue on which no "
+            "event had decided, by the event that brought them there.",
+            labels=("queue", "event", "type"),
+        )
+        self.pre_queueing_hint_evaluations_total: Family[Counter] = entities.counter(
+            _PREFIX + "pre_queueing_hint_evaluations_total",
+            "[ALPHA] Events that a plugin has narrowed to some pods, or could not.",
+            labels=("plugin", "result"),
         )
         self.queue_incoming_pods_total: Family[Counter] = registry.counter(
             _PREFIX + "queue_incoming_pods_total",
@@ -143,14 +166,14 @@ class SchedulerMetrics:
             "[ALPHA] Nodes, pods and assumed (bound, not yet confirmed) pods the scheduler knows.",
             labels=("type",),
         )
-        self.queueing_hint_execution_duration_seconds: Family[Histogram] = hints.histogram(
+        self.queueing_hint_execution_duration_seconds: Family[Histogram] = registry.histogram(
             _PREFIX + "queueing_hint_execution_duration_seconds",
             "[ALPHA] Seconds one queueing hint took to say whether an event may help a waiting "
             "pod.",
             labels=("plugin", "event", "hint"),
             buckets=PLUGIN_SECONDS,
         )
-        self.inflight_events: Family[Gauge] = hints.gauge(
+        self.inflight_events: Family[Gauge] = registry.gauge(
             _PREFIX + "inflight_events",
             "[ALPHA] Events remembered on behalf of pods that are being scheduled right now.",
             labels=("event",),
@@ -165,8 +188,8 @@ class SchedulerMetrics:
         )
         self.plugin_execution_duration_seconds: Family[Histogram] = registry.histogram(
             _PREFIX + "plugin_execution_duration_seconds",
-            "[ALPHA] Seconds one plugin took at one extension point, measured in a sample of the "
-            "cycles.",
+            f"[{self._stage}] Seconds one plugin took at one extension point, measured in a sample "
+            "of the cycles.",
             labels=("plugin", "extension_point", "status"),
             buckets=PLUGIN_SECONDS,
         )
@@ -188,7 +211,7 @@ class SchedulerMetrics:
             labels=("operation",),
         )
 
-    def _batching(self, registry: MetricsRegistry) -> None:
+    def _batching(self, registry: MetricsRegistry, rescoring: MetricsRegistry) -> None:
         self.batch_attempts_total: Family[Counter] = registry.counter(
             _PREFIX + "batch_attempts_total",
             "[ALPHA] Attempts by whether the result of an identical pod could be reused.",
@@ -211,8 +234,21 @@ class SchedulerMetrics:
             labels=("profile",),
             buckets=BATCH_SECONDS,
         )
+        self.batch_rescore_attempts_total: Family[Counter] = rescoring.counter(
+            _PREFIX + "batch_rescore_attempts_total",
+            "[ALPHA] Times the last node was scored again because it still had room.",
+            labels=("profile",),
+        )
+        self.batch_rescore_duration_seconds: Family[Histogram] = rescoring.histogram(
+            _PREFIX + "batch_rescore_duration_seconds",
+            "[ALPHA] Seconds spent scoring the last node again.",
+            labels=("profile",),
+            buckets=BATCH_SECONDS,
+        )
 
-    def _preemption(self, registry: MetricsRegistry, background: MetricsRegistry) -> None:
+    def _preemption(
+        self, registry: MetricsRegistry, background: MetricsRegistry, deprecated: MetricsRegistry
+    ) -> None:
         self.preemption_victims: Histogram = registry.histogram(
             _PREFIX + "preemption_victims",
             "[STABLE] Pods chosen for eviction by one preemption.",
@@ -222,9 +258,10 @@ class SchedulerMetrics:
             _PREFIX + "preemption_attempts_total",
             "[STABLE] Times preemption was tried.",
         ).labels()
-        self.preemption_goroutines_duration_seconds: Family[Histogram] = background.histogram(
+        note = "(Deprecated since 1.37.0) " if self._has_entities else ""
+        self.preemption_goroutines_duration_seconds: Family[Histogram] = deprecated.histogram(
             _PREFIX + "preemption_goroutines_duration_seconds",
-            "[ALPHA] Seconds the background part of one preemption took.",
+            f"[ALPHA] {note}Seconds the background part of one preemption took.",
             labels=("result",),
             buckets=POD_SECONDS,
         )
@@ -267,11 +304,21 @@ class SchedulerMetrics:
     def _devices(
         self, extended_resources: MetricsRegistry, binding_conditions: MetricsRegistry
     ) -> None:
-        self.resourceclaim_creates_total: Family[Counter] = extended_resources.counter(
-            _PREFIX + "resourceclaim_creates_total",
-            "[ALPHA] Claims the scheduler tried to create for extended resources, by the outcome.",
-            labels=("status",),
-        )
+        creates = "[ALPHA] Claims the scheduler tried to create for extended resources, by "
+        if self._has_entities:
+            self._created_claims: Family[Counter] = extended_resources.counter(
+                "dynamic_resource_allocation_resourceclaim_creates_total",
+                f"{creates}the outcome, admin access and owner.",
+                labels=("status", "admin_access", "owner_api_group", "owner_api_kind"),
+            )
+            self._claim_labels: tuple[str, ...] = ("false", "", "Pod")
+        else:
+            self._created_claims = extended_resources.counter(
+                _PREFIX + "resourceclaim_creates_total",
+                f"{creates}the outcome.",
+                labels=("status",),
+            )
+            self._claim_labels = ()
         self.dra_bindingconditions_allocations_total: Family[Counter] = binding_conditions.counter(
             _PREFIX + "dra_bindingconditions_allocations_total",
             "[ALPHA] Allocations of devices with binding conditions, by how the wait for them "
@@ -286,6 +333,10 @@ class SchedulerMetrics:
                 buckets=BINDING_CONDITION_SECONDS,
             )
         )
+
+    def count_created_claim(self, outcome: str) -> None:
+        """Count a claim that the scheduler made for a pod's extended resources, or could not."""
+        self._created_claims.labels(outcome, *self._claim_labels).inc()
 
     def _pod_groups(self, registry: MetricsRegistry) -> None:
         self.podgroup_schedule_attempts_total: Family[Counter] = registry.counter(

@@ -20,9 +20,9 @@ from kubesched.insight.explain.reasons import (
     code_of_reason,
 )
 from kubesched.plugins.helper.volumes.claims import claim_uses, is_fully_bound
-from kubesched.scheduler.queue.contents import GATED
 from kubesched.scheduler.queue.hints import HintMap
 from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.queue.unschedulable import GATED
 
 _QUOTED: Final = re.compile(r'"([^"]+)"')
 _UNBOUND_CLAIMS: Final = "UnboundClaims"

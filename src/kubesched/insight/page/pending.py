@@ -18,7 +18,7 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.insight.explain.explainer import condition_of
 from kubesched.insight.explain.waiting import woken_by
 from kubesched.scheduler.factory import Assembly
-from kubesched.scheduler.queue.contents import GATED
+from kubesched.scheduler.queue.unschedulable import GATED
 
 LIMIT: Final = 5000
 """Maximum number of listed pods; the counts include all."""

@@ -161,7 +161,7 @@ class ClaimBinder:
 
     def _count_create(self, outcome: str) -> None:
         if self._handle.metrics is not None:
-            self._handle.metrics.resourceclaim_creates_total.labels(outcome).inc()
+            self._handle.metrics.count_created_claim(outcome)
 
     async def _write_with_retries(self, info: ClaimInfo, pod: Pod, in_flight_uid: str) -> None:
         """Write finalizer, allocation and reservation; harmless conflicts are retried."""

@@ -71,7 +71,9 @@ class Cache:
                 f"but assigned to {known.pod.spec.node_name}"
             )
         if uid not in self._assumed:
-            raise CacheError(f"pod {key} ({uid}) wasn't assumed so cannot be forgotten")
+            raise CacheError(
+                f"pod {key} ({uid}) is not assumed, so it cannot be removed or forgotten"
+            )
         self._delete(known)
 
     def add_pod(self, pod: Pod) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from kubesched.base.metrics import SchedulerMetrics
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.scheduler.queue.heap import KeyedHeap, RankedByLess
+from kubesched.scheduler.queue.incoming import Incoming
 
 ACTIVE: Final = "active"
 
@@ -39,13 +39,16 @@ class ActiveQueue(KeyedHeap[QueuedPodInfo]):
 
     __slots__ = ("_incoming",)
 
-    def __init__(self, rank: Callable[[QueuedPodInfo], Any], metrics: SchedulerMetrics) -> None:
+    def __init__(self, rank: Callable[[QueuedPodInfo], Any], incoming: Incoming) -> None:
         super().__init__(rank)
-        self._incoming = metrics.queue_incoming_pods_total
+        self._incoming = incoming
 
-    def add(self, info: QueuedPodInfo, event_label: str, turn: int | None = None) -> None:
+    def add(
+        self, info: QueuedPodInfo, event_label: str, turn: int | None = None, decided: str = ""
+    ) -> None:
         self.put(info.pod_info.key, info, turn)
-        self._incoming.labels(ACTIVE, event_label).inc()
+        self._incoming.count(ACTIVE, event_label, decided)
+        self._incoming.list_size(ACTIVE)
 
     def replace(self, info: QueuedPodInfo) -> None:
         """Replace a pod's entry with a newer version."""

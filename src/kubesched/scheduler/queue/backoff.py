@@ -16,9 +16,9 @@ from math import floor, inf
 from typing import Any, Final
 
 from kubesched.base.logs import get_logger
-from kubesched.base.metrics import SchedulerMetrics
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.scheduler.queue.heap import KeyedHeap
+from kubesched.scheduler.queue.incoming import Incoming
 
 log = get_logger(__name__)
 
@@ -82,7 +82,7 @@ class BackoffQueue:
         self,
         policy: BackoffPolicy,
         active_rank: Callable[[QueuedPodInfo], Any] | None,
-        metrics: SchedulerMetrics,
+        incoming: Incoming,
     ) -> None:
         """`active_rank` orders rejected pods with expiry in one window; None: by expiry alone."""
         self.policy = policy
@@ -92,9 +92,11 @@ class BackoffQueue:
             if active_rank is None
             else lambda info: (policy.expiration(info), active_rank(info))
         )
-        self._incoming = metrics.queue_incoming_pods_total
+        self._incoming = incoming
 
-    def add(self, info: QueuedPodInfo, event_label: str, turn: int | None = None) -> None:
+    def add(
+        self, info: QueuedPodInfo, event_label: str, turn: int | None = None, decided: str = ""
+    ) -> None:
         key = info.pod_info.key
         rejected = bool(info.unschedulable_plugins or info.pending_plugins)
         target, other = (self._plain, self._error) if rejected else (self._error, self._plain)
@@ -106,7 +108,8 @@ class BackoffQueue:
                 pod=info.pod_info.pod,
             )
             return
-        self._incoming.labels(BACKOFF, event_label).inc()
+        self._incoming.count(BACKOFF, event_label, decided)
+        self._incoming.list_size(BACKOFF)
 
     def replace(self, info: QueuedPodInfo) -> None:
         """Replace a pod's entry with a newer version, in the same heap."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from kubesched.api.core_v1 import Pod
 from kubesched.base.metrics import SchedulerMetrics
@@ -13,10 +12,9 @@ from kubesched.scheduler.queue.active import ACTIVE, ActiveQueue
 from kubesched.scheduler.queue.backoff import BACKOFF, BackoffQueue
 from kubesched.scheduler.queue.hints import HintMap
 from kubesched.scheduler.queue.in_flight import InFlight
+from kubesched.scheduler.queue.incoming import Incoming
 from kubesched.scheduler.queue.nominator import Nominator
-from kubesched.scheduler.queue.unschedulable import UNSCHEDULABLE, UnschedulablePods
-
-GATED: Final = "gated"
+from kubesched.scheduler.queue.unschedulable import GATED, UNSCHEDULABLE, UnschedulablePods
 
 
 class QueueContents:
@@ -32,6 +30,7 @@ class QueueContents:
         hints: HintMap,
         nominator: Nominator,
         metrics: SchedulerMetrics,
+        incoming: Incoming,
     ) -> None:
         self._active = active
         self._backoff = backoff
@@ -48,6 +47,7 @@ class QueueContents:
         }
         for queue, read in readings.items():
             metrics.pending_pods.labels(queue).read_from(read)
+        incoming.unlisted = readings
 
     def get_pod(self, namespace: str, name: str) -> QueuedPodInfo | None:
         """The entry of a queued pod. Read-only."""
@@ -76,7 +76,7 @@ class QueueContents:
         """All queued pods, and a readable summary."""
         queues: tuple[Iterable[QueuedPodInfo], ...] = (self._active, self._backoff, self._pool)
         pods = [info.pod_info.pod for queue in queues for info in queue]
-        return pods, "activeQ:{}; backoffQ:{}; unschedulablePods:{}".format(*self.sizes)
+        return pods, "activeQ:{}; backoffQ:{}; unschedulableEntities:{}".format(*self.sizes)
 
     def entries(self) -> list[tuple[str, QueuedPodInfo]]:
         """(place, entry) of every queued pod, in scheduling order where there is one. Read-only."""
@@ -112,7 +112,7 @@ class QueueContents:
         return None if info is None else info.pod_info
 
     def _find_entry(self, key: str) -> QueuedPodInfo | None:
-        for queue in (self._active, self._pool, self._backoff):
+        for queue in (self._active, self._backoff, self._pool):
             info = queue.get(key)
             if info is not None:
                 return info

@@ -18,10 +18,18 @@ Signer = Callable[[PodInfo], bytes | None]
 class Entries:
     """Creates entries and updates the nominations of their pods."""
 
-    def __init__(self, clock: Clock, signers: Mapping[str, Signer], nominator: Nominator) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        signers: Mapping[str, Signer],
+        nominator: Nominator,
+        *,
+        keeps_requests: bool,
+    ) -> None:
         self._clock = clock
         self._signers = signers
         self._nominator = nominator
+        self._keeps_requests = keeps_requests
 
     def new(self, pod: Pod) -> QueuedPodInfo:
         info = QueuedPodInfo(PodInfo(pod), self._clock.monotonic())
@@ -32,9 +40,10 @@ class Entries:
         """A copy of an entry with the new pod version: heap members must not change in place."""
         pod_info = PodInfo(new)
         if pod_info.uid == info.pod_info.uid:
-            # Upstream: parsed terms and summed requests stay those of the first version.
-            pod_info.adopt_derived(info.pod_info)
-            if not is_same_class(info.pod_info.pod, new):
+            is_same = is_same_class(info.pod_info.pod, new)
+            if is_same or self._keeps_requests:
+                pod_info.adopt_derived(info.pod_info)
+            if not is_same:
                 pod_info.class_key = None
         newer = copy(info)
         newer.pod_info = pod_info

@@ -53,13 +53,13 @@ _DEFAULT_RESOURCES: Final = (
 
 
 class Strategy(Enum):
-    """The effect of an event on a rejected pod."""
+    """The effect of an event on a rejected pod; the value is the queue that it decides on."""
 
-    SKIP = "skip"
+    SKIP = "unschedulable"
     """None: the pod stays in its queue."""
-    AFTER_BACKOFF = "after backoff"
+    AFTER_BACKOFF = "backoff"
     """Retry once its backoff has expired."""
-    IMMEDIATELY = "immediately"
+    IMMEDIATELY = "active"
     """The awaited change has happened: retry without backoff."""
 
 

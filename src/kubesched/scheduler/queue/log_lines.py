@@ -9,15 +9,17 @@ from kubesched.base.logs import get_logger
 from kubesched.framework.events import SCHEDULE_ATTEMPT_FAILURE
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.scheduler.queue.hints import Strategy
+from kubesched.scheduler.queue.incoming import POD
 from kubesched.scheduler.queue.unschedulable import UnschedulablePods
 
 log = get_logger("kubesched.scheduler.queue.scheduling_queue")
 
-MOVED: Final = "Pod moved to an internal scheduling queue"
+MOVED: Final = "Entity moved to an internal scheduling queue"
 
 
 def log_move(info: QueuedPodInfo, label: str, queue: str, what: str = MOVED) -> None:
-    log.info(what, v=5, pod=info.pod_info.pod, event=label, queue=queue.capitalize())
+    entity = info.pod_info.pod
+    log.info(what, v=5, type=POD, entity=entity, event=label, queue=queue.capitalize())
 
 
 def log_failure(info: QueuedPodInfo, queue: str, strategy: Strategy, cycle: int) -> None:
@@ -29,15 +31,15 @@ def log_failure(info: QueuedPodInfo, queue: str, strategy: Strategy, cycle: int)
         "hint": list(Strategy).index(strategy),
         "unschedulable plugins": _as_go_set(info.rejector_plugins),
     }
-    log.info(MOVED, v=3, **told)
+    log.info("Pod moved to an internal scheduling queue", v=3, **told)
 
 
 def log_not_helped(pool: UnschedulablePods, event_label: str) -> None:
     """Log the pods that were not moved, evaluated or not, and are not gated."""
     for info in pool:
         if not info.is_gated and not pool.is_behind_head(info.pod_info.key):
-            pod = info.pod_info.pod
-            log.info("Event is not making pod schedulable", v=5, pod=pod, event=event_label)
+            told = {"type": POD, "entity": info.pod_info.pod, "event": event_label}
+            log.info("Event is not making entity schedulable", v=5, **told)
 
 
 def log_checking(info: QueuedPodInfo, event_count: int, pod_count: int) -> None:

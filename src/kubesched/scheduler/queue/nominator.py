@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import ObjectMeta
 from kubesched.framework.nodes.pods import PodInfo
-from kubesched.framework.nominating_info import CLEAR_NOMINATION, NominatingInfo
+from kubesched.framework.nominating_info import NominatingInfo
 
 CHANGES_LIMIT: Final = 4096
 """Length of the change log; a reader further behind reads everything again."""
@@ -52,10 +52,7 @@ class Nominator:
 
     @property
     def version(self) -> int:
-        """Changes whenever a node's nominated pods, or data about one of them, change.
-
-        Pods nominated to no node (see `add_nominated_pod`) reserve no room and do not count.
-        """
+        """Changes whenever a node's nominated pods, or data about one of them, change."""
         return self._dropped + len(self._changes)
 
     def changes_since(self, version: int) -> Sequence[str] | None:
@@ -68,16 +65,13 @@ class Nominator:
 
         The node is that of an overriding `info`, otherwise the one in the pod's status, if any.
         """
-        if info is CLEAR_NOMINATION and self._node_by_uid.get(pod.uid) == "":
-            return  # already registered: the case for most unschedulable pods
         self._delete(pod.uid)
         if info is not None and info.override:
-            # Upstream: an override with an empty name is registered too, under the node "".
             node_name = info.node_name
         else:
             node_name = pod.pod.status.nominated_node_name
-            if not node_name:
-                return
+        if not node_name:
+            return
         # The caller's copy may be stale. A deleted or bound pod must not reserve room.
         latest = self._pods.get(pod.namespace, pod.name)
         if latest is None or latest.spec.node_name:
@@ -127,17 +121,16 @@ class Nominator:
     def moved(self, uid: str) -> None:
         """Invalidate data derived from a pod that left the queues for an attempt, or returned."""
         node_name = self._node_by_uid.get(uid)
-        if node_name:
+        if node_name is not None:
             self._changed(node_name)
 
     def _changed(self, node_name: str) -> None:
-        if node_name:
-            self._resolved.pop(node_name, None)
-            self._changes.append(node_name)
-            if len(self._changes) > CHANGES_LIMIT:
-                cut = len(self._changes) // 2
-                del self._changes[:cut]
-                self._dropped += cut
+        self._resolved.pop(node_name, None)
+        self._changes.append(node_name)
+        if len(self._changes) > CHANGES_LIMIT:
+            cut = len(self._changes) // 2
+            del self._changes[:cut]
+            self._dropped += cut
 
     def nominated_nodes(self) -> Iterable[str]:
         """Names of nodes with at least one nominated pod."""

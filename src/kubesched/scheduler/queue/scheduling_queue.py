@@ -53,10 +53,11 @@ from kubesched.scheduler.queue.active import ACTIVE, ActiveQueue, QueueSort, ran
 from kubesched.scheduler.queue.announcements import ClassFailure
 from kubesched.scheduler.queue.backoff import FLUSH_PERIOD_S, BackoffPolicy, BackoffQueue
 from kubesched.scheduler.queue.cohorts import PreCheck
-from kubesched.scheduler.queue.contents import GATED, QueueContents
+from kubesched.scheduler.queue.contents import QueueContents
 from kubesched.scheduler.queue.entries import Entries, Signer
 from kubesched.scheduler.queue.hints import HintEvaluator, HintMap, Strategy
 from kubesched.scheduler.queue.in_flight import InFlight
+from kubesched.scheduler.queue.incoming import POD, Incoming
 from kubesched.scheduler.queue.log_lines import (
     MOVED,
     log_checking,
@@ -69,7 +70,12 @@ from kubesched.scheduler.queue.pre_enqueue import PreEnqueueFn, PreEnqueueRunner
 from kubesched.scheduler.queue.saved_queue import SavedQueue
 from kubesched.scheduler.queue.settings import QueueSettings
 from kubesched.scheduler.queue.transitions import Transitions
-from kubesched.scheduler.queue.unschedulable import UNSCHEDULABLE, Judged, UnschedulablePods
+from kubesched.scheduler.queue.unschedulable import (
+    GATED,
+    UNSCHEDULABLE,
+    Judged,
+    UnschedulablePods,
+)
 from kubesched.scheduler.queue.waiting_classes import WaitingClass
 
 log = get_logger(__name__)
@@ -122,24 +128,36 @@ class SchedulingQueue(QueueContents):
         self._started = clock.monotonic()
         self._scheduling_cycle = 0
         self._is_closed = False
-        self._entries = Entries(clock, signers or {}, nominator)
+        self._entries = Entries(
+            clock,
+            signers or {},
+            nominator,
+            keeps_requests=not settings.reference.waiting_requests_follow,
+        )
         rank = rank_by(queue_sort)
         policy = BackoffPolicy(
             initial_s=settings.initial_backoff_s,
             max_s=settings.max_backoff_s,
             whole_seconds=settings.pop_from_backoff_q,
         )
+        self._incoming = incoming = Incoming(metrics)
         super().__init__(
-            ActiveQueue(rank, metrics),
-            BackoffQueue(policy, rank if settings.pop_from_backoff_q else None, metrics),
-            UnschedulablePods(metrics),
+            ActiveQueue(rank, incoming),
+            BackoffQueue(policy, rank if settings.pop_from_backoff_q else None, incoming),
+            UnschedulablePods(metrics, incoming),
             InFlight(metrics, self._started, given_up=hints.resolve(UNSCHEDULABLE_TIMEOUT)),
             hints=hints,
             nominator=nominator,
             metrics=metrics,
+            incoming=incoming,
         )
+        if settings.reference.entity_metrics:
+            for queue in ("incomplete", "pending"):  # members of pod groups only
+                metrics.pending_pods.labels(queue)
         self._evaluator = HintEvaluator(hints, stopwatch or clock, metrics)
-        self._nominates_first = settings.reference.gated_pods_are_nominated
+        reference = settings.reference
+        self._forgets_rejectors = reference.rejectors_forgotten_everywhere
+        self._nominates_first = reference.gated_pods_are_nominated
         self._added = self.label_of(EVENT_UNSCHEDULED_POD_ADD)
         # An update of an unknown pod is an Add, but only newer releases label it as one.
         self._missed = self._added
@@ -150,7 +168,7 @@ class SchedulingQueue(QueueContents):
             self._backoff,
             self._pool,
             clock=clock,
-            metrics=metrics,
+            incoming=incoming,
             nominator=nominator,
             pre_enqueue=PreEnqueueRunner(
                 pre_enqueue,
@@ -228,10 +246,11 @@ class SchedulingQueue(QueueContents):
         key = key_of(pod.metadata)
         info = self._active.remove(key) or self._backoff.remove(key)
         if info is not None:
-            # Upstream: these pods stay in `unschedulable_pods` for ever.
             self._next_of_class(info.pod_info.uid)
-            return
-        info = self._pool.remove(key)
+            if not self._forgets_rejectors:  # they stay in `unschedulable_pods` for ever
+                return
+        else:
+            info = self._pool.remove(key)
         if info is not None:
             self._count_rejections(info, -1)
 
@@ -244,7 +263,7 @@ class SchedulingQueue(QueueContents):
             if info is None and self.settings.pop_from_backoff_q:
                 info = self._backoff.pop_rejected()
                 if info is not None:
-                    self._metrics.queue_incoming_pods_total.labels(ACTIVE, POP_FROM_BACKOFF_Q).inc()
+                    self._incoming.count(ACTIVE, POP_FROM_BACKOFF_Q)
             if info is None or self._take(info):
                 return info
         return None
@@ -262,7 +281,10 @@ class SchedulingQueue(QueueContents):
         self.nominator.moved(info.pod_info.uid)
         if not self._in_flight.add(info.pod_info.uid, self._clock.monotonic()):
             log.error(
-                "Pod is being scheduled already; its second entry is dropped", pod=info.pod_info.pod
+                "Discarding the popped entity",
+                f"the same pod is tracked in multiple places in the scheduler: {info.pod_info.key}",
+                type=POD,
+                entity=info.pod_info.pod,
             )
             return False
         self._scheduling_cycle += 1
@@ -334,7 +356,12 @@ class SchedulingQueue(QueueContents):
             log_checking(info, self._in_flight.event_count, len(self._in_flight))
         events = self._in_flight.events_since_pop(pod_info.uid)
         if events is None:
-            log.error("Pod comes back without having been popped", pod=pod_info.pod)
+            log.error(
+                "Error getting cluster events for pod",
+                "in flight entity isn't found in the scheduling queue. If you see this error log, "
+                "it's likely a bug in the scheduler",
+                pod=pod_info.pod,
+            )
             return Strategy.AFTER_BACKOFF
         return self._evaluator.evaluate_all(info, events) if events else Strategy.SKIP
 
@@ -379,7 +406,7 @@ class SchedulingQueue(QueueContents):
         now = self._clock.monotonic()
         self._in_flight.record(resolved, old, new, now)
         if self._in_flight.event_count and log.enabled(5):
-            log.info("Event received while pods are in flight", v=5, event=resolved.label)
+            log.info("Event received while entities are in flight", v=5, event=resolved.label)
         if len(self._pool):  # usually empty
             judged = self._pool.judged(resolved, old, new, pre_check, self._evaluator)
             self._begin_work(self._move(*judged, resolved.label, now))

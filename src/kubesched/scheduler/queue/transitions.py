@@ -7,7 +7,6 @@ from typing import Final
 
 from kubesched.base.clock import Clock
 from kubesched.base.logs import get_logger
-from kubesched.base.metrics import SchedulerMetrics
 from kubesched.framework.events import (
     BACKOFF_COMPLETE,
     SCHEDULE_ATTEMPT_FAILURE,
@@ -17,6 +16,7 @@ from kubesched.scheduler.queue.active import ACTIVE, ActiveQueue
 from kubesched.scheduler.queue.announcements import Announcements, ClassFailure
 from kubesched.scheduler.queue.backoff import BACKOFF, BackoffQueue
 from kubesched.scheduler.queue.hints import Strategy
+from kubesched.scheduler.queue.incoming import Incoming
 from kubesched.scheduler.queue.log_lines import MOVED, log_move
 from kubesched.scheduler.queue.nominator import Nominator
 from kubesched.scheduler.queue.pre_enqueue import PreEnqueueRunner
@@ -39,7 +39,7 @@ class Transitions:
         pool: UnschedulablePods,
         *,
         clock: Clock,
-        metrics: SchedulerMetrics,
+        incoming: Incoming,
         nominator: Nominator,
         pre_enqueue: PreEnqueueRunner,
         pops_from_backoff: bool,
@@ -49,7 +49,7 @@ class Transitions:
         self._backoff = backoff
         self._pool = pool
         self._clock = clock
-        self._metrics = metrics
+        self._incoming = incoming
         self._nominator = nominator
         self._pre_enqueue = pre_enqueue
         self._pops_from_backoff = pops_from_backoff
@@ -65,6 +65,7 @@ class Transitions:
         *,
         from_backoff: bool = False,
         turn: int | None = None,
+        decided: str = "",
     ) -> bool:
         """Move to activeQ, or to the pool if a PreEnqueue plugin rejects the pod."""
         # With `pops_from_backoff` the plugins have run on entry into backoffQ.
@@ -73,37 +74,39 @@ class Transitions:
         key = info.pod_info.key
         if info.is_gated:
             if key not in self._active and key not in self._backoff:
-                self._keep_gated(info, label)
+                self._keep_gated(info, label, decided)
             return False
         if info.initial_attempt_timestamp is None:
             info.initial_attempt_timestamp = self._clock.monotonic()
         self._pool.remove(key)
         self._backoff.remove(key)
-        self._active.add(info, label, turn)
+        self._active.add(info, label, turn, decided)
         if log.enabled(5):
             log_move(info, label, ACTIVE)
         if label in self._nominating_labels:
             self._nominator.add_nominated_pod(info.pod_info)
         return True
 
-    def to_backoff(self, info: QueuedPodInfo, label: str, turn: int | None = None) -> bool:
+    def to_backoff(
+        self, info: QueuedPodInfo, label: str, turn: int | None = None, decided: str = ""
+    ) -> bool:
         """Move to backoffQ, or to the pool if a PreEnqueue plugin rejects the pod."""
         if self._pops_from_backoff:
             self._pre_enqueue.run(info)
             if info.is_gated:
-                self._keep_gated(info, label)
+                self._keep_gated(info, label, decided)
                 return False
         self._pool.remove(info.pod_info.key)
-        self._backoff.add(info, label, turn)
+        self._backoff.add(info, label, turn, decided)
         if log.enabled(5):
             log_move(info, label, BACKOFF)
         return True
 
-    def _keep_gated(self, info: QueuedPodInfo, label: str) -> None:
+    def _keep_gated(self, info: QueuedPodInfo, label: str, decided: str) -> None:
         info.was_flushed_from_unschedulable = False
-        self._pool.add_or_update(info, label)
+        self._pool.add_or_update(info, label, decided)
         if log.enabled(5):
-            log_move(info, label, UNSCHEDULABLE, f"{MOVED}, because the pod is gated")
+            log_move(info, label, UNSCHEDULABLE, f"{MOVED}, because it is gated")
 
     def requeue(
         self,
@@ -114,15 +117,17 @@ class Transitions:
         now: float | None = None,
     ) -> str:
         """Move a pod according to the strategy, at an event's time; returns its new place."""
+        decided = strategy.value
         if strategy is Strategy.SKIP:
-            self._pool.add_or_update(info, label)
+            self._pool.add_or_update(info, label, decided)
             return UNSCHEDULABLE
         must_rest = strategy is Strategy.AFTER_BACKOFF and self._backoff.policy.is_backing_off(
             info, self._clock.monotonic() if now is None else now
         )
         if must_rest:
-            return BACKOFF if self.to_backoff(info, label, turn) else UNSCHEDULABLE
-        return ACTIVE if self.to_active(info, label, turn=turn) else UNSCHEDULABLE
+            return BACKOFF if self.to_backoff(info, label, turn, decided) else UNSCHEDULABLE
+        is_active = self.to_active(info, label, turn=turn, decided=decided)
+        return ACTIVE if is_active else UNSCHEDULABLE
 
     def is_poppable(self, place: str) -> bool:
         return place == ACTIVE or (place == BACKOFF and self._pops_from_backoff)
@@ -187,9 +192,11 @@ class Transitions:
             self._pool.park(info, SCHEDULE_ATTEMPT_FAILURE, failure.message)
             return UNSCHEDULABLE
         self._backoff.policy.expiration(info)  # computed now, with its own attempt's timestamp
+        decided = waiting.strategy.value
         others, untold = self._pool.settle(info, SCHEDULE_ATTEMPT_FAILURE, failure.message)
         failure.settled = others
-        self._metrics.queue_incoming_pods_total.labels(waiting.place, waiting.label).inc(others)
+        if others:
+            self._incoming.count(waiting.place, waiting.label, decided, others)
         if untold:
             self.announcements.announce(untold, failure)
         return UNSCHEDULABLE

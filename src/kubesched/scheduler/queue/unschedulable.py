@@ -19,12 +19,14 @@ from kubesched.base.metrics import SchedulerMetrics
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.scheduler.queue.cohorts import Cohort, CohortKey, PreCheck, cohort_key, since
 from kubesched.scheduler.queue.hints import HintEvaluator, ResolvedEvent, Strategy
+from kubesched.scheduler.queue.incoming import Incoming
 from kubesched.scheduler.queue.waiting_classes import Member, WaitingClass
 
 T = TypeVar("T")
 Judged: TypeAlias = Iterable[tuple[T, Strategy]]
 
 UNSCHEDULABLE: Final = "unschedulable"
+GATED: Final = "gated"
 FIRST_TURN: Final = -(2**62)
 """Among equal ranks, pods that are tried for their class go first, in order of arrival."""
 
@@ -32,7 +34,7 @@ FIRST_TURN: Final = -(2**62)
 class UnschedulablePods:
     """The pool, grouped by rejecting plugins."""
 
-    def __init__(self, metrics: SchedulerMetrics) -> None:
+    def __init__(self, metrics: SchedulerMetrics, incoming: Incoming) -> None:
         self._members: dict[str, Member] = {}
         self._cohorts: dict[CohortKey, Cohort] = {}
         """Empty cohorts are kept: there are few combinations of plugins."""
@@ -41,16 +43,16 @@ class UnschedulablePods:
         self._arrivals = 0
         self._gated_count = 0
         self._oldest_stay = inf
-        self._incoming = metrics.queue_incoming_pods_total
+        self._incoming = incoming
         self._rejected = metrics.unschedulable_pods
 
     # Adding and removing pods.
 
-    def add_or_update(self, info: QueuedPodInfo, event_label: str) -> None:
+    def add_or_update(self, info: QueuedPodInfo, event_label: str, decided: str = "") -> None:
         """Add a pod, or regroup it after a change; only a new pod counts as incoming."""
         if not self.refile(info):
             self._file(info, self._next_arrival())
-            self._incoming.labels(UNSCHEDULABLE, event_label).inc()
+            self._incoming.count(UNSCHEDULABLE, event_label, decided)
 
     def refile(self, info: QueuedPodInfo) -> bool:
         """Regroup a pod, keeping its position; False if its key is not here."""
@@ -91,6 +93,7 @@ class UnschedulablePods:
         cohort, key = self._cohort_of(info), info.pod_info.key
         cohort.alone[key] = self._members[key] = Member(info, arrival, cohort)
         self._gated_count += bool(cohort.gating_plugin)
+        self._incoming.list_size(GATED if cohort.gating_plugin else UNSCHEDULABLE)
         self._note_stay(since(info))
 
     def _next_arrival(self) -> int:
@@ -117,7 +120,8 @@ class UnschedulablePods:
         elif waiting.message != message:
             waiting.message = None
         self._park(Member(info, self._next_arrival(), cohort, waiting))
-        self._incoming.labels(UNSCHEDULABLE, event_label).inc()
+        self._incoming.count(UNSCHEDULABLE, event_label, UNSCHEDULABLE)
+        self._incoming.list_size(UNSCHEDULABLE)
 
     def settle(self, info: QueuedPodInfo, event_label: str, message: str) -> tuple[int, list[str]]:
         """Add the head of a class whose failure holds for all: the others count as rejected too.
@@ -134,7 +138,7 @@ class UnschedulablePods:
         cohort = self._cohort_of(info)
         if cohort is not waiting.cohort:
             self._reject(waiting, cohort)
-        self._incoming.labels(UNSCHEDULABLE, event_label).inc(1 + others)
+        self._incoming.count(UNSCHEDULABLE, event_label, UNSCHEDULABLE, 1 + others)
         return others, untold
 
     def next_head(self, waiting: WaitingClass) -> tuple[QueuedPodInfo, int] | None:

@@ -24,11 +24,13 @@ BUCKETS = {
 }
 
 ALWAYS = ""
+ENTITIES = "entities"
+"""1.37: without it the metrics are 1.36's."""
 CONTRACT = [
     # name, type, labels, buckets, stability, gate
     ("schedule_attempts_total", "counter", "result,profile", "", "STABLE", ALWAYS),
     ("scheduling_attempt_duration_seconds", "histogram", "result,profile", "A", "STABLE", ALWAYS),
-    ("scheduling_algorithm_duration_seconds", "histogram", "", "A", "ALPHA", ALWAYS),
+    ("scheduling_algorithm_duration_seconds", "histogram", "", "A", "BETA", ALWAYS),
     ("event_handling_duration_seconds", "histogram", "event", "B", "ALPHA", ALWAYS),
     ("preemption_victims", "histogram", "", "F", "STABLE", ALWAYS),
     ("preemption_attempts_total", "counter", "", "", "STABLE", ALWAYS),
@@ -49,7 +51,7 @@ CONTRACT = [
         "histogram",
         "plugin,extension_point,status",
         "D",
-        "ALPHA",
+        "BETA",
         ALWAYS,
     ),
     ("queue_incoming_pods_total", "counter", "queue,event", "", "STABLE", ALWAYS),
@@ -68,17 +70,14 @@ CONTRACT = [
         "plugin,event,hint",
         "D",
         "ALPHA",
-        "queueing_hints",
+        ALWAYS,
     ),
-    ("inflight_events", "gauge", "event", "", "ALPHA", "queueing_hints"),
-    (
-        "preemption_goroutines_duration_seconds",
-        "histogram",
-        "result",
-        "C",
-        "ALPHA",
-        "async_preemption",
-    ),
+    ("inflight_events", "gauge", "event", "", "ALPHA", ALWAYS),
+    ("queued_entities", "gauge", "queue,type", "", "ALPHA", ENTITIES),
+    ("queue_incoming_entities_total", "counter", "queue,event,type", "", "ALPHA", ENTITIES),
+    ("pre_queueing_hint_evaluations_total", "counter", "plugin,result", "", "ALPHA", ENTITIES),
+    ("batch_rescore_attempts_total", "counter", "profile", "", "ALPHA", ENTITIES),
+    ("batch_rescore_duration_seconds", "histogram", "profile", "E", "ALPHA", ENTITIES),
     ("preemption_goroutines_execution_total", "counter", "result", "", "ALPHA", "async_preemption"),
     (
         "async_api_call_execution_total",
@@ -97,7 +96,14 @@ CONTRACT = [
         "async_api_calls",
     ),
     ("pending_async_api_calls", "gauge", "call_type", "", "ALPHA", "async_api_calls"),
-    ("resourceclaim_creates_total", "counter", "status", "", "ALPHA", "dra_extended_resource"),
+    (
+        "dynamic_resource_allocation_resourceclaim_creates_total",
+        "counter",
+        "status,admin_access,owner_api_group,owner_api_kind",
+        "",
+        "ALPHA",
+        "dra_extended_resource",
+    ),
     (
         "dra_bindingconditions_allocations_total",
         "counter",
@@ -141,6 +147,18 @@ CONTRACT = [
     ("volume_binder_cache_requests_total", "counter", "operation", "", "ALPHA", ALWAYS),
     ("volume_scheduling_stage_error_total", "counter", "operation", "", "ALPHA", ALWAYS),
 ]
+OF_1_36 = {
+    "scheduling_algorithm_duration_seconds": ("histogram", "", "A", "ALPHA"),
+    "plugin_execution_duration_seconds": (
+        "histogram",
+        "plugin,extension_point,status",
+        "D",
+        "ALPHA",
+    ),
+    "preemption_goroutines_duration_seconds": ("histogram", "result", "C", "ALPHA"),
+    "resourceclaim_creates_total": ("counter", "status", "", "ALPHA"),
+}
+"""What 1.36 has instead: type, labels, buckets, stability."""
 GATES = sorted({row[5] for row in CONTRACT} - {ALWAYS})
 ALL_ON = MetricGates(**dict.fromkeys(GATES, True))
 
@@ -151,8 +169,51 @@ def registered(gates: MetricGates) -> dict[str, object]:
     return {family.name: family for family in registry.families()}
 
 
+def full_name(name: str) -> str:
+    return name if name.startswith("dynamic_") else "scheduler_" + name
+
+
 def test_the_registry_holds_the_contract_and_nothing_else():
-    assert set(registered(ALL_ON)) == {"scheduler_" + row[0] for row in CONTRACT}
+    assert set(registered(ALL_ON)) == {full_name(row[0]) for row in CONTRACT}
+
+
+def test_the_metrics_of_1_36():
+    families = registered(MetricGates(**dict.fromkeys(GATES, True) | {ENTITIES: False}))
+    kept = {
+        full_name(row[0])
+        for row in CONTRACT
+        if row[5] != ENTITIES and not row[0].startswith("dynamic_")
+    }
+    assert set(families) == kept | {"scheduler_" + name for name in OF_1_36}
+    for name, (kind, labels, buckets, stability) in OF_1_36.items():
+        check(families["scheduler_" + name], kind, labels, buckets, stability)
+
+
+def test_a_deprecated_metric_is_hidden_until_asked_for():
+    """T51 of 1.37."""
+    name = "scheduler_preemption_goroutines_duration_seconds"
+    assert name not in registered(ALL_ON)
+    registry = MetricsRegistry(shows_hidden=True)
+    SchedulerMetrics(registry, ALL_ON)
+    (shown,) = [family for family in registry.families() if family.name == name]
+    assert shown.help.startswith("[ALPHA] (Deprecated since 1.37.0) ")
+    check(shown, "histogram", "result", "C", "ALPHA")
+
+
+def test_claims_are_counted_with_their_owner():
+    """T39."""
+    lines = {}
+    for gates in (MetricGates(), MetricGates(entities=False)):
+        registry = MetricsRegistry()
+        SchedulerMetrics(registry, gates).count_created_claim("success")
+        lines[gates.entities] = [
+            line for line in registry.text().splitlines() if "_creates_total{" in line
+        ]
+    labels = 'status="success",admin_access="false",owner_api_group="",owner_api_kind="Pod"'
+    assert lines == {
+        True: [f"dynamic_resource_allocation_resourceclaim_creates_total{{{labels}}} 1"],
+        False: ['scheduler_resourceclaim_creates_total{status="success"} 1'],
+    }
 
 
 @pytest.mark.parametrize(
@@ -161,7 +222,10 @@ def test_the_registry_holds_the_contract_and_nothing_else():
     ids=[row[0] for row in CONTRACT],
 )
 def test_metric_matches_its_contract(name, kind, labels, buckets, stability, gate):
-    family = registered(ALL_ON)["scheduler_" + name]
+    check(registered(ALL_ON)[full_name(name)], kind, labels, buckets, stability)
+
+
+def check(family, kind, labels, buckets, stability):
     assert family.type == kind
     assert family.label_names == tuple(filter(None, labels.split(",")))
     assert family.help.startswith(f"[{stability}] ")
@@ -175,19 +239,19 @@ def test_metric_matches_its_contract(name, kind, labels, buckets, stability, gat
         assert family.bounds == ()
 
 
-@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("gate", [gate for gate in GATES if gate != ENTITIES])
 def test_metrics_of_a_feature_are_listed_only_when_it_is_on(gate):
-    own = {"scheduler_" + row[0] for row in CONTRACT if row[5] == gate}
+    own = {full_name(row[0]) for row in CONTRACT if row[5] == gate}
     off = registered(MetricGates(**{**dict.fromkeys(GATES, True), gate: False}))
     assert own.isdisjoint(off)
     assert set(off) | own == set(registered(ALL_ON))
 
 
 def test_default_gates_are_those_of_this_version():
-    listed = {row[5] for row in CONTRACT if "scheduler_" + row[0] in registered(MetricGates())}
+    listed = {row[5] for row in CONTRACT if full_name(row[0]) in registered(MetricGates())}
     assert listed == {
         ALWAYS,
-        "queueing_hints",
+        ENTITIES,
         "async_preemption",
         "dra_extended_resource",
         "dra_device_binding_conditions",
@@ -202,8 +266,12 @@ def test_instruments_of_a_feature_that_is_off_can_be_used_and_stay_off_the_page(
 
 
 def test_every_metric_is_an_attribute_named_like_it():
-    metrics = SchedulerMetrics(MetricsRegistry(), ALL_ON)
-    assert {row[0] for row in CONTRACT} == set(vars(metrics))
+    attributes = {
+        name for name in vars(SchedulerMetrics(MetricsRegistry(), ALL_ON)) if name[0] != "_"
+    }
+    hidden = {"preemption_goroutines_duration_seconds"}
+    named = {row[0] for row in CONTRACT if not row[0].startswith("dynamic_")}
+    assert named | hidden == attributes
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubesched.config.references import REFERENCES
 from kubesched.framework.events import (
     EVENT_NODE_ADD,
     Action,
@@ -24,11 +25,56 @@ def world(make_world, request):
     return make_world(registered=REGISTERED, pop_from_backoff_q=request.param)
 
 
-def test_all_four_sizes_are_on_the_page_from_the_start(world):
+def test_all_sizes_are_on_the_page_from_the_start(world):
     assert world.pending() == (0, 0, 0, 0)
-    lines = world.registry.text().splitlines()
-    for queue in ("active", "backoff", "unschedulable", "gated"):
-        assert f'scheduler_pending_pods{{queue="{queue}"}} 0' in lines
+    queues = ("active", "backoff", "gated", "incomplete", "pending", "unschedulable")
+    assert [line for line in world.registry.text().splitlines() if "_pending_pods{" in line] == [
+        f'scheduler_pending_pods{{queue="{queue}"}} 0' for queue in queues
+    ]
+    assert "queued_entities" not in world.registry.text()
+
+
+def test_queued_entities_lists_a_queue_once_a_pod_has_entered_it(world):
+    def listed():
+        cells = world.metrics.queued_entities.cells()
+        return {queue: int(cell.current()) for (queue, _), cell in cells.items()}
+
+    world.add("a")
+    assert listed() == {"active": 1}
+    world.fail(world.pop("a"), "Fit")
+    assert listed() == {"active": 0, "unschedulable": 1}
+    world.move(EVENT_NODE_ADD)
+    assert listed() == {"active": 0, "unschedulable": 0, "backoff": 1}
+    world.close_gate("b")
+    world.add("b")
+    assert listed() == {"active": 0, "unschedulable": 0, "backoff": 1, "gated": 1}
+
+
+def test_entities_count_where_nothing_had_decided_on_their_queue(world):
+    """T9 of kube-scheduler 1.37: a pod that was added and failed once shows up with its addition only."""
+
+    def entities():
+        cells = world.metrics.queue_incoming_entities_total.cells()
+        return {f"{queue}/{event}": int(cell.value) for (queue, event, _), cell in cells.items()}
+
+    added = {"active/UnscheduledPodAdd": 1}
+    pod = world.reject("a", "Fit")
+    assert entities() == added
+    world.move(EVENT_NODE_ADD)  # decided on backoff, and that is where it goes
+    assert world.incoming()["backoff/NodeAdd"] == 1
+    assert entities() == added
+    world.advance(5)
+    world.queue.flush_backoff_completed()
+    assert entities() == added | {"active/BackoffComplete": 1}
+    world.fail(world.pop("a"), "Fit")
+    world.advance(15)
+    world.move(EVENT_NODE_ADD)  # the backoff is over
+    assert entities() == added | {"active/BackoffComplete": 1, "active/NodeAdd": 1}
+    world.fail(world.pop("a"), "Fit")
+    world.close_gate("a")
+    world.queue.activate({"a": pod})
+    assert world.where("a") == "gated"
+    assert entities() == added | {"active/BackoffComplete": 1, "active/NodeAdd": 1}
 
 
 def test_sizes_follow_a_pod_on_its_way(world):
@@ -143,14 +189,19 @@ def test_a_gate_that_already_rejected_the_pod_does_not_count_again(world):
 
 
 @pytest.mark.parametrize(
-    ("place", "left"),
+    ("version", "place", "left"),
     [
-        pytest.param("unschedulable", {}, id="deleting from the pool takes the rejection back"),
-        pytest.param("active", {"Fit": 1}, id="deleting from activeQ does not, as upstream"),
-        pytest.param("backoff", {"Fit": 1}, id="deleting from backoffQ does not, as upstream"),
+        pytest.param("1.37", "unschedulable", {}, id="deleting from the pool takes it back"),
+        pytest.param("1.37", "active", {}, id="and so does deleting from activeQ"),
+        pytest.param("1.37", "backoff", {}, id="and from backoffQ"),
+        pytest.param("1.36", "unschedulable", {}, id="in 1.36 only deleting from the pool"),
+        pytest.param("1.36", "active", {"Fit": 1}, id="and not from activeQ"),
+        pytest.param("1.36", "backoff", {"Fit": 1}, id="nor from backoffQ"),
     ],
 )
-def test_deleting_a_rejected_pod(world, place, left):
+def test_deleting_a_rejected_pod(make_world, version, place, left):
+    """T48."""
+    world = make_world(registered=REGISTERED, reference=REFERENCES[version])
     pod = world.add("a")
     info = world.pop("a")
     if place == "backoff":

@@ -372,6 +372,10 @@ class QueueMachine(RuleBasedStateMachine):
         assert {labels: int(cell.value) for labels, cell in incoming.items()} == dict(
             self.model.incoming
         )
+        entities = self.metrics.queue_incoming_entities_total.cells()
+        assert {labels: int(cell.value) for labels, cell in entities.items()} == dict(
+            self.model.entities
+        )
         rejections = self.metrics.unschedulable_pods.cells()
         assert {labels: int(cell.value) for labels, cell in rejections.items() if cell.value} == {
             labels: count for labels, count in self.model.unschedulable_pods.items() if count

@@ -34,9 +34,7 @@ def nominated(world):
         pytest.param(
             "", KEEP_NOMINATION, {}, id="a pod without nomination in its status is not registered"
         ),
-        pytest.param(
-            "n2", CLEAR_NOMINATION, {"": ["a"]}, id="clearing is registered under the empty name"
-        ),
+        pytest.param("n2", CLEAR_NOMINATION, {}, id="clearing registers nothing"),
     ],
 )
 def test_where_a_pod_is_nominated_to(world, status, info, expected):

@@ -518,7 +518,7 @@ def test_pending_pods_and_get_pod_see_every_queue(world):
     world.add("gated")
     pods, summary = world.queue.pending_pods()
     assert {pod.metadata.name for pod in pods} == {"pooled", "broken", "active", "gated"}
-    assert summary == "activeQ:1; backoffQ:1; unschedulablePods:2"
+    assert summary == "activeQ:1; backoffQ:1; unschedulableEntities:2"
     assert [pod.metadata.name for pod in world.queue.pods_in_active_q()] == ["active"]
     assert [info.pod_info.name for info in world.queue._backoff] == ["broken"]
     assert [pod.metadata.name for pod in world.queue.unschedulable_pods()] == ["pooled", "gated"]
