@@ -14,7 +14,7 @@ import yaml
 from kubesched.app.cli.main import main
 from kubesched.lab.conformance.comparison import Aspect
 from kubesched.lab.conformance.generate_sequence import FEATURES, sequence
-from kubesched.lab.conformance.play import PlayResult
+from kubesched.lab.conformance.player import PlayResult
 from kubesched.lab.conformance.recordings import read_recordings
 from kubesched.lab.conformance.replay import replay
 from kubesched.lab.conformance.run import (

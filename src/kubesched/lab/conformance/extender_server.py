@@ -67,17 +67,18 @@ class ExtenderServer:
 
     async def respond(self, request: Request) -> Response:
         _, name, verb = request.path.split("/")
-        policy, question = self._policies[name], msgspec.json.decode(request.body)
+        return Response(*await self.answer(name, verb, request.body), "application/json")
+
+    async def answer(self, name: str, verb: str, body: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer to a question, which is kept."""
+        policy, question = self._policies[name], msgspec.json.decode(body)
         pod = await self._find_pod(question) if verb == "bind" else None
         cluster = Cluster(find_pod=lambda _namespace, _name: pod, key_of=self.key_of)
-        about = subject(verb, question)
         words = question_in_words(policy, verb, question, cluster)
-        self._asked.setdefault(about, set()).add(words)
+        self._asked.setdefault(subject(verb, question), set()).add(words)
         answer = reply(policy, verb, question, cluster)
-        body = answer.body
-        if answer.binds:
-            body = await self._bind(question)
-        return Response(answer.status, msgspec.json.encode(body), "application/json")
+        told = await self._bind(question) if answer.binds else answer.body
+        return answer.status, msgspec.json.encode(told)
 
     async def _find_pod(self, question: Json) -> Json | None:
         """The pod that a binding names.

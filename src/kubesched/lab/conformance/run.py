@@ -29,7 +29,8 @@ from kubesched.lab.conformance.comparison import (
 )
 from kubesched.lab.conformance.extender_server import extender_server
 from kubesched.lab.conformance.generate_sequence import FEATURES, sequence
-from kubesched.lab.conformance.play import PlayResult, play, wipe
+from kubesched.lab.conformance.play import play, wipe
+from kubesched.lab.conformance.player import PlayResult
 from kubesched.lab.conformance.sequences import Decision, Json, Sequence, Step
 from kubesched.testing.control_plane import Assets, ControlPlane, control_plane
 
