@@ -93,10 +93,10 @@ LIMIT = {"limits": {"cpu": "2", "memory": "1Gi"}}
             id="requests without limits",
         ),
         pytest.param(
-            pod(REQUEST, LIMIT, LIMIT),
-            {"requests": {"cpu": "1"}},
-            {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"cpu": "4", "memory": "2Gi"}},
-            ("Burstable", "Burstable"),
+            pod({"requests": {"cpu": "4"}}, LIMIT, LIMIT),
+            {"requests": {"cpu": "4"}},
+            {"requests": {"cpu": "4", "memory": "2Gi"}, "limits": {"cpu": "4", "memory": "2Gi"}},
+            ("Burstable", "Guaranteed"),
             id="limits that all containers have",
         ),
         pytest.param(
@@ -107,7 +107,7 @@ LIMIT = {"limits": {"cpu": "2", "memory": "1Gi"}}
             id="at least the request, and not what one container lacks",
         ),
         pytest.param(
-            pod(REQUEST, {"limits": {"hugepages-2Mi": "4Mi"}}, init=[{}]),
+            pod(REQUEST, {"limits": {"hugepages-2Mi": "4Mi"}, **REQUEST}, init=[{}]),
             {
                 "requests": {"cpu": "1", "hugepages-2Mi": "4Mi"},
                 "limits": {"hugepages-2Mi": "4Mi"},
@@ -135,6 +135,45 @@ def test_pod_level_resources_are_completed(clusters, obj, before, now, qos):
     assert tuple(each["status"]["qosClass"] for each in made) == qos
 
 
+@pytest.mark.parametrize(
+    ("obj", "words"),
+    [
+        (
+            pod(REQUEST, LIMIT, LIMIT),
+            'spec.resources.requests[cpu]: Invalid value: "1": must be greater than or equal to'
+            " aggregate container requests of 4",
+        ),
+        (
+            pod({"limits": {"cpu": "1"}}, {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}),
+            'spec.resources.containers[0][cpu].limits: Invalid value: "2": must be less than or'
+            " equal to pod limits of 1",
+        ),
+        (
+            pod(
+                {"limits": {"cpu": "1", "hugepages-2Mi": "2Mi"}},
+                {"limits": {"cpu": "1", "hugepages-2Mi": "4Mi"}},
+            ),
+            'spec.resources.limits[hugepages-2Mi]: Invalid value: "2Mi": must be greater than or'
+            " equal to aggregate container limits of 4Mi",
+        ),
+        (
+            pod({"requests": {"ephemeral-storage": "1"}}, {}),
+            "spec.resources.requests[ephemeral-storage]: Unsupported value:"
+            ' "ephemeral-storage": supported values: "cpu", "hugepages-", "memory"',
+        ),
+        (
+            pod(REQUEST, {"limits": {"hugepages-2Mi": "4Mi"}}),
+            "spec.containers[0].resources: Forbidden: HugePages require cpu or memory",
+        ),
+    ],
+)
+@pytest.mark.parametrize("version", ["1.36", "1.37"])
+def test_a_pod_covers_its_containers(clusters, version, obj, words):
+    with pytest.raises(Invalid) as refusal:
+        clusters[version].create("pods", obj)
+    assert words in str(refusal.value)
+
+
 def test_a_container_that_a_limit_range_completes_counts(clusters):
     limits = [{"type": "Container", "default": {"cpu": "2"}}]
     for version, shown in (("1.36", None), ("1.37", {"cpu": "2"})):
@@ -142,7 +181,7 @@ def test_a_container_that_a_limit_range_completes_counts(clusters):
         api.create(
             "limitranges", {"metadata": {"name": "l"}, "spec": {"limits": limits}}, "default"
         )
-        made = api.create("pods", pod(REQUEST, {}))
+        made = api.create("pods", pod({"requests": {"cpu": "2"}}, {}))
         assert made["spec"]["resources"].get("limits") == shown
 
 
@@ -203,6 +242,16 @@ def test_valid_ranges(clusters, default, bounds, before, now):
             clusters[version].create(SLICES, obj)
         for word in words:
             assert word in str(refusal.value), version
+
+
+def test_slices_are_selected_by_pool(clusters):
+    api = clusters["1.37"]
+    for name in ("a", "b"):
+        pool = {"name": name, "resourceSliceCount": 1}
+        spec = {"driver": "d.example.com", "nodeName": "n", "pool": pool}
+        api.create(SLICES, {"metadata": {"name": name}, "spec": spec})
+    [found], _ = api.list(SLICES, field_selector="spec.pool.name=b")
+    assert found["metadata"]["name"] == "b"
 
 
 @pytest.mark.parametrize("version", ["1.36", "1.37"])

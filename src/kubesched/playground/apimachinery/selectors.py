@@ -13,7 +13,7 @@ from kubesched.api import selectors as label_selectors
 from kubesched.api.selectors import SelectorError
 from kubesched.base.errors import BadRequest
 from kubesched.playground.apimachinery.catalog import ResourceInfo
-from kubesched.playground.apimachinery.objects import Json, JsonObject
+from kubesched.playground.apimachinery.objects import Json, JsonObject, value_at
 
 Predicate: TypeAlias = Callable[[JsonObject], bool]
 FieldReader: TypeAlias = Callable[[JsonObject], str]
@@ -104,9 +104,7 @@ def _field_reader(resource: ResourceInfo, field: str) -> FieldReader:
 
 def _path(*keys: str, default: str = "") -> FieldReader:
     def read(obj: JsonObject) -> str:
-        value: object = obj
-        for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
+        value = value_at(obj, keys)
         if value is None:
             return default
         if isinstance(value, bool):
@@ -154,6 +152,7 @@ FIELDS: dict[str, dict[str, FieldReader]] = {
     "resourceslices.resource.k8s.io": {
         "spec.nodeName": _path("spec", "nodeName"),
         "spec.driver": _path("spec", "driver"),
+        "spec.pool.name": _path("spec", "pool", "name"),
     },
     "events": {
         **{f"involvedObject.{name}": _path("involvedObject", name) for name in _INVOLVED},

@@ -214,6 +214,9 @@ def container_resources(resources: JsonObject, path: str) -> Problems:
             yield from _within_limit(name, amount, limit, f"{path}.requests")
         elif not _may_overcommit(name):
             yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+    names = {*limits, *requests}
+    if names.isdisjoint(("cpu", "memory")) and any(map(_is_huge_page, names)):
+        yield forbidden(path, "HugePages require cpu or memory")
 
 
 def _amount(name: str, amount: Json, path: str) -> Problems:
@@ -244,7 +247,7 @@ def _within_limit(name: str, amount: Json, limit: Json, path: str) -> Problems:
 
 @lru_cache(maxsize=1024)
 def _name_problems(name: str) -> tuple[str, ...]:
-    if name in _STANDARD or name.startswith("hugepages-"):
+    if name in _STANDARD or _is_huge_page(name):
         return ()
     problems = label_key_problems(name)
     if not problems and "/" not in name:
@@ -261,4 +264,8 @@ def is_integer_resource(name: str) -> bool:
 @lru_cache(maxsize=1024)
 def _may_overcommit(name: str) -> bool:
     """Whether a request may be below its limit; false for devices and huge pages."""
-    return not is_integer_resource(name) and not name.startswith("hugepages-")
+    return not is_integer_resource(name) and not _is_huge_page(name)
+
+
+def _is_huge_page(name: str) -> bool:
+    return name.startswith("hugepages-")

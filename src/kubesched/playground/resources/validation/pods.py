@@ -11,6 +11,7 @@ from kubesched.api.field_errors import (
     duplicate,
     forbidden,
     invalid,
+    not_supported,
     required,
 )
 from kubesched.api.names import dns_1123_label_problems, dns_1123_subdomain_problems
@@ -21,6 +22,7 @@ from kubesched.playground.apimachinery.object_meta import (
 )
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.apimachinery.validation import Problems, numbered, one_of, refused
+from kubesched.playground.resources.admission.quota_usage import Side, Totals, parsed, pod_total
 from kubesched.playground.resources.validation import scheduling
 from kubesched.playground.resources.validation.containers import (
     container_resources,
@@ -31,6 +33,7 @@ from kubesched.playground.resources.validation.containers import (
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+_POD_LEVEL = ("cpu", "hugepages-", "memory")
 _MAX_INT32 = 2**31 - 1
 _SCHEDULING: dict[str, Callable[[Any, str], Problems]] = {
     "nodeSelector": validate_labels,
@@ -72,6 +75,7 @@ def pod_spec(spec: JsonObject, path: str, claim_templates: Iterable[str] = ()) -
     yield from one_of(spec["dnsPolicy"], _DNS_POLICIES, f"{path}.dnsPolicy")
     if spec.get("resources"):
         yield from container_resources(spec["resources"], f"{path}.resources")
+        yield from _pod_level_resources(spec, f"{path}.resources")
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= _MAX_INT32:
         detail = f"must be between 1 and {_MAX_INT32}, inclusive"
@@ -81,6 +85,30 @@ def pod_spec(spec: JsonObject, path: str, claim_templates: Iterable[str] = ()) -
         if spec.get(field):
             yield from rule(spec[field], f"{path}.{field}")
     yield from resource_claims(spec, path)
+
+
+def _pod_level_resources(spec: JsonObject, path: str) -> Problems:
+    """A pod's own requests and limits cover those of its containers."""
+    own: dict[Side, Totals] = {
+        "requests": parsed(spec["resources"].get("requests")),
+        "limits": parsed(spec["resources"].get("limits")),
+    }
+    containers_only = {field: spec.get(field) for field in ("containers", "initContainers")}
+    for side, amounts in own.items():
+        for name in amounts:
+            if name not in ("cpu", "memory") and not name.startswith("hugepages-"):
+                yield not_supported(f"{path}.{side}[{name}]", name, _POD_LEVEL)
+        for name, total in pod_total(containers_only, side).items():
+            amount = amounts.get(name)
+            is_bound = side == "requests" or name.startswith("hugepages-")
+            if is_bound and amount is not None and total > amount:
+                detail = f"must be greater than or equal to aggregate container {side} of {total}"
+                yield invalid(f"{path}.{side}[{name}]", str(amount), detail)
+    for index, container in enumerate(spec.get("containers") or ()):
+        for name, limit in parsed((container.get("resources") or {}).get("limits")).items():
+            if name in own["limits"] and limit > own["limits"][name]:
+                detail = f"must be less than or equal to pod limits of {own['limits'][name]}"
+                yield invalid(f"{path}.containers[{index}][{name}].limits", str(limit), detail)
 
 
 def _host_ports(spec: JsonObject, path: str) -> Problems:
