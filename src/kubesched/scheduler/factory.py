@@ -126,54 +126,96 @@ def assemble(
     Raises:
         ConfigError: the configuration names plugins that do not exist or do not fit.
     """
-    world = dependencies
-    config = with_extender_resources(config)
-    table = NodeTable()
-    cache = Cache(table)
-    waiting_pods, in_pre_bind = WaitingPods(world.call_later), PodsInPreBind()
-    event_gate = EventGate()
-    extenders = world.extenders(config.extenders, table) if config.extenders else []
-
-    pods = world.listers.of(Pod)
-    nominator = Nominator(pods)
-    background = BackgroundTasks(flight=world.flight)
-    dra_manager = DRAManager(world.listers, gates)
-
-    def make_handle(profile: str) -> Handle:
-        return Handle(
-            table=table,
-            clock=world.clock,
-            random=world.random,
-            jitter=world.jitter or world.random,
-            profile_name=profile,
-            listers=world.listers,
-            client=world.plugin_client or world.client,
-            recorder=world.recorder(profile),
-            metrics=world.metrics if world.measures_plugins else None,
-            waiting_pods=waiting_pods,
-            pods_in_pre_bind=in_pre_bind,
-            feature_gates=gates,
-            parallelism=config.parallelism,
-            extenders=extenders,
-            nominator=nominator,
-            activate=lambda pods: queue.activate(pods),
-            spawn=background.spawn,
-            dra_manager=dra_manager,
-        )
-
-    frameworks = build_frameworks(config.profiles, registry, make_handle, gates)
+    shared = _Shared(with_extender_resources(config), gates, dependencies)
+    frameworks = build_frameworks(shared.config.profiles, registry, shared.handle, gates)
     if log.enabled(2):
         _log_plugins(frameworks)
     hints = build_hint_map(
         {name: plugin_events(framework) for name, framework in frameworks.items()},
-        has_extenders=bool(extenders),
+        has_extenders=bool(shared.extenders),
         generic_workload=gates.GenericWorkload,
         reference=gates.reference,
     )
     batching: dict[str, Batching] = {}
     signers = _enable_batching(frameworks, gates, batching)
+    queue = shared.queue = _make_queue(shared, frameworks, hints, signers, max_in_unschedulable_s)
+    algorithm = SchedulingAlgorithm(
+        shared.table,
+        dependencies.random,
+        parallelism=shared.config.parallelism,
+        percentage_of_nodes_to_score=shared.config.percentage_of_nodes_to_score,
+        engine=ClassEngine(shared.table) if classes else None,
+        batching=batching,
+    )
+    cache, event_gate = Cache(shared.table), EventGate()
+    scheduler = _make_scheduler(shared, frameworks, queue, cache, event_gate, algorithm)
+    handlers = EventHandlers(
+        cache,
+        queue,
+        shared.waiting_pods,
+        frameworks.keys(),
+        dependencies.metrics,
+        dependencies.clock,
+        event_gate,
+        declared_features=gates.enabled("NodeDeclaredFeatures"),
+        resize_events=gates.reference.target_pod_events,
+    )
+    return Assembly(scheduler, handlers, hints, frameworks, shared.table, shared.waiting_pods)
+
+
+class _Shared:
+    """What all profiles share, as their plugins see it."""
+
+    def __init__(
+        self, config: KubeSchedulerConfiguration, gates: FeatureGates, world: Dependencies
+    ) -> None:
+        self.config, self.gates, self.world = config, gates, world
+        self.table = NodeTable()
+        self.extenders = world.extenders(config.extenders, self.table) if config.extenders else []
+        self.pods = world.listers.of(Pod)
+        self.nominator = Nominator(self.pods)
+        self.waiting_pods = WaitingPods(world.call_later)
+        self.background = BackgroundTasks(flight=world.flight)
+        self.jitter = world.jitter or world.random
+        self.queue: SchedulingQueue
+        """Set after the profiles were built, which its order and its hints depend on."""
+        self._in_pre_bind = PodsInPreBind()
+        self._dra_manager = DRAManager(world.listers, gates)
+
+    def handle(self, profile: str) -> Handle:
+        world = self.world
+        return Handle(
+            table=self.table,
+            clock=world.clock,
+            random=world.random,
+            jitter=self.jitter,
+            profile_name=profile,
+            listers=world.listers,
+            client=world.plugin_client or world.client,
+            recorder=world.recorder(profile),
+            metrics=world.metrics if world.measures_plugins else None,
+            waiting_pods=self.waiting_pods,
+            pods_in_pre_bind=self._in_pre_bind,
+            feature_gates=self.gates,
+            parallelism=self.config.parallelism,
+            extenders=self.extenders,
+            nominator=self.nominator,
+            activate=lambda pods: self.queue.activate(pods),
+            spawn=self.background.spawn,
+            dra_manager=self._dra_manager,
+        )
+
+
+def _make_queue(
+    shared: _Shared,
+    frameworks: Mapping[str, Framework],
+    hints: HintMap,
+    signers: Mapping[str, Callable[[PodInfo], bytes | None]],
+    max_in_unschedulable_s: float,
+) -> SchedulingQueue:
+    config, gates, world = shared.config, shared.gates, shared.world
     first = next(iter(frameworks.values()))
-    queue = SchedulingQueue(
+    return SchedulingQueue(
         clock=world.clock if world.flight is None else world.flight.clock,
         stopwatch=world.clock,
         queue_sort=first.queue_sort[0],
@@ -182,7 +224,7 @@ def assemble(
             name: {plugin.name: plugin.pre_enqueue for plugin in framework.pre_enqueue}
             for name, framework in frameworks.items()
         },
-        nominator=nominator,
+        nominator=shared.nominator,
         metrics=world.metrics,
         random=world.random,
         signers=signers,
@@ -195,19 +237,23 @@ def assemble(
             reference=gates.reference,
         ),
     )
-    algorithm = SchedulingAlgorithm(
-        table,
-        world.random,
-        parallelism=config.parallelism,
-        percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
-        engine=ClassEngine(table) if classes else None,
-        batching=batching,
-    )
-    writer = StatusWriter(world.client, pods, world.clock, world.jitter or world.random)
-    extended = ExtendedAlgorithm(algorithm, extenders) if extenders else None
+
+
+def _make_scheduler(
+    shared: _Shared,
+    frameworks: Mapping[str, Framework],
+    queue: SchedulingQueue,
+    cache: Cache,
+    event_gate: EventGate,
+    algorithm: SchedulingAlgorithm,
+) -> Scheduler:
+    """The cycles and the loop around them."""
+    world = shared.world
+    writer = StatusWriter(world.client, shared.pods, world.clock, shared.jitter)
+    extended = ExtendedAlgorithm(algorithm, shared.extenders) if shared.extenders else None
     cycle = SchedulingCycle(algorithm, cache, queue, extended)
     decisions = DecisionRing()
-    failures = FailureHandler(queue, pods, writer.put, decisions)
+    failures = FailureHandler(queue, shared.pods, writer.put, decisions)
     binding = BindingCycle(
         cycle,
         queue,
@@ -217,11 +263,11 @@ def assemble(
         writer.flush,
         writer.is_pending,
         event_gate=event_gate,
-        nominate_for_expectation=gates.enabled("NominatedNodeNameForExpectation"),
-        counts_flushed=gates.reference.flushed_pods_are_counted,
+        nominate_for_expectation=shared.gates.enabled("NominatedNodeNameForExpectation"),
+        counts_flushed=shared.gates.reference.flushed_pods_are_counted,
         flight=world.flight,
     )
-    scheduler = Scheduler(
+    return Scheduler(
         queue=queue,
         cache=cache,
         frameworks=frameworks,
@@ -229,7 +275,7 @@ def assemble(
         binding=binding,
         failures=failures,
         status_writer=writer,
-        background=background,
+        background=shared.background,
         metrics=world.metrics,
         clock=world.clock,
         random=world.random,
@@ -243,21 +289,9 @@ def assemble(
             world.random,
             world.listers,
             [plugin for framework in frameworks.values() for plugin in framework.plugins],
-            background,
+            shared.background,
         ),
     )
-    handlers = EventHandlers(
-        cache,
-        queue,
-        waiting_pods,
-        frameworks.keys(),
-        world.metrics,
-        world.clock,
-        event_gate,
-        declared_features=gates.enabled("NodeDeclaredFeatures"),
-        resize_events=gates.reference.target_pod_events,
-    )
-    return Assembly(scheduler, handlers, hints, frameworks, table, waiting_pods)
 
 
 def _log_plugins(frameworks: Mapping[str, Framework]) -> None:
