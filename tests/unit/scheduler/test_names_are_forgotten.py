@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 
 import pytest
+from dra_objects import claim, device_class, exactly, resource_slice
 from held_entries import held_entries
 
 from kubesched.api.core_v1 import Node, Pod
@@ -15,6 +16,11 @@ from kubesched.framework.nodes import pod_index
 from kubesched.insight.state.cluster import Cluster
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.plugins import taint_toleration
+from kubesched.plugins.dynamic_resources.structured import (
+    allocated_state,
+    node_pools,
+    selectors,
+)
 from kubesched.plugins.inter_pod_affinity import plugin as inter_pod_affinity
 from kubesched.plugins.node_resources import fit, scored_resources
 from kubesched.scheduler import decisions
@@ -56,8 +62,12 @@ def small_caches(monkeypatch):
         (fit, "_NEEDS_LIMIT"),
         (scored_resources, "_KNOWN_LIMIT"),
         (taint_toleration, "_TABLES_LIMIT"),
+        (selectors, "_EXPRESSIONS_LIMIT"),
     ):
         assert getattr(module, limit) <= 10_000
+        monkeypatch.setattr(module, limit, SMALL)
+    for module, limit in ((node_pools, "_NUMBERS_LIMIT"), (allocated_state, "_VERSIONS_LIMIT")):
+        assert getattr(module, limit) <= 1 << 16, "there may be one for each of many nodes"
         monkeypatch.setattr(module, limit, SMALL)
     for made in (pod_classes.ClassCache, decisions.DecisionRing):
         assert all(limit <= 10_000 for limit in made.__init__.__defaults__)
@@ -80,6 +90,11 @@ def entries(world):
     return counts
 
 
+def series(world):
+    """The lines of the metrics page, without their values."""
+    return {line.rpartition(" ")[0] for line in world.metrics.text().splitlines()}
+
+
 def grown(before, after):
     return {name: n for name in after if (n := after[name] - before[name]) >= MANY // 2}
 
@@ -99,10 +114,52 @@ def test_what_a_pod_brings_along_goes_with_it(brings):
             for pod in pods:
                 world.delete(world.current(pod))
             world.settle()
-            return entries(world)
+            return series(world), entries(world)
 
-        before = come_and_go(1)
-        assert grown(before, come_and_go(1 + MANY)) == {}
+        labelled, before = come_and_go(1)
+        labelled_then, after = come_and_go(1 + MANY)
+        assert labelled_then == labelled
+        assert grown(before, after) == {}
+        world.assembly.scheduler.check_invariants()
+
+
+def test_what_claims_and_their_devices_bring_along_goes_with_them():
+    with Cluster(five_nodes(), remembers=False) as world:
+
+        def come_and_go(first):
+            numbers = range(first, first + MANY)
+            brought = []
+            for n in numbers:
+                driver, expression = f"d{n}.example.com", f'device.driver == "d{n}.example.com"'
+                requests = exactly(f"r{n}", class_name=f"class{n}", selectors=[expression])
+                brought += [
+                    device_class(f"class{n}", f'device.driver != "x{n}.example.com"'),
+                    resource_slice(
+                        f"slice{n}",
+                        {"name": f"device{n}", "attributes": {"model": {"string": f"m{n}"}}},
+                        nodeName=f"n{n % 5}",
+                        driver=driver,
+                    ),
+                    claim(f"claim{n}", requests, namespace=f"space{n}"),
+                    make_pod(f"p{n}", f"space{n}")
+                    .spec(resourceClaims=[{"name": "r", "resourceClaimName": f"claim{n}"}])
+                    .build(),
+                ]
+            world.add(*brought)
+            world.settle()
+            pods = world.objects(Pod)
+            assert len(pods) == MANY
+            assert all(pod.spec.node_name for pod in pods)
+            for obj in reversed(brought):
+                meta = obj.metadata
+                world.delete(world.find(type(obj), meta.namespace, meta.name))
+            world.settle()
+            return series(world), entries(world)
+
+        labelled, before = come_and_go(1)
+        labelled_then, after = come_and_go(1 + MANY)
+        assert labelled_then == labelled
+        assert grown(before, after) == {}
         world.assembly.scheduler.check_invariants()
 
 

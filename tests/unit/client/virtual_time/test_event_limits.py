@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 from event_stage import pod, running, settle
+from held_entries import held_entries
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from virtual_tests import virtual
@@ -212,6 +213,26 @@ async def test_the_cache_is_bounded_and_what_it_forgets_is_written_first(make_cl
         ]
         assert [event["series"]["count"] for event in old] == [10]
         assert stage.broadcaster.statistics().cached <= 20
+
+
+@virtual
+async def test_names_and_reasons_that_occur_once_are_all_forgotten(make_clock):
+    async with running(make_clock()) as stage:
+
+        async def say_many(what):
+            for number in range(300):
+                about = pod(f"{what}-{number}", namespace=f"{what}-{number}")
+                stage.say(about, f"{what} {number}", related=about, reason=f"{what}{number}")
+                stage.say(about, reason=f"{what}{number}")
+            await settle()
+            stage.server.events.clear()
+            await settle(2 * events.FINISH_INTERVAL_S + 1)
+            return held_entries(stage.broadcaster, without=[stage.server])
+
+        before = await say_many("first")
+        assert await say_many("second") == before
+        assert stage.broadcaster.statistics().recorded == 1200
+        assert stage.broadcaster.statistics().cached == 0
 
 
 @pytest.mark.parametrize(

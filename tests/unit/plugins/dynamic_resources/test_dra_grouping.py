@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 from dra_objects import (
+    DRIVER,
     NamedSelectors,
     allocation,
     allocator,
@@ -25,6 +26,7 @@ from msgspec import convert, structs
 from kubesched.api.resource_v1 import AllocationResult
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.plugins.dynamic_resources.signature_column import SignatureColumn
+from kubesched.plugins.dynamic_resources.structured import allocated_state, node_pools
 from kubesched.plugins.dynamic_resources.structured.allocated_state import AllocatedState
 from kubesched.plugins.dynamic_resources.structured.allocator import Allocator
 from kubesched.plugins.dynamic_resources.structured.failures import AllocationError, InvalidPools
@@ -213,6 +215,27 @@ def change(world, random, families):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(120))
 def test_every_node_gets_the_answer_it_would_get_by_itself(seed):
+    for world, answers in compared_with_twins(seed):
+        check_column(world, answers)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_answers_are_the_same_if_little_is_remembered(seed, monkeypatch):
+    monkeypatch.setattr(node_pools, "_NUMBERS_LIMIT", 2)
+    monkeypatch.setattr(allocated_state, "_VERSIONS_LIMIT", 2)
+    assert len(list(compared_with_twins(seed))) == 16
+
+
+def test_a_pool_that_was_forgotten_counts_as_changed(monkeypatch):
+    monkeypatch.setattr(allocated_state, "_VERSIONS_LIMIT", 2)
+    state, pools = AllocatedState(), [(DRIVER, name) for name in "abcd"]
+    seen = [state.pool_version(pool) for pool in pools]
+    for name in "abc":
+        state.add(share(name))
+    assert all(state.pool_version(pool) != before for pool, before in zip(pools, seen, strict=True))
+
+
+def compared_with_twins(seed):
     """Few kinds of slices in each world, so that nodes are often alike, and almost alike."""
     random = Random(seed)
     world = World()
@@ -228,7 +251,7 @@ def test_every_node_gets_the_answer_it_would_get_by_itself(seed):
         answers = {name: answer(made, on, wanted) for name, on in world.nodes.items()}
         for name, on in world.nodes.items():
             assert answers[name] == answer(world.twin(), on, wanted)
-        check_column(world, answers)
+        yield world, answers
         fitting = [name for name, found in answers.items() if isinstance(found, list)]
         if fitting and random.random() < 0.7:
             world.allocate(made.allocate(world.nodes[random.choice(fitting)], wanted))

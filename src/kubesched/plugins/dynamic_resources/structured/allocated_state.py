@@ -8,13 +8,15 @@ share ID, otherwise the whole device.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kubesched.api import quantity
 from kubesched.api.resource_v1 import AllocationResult, DeviceRequestAllocationResult
 
 Amounts = dict[str, int]
 """Capacity name -> amount in nanos."""
+_VERSIONS_LIMIT: Final = 1 << 16
+"""Pools whose version is known; beyond it, all others count as changed."""
 
 
 class DeviceID(NamedTuple):
@@ -80,10 +82,12 @@ class AllocatedState:
 
     __slots__ = (
         "_consumable_capacity",
+        "_forgotten_version",
+        "_last_version",
+        "_pool_versions",
         "capacity",
         "changed_pools",
         "exclusive",
-        "pool_versions",
         "shares",
     )
 
@@ -93,8 +97,8 @@ class AllocatedState:
         self.exclusive: dict[DeviceID, int] = {}
         self.shares: dict[DeviceID, int] = {}
         self.capacity = ConsumedCapacity()
-        self.pool_versions: dict[tuple[str, str], int] = {}
-        """Driver and pool name -> a number that grows with every change to the pool's devices."""
+        self._pool_versions: dict[tuple[str, str], int] = {}
+        self._last_version = self._forgotten_version = 0
         self.changed_pools: dict[tuple[str, str], None] = {}
         """Pools changed since the last read by `SignatureColumn`, the only reader."""
 
@@ -126,8 +130,16 @@ class AllocatedState:
 
     def _note_change(self, device: DeviceID) -> None:
         pool = (device.driver, device.pool)
-        self.pool_versions[pool] = self.pool_versions.get(pool, 0) + 1
+        self._last_version += 1
+        if len(self._pool_versions) >= _VERSIONS_LIMIT:
+            self._pool_versions.clear()
+            self._forgotten_version = self._last_version
+        self._pool_versions[pool] = self._last_version
         self.changed_pools[pool] = None
+
+    def pool_version(self, pool: tuple[str, str]) -> int:
+        """A number that grows with every change to the devices of a pool (driver and name)."""
+        return self._pool_versions.get(pool, self._forgotten_version)
 
 
 def _count_down(holders: dict[DeviceID, int], device: DeviceID) -> None:

@@ -11,7 +11,7 @@ the signature until a device of its pools is allocated or freed.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -29,10 +29,13 @@ from kubesched.plugins.dynamic_resources.structured.pools import (
 
 _SWEEP_FROM: Final = 1024
 """At this many nodes, and then at every doubling, entries not used recently are dropped."""
-_SIGNATURES_LIMIT: Final = 1 << 16
-"""Maximum number of distinct signatures; beyond it, numbering restarts."""
+_NUMBERS_LIMIT: Final = 1 << 16
+"""Maximum number of known signatures, shapes and device shapes each; beyond it, equal ones get new
+numbers.
+"""
 
 _encode = msgspec.msgpack.Encoder().encode
+K = TypeVar("K")
 
 
 class NodePools:
@@ -76,7 +79,7 @@ class PoolIndex:
         self._shapes: dict[tuple[Any, ...], int] = {}
         self._device_shapes: dict[bytes, int] = {}
         self._signatures: dict[tuple[Any, ...], int] = {}
-        self._next_number = 0
+        self._last_number = 0
 
     def of(self, node: Node) -> NodePools:
         """The current pools of a node; raises AllocationError."""
@@ -87,7 +90,7 @@ class PoolIndex:
             if len(self._nodes) >= self._sweep_at:
                 self._sweep()
         known.is_recent = True
-        versions = [self._allocated.pool_versions.get(pool.id, 0) for pool in known.pools]
+        versions = [self._allocated.pool_version(pool.id) for pool in known.pools]
         if versions != known.usage_versions or known.signature < 0:
             known.usage_versions = versions
             known.signature = self._sign(known)
@@ -130,10 +133,7 @@ class PoolIndex:
             )
             for pool in pools
         )
-        number = self._shapes.get(shape)
-        if number is None:
-            number = self._shapes[shape] = self._number()
-        return number
+        return self._number(self._shapes, shape)
 
     def _device_shape(self, pooled: PooledDevice, node: Node | None) -> int:
         device, spec = pooled.device, pooled.slice.spec
@@ -143,11 +143,7 @@ class PoolIndex:
             if spec.per_device_node_selection:
                 reach = (*reach, self._matches(node, pooled))
         content = msgspec.structs.replace(device, name="", node_name=None)
-        key = _encode((spec.driver, content, reach))
-        number = self._device_shapes.get(key)
-        if number is None:
-            number = self._device_shapes[key] = self._number()
-        return number
+        return self._number(self._device_shapes, _encode((spec.driver, content, reach)))
 
     @staticmethod
     def _matches(node: Node, pooled: PooledDevice) -> object:
@@ -159,15 +155,7 @@ class PoolIndex:
 
     def _sign(self, known: NodePools) -> int:
         usage = tuple([self._usage(pool) for pool in known.pools])
-        key = (known.shape, usage)
-        number = self._signatures.get(key)
-        if number is None:
-            if len(self._signatures) >= _SIGNATURES_LIMIT:
-                self._signatures.clear()
-                self._shapes.clear()
-                self._device_shapes.clear()
-            number = self._signatures[key] = self._number()
-        return number
+        return self._number(self._signatures, (known.shape, usage))
 
     def _usage(self, pool: Pool) -> tuple[Any, ...]:
         """Allocated devices, by position."""
@@ -186,6 +174,10 @@ class PoolIndex:
                 )
         return tuple(usage)
 
-    def _number(self) -> int:
-        self._next_number += 1
-        return self._next_number
+    def _number(self, numbers: dict[K, int], key: K) -> int:
+        number = numbers.get(key)
+        if number is None:
+            if len(numbers) >= _NUMBERS_LIMIT:
+                numbers.clear()
+            self._last_number = number = numbers[key] = self._last_number + 1
+        return number

@@ -31,6 +31,10 @@ _MAX_ATTRIBUTE: Final = 64
 
 _ANSWERS_LIMIT: Final = 1 << 17
 """Maximum number of cached results; beyond it, all are dropped."""
+_EXPRESSIONS_LIMIT: Final = 256
+"""Maximum number of cached expressions; beyond it, all are dropped. An expression as long as the
+API allows takes 0.7 MB when compiled, and claims may bring any number of them.
+"""
 
 _BY_DOMAIN: Final = types.map_of(types.STRING, types.map_of(types.STRING, types.ANY))
 _CAPACITY: Final = types.map_of(types.STRING, types.map_of(types.STRING, types.QUANTITY))
@@ -47,38 +51,57 @@ class DeviceSelectors:
 
     def __init__(self, *, consumable_capacity: bool = True) -> None:
         self._environment = device_environment(consumable_capacity=consumable_capacity)
-        self._programs: dict[str, cel.Program | SelectorFailure] = {}
-        self._answers: dict[tuple[str, bytes], bool | SelectorFailure] = {}
+        self._known: dict[str, _Known] = {}
+        self._answer_count = 0
 
     def matches(self, expression: str, content: DeviceContent) -> bool:
         """Does the expression select a device with this content? Raises SelectorFailure."""
-        key = (expression, content.key)
-        answer = self._answers.get(key)
+        known = self._known.get(expression)
+        answer = None if known is None else known.answers.get(content.key)
         if answer is None:
-            if len(self._answers) >= _ANSWERS_LIMIT:
-                self._answers.clear()
-                self._programs.clear()
-            answer = self._answers[key] = self._evaluate(expression, content)
+            answer = self._evaluate(expression, content)
         if isinstance(answer, SelectorFailure):
             raise answer.with_traceback(None)
         return answer
 
     def _evaluate(self, expression: str, content: DeviceContent) -> bool | SelectorFailure:
-        program = self._programs.get(expression)
-        if program is None:
-            program = self._programs[expression] = self._compile(expression)
-        if isinstance(program, SelectorFailure):
-            return program
-        try:
-            return _as_bool(program.evaluate({"device": content.variable()}))
-        except (cel.EvaluationError, ValueError) as error:
-            return SelectorFailure(f"CEL runtime error: {error}")
+        is_full = expression not in self._known and len(self._known) >= _EXPRESSIONS_LIMIT
+        if is_full or self._answer_count >= _ANSWERS_LIMIT:
+            self._known.clear()
+            self._answer_count = 0
+        known = self._known.get(expression)
+        if known is None:
+            known = self._known[expression] = _Known(self._compile(expression))
+        answer = known.answers[content.key] = _evaluated(known.program, content)
+        self._answer_count += 1
+        return answer
 
     def _compile(self, expression: str) -> cel.Program | SelectorFailure:
         try:
             return compile_selector(expression, self._environment)
         except ValueError as error:
             return SelectorFailure(f"CEL compile error: {error}")
+
+
+class _Known:
+    """A compiled expression, and its results by content of the device."""
+
+    __slots__ = ("answers", "program")
+
+    def __init__(self, program: cel.Program | SelectorFailure) -> None:
+        self.program = program
+        self.answers: dict[bytes, bool | SelectorFailure] = {}
+
+
+def _evaluated(
+    program: cel.Program | SelectorFailure, content: DeviceContent
+) -> bool | SelectorFailure:
+    if isinstance(program, SelectorFailure):
+        return program
+    try:
+        return _as_bool(program.evaluate({"device": content.variable()}))
+    except (cel.EvaluationError, ValueError) as error:
+        return SelectorFailure(f"CEL runtime error: {error}")
 
 
 class DeviceContent:
