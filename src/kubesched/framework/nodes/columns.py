@@ -60,7 +60,8 @@ class InternedColumn(Generic[V]):
 
     def __init__(self, derive: Callable[[Node], V | None], capacity: int) -> None:
         self.derive = derive
-        self.ids: Ids = np.full(capacity, ABSENT, dtype=np.int32)
+        self.ids: Indices = np.full(capacity, ABSENT, dtype=np.intp)
+        """In the type that indexes arrays: others are converted at every lookup."""
         self.values: list[V] = []
         self._index: dict[V, int] = {}
         self._populations: list[int] = []
@@ -103,14 +104,14 @@ class InternedColumn(Generic[V]):
         elif left == (2 if change > 0 else 1):
             self.shared += change
 
-    def clear(self, nowhere: Ids) -> None:
+    def clear(self, nowhere: Indices) -> None:
         """Remove the values of all rows; `nowhere` holds ABSENT for every row."""
         self.ids = nowhere
         self._populations = [0] * len(self.values)
         self.present = self.in_use = self.shared = 0
 
     def grow(self, capacity: int) -> None:
-        bigger = np.full(capacity, ABSENT, dtype=np.int32)
+        bigger = np.full(capacity, ABSENT, dtype=np.intp)
         bigger[: len(self.ids)] = self.ids
         self.ids = bigger
 

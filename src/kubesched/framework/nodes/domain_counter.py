@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from kubesched.framework.nodes.columns import ABSENT, Ids, InternedColumn, Ints, Mask, Rows
+from kubesched.framework.nodes.columns import ABSENT, Ids, Indices, InternedColumn, Ints, Mask, Rows
 
 if TYPE_CHECKING:
     from kubesched.framework.nodes.node_table import NodeTable
@@ -108,13 +108,13 @@ class Domains:
     def _slots(self) -> int:
         return max(2 * len(self.column.values), 8) + 1
 
-    def domains(self, rows: Rows) -> Ids:
+    def domains(self, rows: Rows) -> Indices:
         """The current domains of rows."""
         ids = self.column.ids[rows]
         live = self._table.alive[rows]
         if self._eligibility is not None:
             live = live & self._eligibility.mask(self._table, rows)
-        return np.where(live, ids, np.int32(ABSENT))
+        return np.where(live, ids, ABSENT)
 
     def grow(self, capacity: int) -> None:
         bigger = np.full(capacity, ABSENT, dtype=np.int32)

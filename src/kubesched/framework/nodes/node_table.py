@@ -465,7 +465,7 @@ class NodeTable:
             absent = self._absent_labels.pop(key, None)
             if absent is not None:
                 # The label's first node: from now on node updates write the column.
-                absent.ids = np.full(self.capacity, ABSENT, dtype=np.int32)
+                absent.ids = np.full(self.capacity, ABSENT, dtype=np.intp)
                 self._interned["label", key] = absent
                 self.epoch += 1
         for key in before.keys() - after.keys():
@@ -648,7 +648,7 @@ def _conditions(node: Node) -> dict[str, str]:
     return {condition.type: condition.status for condition in node.status.conditions or ()}
 
 
-def _no_ids(capacity: int) -> Ids:
-    ids: Ids = np.full(capacity, ABSENT, dtype=np.int32)
+def _no_ids(capacity: int) -> Indices:
+    ids: Indices = np.full(capacity, ABSENT, dtype=np.intp)
     ids.flags.writeable = False
     return ids

@@ -50,7 +50,7 @@ def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
     """The weighted pods in each node's domains; the last slot, for unlabelled nodes, is 0."""
     total: Ints | None = None
     for column, contributions in state.by_column:
-        ids = column.ids[nodes.rows]
+        ids = nodes.part_of(column.ids)
         if len(contributions) > 1 and len(column.values) <= len(nodes):
             sums = np.zeros(len(column.values) + 1, dtype=np.int64)
             for domains, weight, _ in contributions:

@@ -167,17 +167,14 @@ class ClassEngine:
             return None
         started = framework.point_done("PreScore", started)
         level = scores.levels(state, pod.pod)
-        points = _points(framework, state, pod, scores, feasible)
+        totals = _totals(framework, state, pod, scores, level, feasible)
         state.points_reached |= SCORE
         framework.point_done("Score", started)
         if walk is not None:
-            totals = level[rows] if points is None else points + level[rows]
-            return Walked(rows, totals, examined)
-        if points is None:  # the level is 0 for infeasible nodes
-            points = level if passing is kept else level * passing
-        else:
-            points += level if count == len(passing) else level[passing]
-        return Best(passing, points == points[points.argmax()], count)
+            return Walked(rows, level[rows] if totals is None else totals, examined)
+        if totals is None:  # the level is 0 for infeasible nodes
+            totals = level if passing is kept else level * passing
+        return Best(passing, totals == totals[totals.argmax()], count)
 
     def _filters(
         self, framework: Framework, state: CycleState, pod: PodInfo, answers: Answers
@@ -311,62 +308,55 @@ class ClassEngine:
         answers.is_given_up = True
 
 
-def _points(
+def _totals(
     framework: Framework,
     state: CycleState,
     pod: PodInfo,
     scores: ScoreColumns,
+    level: Levels,
     feasible: NodeColumns,
 ) -> Levels | None:
-    """The scores of feasible nodes besides their level, in a new array.
-
-    None if they are equal for all nodes. Raises Unfit.
-    """
+    """The totals of the feasible nodes; None if only their levels differ. Raises Unfit."""
     total: Levels | None = None
-    everything, cut = _all_rows(feasible)
+    scored = feasible
+    if isinstance(feasible, PassingColumns) and feasible.is_dense:
+        scored = NodeColumns(feasible.table)  # dropping a few rows afterwards is cheaper
     for raw in scores.raws:
         if raw.uniform is None:
-            final = _final(raw.plugin, state, pod, raw.column[everything.rows][cut], feasible)
+            final = _final(raw.plugin, state, pod, feasible.part_of(raw.column), feasible)
             total = _plus(total, final, raw.weight, scores.kind)
     skipped, weights = state.skip_score_plugins, framework.score_weights
     for plugin in scores.asked:
         if plugin.name in skipped:
             continue
-        nodes = everything if plugin.scores_columns else feasible
+        nodes = scored if plugin.scores_columns else feasible
         answer = raw_scores(plugin, state, pod.pod, nodes)
         if isinstance(answer, Status):
             raise Unfit
-        if not isinstance(answer, int) and nodes is not feasible:
-            answer = answer[cut]
         if isinstance(answer, int):
             _final(plugin, state, pod, np.array([answer], dtype=np.int64), feasible)
             continue
+        if nodes is not feasible:
+            answer = feasible.part_of(answer)
         final = _final(plugin, state, pod, answer, feasible)
         total = _plus(total, final, weights[plugin.name], scores.kind)
+    if total is not None:
+        total += feasible.part_of(level)
     return total
 
 
-def _plus(total: Levels | None, final: Levels, weight: int, kind: DTypeLike) -> Levels:
-    """Totals in an integer type that is large enough for the sum of all scores."""
+def _plus(total: Levels | None, final: Levels, weight: int, kind: DTypeLike) -> Levels | None:
+    """Totals in an integer type that is large enough for the sum of all scores.
+
+    Equal scores are left out: without others, nothing has to be gathered for the feasible nodes.
+    """
+    if final[final.argmin()] == final[final.argmax()]:
+        return total
     points = np.multiply(final, weight, dtype=kind, casting="unsafe")
     if total is None:
         return points
     total += points
     return total
-
-
-def _all_rows(feasible: NodeColumns) -> tuple[NodeColumns, Mask | slice]:
-    """A view to score, and an index that selects the feasible nodes from it.
-
-    If most rows are feasible, scoring all is faster than gathering the feasible ones: 370 instead
-    of 770 µs per decision with preferred-affinity at 100,000 nodes (benchmarks/decisions.py).
-    """
-    table = feasible.table
-    if not isinstance(feasible, PassingColumns) or feasible.is_whole:
-        return feasible, slice(None)
-    if 2 * len(feasible) < table.high_water:
-        return feasible, slice(None)
-    return NodeColumns(table), feasible.mask
 
 
 def nth(mask: Mask, number: int) -> int:

@@ -1,0 +1,58 @@
+"""Views select their part of a column, however many rows pass."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.views import NodeColumns, PassingColumns
+from kubesched.testing import make_node
+
+ROWS = 40
+
+
+@pytest.fixture
+def table() -> NodeTable:
+    table = NodeTable(64)
+    for row in range(ROWS):
+        node = make_node(f"n{row}")
+        if row % 4:
+            node.label("shelf", f"s{row % 7}")
+        table.set_node(node.build())
+    return table
+
+
+@pytest.mark.parametrize(
+    ("missing", "is_dense"),
+    [(0, False), (1, True), (2, True), (3, False), (20, False), (39, False)],
+)
+def test_a_mask_selects_what_its_rows_select(table, missing, is_dense):
+    """Of 40 rows, two are one in sixteen; the columns have room for more rows."""
+    rng = Random(missing)
+    for _ in range(10):
+        mask = np.ones(ROWS, dtype=np.bool_)
+        mask[rng.sample(range(ROWS), missing)] = False
+        by_mask, by_rows = PassingColumns(table, mask), NodeColumns(table, mask.nonzero()[0])
+        assert by_mask.is_dense is is_dense
+        column = np.arange(64) * 3
+        expected = [3 * row for row in range(ROWS) if mask[row]]
+        assert by_mask.part_of(column).tolist() == by_rows.part_of(column).tolist() == expected
+        assert by_mask.label_ids("shelf").tolist() == by_rows.label_ids("shelf").tolist()
+
+
+def test_values_of_a_label_are_counted_among_the_rows(table):
+    rng = Random(1)
+    labels = [table.nodes[row].metadata.labels.get("shelf") for row in range(ROWS)]
+    for count in range(1, ROWS + 1):
+        rows = sorted(rng.sample(range(ROWS), count))
+        mask = np.isin(np.arange(ROWS), rows)
+        distinct = len({labels[row] for row in rows})
+        assert NodeColumns(table, np.array(rows)).number_of_values("shelf") == distinct
+        assert PassingColumns(table, mask).number_of_values("shelf") == distinct
+        among = np.array([row % 3 == 0 for row in rows])
+        distinct = len({labels[row] for row in rows if row % 3 == 0})
+        assert PassingColumns(table, mask).number_of_values("shelf", among) == distinct
+    assert NodeColumns(table).number_of_values("absent") == 1
