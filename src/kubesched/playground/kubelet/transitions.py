@@ -62,7 +62,9 @@ def pre_stop_s(pod: JsonObject) -> float:
 def apply(pod: JsonObject, transition: Transition, place: Place, now: float) -> JsonObject:
     """The pod's status after the transition."""
     status = dict(status_of(pod))
-    status["phase"] = transition.phase or status.get("phase") or "Pending"
+    # As on a real kubelet, a pod that goes has ended before: controllers wait for that.
+    ended = "Failed" if transition.delete else ""
+    status["phase"] = transition.phase or ended or status.get("phase") or "Pending"
     if transition.reason:
         status["reason"] = transition.reason
     if transition.message:

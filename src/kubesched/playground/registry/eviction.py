@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubesched.base.errors import ServerError, TooManyRequests
-from kubesched.playground.apimachinery.objects import JsonObject, is_deleting, timestamp
+from kubesched.playground.apimachinery.objects import (
+    JsonObject,
+    is_deleting,
+    timestamp,
+    with_condition,
+)
 from kubesched.playground.apimachinery.pods import is_ready, phase_of
 from kubesched.playground.apimachinery.selectors import selector_matches
-from kubesched.playground.registry.deletion import DeleteOptions
+from kubesched.playground.registry.deletion import DeleteOptions, check_preconditions
 from kubesched.playground.registry.rest_storage import RestStorage
 
 # With this many unprocessed disruptions the controller is not keeping up; refuse more.
@@ -20,7 +25,8 @@ _NOT_DISRUPTIVE_PHASES = ("Succeeded", "Failed", "Pending")
 def evict(registry: RestStorage, namespace: str, name: str, options: DeleteOptions) -> None:
     """Delete the pod if its budget allows that, and charge the disruption to the budget."""
     pods = registry.catalog.get("pods")
-    pod = registry.get(pods, namespace, name).obj
+    found = registry.get(pods, namespace, name)
+    pod = found.obj
     budgets = [
         entry
         for entry in registry.store.collection("poddisruptionbudgets.policy").entries(namespace)
@@ -32,6 +38,9 @@ def evict(registry: RestStorage, namespace: str, name: str, options: DeleteOptio
         now = timestamp(registry.clock.now())
         resource = registry.catalog.get("poddisruptionbudgets.policy")
         registry.modify(resource, budgets[0], lambda obj: _charged(obj, name, now))
+    check_preconditions(pods, found, options)
+    if not options.dry_run and not is_deleting(pod):
+        registry.modify(pods, found, lambda obj: _disrupted(obj, registry.clock.now()))
     registry.delete(pods, namespace, name, options)
 
 
@@ -93,6 +102,21 @@ def _refusal(name: str, explanation: str, *, retry_after_s: float | None = None)
         details={"causes": [{"reason": "DisruptionBudget", "message": explanation}]},
         retry_after_s=retry_after_s,
     )
+
+
+def _disrupted(pod: JsonObject, now: float) -> JsonObject:
+    """The pod with the condition that tells its owner why it goes."""
+    status = pod.get("status") or {}
+    conditions = with_condition(
+        status.get("conditions"),
+        "DisruptionTarget",
+        "True",
+        now,
+        reason="EvictionByEvictionAPI",
+        message="Eviction API: evicting",
+        extra={"lastProbeTime": None},
+    )
+    return {**pod, "status": {**status, "conditions": conditions}}
 
 
 def _charged(budget: JsonObject, pod_name: str, now: str) -> JsonObject:

@@ -50,6 +50,36 @@ def test_a_rule_ends_the_job_at_the_first_failure(world):
     assert status(world)["failed"] == 1
 
 
+def test_a_deleted_pod_is_replaced_once_it_has_failed(world):
+    """A policy for failures waits for the end of a pod, which the kubelet reports before it is gone."""
+    job(world, podReplacementPolicy="Failed")
+    world.run(1.5)
+    [first] = world.pods()
+    world.delete("pods", first["metadata"]["name"])
+    world.settle()
+    assert len(world.pods()) == 1
+    world.run(30)
+    assert status(world)["failed"] == 1
+    assert condition(world, "Complete") is not None
+
+
+def test_an_evicted_pod_is_ignored_by_its_condition(world):
+    rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+    job(world, backoffLimit=0, podFailurePolicy={"rules": [rule]})
+    world.run(1.5)
+    [first] = world.pods()
+    world.api.evict("default", first["metadata"]["name"])
+    [reason] = [
+        entry["reason"]
+        for entry in world.get("pods", first["metadata"]["name"])["status"]["conditions"]
+        if entry["type"] == "DisruptionTarget"
+    ]
+    assert reason == "EvictionByEvictionAPI"
+    world.run(30)
+    assert "failed" not in status(world)
+    assert condition(world, "Complete") is not None
+
+
 def test_an_ignored_failure_is_replaced_and_not_counted(world):
     rules = [exit_rule("Ignore", 3), exit_rule("FailJob", 0, operator="NotIn")]
     job(world, exit_code=3, backoffLimit=0, podFailurePolicy={"rules": rules})
