@@ -54,7 +54,9 @@ class Replica:
         self._clock, self._random = clock, random
         self._elector: LeaderElector | None = None
         connections.may_write = self.may_write
-        calls: SchedulerClient = CarefulCalls(connections.main)
+        calls: SchedulerClient = CarefulCalls(
+            connections.main, retries=gates.reference.bindings_are_retried
+        )
         recorder: Callable[[str], EventRecorder] = connections.recorder
         if dry_run:
             calls, recorder = DryRunCalls(), lambda _scheduler_name: DryRunRecorder()

@@ -65,7 +65,7 @@ class SchedulerApp:
             registry = in_tree_registry()
             registry.add_installed()
         ask_for_informers(self.informers, enabled_plugins(config, registry), gates)
-        calls = calls or CarefulCalls(client)
+        calls = calls or CarefulCalls(client, retries=gates.reference.bindings_are_retried)
         if gates.SchedulerAsyncAPICalls:
             calls = cast("SchedulerClient", MeasuredCalls(calls, self.metrics, clock))
         dependencies = Dependencies(

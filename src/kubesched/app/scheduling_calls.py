@@ -13,12 +13,14 @@ from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.base.clock import Clock
 from kubesched.base.errors import (
     Conflict,
+    ConnectFailed,
     DeadlineExceeded,
     KubeschedError,
     NotFound,
     ServerError,
     StreamEnded,
     TransportError,
+    WriteRefused,
 )
 from kubesched.base.logs import get_logger
 from kubesched.base.metrics.scheduler import SchedulerMetrics
@@ -26,7 +28,12 @@ from kubesched.client.patch import strategic_merge_patch
 from kubesched.client.rest import RestClient
 from kubesched.client.retry import Rest
 from kubesched.framework.handle import BindingDone, GiveUp, SchedulerClient
-from kubesched.scheduler.unknown_binding import MAX_PAUSE_S, PAUSE_S, resolve_unknown_binding
+from kubesched.scheduler.unknown_binding import (
+    MAX_PAUSE_S,
+    PAUSE_S,
+    REPEAT_PAUSES_S,
+    resolve_unknown_binding,
+)
 
 log = get_logger(__name__)
 
@@ -46,9 +53,15 @@ class CarefulCalls:
     """
 
     def __init__(
-        self, client: RestClient, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        client: RestClient,
+        *,
+        retries: bool = True,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        """`retries`: a binding is sent again if no connection could be made."""
         self._client = client
+        self._pauses_s = REPEAT_PAUSES_S if retries else ()
         self._sleep = sleep
 
     async def bind_pod(self, pod: Pod, node_name: str) -> None:
@@ -68,7 +81,15 @@ class CarefulCalls:
 
     async def _settle(self, pod: Pod, node_name: str, binding: Rest) -> None:
         """Await a binding, and find out its outcome if the response leaves it open."""
-        unclear = await _unclear_outcome(binding)
+        for pause_s in (*self._pauses_s, None):
+            try:
+                unclear = await _unclear_outcome(binding)
+                break
+            except ConnectFailed as error:
+                if pause_s is None or isinstance(error, WriteRefused):
+                    raise
+            await self._sleep(pause_s)
+            binding = partial(self._bind, pod, node_name)
         if unclear is not None:
             await resolve_unknown_binding(
                 pod,

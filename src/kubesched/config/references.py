@@ -69,7 +69,7 @@ class Reference:
     last_victim_in_memory_activates: bool = True
     """The preemptor is tried at once if its last victim was not yet bound."""
     bindings_are_retried: bool = True
-    """A binding is sent again after an internal error or when the server is unavailable."""
+    """A binding is sent again if the server cannot be reached (after its errors it always is)."""
     batches_are_scored_again: bool = True
     """Opportunistic batching scores the last node again instead of giving up."""
 

@@ -22,8 +22,11 @@ READS: Final = 150
 PAUSE_S: Final = 0.2
 MAX_PAUSE_S: Final = 5.0
 """Enough reads for an API server outage of more than ten minutes."""
-MAX_REPEATS_AFTER_ERRORS: Final = 3
-"""After this many server errors the binding most likely had no effect; the pod is requeued."""
+REPEAT_PAUSES_S: Final = (0.01, 0.05, 0.25)
+"""Pauses before a binding is sent again that the server failed to process, as upstream.
+
+After the last one the binding most likely had no effect; the pod is requeued.
+"""
 
 ReadNode = Callable[[], Awaitable[str]]
 """The pod's node name, empty without one; NotFound if the pod is gone or was replaced."""
@@ -45,11 +48,15 @@ async def resolve_unknown_binding(
     Raises:
         Conflict: the pod is on another node, or the API server refused the repeated binding.
     """
-    server_errors = 0
     refused: Conflict | None = None
+    pauses = iter(REPEAT_PAUSES_S)
+    is_failing = repeat is not None and isinstance(cause, ServerError)
+    pause_s = next(pauses, None) if is_failing else 0.0
     for read in range(READS):
-        if read and refused is None:
-            await sleep(min(PAUSE_S * 2**read, MAX_PAUSE_S))
+        if pause_s:
+            await sleep(pause_s)
+        is_last = pause_s is None
+        pause_s = min(PAUSE_S * 2 ** (read + 1), MAX_PAUSE_S)
         try:
             current = await read_node()
         except NotFound:
@@ -64,17 +71,18 @@ async def resolve_unknown_binding(
             raise Conflict(message) from cause
         if refused is not None:
             raise refused
-        if repeat is None or not may_repeat() or server_errors >= MAX_REPEATS_AFTER_ERRORS:
+        if repeat is None or is_last or not may_repeat():
             raise cause
         try:
             unclear = await repeat()
         except Conflict as error:
-            refused = error  # the first request may have arrived: read the pod once more
+            refused, pause_s = error, 0.0  # the first may have arrived: read the pod once more
         except TransportError as error:
             log.warning("Cannot repeat an unclear binding", pod=pod, err=error)
         else:
             if unclear is None:
                 return
             cause = unclear
-            server_errors += isinstance(unclear, ServerError)
+            if isinstance(unclear, ServerError):
+                pause_s = next(pauses, None)
     raise cause

@@ -149,10 +149,56 @@ async def test_an_outage_is_waited_out():
 
 
 async def test_a_server_that_only_answers_with_errors_is_believed_in_the_end():
-    rest = FakeRest(error=ServerError("broken"), answers=on(""))
+    """T43: four tries, then the attempt fails."""
+    rest, pauses = FakeRest(error=ServerError("broken"), answers=on("")), []
+
+    async def sleep(seconds):
+        pauses.append(seconds)
+
     with pytest.raises(ServerError, match="broken"):
-        await CarefulCalls(rest, sleep=at_once).bind_pod(POD, "n1")
+        await CarefulCalls(rest, sleep=sleep).bind_pod(POD, "n1")
     assert rest.calls.count("bind") == 4
+    assert pauses == [0.01, 0.05, 0.25]
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [[ServerError("unavailable", code=503)], [ServerError("broken")] * 3],
+    ids=["T41: once", "T42: three times"],
+)
+async def test_a_server_that_fails_for_a_moment_costs_no_attempt(errors):
+    rest = FakeRest(error=[*errors, None], answers=on(""))
+    await CarefulCalls(rest, sleep=at_once).bind_pod(POD, "n1")
+    assert rest.calls.count("bind") == len(errors) + 1
+
+
+async def test_a_conflict_is_not_sent_again():
+    """T44."""
+    rest = FakeRest(error=Conflict("assigned"))
+    with pytest.raises(Conflict):
+        await CarefulCalls(rest).bind_pod(POD, "n1")
+    assert rest.calls == ["bind"]
+
+
+async def test_a_server_that_is_not_there_is_tried_again_since_1_37():
+    refused = [ConnectFailed("connection refused")] * 3
+    rest = FakeRest(error=[*refused, None])
+    await CarefulCalls(rest, sleep=at_once).bind_pod(POD, "n1")
+    assert rest.calls == ["bind"] * 4
+    for retries, tries in ((True, 4), (False, 1)):
+        rest = FakeRest(error=[*refused, *refused])
+        with pytest.raises(ConnectFailed):
+            await CarefulCalls(rest, retries=retries, sleep=at_once).bind_pod(POD, "n1")
+        assert rest.calls == ["bind"] * tries
+
+
+async def test_a_binding_by_callback_is_sent_again_too():
+    rest, rests = FakeRest(error=[ConnectFailed("refused"), None]), []
+    rest.start_binding = lambda *arguments: arguments[-1](lambda: rest.bind(*arguments[:-1]))
+    CarefulCalls(rest, sleep=at_once).start_binding(POD, "n1", rests.append)
+    (remaining,) = rests
+    await remaining()
+    assert rest.calls == ["bind", "bind"]
 
 
 async def test_a_former_leader_does_not_send_again():
