@@ -35,6 +35,7 @@ from kubesched.scheduler.batching import Batching, RankedNodes
 from kubesched.scheduler.classes import Best, ClassEngine, PodClass, Walk, Walked
 from kubesched.scheduler.draws import draw_below
 from kubesched.scheduler.host_choice import heap_winner
+from kubesched.scheduler.rescoring import rescored
 from kubesched.scheduler.score_log import SCORES_VERBOSITY, log_scores
 
 log = get_logger(__name__)
@@ -188,14 +189,27 @@ class SchedulingAlgorithm:
         if batching is None:
             return ""
 
-        def is_full(node_name: str) -> bool:
+        def has_room(node_name: str) -> bool | None:
             view = NodeColumns(table, np.array([table.row_of[node_name]]))
             result = run_filters(framework, state, pod.pod, view)
-            return result.error is None and not result.passing[0]
+            return None if result.error is not None else bool(result.passing[0])
+
+        def rescore(ranking: RankedNodes, node_name: str) -> RankedNodes:
+            started = framework.now()
+            try:
+                return rescored(framework, state, pod.pod, table, ranking, node_name)
+            finally:
+                batching.rescored(framework.now() - started)
 
         started = framework.now()
         hint = batching.hint(
-            state.signature, state.cycle, started, table.row_of.__contains__, is_full
+            state.signature,
+            state.cycle,
+            started,
+            table.row_of.__contains__,
+            has_room,
+            rescore,
+            is_nominated=bool(pod.pod.status.nominated_node_name),
         )
         batching.looked_up(hint, framework.now() - started)
         return hint
@@ -409,6 +423,8 @@ class SchedulingAlgorithm:
         state: CycleState,
         pod: Pod,
         feasible: NodeColumns | Indices,
+        *,
+        keeps_raw: bool = False,
     ) -> ScoreOutcome:
         """Scores of the given feasible nodes."""
         view = feasible if isinstance(feasible, NodeColumns) else NodeColumns(self.table, feasible)
@@ -418,7 +434,7 @@ class SchedulingAlgorithm:
         if failed is not None:
             return ScoreOutcome(view, failed)
         started = framework.now()
-        outcome = run_score(framework, state, pod, view)
+        outcome = run_score(framework, state, pod, view, keeps_raw=keeps_raw)
         framework.point_done("Score", started, outcome.error)
         if log.enabled(SCORES_VERBOSITY) and outcome.error is None:
             log_scores(self.table.names, pod, view.row_indices(), outcome)
@@ -440,7 +456,9 @@ class SchedulingAlgorithm:
             return ScheduleResult(name, 1, evaluated)
         outcome: ScoreOutcome | None = None
         if framework.has_scoring:
-            outcome = self.score(framework, state, pod, feasible.nodes)
+            outcome = self.score(
+                framework, state, pod, feasible.nodes, keeps_raw=self._keeps_raw(framework, state)
+            )
             if outcome.error is not None:
                 return outcome.error
         if self.parallelism == 1:
@@ -458,10 +476,22 @@ class SchedulingAlgorithm:
             self._remember_placement(framework, state, hint, table.names[row], ranked)
         return ScheduleResult(table.names[row], count, evaluated)
 
+    def _keeps_raw(self, framework: Framework, state: CycleState) -> bool:
+        if state.signature is None:
+            return False
+        batching = self.batching.get(framework.profile_name)
+        return batching is not None and batching.rescores
+
     def _ranked(self, rows: Indices, outcome: ScoreOutcome | None, chosen: int) -> RankedNodes:
         names = [self.table.names[row] for row in rows.tolist()]
-        totals = [1] * len(names) if outcome is None else outcome.totals.tolist()
-        return RankedNodes(names, totals, int(np.flatnonzero(rows == chosen)[0]))
+        index = int(np.flatnonzero(rows == chosen)[0])
+        if outcome is None:
+            return RankedNodes(names, [1] * len(names), index)
+        raw = {
+            plugin: scores if isinstance(scores, int) else scores.tolist()
+            for plugin, scores in (outcome.raw or {}).items()
+        }
+        return RankedNodes(names, outcome.totals.tolist(), index, raw)
 
     def _remember_placement(
         self,

@@ -330,7 +330,11 @@ def _enable_batching(
     for name, framework in frameworks.items():
         sign = signer(framework)
         if sign is not None:
-            batching[name] = Batching(name, framework.handle.metrics)
+            batching[name] = Batching(
+                name,
+                framework.handle.metrics,
+                rescores=gates.reference.batches_are_scored_again,
+            )
             signers[name] = partial(_sign_info, sign)
     return signers
 

@@ -36,7 +36,7 @@ class ScoreOutcome:
     feasible ones; the scores of other rows are dropped on reading.
     """
 
-    __slots__ = ("_apart", "_feasible", "_together", "constants", "error")
+    __slots__ = ("_apart", "_feasible", "_together", "constants", "error", "raw")
 
     def __init__(self, feasible: NodeColumns, error: Status | None = None) -> None:
         self._feasible = feasible
@@ -47,6 +47,8 @@ class ScoreOutcome:
         """Weighted scores of plugins that scored the feasible nodes only."""
         self.constants: dict[str, int] = {}
         """Weighted scores of plugins that score all nodes equally."""
+        self.raw: dict[str, Ints | int] | None = None
+        """Scores before NormalizeScore, if they are to be kept."""
 
     def add(self, plugin: str, weighted: Ints, *, all_rows: bool) -> None:
         """Add a plugin's scores, which must not be changed afterwards."""
@@ -145,10 +147,17 @@ def run_pre_score(
 
 
 def run_score(
-    framework: Framework, state: CycleState, pod: Pod, feasible: NodeColumns
+    framework: Framework,
+    state: CycleState,
+    pod: Pod,
+    feasible: NodeColumns,
+    *,
+    keeps_raw: bool = False,
 ) -> ScoreOutcome:
     """Run Score and NormalizeScore of every plugin that did not skip, and apply the weights."""
     outcome = ScoreOutcome(feasible)
+    if keeps_raw:
+        outcome.raw = {}
     state.points_reached |= SCORE
     weights, skipped = framework.score_weights, state.skip_score_plugins
     everything = _all_rows(feasible)
@@ -164,6 +173,9 @@ def run_score(
         if isinstance(raw, Status):
             outcome.error = raw
             return outcome
+        if outcome.raw is not None:
+            is_gathered = nodes is feasible
+            outcome.raw[name] = raw if isinstance(raw, int) or is_gathered else raw[feasible.rows]
         if isinstance(raw, int):
             if not plugin.normalizes and MIN_NODE_SCORE <= raw <= MAX_NODE_SCORE:
                 outcome.constants[name] = raw * weights[name]
