@@ -13,6 +13,7 @@ import json
 from pathlib import Path
 from random import Random
 
+import generated_placements
 import msgspec
 import pytest
 from record_placements import answered
@@ -100,7 +101,7 @@ def test_the_recordings_are_what_the_twins_say():
 @pytest.mark.parametrize("seed", range(12))
 def test_generated_placements_are_decided_as_the_twins_decide(seed, malformed):
     taste = generate.Taste(malformed=malformed)
-    made = answered(generate.placement(Random(f"twins {seed}"), taste))
+    made = answered(generated_placements.placement(Random(f"twins {seed}"), taste))
     placement = msgspec.json.decode(json.dumps(made), type=Placement)
     cluster = Cluster(placement, RECORDED_FROM)
     for pending in placement.pending:

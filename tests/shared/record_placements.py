@@ -7,10 +7,9 @@ import gzip
 import json
 from pathlib import Path
 
+import generated_placements
 from scalar.model import Model
 from scalar.scheduler import answer
-
-from kubesched.lab.conformance import generate
 
 DATA = Path(__file__).parents[1] / "conformance" / "data" / "placements.jsonl.gz"
 SEED = 1
@@ -31,7 +30,10 @@ def answered(placement):
 
 
 def main():
-    lines = [json.dumps(answered(placement)) for placement in generate.placements(SEED, CLUSTERS)]
+    lines = [
+        json.dumps(answered(placement))
+        for placement in generated_placements.placements(SEED, CLUSTERS)
+    ]
     DATA.parent.mkdir(exist_ok=True)
     # Without name and time the same clusters give the same bytes.
     with DATA.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:

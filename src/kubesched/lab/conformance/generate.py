@@ -1,6 +1,6 @@
-"""Random clusters and pods that cover what the plugins read, reproducible from a seed.
+"""Random nodes and pods that cover what the plugins read, reproducible from a seed.
 
-Everything is plain JSON, as a user would send it, so the same cluster can be given to this
+Everything is plain JSON, as a user would send it, so the same objects can be given to this
 scheduler or to kube-scheduler. Values come from small sets, so that labels match, ports collide
 and resources run out often. Malformed parts, which an API server would reject but a scheduler may
 still encounter, appear only on request (`Taste.malformed`).
@@ -15,17 +15,13 @@ from typing import Any, TypeVar
 
 from kubesched.lab.conformance.generate_terms import (
     ZONE,
-    namespaces,
+    chance,
     node_affinity,
     pod_affinity,
     pod_labels,
     spread_constraints,
 )
-from kubesched.lab.conformance.generate_workloads import (
-    configuration,
-    owner_references,
-    workloads,
-)
+from kubesched.lab.conformance.generate_workloads import owner_references
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -35,15 +31,10 @@ Json = dict[str, Any]
 class Taste:
     """What to generate."""
 
-    nodes: tuple[int, int] = (1, 12)
-    bound_pods: tuple[int, int] = (0, 30)
-    pending_pods: tuple[int, int] = (4, 8)
     malformed: bool = False
     """Include parts that an API server would reject."""
     workloads: bool = False
-    """Include Services and owners of pods, which default spreading reads."""
-    configuration: bool = False
-    """Include configurations other than the default."""
+    """Include owners of pods, which default spreading reads."""
 
 
 DEFAULT_TASTE = Taste()
@@ -75,56 +66,29 @@ _FEATURES = (
 )
 
 
-def placement(random: Random, taste: Taste = DEFAULT_TASTE) -> Json:
-    """A cluster and pending pods."""
-    nodes = [node(random, f"n{i:03}") for i in range(random.randint(*taste.nodes))]
-    names = [node["metadata"]["name"] for node in nodes]
-    bound = []
-    for i in range(random.randint(*taste.bound_pods)):
-        manifest = pod(random, f"p{i:04}", taste)
-        # Bound pods were placed earlier, under other rules.
-        manifest["spec"]["nodeName"] = random.choice(names)
-        bound.append(_with_history(random, manifest))
-    pending = [
-        {"pod": _pinned(random, pod(random, f"q{i:04}", taste), names)}
-        for i in range(random.randint(*taste.pending_pods))
-    ]
-    made = {"namespaces": namespaces(), "nodes": nodes, "pods": bound, "pending": pending}
-    if taste.workloads:
-        made |= workloads(random)
-    if taste.configuration:
-        made["configuration"] = configuration(random)
-    return made
-
-
-def placements(seed: int, count: int, taste: Taste = DEFAULT_TASTE) -> list[Json]:
-    """`count` clusters; each depends only on the seed and its number."""
-    return [placement(Random(f"{seed}/{number}"), taste) for number in range(count)]
-
-
 # -- nodes -----------------------------------------------------------------------------------------
 
 
 def node(random: Random, name: str) -> Json:
     labels = {"kubernetes.io/hostname": name}
-    if _chance(random, 85):
+    if chance(random, 85):
         labels[ZONE] = random.choice(("z1", "z2", "z3"))
-    if _chance(random, 60):
+    if chance(random, 60):
         labels["topology.kubernetes.io/region"] = random.choice(("r1", "r2"))
-    if _chance(random, 60):
+    if chance(random, 60):
         labels["disk"] = random.choice(("ssd", "hdd"))
-    if _chance(random, 60):
+    if chance(random, 60):
         labels["gen"] = random.choice(("1", "3", "5", "007", "x", ""))
     spec: Json = {}
-    if _chance(random, 6):
+    if chance(random, 6):
         spec["unschedulable"] = True
-    if _chance(random, 30):
+    if chance(random, 30):
         spec["taints"] = [_taint(random) for _ in range(random.randint(1, 2))]
     allocatable = _allocatable(random)
     status: Json = {"capacity": allocatable, "allocatable": allocatable}
-    if _chance(random, 60):
+    if chance(random, 60):
         status["images"] = node_images(random)
-    if _chance(random, 50):
+    if chance(random, 50):
         status["declaredFeatures"] = _some(random, _FEATURES)
     return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status}
 
@@ -135,15 +99,15 @@ def _allocatable(random: Random) -> Json:
         "memory": _mostly(random, ("8Gi", "16G", "7777777777", "32Gi", "1e10"), ("0", "1.5Gi")),
         "pods": _mostly(random, ("110", "20"), ("0", "2", "6")),
     }
-    if _chance(random, 80):
+    if chance(random, 80):
         offered["ephemeral-storage"] = _mostly(random, ("100G", "80Gi"), ("10Gi", "0"))
-    if _chance(random, 50):
+    if chance(random, 50):
         offered["hugepages-2Mi"] = _mostly(random, ("64Mi",), ("0",))
     for device in _DEVICE_NAMES:
-        if _chance(random, 50):
+        if chance(random, 50):
             offered[device] = _mostly(random, ("4", "8"), ("1", "0"))
     for missing in ("cpu", "memory", "pods"):
-        if _chance(random, 3):
+        if chance(random, 3):
             del offered[missing]
     return offered
 
@@ -174,82 +138,51 @@ def pod(random: Random, name: str, taste: Taste = DEFAULT_TASTE) -> Json:
     metadata: Json = {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
     if labels := pod_labels(random):
         metadata["labels"] = labels
-    if taste.workloads and _chance(random, 60):
+    if taste.workloads and chance(random, 60):
         metadata["ownerReferences"] = owner_references(random)
     spec: Json = {
         "schedulerName": "default-scheduler",
         "containers": [_container(random, f"c{i}") for i in range(random.choice((1, 1, 1, 2, 3)))],
     }
-    if _chance(random, 20):
+    if chance(random, 20):
         spec["initContainers"] = [
             _init_container(random, f"i{i}") for i in range(random.randint(1, 3))
         ]
-    if _chance(random, 12):
+    if chance(random, 12):
         spec["resources"] = {"requests": _pod_level_requests(random)}
-    if _chance(random, 10):
+    if chance(random, 10):
         spec["overhead"] = {"cpu": random.choice(_CPU), "memory": random.choice(_MEMORY)}
-    if _chance(random, 45):
+    if chance(random, 45):
         spec["tolerations"] = [_toleration(random) for _ in range(random.randint(1, 3))]
-    if _chance(random, 6):
+    if chance(random, 6):
         selector = {"disk": random.choice(("ssd", "hdd")), "gen": random.choice(("1", "3"))}
         spec["nodeSelector"] = {key: selector[key] for key in _some(random, tuple(selector))}
-    if _chance(random, 8):
+    if chance(random, 8):
         spec["volumes"] = [{"name": "v", "image": {"reference": random.choice(_IMAGES)}}]
-    if _chance(random, 8):
+    if chance(random, 8):
         spec["hostNetwork"] = random.choice((True, False))
         spec["hostUsers"] = random.choice((True, False))
     affinity: Json = {}
-    if _chance(random, 30):
+    if chance(random, 30):
         affinity["nodeAffinity"] = node_affinity(random, malformed=taste.malformed)
-    if _chance(random, 25):
+    if chance(random, 25):
         affinity["podAffinity"] = pod_affinity(random)
-    if _chance(random, 25):
+    if chance(random, 25):
         affinity["podAntiAffinity"] = pod_affinity(random)
     if affinity:
         spec["affinity"] = affinity
-    if _chance(random, 30):
+    if chance(random, 30):
         spec["topologySpreadConstraints"] = spread_constraints(random)
     return {"metadata": metadata, "spec": spec}
 
 
-def _pinned(random: Random, pending: Json, names: Sequence[str]) -> Json:
-    """Occasionally set the pod's node name, which is then mandatory."""
-    if _chance(random, 4):
-        pending["spec"]["nodeName"] = random.choice(names)
-    return pending
-
-
-def _with_history(random: Random, bound: Json) -> Json:
-    """Changes after the binding: a deletion in progress, a resize."""
-    if _chance(random, 8):
-        bound["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    if _chance(random, 10):
-        first = bound["spec"]["containers"][0]
-        status: Json = {
-            "containerStatuses": [
-                {
-                    "name": first["name"],
-                    "allocatedResources": _requests(random),
-                    "resources": {"requests": _requests(random)},
-                }
-            ]
-        }
-        if _chance(random, 40):
-            reason = random.choice(("Infeasible", "Deferred"))
-            status["conditions"] = [
-                {"type": "PodResizePending", "status": "True", "reason": reason}
-            ]
-        bound["status"] = status
-    return bound
-
-
 def _container(random: Random, name: str) -> Json:
     container: Json = {"name": name, "image": random.choice(_IMAGES)}
-    if _chance(random, 80):
-        container["resources"] = {"requests": _requests(random)}
-    if _chance(random, 12):
+    if chance(random, 80):
+        container["resources"] = {"requests": requests(random)}
+    if chance(random, 12):
         container["ports"] = [_port(random) for _ in range(random.randint(1, 2))]
-    if _chance(random, 3):
+    if chance(random, 3):
         container["restartPolicy"] = "Never"
         container["restartPolicyRules"] = [
             {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
@@ -259,24 +192,24 @@ def _container(random: Random, name: str) -> Json:
 
 def _init_container(random: Random, name: str) -> Json:
     container = _container(random, name)
-    if _chance(random, 45):
+    if chance(random, 45):
         container.pop("restartPolicyRules", None)
         container["restartPolicy"] = "Always"
     return container
 
 
-def _requests(random: Random) -> Json:
+def requests(random: Random) -> Json:
     requests: Json = {}
-    if _chance(random, 80):
+    if chance(random, 80):
         requests["cpu"] = random.choice(_CPU)
-    if _chance(random, 80):
+    if chance(random, 80):
         requests["memory"] = random.choice(_MEMORY)
-    if _chance(random, 15):
+    if chance(random, 15):
         requests["ephemeral-storage"] = random.choice(_STORAGE)
-    if _chance(random, 4):
+    if chance(random, 4):
         requests["hugepages-2Mi"] = random.choice(("2Mi", "32Mi", "48Mi"))
     for device in _DEVICE_NAMES:
-        if _chance(random, 5):
+        if chance(random, 5):
             requests[device] = random.choice(_DEVICES)
     return requests
 
@@ -289,31 +222,31 @@ def _pod_level_requests(random: Random) -> Json:
     such amounts as `512Mi`.
     """
     requests: Json = {}
-    if _chance(random, 70):
+    if chance(random, 70):
         requests["cpu"] = random.choice(_CPU)
-    if _chance(random, 70):
+    if chance(random, 70):
         requests["memory"] = random.choice(("0", "1", "250Mi", "1e8", "3G"))
-    if _chance(random, 15):
+    if chance(random, 15):
         requests["hugepages-2Mi"] = "4Mi"
     return requests
 
 
 def _port(random: Random) -> Json:
     port: Json = {"containerPort": 80, "hostPort": random.choice((0, 80, 80, 443, 8080))}
-    if _chance(random, 60):
+    if chance(random, 60):
         port["protocol"] = random.choice(("TCP", "UDP"))
-    if _chance(random, 50):
+    if chance(random, 50):
         port["hostIP"] = random.choice(("", "0.0.0.0", "10.0.0.1", "10.0.0.2", "::"))
     return port
 
 
 def _toleration(random: Random) -> Json:
     toleration: Json = {"operator": random.choice(("Equal", "Exists", "Exists", "", "Gt"))}
-    if _chance(random, 85):
+    if chance(random, 85):
         toleration["key"] = random.choice((*_TAINT_KEYS, "node.kubernetes.io/unschedulable"))
     if toleration["operator"] in ("Equal", ""):
         toleration["value"] = random.choice(_TAINT_VALUES)
-    if _chance(random, 60):
+    if chance(random, 60):
         toleration["effect"] = random.choice(_EFFECTS)
     return toleration
 
@@ -321,12 +254,8 @@ def _toleration(random: Random) -> Json:
 # -- chance ----------------------------------------------------------------------------------------
 
 
-def _chance(random: Random, percent: int) -> bool:
-    return random.randint(1, 100) <= percent
-
-
 def _mostly(random: Random, usual: Sequence[T], odd: Sequence[T]) -> T:
-    return random.choice(usual if _chance(random, 90) else odd)
+    return random.choice(usual if chance(random, 90) else odd)
 
 
 def _some(random: Random, values: Sequence[T], least: int = 0) -> list[T]:

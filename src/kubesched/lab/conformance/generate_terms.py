@@ -30,9 +30,9 @@ def namespaces() -> Json:
 
 def pod_labels(random: Random) -> Json:
     labels: Json = {}
-    if _chance(random, 85):
+    if chance(random, 85):
         labels["app"] = random.choice(_APPS)
-    if _chance(random, 40):
+    if chance(random, 40):
         labels["tier"] = random.choice(_TIERS)
     return labels
 
@@ -42,14 +42,14 @@ def pod_labels(random: Random) -> Json:
 
 def node_affinity(random: Random, *, malformed: bool = False) -> Json:
     affinity: Json = {}
-    if _chance(random, 35):
+    if chance(random, 35):
         least = 0 if malformed else 1
         affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
             "nodeSelectorTerms": [
                 _node_term(random, malformed=malformed) for _ in range(random.randint(least, 2))
             ]
         }
-    if _chance(random, 70):
+    if chance(random, 70):
         # Never malformed: an invalid preferred term ends the attempt in an error.
         affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
             {"weight": random.randint(1, 100), "preference": _node_term(random)}
@@ -60,11 +60,11 @@ def node_affinity(random: Random, *, malformed: bool = False) -> Json:
 
 def _node_term(random: Random, *, malformed: bool = False) -> Json:
     term: Json = {}
-    if _chance(random, 75):
+    if chance(random, 75):
         term["matchExpressions"] = [
             _node_expression(random, malformed=malformed) for _ in range(random.randint(1, 2))
         ]
-    if _chance(random, 15):
+    if chance(random, 15):
         term["matchFields"] = [
             _node_field(random, malformed=malformed) for _ in range(random.randint(1, 2))
         ]
@@ -72,7 +72,7 @@ def _node_term(random: Random, *, malformed: bool = False) -> Json:
 
 
 def _node_expression(random: Random, *, malformed: bool) -> Json:
-    if malformed and _chance(random, 10):
+    if malformed and chance(random, 10):
         return {
             "key": random.choice(("disk", "not a key")),
             "operator": random.choice(("In", "Exists", "Gt", "Near")),
@@ -104,11 +104,11 @@ def _node_field(random: Random, *, malformed: bool) -> Json:
 def pod_affinity(random: Random) -> Json:
     """The terms of podAffinity or podAntiAffinity."""
     affinity: Json = {}
-    if _chance(random, 55):
+    if chance(random, 55):
         affinity["requiredDuringSchedulingIgnoredDuringExecution"] = [
             _pod_term(random) for _ in range(random.choice((0, 1, 1, 2)))
         ]
-    if _chance(random, 55):
+    if chance(random, 55):
         affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
             {"weight": random.randint(1, 100), "podAffinityTerm": _pod_term(random)}
             for _ in range(random.choice((0, 1, 1, 2)))
@@ -118,20 +118,20 @@ def pod_affinity(random: Random) -> Json:
 
 def _pod_term(random: Random) -> Json:
     term: Json = {"topologyKey": random.choice(_TOPOLOGY_KEYS)}
-    if _chance(random, 92):
+    if chance(random, 92):
         term["labelSelector"] = label_selector(random)
-    if _chance(random, 20):
+    if chance(random, 20):
         term["namespaces"] = random.sample(("default", "other", "third", "gone"), 2)
-    if _chance(random, 20):
+    if chance(random, 20):
         term["namespaceSelector"] = _namespace_selector(random)
     return term
 
 
 def label_selector(random: Random) -> Json:
     selector: Json = {}
-    if _chance(random, 65):
+    if chance(random, 65):
         selector["matchLabels"] = {"app": random.choice(_APPS)}
-    if _chance(random, 35):
+    if chance(random, 35):
         operator = random.choice(("In", "NotIn", "Exists", "DoesNotExist"))
         expression: Json = {"key": random.choice(("tier", "app")), "operator": operator}
         if operator in ("In", "NotIn"):
@@ -170,18 +170,18 @@ def _spread_constraint(random: Random, key: str, action: str) -> Json:
         "topologyKey": key,
         "whenUnsatisfiable": action,
     }
-    if _chance(random, 92):
+    if chance(random, 92):
         constraint["labelSelector"] = label_selector(random)
-    if action == "DoNotSchedule" and _chance(random, 25):
+    if action == "DoNotSchedule" and chance(random, 25):
         constraint["minDomains"] = random.randint(1, 4)
-    if _chance(random, 25):
+    if chance(random, 25):
         constraint["nodeAffinityPolicy"] = random.choice(("Honor", "Ignore"))
-    if _chance(random, 25):
+    if chance(random, 25):
         constraint["nodeTaintsPolicy"] = random.choice(("Honor", "Ignore"))
-    if "labelSelector" in constraint and _chance(random, 15):
+    if "labelSelector" in constraint and chance(random, 15):
         constraint["matchLabelKeys"] = [random.choice(("tier", "rev"))]
     return constraint
 
 
-def _chance(random: Random, percent: int) -> bool:
+def chance(random: Random, percent: int) -> bool:
     return random.randint(1, 100) <= percent

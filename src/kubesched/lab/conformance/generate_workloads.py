@@ -1,11 +1,11 @@
-"""Random Services, workloads that own pods, and configurations (see `generate`)."""
+"""Random owners of pods, and configurations (see `generate`)."""
 
 from __future__ import annotations
 
 from random import Random
 from typing import Any
 
-from kubesched.lab.conformance.generate_terms import ZONE, label_selector, node_affinity
+from kubesched.lab.conformance.generate_terms import ZONE, node_affinity
 
 Json = dict[str, Any]
 
@@ -16,42 +16,6 @@ _OWNERS = (
     ("batch/v1", "Job", "job"),
     ("apps/v1beta1", "ReplicaSet", "rs"),
 )
-_SELECTORS: tuple[Json, ...] = (
-    {"app": "web"},
-    {"app": "db"},
-    {"app": "db", "tier": "back"},
-    {"tier": "front"},
-    {},
-)
-
-
-# -- workloads -------------------------------------------------------------------------------------
-
-
-def workloads(random: Random) -> Json:
-    """Services and owners of pods in every namespace."""
-    objects: Json = {
-        "services": [],
-        "replicationControllers": [],
-        "replicaSets": [],
-        "statefulSets": [],
-    }
-    for namespace in ("default", "other", "third"):
-        for number in range(random.randint(0, 2)):
-            spec: Json = {}
-            if random.randint(1, 100) <= 80:
-                spec["selector"] = random.choice(_SELECTORS)
-            objects["services"].append(_object(namespace, f"svc{number}", spec))
-        if random.randint(0, 1):
-            spec = {"selector": random.choice(_SELECTORS[:4])}
-            objects["replicationControllers"].append(_object(namespace, "rc", spec))
-        if random.randint(0, 1):
-            spec = {"selector": label_selector(random)}
-            objects["replicaSets"].append(_object(namespace, "rs", spec))
-        if random.randint(0, 1):
-            spec = {"selector": label_selector(random)}
-            objects["statefulSets"].append(_object(namespace, "ss", spec))
-    return objects
 
 
 def owner_references(random: Random) -> list[Json]:
@@ -61,13 +25,6 @@ def owner_references(random: Random) -> list[Json]:
     return [
         {"apiVersion": api_version, "kind": kind, "name": name, "uid": "u", "controller": controls}
     ]
-
-
-def _object(namespace: str, name: str, spec: Json) -> Json:
-    return {"metadata": {"namespace": namespace, "name": name}, "spec": spec}
-
-
-# -- configuration ---------------------------------------------------------------------------------
 
 
 def configuration(random: Random) -> Json:

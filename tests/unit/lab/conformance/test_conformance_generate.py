@@ -3,6 +3,7 @@
 import json
 from random import Random
 
+import generated_placements
 import msgspec
 
 from kubesched.lab.conformance import generate
@@ -11,17 +12,17 @@ from kubesched.lab.conformance.recordings import Placement
 
 
 def test_the_same_seed_gives_the_same_clusters():
-    assert generate.placements(7, 3) == generate.placements(7, 3)
-    assert generate.placements(7, 3) != generate.placements(8, 3)
+    assert generated_placements.placements(7, 3) == generated_placements.placements(7, 3)
+    assert generated_placements.placements(7, 3) != generated_placements.placements(8, 3)
 
 
 def test_a_longer_series_begins_like_a_shorter_one():
-    assert generate.placements(7, 5)[:2] == generate.placements(7, 2)
+    assert generated_placements.placements(7, 5)[:2] == generated_placements.placements(7, 2)
 
 
 def test_every_plugin_of_the_default_profile_gets_to_reject_and_to_score():
     rejecting, scoring = set(), set()
-    for made in generate.placements(1, 60):
+    for made in generated_placements.placements(1, 60):
         for pending in made["pending"]:
             pending["expect"] = {"feasible": [], "total": {}, "scores": {}, "rejected": {}}
         placement = msgspec.json.decode(json.dumps(made), type=Placement)
@@ -73,11 +74,11 @@ def test_malformed_parts_appear_only_where_asked_for():
 
 
 def test_workloads_and_configurations_appear_only_where_asked_for():
-    plain = generate.placement(Random(1))
+    plain = generated_placements.placement(Random(1))
     assert "services" not in plain
     assert "configuration" not in plain
     rich = [
-        generate.placement(Random(n), generate.Taste(workloads=True, configuration=True))
+        generated_placements.placement(Random(n), generate.Taste(workloads=True), configured=True)
         for n in range(20)
     ]
     assert any(item["services"] for item in rich)
