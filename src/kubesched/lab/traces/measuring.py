@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from kubesched.api.core_v1 import Node, Pod
-from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.insight.planning.drain import is_daemon
 from kubesched.insight.planning.replacements import is_mirror
 from kubesched.lab.traces.fragmentation import GpuFragmentation, plain
 from kubesched.lab.traces.objects import INSTANCE_TYPE
 from kubesched.lab.traces.outcome import Outcome, Series, Waits
 from kubesched.lab.traces.trace import TraceError
+from kubesched.scheduler.factory import Assembly
 
 SAMPLES = 240
 HOUR_S = 3600.0
@@ -32,20 +32,19 @@ Prices = Mapping[str, float]
 """Instance type, or node name, -> price per hour; `default` for all others."""
 
 
-def sample_times(ends_s: float) -> Iterator[float]:
-    """Sample times, ending with infinity."""
-    for number in range(SAMPLES):
-        yield ends_s * number / (SAMPLES - 1)
-    yield math.inf
-
-
 class Meter:
     """Measures one replay."""
 
     def __init__(
-        self, table: NodeTable, gpus: GpuFragmentation | None, prices: Prices | None
+        self,
+        assembly: Assembly,
+        ends_s: float,
+        prices: Prices | None,
+        gpus: GpuFragmentation | None = None,
     ) -> None:
-        self._table = table
+        self._table = assembly.table
+        self._queue = assembly.scheduler.queue
+        self._ends_s = ends_s
         self._gpus = gpus
         self._prices = prices
         self._now = 0.0
@@ -59,7 +58,6 @@ class Meter:
         self._waits: dict[str, float] = {}
         self._digest = hashlib.sha256()
         self.evictions = 0
-        self.attempts = 0
         self._series = Series(
             at_s=[],
             utilisation={},
@@ -107,8 +105,15 @@ class Meter:
 
     # -- samples -----------------------------------------------------------------------------------
 
-    def sample(self, now: float, pending: int) -> None:
-        table, series = self._table, self._series
+    @property
+    def next_sample_s(self) -> float:
+        """When the next sample is due; infinity after the last one."""
+        number = len(self._series.at_s)
+        return self._ends_s * number / (SAMPLES - 1) if number < SAMPLES else math.inf
+
+    def sample(self) -> None:
+        """Take the sample that is due next."""
+        now, table, series = self.next_sample_s, self._table, self._series
         alive = table.alive[: table.high_water]
         used = self._used_rows()
         series.at_s.append(round(now, DIGITS))
@@ -131,7 +136,7 @@ class Meter:
             series.fragmentation.setdefault(name, before).append(fragmented)
         if self._gpus is not None:
             series.gpu_fragmentation.append(round(self._gpus.rate(), DIGITS))
-        series.pending.append(pending)
+        series.pending.append(sum(self._queue.sizes))
         series.nodes_used.append(len(self._pods_on))
 
     def _used_rows(self) -> npt.NDArray[np.bool_]:
@@ -142,7 +147,8 @@ class Meter:
 
     # -- the result --------------------------------------------------------------------------------
 
-    def outcome(self, config: str, seed: int, ends_s: float, notes: Sequence[str]) -> Outcome:
+    def outcome(self, config: str, seed: int, notes: Sequence[str]) -> Outcome:
+        ends_s = self._ends_s
         for name, since in self._since.items():
             self._used_s[name] = self._used_s.get(name, 0.0) + ends_s - since
         self._since.clear()
@@ -155,7 +161,7 @@ class Meter:
             placed=len(self._waits),
             unplaced=len(self._submitted) - len(self._waits),
             evictions=self.evictions,
-            attempts=self.attempts,
+            attempts=self._queue.scheduling_cycle,
             waits=_waits(waits),
             utilisation={name: _mean(values) for name, values in series.utilisation.items()},
             fragmentation={name: _mean(values) for name, values in series.fragmentation.items()},

@@ -21,7 +21,7 @@ from kubesched.framework.registry import Registry
 from kubesched.insight.recording.records import AnyEntry, CallDone, Reached
 from kubesched.insight.state.collector import collector_paused
 from kubesched.lab.traces.log_player import play
-from kubesched.lab.traces.measuring import Meter, sample_times
+from kubesched.lab.traces.measuring import Meter
 from kubesched.lab.traces.outcome import Outcome, encode
 from kubesched.lab.traces.player import Cell, play_trace
 from kubesched.lab.traces.trace import OwnSettings, Trace
@@ -67,7 +67,6 @@ class RecordedPlay:
         self._trace = trace
         self._own = own
         self._cell = cell
-        self._assembly: Assembly
         self._meter: Meter
         self._now_s = 0.0
         self._chosen: dict[str, Pod] = {}
@@ -75,14 +74,11 @@ class RecordedPlay:
         self._bound: dict[str, Pod] = {}
         self._uids: dict[str, str] = {}
         """Pod key -> uid."""
-        self._samples = sample_times(trace.ends_s)
-        self._next_sample = next(self._samples)
 
     def begins(
         self, assembly: Assembly, objects: Iterable[Any], assumed: Mapping[str, str]
     ) -> None:
-        self._assembly = assembly
-        self._meter = Meter(assembly.table, None, self._cell.prices)
+        self._meter = Meter(assembly, self._trace.ends_s, self._cell.prices)
         for obj in objects:
             if isinstance(obj, Pod) and obj.metadata.uid in assumed:
                 obj = _on(obj, assumed[obj.metadata.uid])
@@ -90,8 +86,8 @@ class RecordedPlay:
 
     def comes_to(self, entry: AnyEntry) -> None:
         now_s = max(0.0, entry.time - self._own.monotonic_s)
-        while self._next_sample < now_s:
-            self._sample()
+        while self._meter.next_sample_s < now_s:
+            self._meter.sample()
         self._now_s = now_s
         if isinstance(entry, Reached):
             if entry.point == BINDING_DONE and entry.outcome is None:
@@ -134,20 +130,13 @@ class RecordedPlay:
             self._bound[pod.metadata.uid] = pod
             self._meter.bound(key_of(pod.metadata), pod, self._now_s)
 
-    def _sample(self) -> None:
-        queue = self._assembly.scheduler.queue
-        self._meter.sample(self._next_sample, sum(queue.sizes))
-        self._next_sample = next(self._samples)
-
     def outcome(self) -> Outcome:
-        ends_s = self._trace.ends_s
-        while self._next_sample <= ends_s:
-            self._sample()
-        self._meter.attempts = self._assembly.scheduler.queue.scheduling_cycle
+        while self._meter.next_sample_s <= self._trace.ends_s:
+            self._meter.sample()
         logged, cell = self._own.placements, self._cell
         same = sum(self.placements.get(uid) == node for uid, node in logged.items())
         note = f"{cell.name}: {same} of {len(logged)} recorded placements were reproduced"
-        return self._meter.outcome(cell.name, cell.seed, ends_s, [note])
+        return self._meter.outcome(cell.name, cell.seed, [note])
 
 
 def _on(pod: Pod, node_name: str) -> Pod:

@@ -33,7 +33,7 @@ from kubesched.insight.planning.world import PlannedCluster
 from kubesched.insight.state.collector import collector_paused
 from kubesched.lab.traces.fragmentation import GpuFragmentation
 from kubesched.lab.traces.gpu_share import PLUGIN, GpuLedger, gpu_share_with
-from kubesched.lab.traces.measuring import Meter, Prices, sample_times
+from kubesched.lab.traces.measuring import Meter, Prices
 from kubesched.lab.traces.outcome import Outcome
 from kubesched.lab.traces.trace import (
     Arrival,
@@ -244,12 +244,11 @@ class _Player:
         self._trace = trace
         self._cell = cell
         self._world = world
-        self._ends_s = trace.ends_s
         gpus = None
         if world.ledger is not None:
             pods = [event.pod for event in trace.arrivals]
             gpus = GpuFragmentation(pods, world.assembly.table, world.ledger)
-        self._meter = Meter(world.assembly.table, gpus, cell.prices)
+        self._meter = Meter(world.assembly, trace.ends_s, cell.prices, gpus)
         self._departures: list[tuple[float, int, str, str]] = []
         """Heap of (time, number, pod's key, uid)."""
         self._number = 0
@@ -273,25 +272,20 @@ class _Player:
                 meter.occupies(pod, 0.0)
             else:
                 meter.submitted(key_of(pod.metadata), 0.0)
-        samples = sample_times(self._ends_s)
-        next_sample = next(samples)
         for event in self._trace.events:
-            while next_sample < event.time_s:
-                self._go_to(next_sample, settle=True)
-                self._sample(next_sample)
-                next_sample = next(samples)
+            while meter.next_sample_s < event.time_s:
+                self._go_to(meter.next_sample_s, settle=True)
+                meter.sample()
             self._go_to(event.time_s)
             self._apply(event)
-        while next_sample <= self._ends_s:
-            self._run_until(next_sample)
-            self._sample(next_sample)
-            next_sample = next(samples)
-        meter.attempts = world.assembly.scheduler.queue.scheduling_cycle
+        while meter.next_sample_s <= self._trace.ends_s:
+            self._run_until(meter.next_sample_s)
+            meter.sample()
         if world.recorded_calls is not None:
             meter.evictions += world.recorded_calls.evictions
         notes = [f"left out, as the scheduler would: {problem}" for problem in world.problems]
         notes += self._model_notes()
-        return meter.outcome(self._cell.name, self._cell.seed, self._ends_s, notes)
+        return meter.outcome(self._cell.name, self._cell.seed, notes)
 
     def _model_notes(self) -> list[str]:
         """Of a recording: what the model omits, and its accuracy under the recorded settings."""
@@ -311,9 +305,6 @@ class _Player:
             f"{cell.name}: modelled; {same} of {len(logged)} placements are those of the recording"
         )
         return notes
-
-    def _sample(self, time_s: float) -> None:
-        self._meter.sample(time_s, sum(self._world.assembly.scheduler.queue.sizes))
 
     # -- time --------------------------------------------------------------------------------------
 
