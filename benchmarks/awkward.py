@@ -1,16 +1,19 @@
-"""Decisions on awkward days: many apps, unique labels, sampling, nominations, nodes that come and go, huge clusters.
+"""Decisions on awkward days: many apps, unique labels, sampling, nominations, changing nodes.
 
-    python benchmarks/awkward.py [--nodes 5000] [--pods 2000] [--rows many-apps,rollout] [--no-classes] [--profile]
+    python benchmarks/awkward.py [--nodes 5000] [--pods 2000] [--rows many-apps,rollout]
+        [--no-classes] [--profile]
 
-CPU microseconds per decision of the core with the default profile, 5th percentile of batches of 100 pods. Every node has
-one old pod of 100m CPU and 500Mi; the pods to place ask for the same:
+CPU microseconds per decision of the core with the default profile, 5th percentile of batches of 100
+pods. Every node has one old pod of 100m CPU and 500Mi; the pods to place ask for the same:
 
     basic              one template
     templates          100 templates that differ in their CPU request, in turn
     default-spread     one app behind a Service
     many-apps          1,000 apps, each with a Service and a ReplicaSet, in turn
-    rollout            every third pod belongs to a new app, whose Service and ReplicaSet appear with it
-    unique-labels      every pod has a label of its own, as those of Jobs do; none of 1,000 Services selects them
+    rollout            every third pod belongs to a new app, whose Service and ReplicaSet appear
+                       with it
+    unique-labels      every pod has a label of its own, as those of Jobs do; none of 1,000 Services
+                       selects them
     unique-spread      the same, as pods of a StatefulSet behind one of 1,000 Services
     nominations        50 nodes are nominated for other pods of the same priority
     sample-0           percentageOfNodesToScore: 0
@@ -18,13 +21,15 @@ one old pod of 100m CPU and 500Mi; the pods to place ask for the same:
     one-worker         parallelism: 1
     extender           an extender for a resource that the pods do not ask for
     volumes            a WaitForFirstConsumer claim each (benchmarks/volumes.py: dynamic)
-    preemption         nodes full of low pods, each preemptor displaces three (benchmarks/preemption.py: settled)
+    preemption         nodes full of low pods, each preemptor displaces three
+                       (benchmarks/preemption.py: settled)
     churn              for every 100 pods a node comes and a node goes
 
 Single events, in CPU milliseconds, median of 20:
 
     node-change        the first decision after a node was added or removed
-    new-app            the first decision for a new app while there are 26,000 distinct sets of labels
+    new-app            the first decision for a new app while there are 26,000 distinct sets of
+                       labels
     new-template       the first, second and third decision together for a new template
 """
 

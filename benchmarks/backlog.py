@@ -1,10 +1,10 @@
-"""What one event costs beside many pending pods: the event itself, the retries it causes, and the longest turn of the loop.
+"""Cost of one event beside many pending pods: the event, its retries, the longest turn of the loop.
 
-    python benchmarks/backlog.py [--pending 50000] [--classes 100] [--nodes 1000] [--by labels|requests] [--profile]
+    python benchmarks/backlog.py [--pending 50000] [--classes 100] [--nodes 1000] [--by
+        labels|requests] [--profile]
 
-Every node is full. The pending pods belong to apps in turn, which differ in their labels or in their memory requests; all ask for
-2 CPUs and fit nowhere.
-Then, one after the other:
+Every node is full. The pending pods belong to apps in turn, which differ in their labels or in
+their memory requests; all ask for 2 CPUs and fit nowhere. Then, one after the other:
 
     useless    a node comes that is too small for all of them
     again      ten such nodes come in turn
@@ -13,8 +13,9 @@ Then, one after the other:
     rooms      ten such pods end in turn
     larger     a node comes that takes one of them (messages change: another number of nodes)
 
-CPU time throughout, of one event: the median if there are several. A turn is an event with all its handlers, or one attempt; what
-failed are the attempts that placed nothing. All includes bindings and conditions.
+CPU time throughout, of one event: the median if there are several. A turn is an event with all its
+handlers, or one attempt; what failed are the attempts that placed nothing. All includes bindings
+and conditions.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ class Backlog:
         gc.unfreeze()
         event_ms, failed_ms, all_ms = (median(column) * 1e3 for column in zip(*spent, strict=True))
         print(
-            f"{name:<10}{event_ms:>12.2f}{failed_ms:>12.2f}{all_ms:>12.1f}{self.longest_s * 1e3:>12.2f}"
-            f"{self.attempts:>10}{self.placed:>8}",
+            f"{name:<10}{event_ms:>12.2f}{failed_ms:>12.2f}{all_ms:>12.1f}"
+            f"{self.longest_s * 1e3:>12.2f}{self.attempts:>10}{self.placed:>8}",
             flush=True,
         )
 

@@ -2,10 +2,11 @@
 
     python benchmarks/client.py [--bindings 30000] [--events 100000] [--repeat 3]
 
-The peer is a separate process that does as little as possible, so that the client is what is measured: it answers
-every POST with kube-apiserver's answer to a binding, and a watch with ready-made 2-KB pod events, one HTTP chunk each.
-Both processes are pinned to a core of their own where the machine allows. `CPU µs` is the client's own processor time
-per binding or event, which depends less on neighbours than the rate does; the best of the repetitions is shown.
+The peer is a separate process that does as little as possible, so that the client is what is
+measured: it answers every POST with kube-apiserver's answer to a binding, and a watch with
+ready-made 2-KB pod events, one HTTP chunk each. Both processes are pinned to a core of their own
+where the machine allows. `CPU µs` is the client's own processor time per binding or event, which
+depends less on neighbours than the rate does; the best of the repetitions is shown.
 """
 
 from __future__ import annotations
@@ -166,7 +167,8 @@ class PeerProtocol(asyncio.Protocol):
 
     async def stream(self, count: int) -> None:
         self.transport.write(
-            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: "
+            b"chunked\r\n\r\n"
         )
         chunks = self.chunks
         for number in range(count):
@@ -437,7 +439,8 @@ def main() -> int:
         pin(1)
         target = Target(port, certificate, options.bindings, options.events)
         print(
-            f"TLS, {CONCURRENCY} connections, events of {event_bytes} bytes, best of {options.repeat}\n"
+            f"TLS, {CONCURRENCY} connections, events of {event_bytes} bytes, best of "
+            f"{options.repeat}\n"
         )
         print(f"{'operation':<14}{'client':<28}{'loop':<10}{'per second':>12}{'CPU µs':>10}")
         for operation, client, measure in CLIENTS:

@@ -1,10 +1,11 @@
 """Decisions per second of the core alone: evaluate, choose, assume. No queue, no API.
 
-    python benchmarks/decisions.py [--nodes 5000] [--pods 2000] [--workload basic] [--plugins core|default]
+    python benchmarks/decisions.py [--nodes 5000] [--pods 2000] [--workload basic] [--plugins
+        core|default]
                                    [--templates K] [--repeats 3] [--only-classes]
 
-Every node has one pod that asks for 100m CPU and 500Mi of memory; the pods to be placed ask for the same and for what
-their workload says:
+Every node has one pod that asks for 100m CPU and 500Mi of memory; the pods to be placed ask for the
+same and for what their workload says:
 
     basic                     nothing else
     node-affinity             two of three zones
@@ -13,15 +14,19 @@ their workload says:
     preferred-affinity        rather nodes with pods of its kind
     preferred-anti-affinity   rather nodes without
     spread-hard, spread-soft  evenly over zones
-    default-spread            behind a Service, of a ReplicaSet: evenly over nodes and zones by default
-    mixed                     nothing else, on a cluster with five kinds of pods, 0.4 of each per node
-    churn                     nothing else; for every 100 pods a node comes, a node goes, and a pod of high priority is
+    default-spread            behind a Service, of a ReplicaSet: evenly over nodes and zones by
+                              default
+    mixed                     nothing else, on a cluster with five kinds of pods, 0.4 of each per
+                              node
+    churn                     nothing else; for every 100 pods a node comes, a node goes, and a pod
+                              of high priority is
                               tried that fits nowhere, preemption included
 
-Each workload runs without and with pod classes on like clusters, in turns. Of each run the 5th percentile of batches of
-100 is taken: these machines are noisy, the fastest batches are not. The median of the repeats is printed, in CPU time.
-With --templates, pods of K templates that differ in their CPU request take turns. With --only-classes the runs without classes
-are left out: a cluster of 1,000,000 nodes takes most of a minute to build, and a decision without classes 20 ms.
+Each workload runs without and with pod classes on like clusters, in turns. Of each run the 5th
+percentile of batches of 100 is taken: these machines are noisy, the fastest batches are not. The
+median of the repeats is printed, in CPU time. With --templates, pods of K templates that differ in
+their CPU request take turns. With --only-classes the runs without classes are left out: a cluster
+of 1,000,000 nodes takes most of a minute to build, and a decision without classes 20 ms.
 """
 
 from __future__ import annotations
@@ -274,7 +279,9 @@ class Cluster:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Build objects that stay: the collector would walk over all of them again and again, and while decisions are timed."""
+    """Build objects that stay: the collector would walk over all of them again and again, and while
+    decisions are timed.
+    """
     gc.unfreeze()
     gc.collect()  # what an earlier run has left
     gc.disable()

@@ -1,4 +1,4 @@
-"""Memory of 100,000 devices in 5,000 slices: the records of the informer, and the pools that the allocator keeps per node.
+"""Memory of 100,000 devices in 5,000 slices: the records, and the pools kept per node.
 
 python benchmarks/device_memory.py
 """

@@ -1,8 +1,10 @@
-"""How fast the embedded API server is, over TLS on loopback, and how much memory a large cluster takes.
+"""Speed of the embedded API server, over TLS on loopback, and memory of a large cluster.
 
-    python benchmarks/embedded.py [creates] [bindings] [fanout] [memory]      (all of them by default)
+    python benchmarks/embedded.py [creates] [bindings] [fanout] [memory]      (all of them by
+                                                                              default)
 
-The server runs in a process of its own; the load comes from this one, through the project's own transport.
+The server runs in a process of its own; the load comes from this one, through the project's own
+transport.
 """
 
 from __future__ import annotations
@@ -172,7 +174,8 @@ async def fanout(load: Load) -> None:
     took = time.perf_counter() - start
     delivered = WATCHERS * FANOUT_WRITES
     print(
-        f"fan-out:  {delivered / took:8.0f} events/s to {WATCHERS} watchers, {sum(counts)}/{delivered} delivered",
+        f"fan-out:  {delivered / took:8.0f} events/s to {WATCHERS} watchers, "
+        f"{sum(counts)}/{delivered} delivered",
         flush=True,
     )
 
@@ -193,7 +196,8 @@ def memory() -> None:
     took = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(
-        f"memory:   {peak / 1024:8.0f} MB with 5,000 nodes and 50,000 bound pods ({before / 1024:.0f} MB before)"
+        f"memory:   {peak / 1024:8.0f} MB with 5,000 nodes and 50,000 bound pods "
+        f"({before / 1024:.0f} MB before)"
     )
     print(f"in process: {50_000 / took:6.0f} create+bind/s", flush=True)
 

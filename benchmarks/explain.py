@@ -1,10 +1,11 @@
-"""How long `kubesched explain` takes once the objects are loaded: one pod, with and without `--fix`.
+"""Time of `kubesched explain` once the objects are loaded: one pod, with and without `--fix`.
 
     python benchmarks/explain.py [NODES ...]        (default: 5000 100000)
 
-The cluster has three zones, 30 pods per node (5 beyond 20,000 nodes), taints on a tenth of the nodes, and every node is nearly full; the pods
-to explain fit nowhere, fit almost everywhere, or are placed. Times are the best of three, in milliseconds, of a
-scheduler that has just been filled: the first figure of a row includes caches that are built once.
+The cluster has three zones, 30 pods per node (5 beyond 20,000 nodes), taints on a tenth of the
+nodes, and every node is nearly full; the pods to explain fit nowhere, fit almost everywhere, or are
+placed. Times are the best of three, in milliseconds, of a scheduler that has just been filled: the
+first figure of a row includes caches that are built once.
 """
 
 from __future__ import annotations

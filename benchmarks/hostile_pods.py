@@ -1,22 +1,26 @@
 """Pods that are as expensive as the API server admits: CPU time of one attempt, and how it grows.
 
-    python benchmarks/hostile_pods.py [--nodes 200] [--sizes 250,500,1000] [--kinds spread-hard,...] [--budget MS]
+    python benchmarks/hostile_pods.py [--nodes 200] [--sizes 250,500,1000] [--kinds spread-hard,...]
+        [--budget MS]
 
     python benchmarks/hostile_pods.py --aftermath 5 [--nodes 2000]
 
     python benchmarks/hostile_pods.py --beside [--nodes 200] [--sizes 1000] [--kinds ...] [--most 5]
 
-Anyone who may create pods can create these. An attempt goes through event handler, queue, scheduling cycle and failure
-handling in one process, without an API. Every pod is new, so nothing kept for equal pods helps. The last column is the
-growth of the time from one size to the next, as an exponent: 1 is linear, 2 is quadratic. With --budget the exit code is 1
-if any attempt took longer.
+Anyone who may create pods can create these. An attempt goes through event handler, queue,
+scheduling cycle and failure handling in one process, without an API. Every pod is new, so nothing
+kept for equal pods helps. The last column is the growth of the time from one size to the next, as
+an exponent: 1 is linear, 2 is quadratic. With --budget the exit code is 1 if any attempt took
+longer.
 
---aftermath N shows what stays behind: after each of N pods with 2,000 spread constraints over labels that no pod named
-before, the memory of the process, and the CPU time of taking in a changed node and another pod.
+--aftermath N shows what stays behind: after each of N pods with 2,000 spread constraints over
+labels that no pod named before, the memory of the process, and the CPU time of taking in a changed
+node and another pod.
 
---beside runs `kubesched run` and kube-scheduler one after the other over etcd and kube-apiserver from $KUBEBUILDER_ASSETS and
-compares the CPU time of the scheduler process from the creation of each pod until it has been tried, all that comes with it
-included. With --most the exit code is 1 if any pod costs kubesched more than so many times as much.
+--beside runs `kubesched run` and kube-scheduler one after the other over etcd and kube-apiserver
+from $KUBEBUILDER_ASSETS and compares the CPU time of the scheduler process from the creation of
+each pod until it has been tried, all that comes with it included. With --most the exit code is 1 if
+any pod costs kubesched more than so many times as much.
 """
 
 from __future__ import annotations
@@ -297,7 +301,9 @@ async def _idle_cpu_s(process: Process) -> float:
 
 
 def _cpu_s(pid: int) -> float:
-    """By thread, which the kernel counts in nanoseconds; the sum of the process comes in ticks of 10 ms."""
+    """By thread, which the kernel counts in nanoseconds; the sum of the process comes in ticks of
+    10 ms.
+    """
     used_ns = 0
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(FileNotFoundError):  # it has just ended

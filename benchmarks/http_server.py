@@ -1,10 +1,11 @@
-"""How fast `kubesched.base.http_server` answers over TLS on one core, beside aiohttp's server doing the same.
+"""Speed of `kubesched.base.http_server` over TLS on one core, beside aiohttp's server.
 
     python -P benchmarks/http_server.py [--seconds 3] [--repeat 3] [--connections 32]
 
-The server runs in a process of its own; the client does as little as possible, and both are pinned to a core where the
-machine allows. `CPU µs` is the server's own processor time per request, which depends less on neighbours than the rate
-does; the best of the repetitions is shown. Both servers run on uvloop and send the same bodies:
+The server runs in a process of its own; the client does as little as possible, and both are pinned
+to a core where the machine allows. `CPU µs` is the server's own processor time per request, which
+depends less on neighbours than the rate does; the best of the repetitions is shown. Both servers
+run on uvloop and send the same bodies:
 
     small GET       30 bytes of JSON on a kept connection, answered without awaiting anything
     POST 2 KB       a body that is received whole, answered with 80 bytes

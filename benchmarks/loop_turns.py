@@ -1,17 +1,22 @@
 """The longest turn of the scheduling loop in a large cluster, whatever happens to it.
 
-    python benchmarks/loop_turns.py [--nodes 100000] [--running 100000] [--backlog 50000] [--settle 20] [--only NAME ...] [--stacks]
+    python benchmarks/loop_turns.py [--nodes 100000] [--running 100000] [--backlog 50000] [--settle
+        20] [--only NAME ...] [--stacks]
 
-`kubesched run` works beside a server of prepared bytes (`null_server.py`). A callback that runs in every turn of its event
-loop takes the time since it last ran. After each of these, once the loop has become quiet, is printed: the processor time of
-the longest turn (60 ms wanted), what the clock showed in it, and the processor time of all turns of more than 20 ms, and of all
-turns, together. With `--stacks` the functions that ran in turns of more than 20 ms are printed too, from samples taken every 5 ms.
+`kubesched run` works beside a server of prepared bytes (`null_server.py`). A callback that runs in
+every turn of its event loop takes the time since it last ran. After each of these, once the loop
+has become quiet, is printed: the processor time of the longest turn (60 ms wanted), what the clock
+showed in it, and the processor time of all turns of more than 20 ms, and of all turns, together.
+With `--stacks` the functions that ran in turns of more than 20 ms are printed too, from samples
+taken every 5 ms.
 
-    assembly    configuration, plugins and connections, before the first request: one turn, in which nothing waits
+    assembly    configuration, plugins and connections, before the first request: one turn, in which
+                nothing waits
     start       nodes and running pods are listed; the pods are of 16,000 sizes
     class       a pod of a new shape
     app         a hundred pods of a new app
-    relist      nodes and pods are listed again, all of them changed: their watches ended with "too old resource version"
+    relist      nodes and pods are listed again, all of them changed: their watches ended with "too
+                old resource version"
     pool        a tenth of the nodes is deleted at once
     backlog     pods in a hundred shapes that fit nowhere
     unique      as many pods with a label of their own each, which fit nowhere
@@ -84,7 +89,7 @@ EXPIRED = {
 }
 
 
-# -- the server ----------------------------------------------------------------------------------------------------------
+# -- the server ------------------------------------------------------------------------------------
 
 
 class Cluster(NullServer):
@@ -102,7 +107,7 @@ class Cluster(NullServer):
         self._may_list = asyncio.Event()
         self._is_asked = False
 
-    # -- objects ---------------------------------------------------------------------------------------------------
+    # -- objects -----------------------------------------------------------------------------------
 
     def _pod_bytes(
         self, name: str, app: str, cpu: str, node_name: str = "", priority: int = 0
@@ -140,7 +145,7 @@ class Cluster(NullServer):
         event = self._newest[path] = {"type": kind, "object": made}
         return chunk(encode(event) + b"\n")
 
-    # -- requests --------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     def get(self, connection: Connection, target: bytes) -> None:
         path = target.partition(b"?")[0]
@@ -162,7 +167,9 @@ class Cluster(NullServer):
         self._lists[path] = asyncio.get_running_loop().create_task(self._list(connection, path))
 
     async def _list(self, connection: Connection, path: bytes) -> None:
-        """Stream a list, in pieces: a client takes a server that is silent for half a minute for one that cannot do that."""
+        """Stream a list, in pieces: a client takes a server that is silent for half a minute for
+        one that cannot do that.
+        """
         await self._may_list.wait()
         for index in range(self._nodes if path == NODES else self._running):
             if path == NODES:
@@ -178,7 +185,9 @@ class Cluster(NullServer):
             announce("listed")
 
     def _read(self, connection: Connection, path: bytes, target: bytes) -> None:
-        """The object of the newest change by its name, which is what informers compare; nothing else is kept."""
+        """The object of the newest change by its name, which is what informers compare; nothing
+        else is kept.
+        """
         newest, name = self._newest.get(path), NAME_SELECTOR.search(target)
         if newest is None or name is None or newest["type"] == "DELETED":
             connection.write(self._current(self.empty_list))
@@ -189,7 +198,9 @@ class Cluster(NullServer):
         connection.write(ANSWER_HEAD % len(body) + body)
 
     def _current(self, answer: bytes) -> bytes:
-        """With today's revision: an older one than what was seen would mean that etcd was restored."""
+        """With today's revision: an older one than what was seen would mean that etcd was
+        restored.
+        """
         return answer.replace(b"%d" % FIRST_POD_REVISION, b"%d" % self.revision)
 
     def post(self, connection: Connection, target: bytes, body: bytes) -> None:
@@ -198,7 +209,7 @@ class Cluster(NullServer):
         else:
             super().post(connection, target, body)
 
-    # -- what happens ----------------------------------------------------------------------------------------------
+    # -- what happens ------------------------------------------------------------------------------
 
     def happen(self, what: str, number: int) -> None:
         if what == "list":
@@ -258,7 +269,7 @@ async def serve(arguments: argparse.Namespace) -> None:
         state.happen(what, int(number))
 
 
-# -- the scheduler ---------------------------------------------------------------------------------------------------------
+# -- the scheduler ---------------------------------------------------------------------------------
 
 
 class Turns:
@@ -351,7 +362,7 @@ def run_watched(arguments: list[str], *, stacks: bool) -> None:
     sys.exit(kubesched(arguments))
 
 
-# -- the benchmark ---------------------------------------------------------------------------------------------------------
+# -- the benchmark ---------------------------------------------------------------------------------
 
 
 def print_turns(title: str, scheduler: subprocess.Popen[bytes]) -> None:

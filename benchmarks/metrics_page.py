@@ -1,7 +1,7 @@
-"""How long a scrape keeps the event loop: the longest turn of a huge metrics page, in CPU time of this process.
+"""How long a scrape of a huge metrics page keeps the event loop: longest turn, in CPU time.
 
-Run it as a program; it prints, for plain and compressed pages, the lines, the CPU time of the whole page and of the
-longest turn between two yields. Wanted: less than 5 ms for any page.
+Run it as a program; it prints, for plain and compressed pages, the lines, the CPU time of the whole
+page and of the longest turn between two yields. Wanted: less than 5 ms for any page.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def busy_registry(profiles: int) -> MetricsRegistry:
 
 
 class Turns:
-    """Awaits a coroutine and notes the CPU time of each of its turns, from one yield to the event loop to the next."""
+    """Awaits a coroutine and notes the CPU time of each of its turns, from one yield to the event
+    loop to the next.
+    """
 
     def __init__(self, work: Coroutine[Any, Any, None]) -> None:
         self._work = work
@@ -74,7 +76,8 @@ async def main(profiles: int, repeats: int) -> None:
             await turns
             print(
                 f"{'compressed' if compress else 'plain':<11}{'again' if repeat else 'first':<6}"
-                f"{registry.text().count(chr(10)):>8} lines   whole page {sum(turns.seconds) * 1e3:6.1f} ms"
+                f"{registry.text().count(chr(10)):>8} lines   whole page "
+                f"{sum(turns.seconds) * 1e3:6.1f} ms"
                 f"   {len(turns.seconds)} turns   longest {max(turns.seconds) * 1e3:5.2f} ms"
             )
 

@@ -2,8 +2,8 @@
 
     python benchmarks/names_forgotten.py [--count N] [--names N] [KIND ...]
 
-Creates and deletes pods in rounds, each with names of its own, and prints the resident memory after every round: it must
-come back, or stop growing where a cache has reached its bound.
+Creates and deletes pods in rounds, each with names of its own, and prints the resident memory after
+every round: it must come back, or stop growing where a cache has reached its bound.
 """
 
 from __future__ import annotations

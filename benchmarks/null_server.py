@@ -1,12 +1,14 @@
-"""An API server that costs next to nothing: what a scheduler spends against it is the scheduler's own.
+"""An API server that costs next to nothing: what is measured is the scheduler's own.
 
-It has nodes, and pods that appear when it is told `go` on standard input, at most `--window` of them unbound at a time. Every
-answer and every watch event is a template of bytes that was made before: a binding is answered with kube-apiserver's 201
-and comes back on the watch as the bound pod, an event with the 201 of an event. All other collections are empty and quiet.
-Nothing is checked, kept or counted but which pods are bound and how many events came.
+It has nodes, and pods that appear when it is told `go` on standard input, at most `--window` of
+them unbound at a time. Every answer and every watch event is a template of bytes that was made
+before: a binding is answered with kube-apiserver's 201 and comes back on the watch as the bound
+pod, an event with the 201 of an event. All other collections are empty and quiet. Nothing is
+checked, kept or counted but which pods are bound and how many events came.
 
-It says on standard output, a line each: `ready PORT`, `watched` once pods are watched, `bound` after the last binding and
-`done` when as many events as pods have come, too. `benchmarks/process.py` starts it.
+It says on standard output, a line each: `ready PORT`, `watched` once pods are watched, `bound`
+after the last binding and `done` when as many events as pods have come, too.
+`benchmarks/process.py` starts it.
 """
 
 from __future__ import annotations

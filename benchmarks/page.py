@@ -2,10 +2,13 @@
 
     python -P benchmarks/page.py [paint] [pan] [what-if] [stream] [scripts]     (default: all)
 
-    paint     first paint of the map at 5,000 nodes, from the navigation to the first frame that shows nodes
-    pan       100,000 nodes: tasks longer than 50 ms while panning and zooming, as the browser's PerformanceObserver counts them
+    paint     first paint of the map at 5,000 nodes, from the navigation to the first frame that
+              shows nodes
+    pan       100,000 nodes: tasks longer than 50 ms while panning and zooming, as the browser's
+              PerformanceObserver counts them
     what-if   from the last key to the answer on the screen, at 1,000 nodes with 10,000 pods
-    stream    CPU time of the event stream per second at 500 pods per second with one reader, as a share of one core
+    stream    CPU time of the event stream per second at 500 pods per second with one reader, as a
+              share of one core
     scripts   compressed size of all scripts
 
 The browser is `$KUBESCHED_BROWSER` or the chromium on PATH. Browser and server share the machine.
@@ -49,8 +52,10 @@ FLAGS = (
 HAS_COLOURS = """() => {
   const canvas = document.querySelector('.canvas canvas');
   if (!canvas || !canvas.width) return 0;
-  const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data, seen = new Set();
-  for (let i = 0; i < data.length; i += 400) seen.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
+  const context = canvas.getContext('2d'), seen = new Set();
+  const data = context.getImageData(0, 0, canvas.width, canvas.height).data;
+  for (let i = 0; i < data.length; i += 400)
+    seen.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
   return seen.size > 20;
 }"""
 
@@ -119,10 +124,12 @@ def paint() -> None:
             tab.wait_for_function(HAS_COLOURS, polling="raf")
             times.append(tab.evaluate("performance.now()"))
             paints = tab.evaluate(
-                "Object.fromEntries(performance.getEntriesByType('paint').map(each => [each.name, each.startTime]))"
+                "Object.fromEntries(performance.getEntriesByType('paint').map(each => "
+                "[each.name, each.startTime]))"
             )
     print(
-        f"first paint, 5,000 nodes: map {median(times):.0f} ms (of {' '.join(f'{each:.0f}' for each in times)}), "
+        f"first paint, 5,000 nodes: map {median(times):.0f} ms (of "
+        f"{' '.join(f'{each:.0f}' for each in times)}), "
         f"first contentful paint {paints.get('first-contentful-paint', 0):.0f} ms"
     )
 
@@ -137,9 +144,12 @@ def pan() -> None:
         )
         tab.wait_for_timeout(1000)
         tab.evaluate(
-            "() => { window.long = []; new PerformanceObserver(list => window.long.push(...list.getEntries().map(each => each.duration)))"
-            ".observe({type: 'longtask'}); window.frames_ = []; let last = performance.now(); const tick = () => { const now = performance.now();"
-            " window.frames_.push(now - last); last = now; requestAnimationFrame(tick); }; requestAnimationFrame(tick); }"
+            "() => { window.long = []; new PerformanceObserver(list => "
+            "window.long.push(...list.getEntries().map(each => each.duration)))"
+            ".observe({type: 'longtask'}); window.frames_ = []; let last = performance.now(); "
+            "const tick = () => { const now = performance.now();"
+            " window.frames_.push(now - last); last = now; requestAnimationFrame(tick); }; "
+            "requestAnimationFrame(tick); }"
         )
         box = tab.locator(".canvas canvas").bounding_box()
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -177,9 +187,12 @@ def what_if() -> None:
             changed = text.replace(f"replicas: {replicas - 1}", f"replicas: {replicas}")
             times.append(
                 tab.evaluate(
-                    "([text, done]) => new Promise(resolve => { const editor = document.getElementById('yaml'), result = document.querySelector('.result');"
-                    " const began = performance.now(); editor.value = text; editor.dispatchEvent(new Event('input'));"
-                    " new MutationObserver(() => { if (Number(result.dataset.done) > done) requestAnimationFrame(() => resolve(performance.now() - began)); })"
+                    "([text, done]) => new Promise(resolve => { const editor = "
+                    "document.getElementById('yaml'), result = document.querySelector('.result');"
+                    " const began = performance.now(); editor.value = text; "
+                    "editor.dispatchEvent(new Event('input'));"
+                    " new MutationObserver(() => { if (Number(result.dataset.done) > done) "
+                    "requestAnimationFrame(() => resolve(performance.now() - began)); })"
                     ".observe(result, {attributes: true}); })",
                     [changed, done],
                 )

@@ -2,9 +2,10 @@
 
     python benchmarks/planning.py [NODES]        (default: 5000)
 
-The cluster has three zones and 30 pods per node for the plans, none for the count of replicas, which asks for 100,000. `plan` of one pod is asked
-five times; loading the objects into the scheduler is timed apart, since `plan` and `capacity` both begin with it. Seconds
-are of processor time and of the clock: on a busy machine they differ.
+The cluster has three zones and 30 pods per node for the plans, none for the count of replicas,
+which asks for 100,000. `plan` of one pod is asked five times; loading the objects into the
+scheduler is timed apart, since `plan` and `capacity` both begin with it. Seconds are of processor
+time and of the clock: on a busy machine they differ.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def timed(what: str, work) -> None:
     cpu, clock = process_time(), perf_counter()
     result = work()
     print(
-        f"{what:44} {process_time() - cpu:7.3f} s cpu {perf_counter() - clock:7.3f} s clock  {result}"
+        f"{what:44} {process_time() - cpu:7.3f} s cpu {perf_counter() - clock:7.3f} s clock  "
+        f"{result}"
     )
 
 

@@ -1,10 +1,12 @@
 """What a pod costs in the playground, from the Deployment that asks for it until it is Running.
 
-    python benchmarks/playground.py [--nodes 100 1000 5000] [--pods-per-node 4] [--stages] [--profile FILE]
+    python benchmarks/playground.py [--nodes 100 1000 5000] [--pods-per-node 4] [--stages]
+        [--profile FILE]
 
-Every size runs in a process of its own: `kubesched up` with that many nodes, then one Deployment of plain pods. CPU is
-that of the whole process: API server, controllers, kubelets and scheduler. `--stages` adds where it went (with probes
-that cost some 10 % themselves); `--profile` writes the profile of one size for `python -m pstats`.
+Every size runs in a process of its own: `kubesched up` with that many nodes, then one Deployment of
+plain pods. CPU is that of the whole process: API server, controllers, kubelets and scheduler.
+`--stages` adds where it went (with probes that cost some 10 % themselves); `--profile` writes the
+profile of one size for `python -m pstats`.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ def deployment(replicas: int) -> dict[str, Any]:
 
 
 class Stages:
-    """CPU time by stage: time inside a probed call belongs to it, less that of probed calls it makes."""
+    """CPU time by stage: time inside a probed call belongs to it, less that of probed calls it
+    makes.
+    """
 
     def __init__(self) -> None:
         self.used: dict[str, float] = defaultdict(float)

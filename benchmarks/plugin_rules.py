@@ -1,4 +1,4 @@
-"""What a plugin's rule is worth: CPU per decision of the default profile with one more filter, with and without a rule.
+"""What a plugin's rule is worth: CPU per decision with one more filter, with and without it.
 
 python benchmarks/plugin_rules.py [NODES ...]
 """

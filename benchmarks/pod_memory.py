@@ -1,10 +1,11 @@
-"""What a pod takes in memory, and what it costs to take it in: decoded, stored and counted on its node.
+"""Memory of a pod, and CPU to take it in: decoded, stored and counted on its node.
 
-    python benchmarks/pod_memory.py [--nodes 5000] [--pods 150000] [--apps 500] [--no-sharing] [--unique]
+    python benchmarks/pod_memory.py [--nodes 5000] [--pods 150000] [--apps 500] [--no-sharing]
+        [--unique]
 
-Pods as in `run_process.py`: of Deployments, with probes, environment, annotations and a status. With `--unique` each has a token
-volume and transition times of its own, as in a cluster. Lists come in pages of 500. CPU is that of decoding and of the handlers, not
-of the network.
+Pods as in `run_process.py`: of Deployments, with probes, environment, annotations and a status.
+With `--unique` each has a token volume and transition times of its own, as in a cluster. Lists come
+in pages of 500. CPU is that of decoding and of the handlers, not of the network.
 """
 
 from __future__ import annotations

@@ -2,16 +2,20 @@
 
     python benchmarks/preemption.py [--nodes 5000] [--decisions 1000] [--pending 10000]
 
-preempt    every node runs 4 pods of 900m at low priority; each preemptor needs 3 of them gone. One decision is the failed
-           attempt, the choice of node and victims, and the nomination. Afterwards, outside the measurement, the victims
-           leave and the preemptor takes its place ("settled"), or nothing happens ("wave": nominations pile up).
+preempt    every node runs 4 pods of 900m at low priority; each preemptor needs 3 of them gone. One
+           decision is the failed
+           attempt, the choice of node and victims, and the nomination. Afterwards, outside the
+           measurement, the victims leave and the preemptor takes its place ("settled"), or nothing
+           happens ("wave": nominations pile up).
 hopeless   pods that fit nowhere and have no victims, one after the other while nothing changes.
-others     pods of low priority are scheduled while many unschedulable ones of high priority are pending; everything goes
-           through event handlers, queue and failure handler. Then a pod ends, which wakes all pending ones: all are
-           tried again without success. A pod that keeps failing backs off for 10 seconds, so this cannot happen more often.
+others     pods of low priority are scheduled while many unschedulable ones of high priority are
+           pending; everything goes
+           through event handlers, queue and failure handler. Then a pod ends, which wakes all
+           pending ones: all are tried again without success. A pod that keeps failing backs off for
+           10 seconds, so this cannot happen more often.
 
-CPU time throughout. First and typical decision; typical is the 5th percentile of batches, since these machines are noisy,
-except for waves, which change as they go: there it is the mean.
+CPU time throughout. First and typical decision; typical is the 5th percentile of batches, since
+these machines are noisy, except for waves, which change as they go: there it is the mean.
 """
 
 from __future__ import annotations
@@ -115,7 +119,9 @@ def hopeless(name: str):
 
 
 def measure(work: Callable[[int], None], count: int) -> tuple[float, float]:
-    """(milliseconds of the first, of a typical one): the machine is noisy, so CPU time and a low percentile."""
+    """(milliseconds of the first, of a typical one): the machine is noisy, so CPU time and a low
+    percentile.
+    """
     began = time.process_time()
     work(0)
     first = time.process_time() - began
@@ -155,7 +161,9 @@ def preempt(nodes: int, count: int, *, classes: bool, wave: bool) -> tuple[float
 
 
 class World:
-    """A whole scheduler without an API server: its bindings succeed at once, its writes go nowhere."""
+    """A whole scheduler without an API server: its bindings succeed at once, its writes go
+    nowhere.
+    """
 
     def __init__(self, nodes: int) -> None:
         self.clock = ManualClock()
@@ -221,7 +229,8 @@ class NullClient:
 
 
 def others(nodes: int, count: int, pending: int) -> tuple[float, float, float]:
-    """Milliseconds per pod of low priority alone and beside pending ones, and seconds to try all pending ones again.
+    """Milliseconds per pod of low priority alone and beside pending ones, and seconds to try all
+    pending ones again.
 
     The two are measured in turns: what slows the machine down slows both.
     """
@@ -276,7 +285,8 @@ def main() -> int:
     print(f"others, {args.pending} pending {beside:>30.4f} ms{beside / alone - 1:>10.1%}")
     share = waking / LONGEST_BACKOFF_S
     print(
-        f"waking all of them {waking:>32.2f} s{share:>12.1%} of a core at one per {LONGEST_BACKOFF_S:g} s"
+        f"waking all of them {waking:>32.2f} s{share:>12.1%} of a core at one per "
+        f"{LONGEST_BACKOFF_S:g} s"
     )
     return 0
 

@@ -2,13 +2,14 @@
 
     python benchmarks/process.py [--nodes 1000] [--pods 20000] [--plain] [--json] [--profile]
 
-The real command runs against `null_server.py` in a process of its own. Counted is the processor time of the scheduler's process
-alone, from the moment the pods begin to appear until every pod is bound and every event has been written; reading the
-pods, decoding and answering their bindings and the metrics are all in it. Pods per second are those of one core, that is
-per second of that processor time; `clock` is what the clock shows while other work shares the machine.
+The real command runs against `null_server.py` in a process of its own. Counted is the processor
+time of the scheduler's process alone, from the moment the pods begin to appear until every pod is
+bound and every event has been written; reading the pods, decoding and answering their bindings and
+the metrics are all in it. Pods per second are those of one core, that is per second of that
+processor time; `clock` is what the clock shows while other work shares the machine.
 
-`--profile` runs it once more under cProfile and prints which packages and functions the time goes to. The profiler makes
-Python functions look dearer than C ones: compare shares, not microseconds.
+`--profile` runs it once more under cProfile and prints which packages and functions the time goes
+to. The profiler makes Python functions look dearer than C ones: compare shares, not microseconds.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ class Result:
             f"{micros:6.0f} µs of CPU per pod, {1e6 / micros:6.0f} pods/s per core"
             f"   of it system: {self.done_cpu.system_s / self.pods * 1e6:.0f} µs"
             f"   until bound: {self.bound_cpu.total_s / self.pods * 1e6:.0f} µs"
-            f"   clock: {self.pods / self.bound_s:.0f} bound/s, {self.pods / self.done_s:.0f} done/s"
+            f"   clock: {self.pods / self.bound_s:.0f} bound/s, {self.pods / self.done_s:.0f} "
+            "done/s"
         )
 
 
@@ -197,7 +199,9 @@ def layer(function: tuple[str, int, str]) -> str:
 
 
 def breakdown(profile: Path, pods: int, top: int) -> None:
-    """Self time by package, built-in functions counted to their callers, and the largest functions with calls per pod."""
+    """Self time by package, built-in functions counted to their callers, and the largest functions
+    with calls per pod.
+    """
     stats = pstats.Stats(str(profile)).stats  # type: ignore[attr-defined]  # not in typeshed
     by_layer: Counter[str] = Counter()
     by_function: Counter[str] = Counter()

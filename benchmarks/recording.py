@@ -1,10 +1,12 @@
 """What recording and playing cost: `python benchmarks/recording.py [--pods N] [--replay [DIR]]`.
 
-Plays the lives of pods to a recorder as the scheduler does (added, tried, decided, bound, running, deleted) and prints the
-CPU time of the loop's thread for each, what each takes on disk, and how other ways of packing compare.
+Plays the lives of pods to a recorder as the scheduler does (added, tried, decided, bound, running,
+deleted) and prints the CPU time of the loop's thread for each, what each takes on disk, and how
+other ways of packing compare.
 
-With `--replay`, records a playground instead in which so many pods are created, run, and half of them are deleted, and prints
-how many decisions are played per second of CPU; with DIR, plays the recording that is there.
+With `--replay`, records a playground instead in which so many pods are created, run, and half of
+them are deleted, and prints how many decisions are played per second of CPU; with DIR, plays the
+recording that is there.
 """
 
 from __future__ import annotations
@@ -81,7 +83,9 @@ def measure_recording(pods: int) -> None:
 
 
 async def record_playground(folder: Path, pods: int, nodes: int = 100) -> None:
-    """Record the lives of pods in `folder/recording`: all of them run in the end, then every other one is deleted."""
+    """Record the lives of pods in `folder/recording`: all of them run in the end, then every other
+    one is deleted.
+    """
     settings = PlaygroundSettings(
         kubeconfig=folder / "kubeconfig",
         nodes=nodes,

@@ -1,11 +1,13 @@
-"""How long `kubesched replay` takes over a trace of openb's size, and how a sweep gains from a second worker.
+"""Time of `kubesched replay` over a trace of openb's size, and the gain from a second worker.
 
     python benchmarks/replay.py [NODES PODS]             one cell, on one core (default: 1523 8152)
     python benchmarks/replay.py --write DIR              only write the two CSV files
-    python benchmarks/replay.py --sweep                  64 cells with one local worker, then with two
+    python benchmarks/replay.py --sweep                  64 cells with one local worker, then with
+                                                         two
 
-The trace is generated in the shape that openb publishes: its columns, about its mix of nodes and of pods that share GPUs,
-its 150 days. CPU seconds are of this process; on a busy machine the clock shows more.
+The trace is generated in the shape that openb publishes: its columns, about its mix of nodes and of
+pods that share GPUs, its 150 days. CPU seconds are of this process; on a busy machine the clock
+shows more.
 """
 
 from __future__ import annotations
@@ -88,7 +90,8 @@ def one_cell(node_count: int, pod_count: int) -> None:
         outcome = play_trace(trace, Cell(name="default", config=default_config()))
         total_s = process_time() - cpu
         print(
-            f"{node_count} nodes, {outcome.submitted} pods: {total_s:.2f} s cpu ({read_s:.2f} s of it reading), "
+            f"{node_count} nodes, {outcome.submitted} pods: {total_s:.2f} s cpu ({read_s:.2f} s "
+            "of it reading), "
             f"{perf_counter() - clock:.2f} s clock"
         )
         print(

@@ -1,16 +1,19 @@
-"""What `kubesched run` takes as a process: time to the first binding, memory, CPU when idle, time to take over.
+"""`kubesched run` as a process: time to the first binding, memory, idle CPU, time to take over.
 
-    python benchmarks/run_process.py [--control-plane embedded|real] [--pods N] [start] [large] [takeover]
+    python benchmarks/run_process.py [--control-plane embedded|real] [--pods N] [start] [large]
+        [takeover]
 
-| Scenario | Cluster | Measured |
-|---|---|---|
-| `start` | 1,000 nodes, 1,000 waiting pods | from `exec` to the first binding; CPU while nothing happens |
-| `large` | 5,000 nodes, 150,000 running pods (`--pods`), 10 waiting ones | the same, and the resident memory afterwards |
-| `takeover` | a leader and a standby with kube-scheduler's default lease; the leader is killed | until the standby leads |
+    start      1,000 nodes, 1,000 waiting pods: from `exec` to the first binding; CPU while nothing
+               happens
+    large      5,000 nodes, 150,000 running pods (`--pods`), 10 waiting ones: the same, and the
+               resident memory afterwards
+    takeover   a leader and a standby with kube-scheduler's default lease; the leader is killed:
+               until the standby leads
 
-The API server is a process of its own: this project's, or etcd and kube-apiserver from `$KUBEBUILDER_ASSETS`. The clock
-of the first binding stops when the scheduler's log says so, so the log is part of the price. On a machine that does
-something else besides, look at the CPU seconds: without it, the clock shows them and what the API server needs.
+The API server is a process of its own: this project's, or etcd and kube-apiserver from
+`$KUBEBUILDER_ASSETS`. The clock of the first binding stops when the scheduler's log says so, so the
+log is part of the price. On a machine that does something else besides, look at the CPU seconds:
+without it, the clock shows them and what the API server needs.
 """
 
 from __future__ import annotations
@@ -57,7 +60,10 @@ class Figure:
 
     def __str__(self) -> str:
         verdict = "ok" if self.value < self.budget else "MISSED"
-        return f"{self.what:<64}{self.value:>9.2f} {self.unit:<3}{self.budget:>9.2f} {self.unit:<3} {verdict}"
+        return (
+            f"{self.what:<64}{self.value:>9.2f} {self.unit:<3}{self.budget:>9.2f} "
+            f"{self.unit:<3} {verdict}"
+        )
 
 
 def node(index: int) -> dict[str, Any]:
@@ -99,7 +105,9 @@ def node(index: int) -> dict[str, Any]:
 
 
 def pod(index: int, node_name: str = "") -> dict[str, Any]:
-    """A pod of a Deployment as it is in a cluster: with probes, volumes, environment and a history."""
+    """A pod of a Deployment as it is in a cluster: with probes, volumes, environment and a
+    history.
+    """
     app = f"app-{index % 500}"
     made: dict[str, Any] = {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""What the scheduling queue costs: add + pop with many pods pending, and events while many pods wait.
+"""Cost of the scheduling queue: add + pop beside many pending pods, and events beside them.
 
     python benchmarks/scheduling_queue.py [--pending 50000] [--waiting 10000] [--rounds 20000]
 
@@ -128,7 +128,9 @@ def add_and_pop(pending: int, rounds: int, queue_sort: object = None) -> tuple[f
 
 
 def attempt_and_fail(pending: int, rounds: int) -> float:
-    """A whole unsuccessful attempt: pop, rejection, back into the pool, woken by an event into backoffQ or activeQ."""
+    """A whole unsuccessful attempt: pop, rejection, back into the pool, woken by an event into
+    backoffQ or activeQ.
+    """
     queue = make_queue(max_backoff_s=0)
     for pod in make_pods(pending, "pending"):
         queue.add(pod)
@@ -191,7 +193,8 @@ def main() -> int:
             f"{1e6 / (add + pop):,.0f} add+pop/s"
         )
     print(
-        f"failed attempt and requeue {attempt_and_fail(args.pending, args.rounds):.1f} µs with {args.pending} pending"
+        f"failed attempt and requeue {attempt_and_fail(args.pending, args.rounds):.1f} µs with "
+        f"{args.pending} pending"
     )
     cases = [
         ("unrelated event", "Pods", NODE_UPDATE, 0),

@@ -1,16 +1,19 @@
 """Two schedulers for an hour under churn: does anything grow, get slower, or stay behind?
 
-    python benchmarks/soak.py [--minutes 60] [--rate 50] [--control-plane embedded|real] [--output DIR]
+    python benchmarks/soak.py [--minutes 60] [--rate 50] [--control-plane embedded|real] [--output
+        DIR]
 
-Pods are created at a steady rate and the oldest deleted, so that their number stays the same. Every two seconds a node is
-cordoned, tainted, uncordoned, or deleted and made anew. Every 28 minutes the leading scheduler is ended (SIGKILL and SIGTERM in
-turn) and started again, so that the other one takes over. One that ends by itself, as after losing its lease, is started again as a
-kubelet would, and counted. Every ten seconds each scheduler is looked at: resident memory, asyncio tasks, descriptors, threads; and
-the latency from creation to binding as a watch sees it.
+Pods are created at a steady rate and the oldest deleted, so that their number stays the same. Every
+two seconds a node is cordoned, tainted, uncordoned, or deleted and made anew. Every 28 minutes the
+leading scheduler is ended (SIGKILL and SIGTERM in turn) and started again, so that the other one
+takes over. One that ends by itself, as after losing its lease, is started again as a kubelet would,
+and counted. Every ten seconds each scheduler is looked at: resident memory, asyncio tasks,
+descriptors, threads; and the latency from creation to binding as a watch sees it.
 
-`DIR` gets `samples.csv`, `latencies.csv` and `soak.svg`. The exit code is 1 if pods are left unbound at the end, or if
-memory, tasks or descriptors of a scheduler grow: over spells of twenty minutes and more in which it leads or stands by, the median of
-the last quarter is held against that of the second. A leader's caches take a quarter of an hour to fill, so shorter spells say nothing.
+`DIR` gets `samples.csv`, `latencies.csv` and `soak.svg`. The exit code is 1 if pods are left
+unbound at the end, or if memory, tasks or descriptors of a scheduler grow: over spells of twenty
+minutes and more in which it leads or stands by, the median of the last quarter is held against that
+of the second. A leader's caches take a quarter of an hour to fill, so shorter spells say nothing.
 """
 
 from __future__ import annotations
@@ -268,7 +271,9 @@ async def change_leaders(schedulers: list[Scheduler], every_s: float) -> None:
 
 
 def growth(samples: list[Sample]) -> list[str]:
-    """Medians of the second and of the last quarter of every spell of leading or standing by that was long enough."""
+    """Medians of the second and of the last quarter of every spell of leading or standing by that
+    was long enough.
+    """
     told = []
     spells: dict[tuple[str, int, bool], list[Sample]] = {}
     for sample in samples:
@@ -285,7 +290,8 @@ def growth(samples: list[Sample]) -> list[str]:
             grew = late > early * GROWTH_ALLOWED and late > early + slack
             verdict = "GROWS" if grew else "ok"
             told.append(
-                f"{name} life {life} {role} ({length / 60:.0f} min) {what:<8} {early:8.1f} -> {late:8.1f}  {verdict}"
+                f"{name} life {life} {role} ({length / 60:.0f} min) {what:<8} {early:8.1f} -> "
+                f"{late:8.1f}  {verdict}"
             )
     return told
 
@@ -443,7 +449,8 @@ def report(samples: list[Sample], churn: Churn, output: Path, ended: int) -> int
     took = [latency for _, latency in churn.latencies]
     rate = len(took) / max(1.0, churn.latencies[-1][0]) if took else 0.0
     print(
-        f"{churn.made} pods created, {len(took)} seen bound ({rate:.1f}/s), {churn.refused} requests refused"
+        f"{churn.made} pods created, {len(took)} seen bound ({rate:.1f}/s), {churn.refused} "
+        "requests refused"
     )
     print(f"left unbound: {len(churn.created)}; schedulers that ended by themselves: {ended}")
     shares = ", ".join(

@@ -1,7 +1,8 @@
-"""How long a dump takes to load, and how much memory: `python benchmarks/state.py [--nodes N] [--pods N] [--gzip] [--yaml]`.
+"""Time and memory to load a dump: `benchmarks/state.py [--nodes N] [--pods N] [--gzip] [--yaml]`.
 
-Writes a dump as `kubectl get nodes,pods -A -o json` (or `-o yaml`) prints it (indented, one List, pods of about 7 KB as a real
-cluster has them), loads it in a fresh process and prints seconds and peak memory.
+Writes a dump as `kubectl get nodes,pods -A -o json` (or `-o yaml`) prints it (indented, one List,
+pods of about 7 KB as a real cluster has them), loads it in a fresh process and prints seconds and
+peak memory.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def _load(path: str) -> None:
         now_mb = int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
     print(state.describe())
     print(
-        f"loaded in {seconds:.1f} s ({cpu:.1f} s CPU), peak {peak_mb:.0f} MiB, then {now_mb:.0f} MiB"
+        f"loaded in {seconds:.1f} s ({cpu:.1f} s CPU), peak {peak_mb:.0f} MiB, then {now_mb:.0f} "
+        "MiB"
     )
     cpu = time.process_time()
     in_memory_scheduler(state)
@@ -75,7 +77,8 @@ def _write(file: IO[str], nodes: int, pods: int) -> None:
         file.write(separator + "\n".join(f"        {line}" for line in text.splitlines()))
         separator = ",\n"
     file.write(
-        '\n    ],\n    "kind": "List",\n    "metadata": {\n        "resourceVersion": ""\n    }\n}\n'
+        '\n    ],\n    "kind": "List",\n    "metadata": {\n        "resourceVersion": ""\n    '
+        "}\n}\n"
     )
 
 

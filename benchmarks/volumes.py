@@ -1,16 +1,18 @@
-"""Decisions per second for pods with volumes: evaluate, choose, assume, reserve. One core, no queue, no API.
+"""Decisions per second for pods with volumes, one core: evaluate, choose, assume, reserve.
 
-    python benchmarks/volumes.py [--nodes 1000] [--pods 2000] [--workload bound] [--repeats 3] [--profile]
+    python benchmarks/volumes.py [--nodes 1000] [--pods 2000] [--workload bound] [--repeats 3]
+        [--profile]
 
-    none      no volumes that matter, only the token every pod has: what the storage plugins cost everybody
+    none      no volumes that matter, only the token every pod has: what the storage plugins cost
+              everybody
     bound     a bound claim each, its CSI volume in one of three zones; nodes take 39 volumes
     shared    one bound claim for all
     local     a local volume each, waiting for its first consumer: two fitting volumes per node
     dynamic   a claim each that is to be provisioned; storage capacity is tracked per node
 
-The default profile is used, all nodes are scored. Each workload runs without and with pod classes, in turns; of each run
-the 5th percentile of batches of 100 is taken, and the median of the repeats is printed, in CPU time. Pods that differ in
-the names of their claims are of one class.
+The default profile is used, all nodes are scored. Each workload runs without and with pod classes,
+in turns; of each run the 5th percentile of batches of 100 is taken, and the median of the repeats
+is printed, in CPU time. Pods that differ in the names of their claims are of one class.
 """
 
 from __future__ import annotations
@@ -189,7 +191,9 @@ def cluster(node_count: int, workload: str) -> Iterator[Any]:
 
 
 def run(workload: str, node_count: int, pod_count: int, *, classes: bool) -> float:
-    """Microseconds per decision, 5th percentile of the batches: these machines are noisy, the fastest batches are not."""
+    """Microseconds per decision, 5th percentile of the batches: these machines are noisy, the
+    fastest batches are not.
+    """
     table = NodeTable(node_count)
     cache = Cache(table)
     for number in range(node_count):
@@ -243,7 +247,8 @@ def main() -> int:
                 times.append(run(workload, args.nodes, args.pods, classes=classes))
         plain, by_class = statistics.median(found[False]), statistics.median(found[True])
         print(
-            f"{workload:<12}{plain:>9.1f}{1e6 / plain:>9.0f}{by_class:>13.1f}{1e6 / by_class:>12.0f}"
+            f"{workload:<12}{plain:>9.1f}{1e6 / plain:>9.0f}"
+            f"{by_class:>13.1f}{1e6 / by_class:>12.0f}"
         )
         sys.stdout.flush()
     return 0
