@@ -44,6 +44,9 @@ def default_definition(obj: JsonObject) -> None:
     names.setdefault("singular", kind.lower())
     names.setdefault("listKind", f"{kind}List")
     spec.setdefault("conversion", {"strategy": "None"})
+    for version in spec.get("versions") or ():
+        version.setdefault("served", False)
+        version.setdefault("storage", False)
 
 
 def admit_definition(registry: RestStorage, obj: JsonObject) -> None:
@@ -184,7 +187,8 @@ class CustomResources:
         spec = definition["spec"]
         catalog = self._registry.catalog
         catalog.remove_custom(spec["group"], spec["names"]["plural"])
-        resources = resources_of(definition)
+        served = {version["name"] for version in spec["versions"] if version.get("served")}
+        resources = [item for item in resources_of(definition) if item.version in served]
         for resource in resources:
             self._registry.custom_strategies[resource] = custom_strategy(resource)
         catalog.add_custom(resources)
@@ -235,7 +239,7 @@ class CustomResources:
 
 
 def resources_of(definition: JsonObject) -> list[ResourceInfo]:
-    """One row per served version, the storage version first."""
+    """One row per version, the storage version first."""
     spec = definition["spec"]
     names = spec["names"]
     versions = sorted(spec.get("versions") or (), key=lambda version: not version.get("storage"))
@@ -256,5 +260,4 @@ def resources_of(definition: JsonObject) -> list[ResourceInfo]:
             schema=(version.get("schema") or {}).get("openAPIV3Schema"),
         )
         for version in versions
-        if version.get("served", True)
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import struct
 
 import pytest
@@ -65,6 +66,16 @@ def encode_scalar(number: int, name: str, value) -> bytes:
         if isinstance(value, str):
             return block(number, varint(1 << 3) + varint(1) + block(3, value.encode()))
         return block(number, varint(1 << 3) + varint(0) + varint(2 << 3) + varint(value))
+    if name == "any":
+        return block(number, block(1, json.dumps(value).encode()))
+    if name == "Schema":
+        return block(number, encode_message("apiextensions.JSONSchemaProps", value))
+    if name == "SchemaOrArray":
+        return block(number, encode_scalar(1, "Schema", value))
+    if name == "SchemaOrBool":
+        allows = varint(1 << 3) + varint(value is not False)
+        schema = encode_scalar(2, "Schema", value) if isinstance(value, dict) else b""
+        return block(number, allows + schema)
     raise AssertionError(name)
 
 
@@ -166,6 +177,73 @@ def test_zero_of_a_pointer_is_said_and_zero_of_a_plain_field_is_not():
     )
     message = block(types()["apps.Deployment"].fields["spec"].number[0], zeros)
     assert decode_protobuf(envelope("apps/v1", "Deployment", message))["spec"] == {"replicas": 0}
+
+
+THING = {
+    "type": "object",
+    "required": ["spec"],
+    "x-kubernetes-validations": [{"rule": "self.spec.size > 0", "message": "too small"}],
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {
+                "size": {"type": "integer", "minimum": 0, "maximum": 1.5, "default": 0},
+                "on": {"type": "boolean", "default": False},
+                "color": {"type": "string", "enum": ["red", None], "nullable": True},
+                "parts": {
+                    "type": "array",
+                    "items": {"type": "object", "properties": {"name": {"type": "string"}}},
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["name"],
+                },
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                "closed": {"type": "object", "additionalProperties": False},
+                "open": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                "port": {
+                    "x-kubernetes-int-or-string": True,
+                    "anyOf": [{"type": "integer"}, {"type": "string"}],
+                },
+            },
+        }
+    },
+}
+
+
+def definition(**version):
+    versions = [
+        {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": THING}},
+        {"name": "v2", "schema": {"openAPIV3Schema": THING}, **version},
+    ]
+    names = {"plural": "things", "kind": "Thing"}
+    spec = {"group": "example.com", "scope": "Cluster", "names": names, "versions": versions}
+    return {"metadata": {"name": "things.example.com"}, "spec": spec}
+
+
+def definition_body(obj):
+    name = "CustomResourceDefinition"
+    body = encode_message(f"apiextensions.{name}", obj)
+    return envelope("apiextensions.k8s.io/v1", name, body)
+
+
+def test_a_definition_keeps_its_schema():
+    decoded = decode_protobuf(definition_body(definition()))
+    assert decoded["spec"]["versions"] == definition()["spec"]["versions"]
+
+
+async def test_a_version_that_is_not_served_is_not_found(http):
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    media_type = "application/vnd.kubernetes.protobuf"
+    body = definition_body(definition())
+    status, made = await http.call("POST", path, body, content_type=media_type)
+    assert (status, made["spec"]["versions"][1]["served"]) == (201, False)
+    things = "/apis/example.com/{}/things"
+    assert (await http.call("GET", things.format("v1")))[0] == 200
+    assert (await http.call("GET", things.format("v2")))[0] == 404
+    made["spec"]["versions"][0]["served"] = False
+    assert (await http.call("PUT", f"{path}/things.example.com", made))[0] == 200
+    assert (await http.call("GET", things.format("v1")))[0] == 404
+    assert (await http.call("DELETE", f"{path}/things.example.com"))[0] == 200
+    assert (await http.call("GET", f"{path}/things.example.com"))[0] == 404
 
 
 def test_times_are_written_as_text_and_zero_times_left_out():

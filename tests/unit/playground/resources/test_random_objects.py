@@ -44,6 +44,7 @@ SCALARS: dict[str, list[Any]] = {
     "boolean": [True, False],
     "number": [0.0, -1.5],
     "any": [{}, {"a": 1}, 5, "x"],
+    "Schema": [{}, {"type": "object"}, 5, "x"],
     "Quantity": ["0", "1", "-1", "500m", "1.0001", "1Gi", "lots", "", 3, 2.5],
     "Time": ["2026-01-01T00:00:00Z"],
     "MicroTime": ["2026-01-01T00:00:00.000001Z"],

@@ -12,6 +12,7 @@ from functools import cache, lru_cache
 from typing import Literal, TypeAlias
 
 from kubesched.playground.apimachinery.objects import Json, JsonObject, decode, encode
+from kubesched.playground.apimachinery.schema.table import UNTYPED as UNTYPED_SCALARS
 from kubesched.playground.apimachinery.schema.table import Field, ObjectType, TypeRef, types
 
 Path: TypeAlias = tuple[str, ...]
@@ -83,10 +84,10 @@ def layout_of(ref: TypeRef, field: Field | None = None) -> Layout:
         assert ref.item is not None
         return (
             LEAF_MAP
-            if ref.item.shape == "scalar" and ref.item.name != "any"
+            if ref.item.shape == "scalar" and ref.item.name not in UNTYPED_SCALARS
             else Layout("object", member=ref.item)
         )
-    return UNTYPED if ref.name == "any" else LEAF
+    return UNTYPED if ref.name in UNTYPED_SCALARS else LEAF
 
 
 LEAF_MAP = Layout("object", member=TypeRef("scalar", "string"))

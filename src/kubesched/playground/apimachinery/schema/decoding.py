@@ -15,6 +15,7 @@ import msgspec
 
 from kubesched.playground.apimachinery.objects import Json, JsonObject
 from kubesched.playground.apimachinery.schema.table import (
+    UNTYPED,
     Field,
     ObjectType,
     TypeRef,
@@ -31,7 +32,7 @@ _SCALAR_TYPES: dict[str, Any] = {
     "int64": Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None,
     "boolean": bool | None,
     "number": float | None,
-    "any": Any,
+    **dict.fromkeys(UNTYPED, Any),
     "Quantity": str | int | float | None,
     "Time": _MOMENT | None,
     "MicroTime": _MOMENT | None,

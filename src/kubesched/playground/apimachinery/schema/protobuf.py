@@ -28,6 +28,7 @@ from kubesched.playground.apimachinery.schema.table import Field, TypeRef, type_
 MAGIC = b"k8s\x00"
 
 _MAX_DEPTH = 64
+_SCHEMAS = ("Schema", "SchemaOrArray", "SchemaOrBool")
 _ZERO_TIME_S = -62_135_596_800
 """Go's zero time, the first of January of the year 1, which JSON omits."""
 
@@ -168,6 +169,8 @@ def _value(ref: TypeRef, value: bytes | int, depth: int) -> Json:
         return _integer(value)
     if name == "number":
         return _double(_bytes(value))
+    if name in _SCHEMAS:
+        return _schema(name, _bytes(value), depth + 1)
     return _WELL_KNOWN[name](_bytes(value))
 
 
@@ -175,7 +178,20 @@ def _double(data: bytes) -> float:
     if len(data) != 8:
         raise ProtobufError("wrong wire type for a double")
     number: float = struct.unpack("<d", data)[0]
-    return number
+    return int(number) if number.is_integer() else number
+
+
+def _schema(name: str, data: bytes, depth: int) -> Json:
+    """A JSON schema, or the list or boolean that stands in its place."""
+    if name == "Schema":
+        return _message("apiextensions.JSONSchemaProps", data, depth)
+    parts = list(fields_of(data))
+    schemas = [
+        _schema("Schema", value, depth + 1) for _, value in parts if isinstance(value, bytes)
+    ]
+    if name == "SchemaOrArray" and any(number == 2 for number, _ in parts):
+        return schemas
+    return schemas[0] if schemas else any(value for _, value in parts)
 
 
 def _quantity(data: bytes) -> str | None:

@@ -20,11 +20,17 @@ SCALARS = (
     "boolean",
     "number",
     "any",
+    "Schema",
+    "SchemaOrArray",
+    "SchemaOrBool",
     "Quantity",
     "Time",
     "MicroTime",
     "IntOrString",
 )
+
+UNTYPED = frozenset(("any", "Schema", "SchemaOrArray", "SchemaOrBool"))
+"""Scalars that are any JSON."""
 
 # API groups by the short names used in the table.
 GROUPS = {"core": "", **{kind.group.partition(".")[0]: kind.group for kind in KINDS if kind.group}}

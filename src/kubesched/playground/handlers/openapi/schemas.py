@@ -6,7 +6,14 @@ from functools import cache
 from importlib import resources
 
 from kubesched.playground.apimachinery.objects import JsonObject
-from kubesched.playground.apimachinery.schema.table import GROUPS, Field, ObjectType, TypeRef, types
+from kubesched.playground.apimachinery.schema.table import (
+    GROUPS,
+    UNTYPED,
+    Field,
+    ObjectType,
+    TypeRef,
+    types,
+)
 
 _META_PREFIX = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _PREFIXES = {
@@ -47,7 +54,7 @@ _PLAIN: dict[str, JsonObject] = {
     "int64": {"type": "integer", "format": "int64"},
     "boolean": {"type": "boolean"},
     "number": {"type": "number", "format": "double"},
-    "any": {"type": "object"},
+    **{name: {"type": "object"} for name in UNTYPED},
 }
 
 
