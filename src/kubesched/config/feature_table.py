@@ -1,187 +1,137 @@
-"""Feature gates of Kubernetes 1.36 that do not concern a scheduler.
+"""Reads `feature_gates.txt`: every gate that kube-scheduler registers, with its history.
 
-kube-scheduler shares one gate registry with all other components, and operators pass the same
-`--feature-gates` value to each. These names are therefore accepted, checked and reported as
-upstream does, and have no effect. The relevant gates are fields of `features.FeatureGates`.
+kube-scheduler shares one gate registry with the other components, and operators pass the same
+`--feature-gates` value to each. Names that do not concern a scheduler are therefore accepted,
+checked and reported as upstream does. `effective` has the gates of one release at one emulated
+version.
 """
 
 from __future__ import annotations
 
-# (stage, on by default, locked) and the gates of that kind, alphabetically.
-GROUPS: tuple[tuple[str, bool, bool, str], ...] = (
-    (
-        "ALPHA",
-        False,
-        False,
-        """
-        APIServingWithRoutine AllowUnsafeMalformedObjectDeletion CBORServingAndStorage
-        CPUManagerPolicyAlphaOptions CRIListStreaming CSIVolumeHealth ClientsAllowCBOR
-        ClientsPreferCBOR CloudControllerManagerWatchBasedRoutesReconciliation
-        CloudControllerManagerWebhook ContainerStopSignals
-        ControllerManagerReleaseLeaderElectionLockOnExit CrossNamespaceVolumeDataSource
-        DRAResourcePoolStatus EventedPLEG HPAScaleToZero ImageVolumeWithDigest
-        InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory
-        KubeletInUserNamespace LoggingAlphaOptions ManifestBasedAdmissionControlConfig MemoryQoS
-        MutablePVNodeAffinity NativeHistograms PersistentVolumeClaimUnusedSinceTime
-        PodAndContainerStatsFromCRI PodLevelResourceManagers PodLogsQuerySplitStreams PodsAPI
-        QOSReserved ReduceDefaultCrashLoopBackOffDecay RuntimeClassInImageCriApi
-        ShardedListAndWatch StorageVersionAPI TopologyManagerPolicyAlphaOptions
-        UserNamespacesHostNetworkSupport WindowsCPUAndMemoryAffinity WorkloadWithJob
-        """,
-    ),
-    (
-        "BETA",
-        False,
-        False,
-        """
-        ClusterTrustBundle ClusterTrustBundleProjection ConcurrentWatchObjectDecode
-        LocalStorageCapacityIsolationFSQuotaMonitoring MaxUnavailableStatefulSet
-        PodCertificateRequest SELinuxMount StorageVersionMigrator
-        """,
-    ),
-    (
-        "BETA",
-        True,
-        False,
-        """
-        APIResponseCompression APIServerIdentity AllowParsingUserUIDFromCertAuth AtomicFIFO
-        AuthorizePodWebsocketUpgradeCreatePermission CPUManagerPolicyBetaOptions
-        CRDObservedGenerationTracking ClientsAllowCARotation ClientsAllowTLSCacheGC
-        ConstrainedImpersonation ContainerCheckpoint ContainerRestartRules ContextualLogging
-        DeclarativeValidationBeta DeploymentReplicaSetTerminatingReplicas
-        DetectCacheInconsistency EnvFiles ExtendWebSocketsToKubelet GracefulNodeShutdown
-        GracefulNodeShutdownBasedOnPodPriority HPAConfigurableTolerance HostnameOverride
-        InOrderInformersBatchProcess InPlacePodVerticalScalingInitContainers
-        KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages KubeletSeparateDiskGC
-        KubeletServiceAccountTokenForCredentialProviders ListFromCacheSnapshot
-        LoggingBetaOptions MutablePodResourcesForSuspendedJobs
-        MutableSchedulingDirectivesForSuspendedJobs OpenAPIEnums PLEGOnDemandRelist
-        PodDeletionCost PodReadyToStartContainersCondition PodTopologyLabelsAdmission
-        PortForwardWebsockets PreventStaticPodAPIReferences RelaxedServiceNameValidation
-        ReloadKubeletClientCAFile ReloadKubeletServerCertificateFile RemoteRequestHeaderUID
-        ResourceHealthStatus ResourceHealthStatusMessage RestartAllContainersOnContainerExits
-        RotateKubeletServerCertificate ServiceAccountNodeAudienceRestriction
-        SizeBasedListCostEstimate StaleControllerConsistencyDaemonSet
-        StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet
-        StaleControllerConsistencyStatefulSet StatefulSetSemanticRevisionComparison
-        StorageVersionHash StrictIPCIDRValidation
-        StructuredAuthenticationConfigurationEgressSelector
-        StructuredAuthenticationConfigurationJWKSMetrics TokenRequestServiceAccountUIDValidation
-        TopologyManagerPolicyBetaOptions TranslateStreamCloseWebsocketRequests
-        UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy
-        UnlockWhileProcessingFIFO WatchCacheInitializationPostStartHook WatchList
-        WatchListClient WindowsGracefulNodeShutdown
-        """,
-    ),
-    (
-        "",
-        True,
-        False,
-        """
-        AllowServiceExternalIPs CustomCPUCFSQuotaPeriod InformerResourceVersion
-        MutatingAdmissionPolicy
-        """,
-    ),
-    (
-        "",
-        True,
-        True,
-        """
-        APIServerTracing AnonymousAuthConfigurableEndpoints AnyVolumeDataSource
-        AuthorizeNodeWithSelectors AuthorizeWithSelectors BtreeWatchCache
-        CPUManagerPolicyOptions CRDValidationRatcheting CSIServiceAccountTokenSecrets
-        ConsistentListFromCache CustomResourceFieldSelectors DeclarativeValidation
-        DisableAllocatorDualWrite ExecProbeTimeout ExternalServiceAccountTokenSigner
-        ImageMaximumGCAge ImageVolume InOrderInformers JobBackoffLimitPerIndex JobManagedBy
-        JobPodReplacementPolicy JobSuccessPolicy KubeletCgroupDriverFromCRI
-        KubeletFineGrainedAuthz KubeletPSI KubeletPodResourcesDynamicResources
-        KubeletPodResourcesGet KubeletTracing LogarithmicScaleDown MultiCIDRServiceAllocator
-        MutableCSINodeAllocatableCount NFTablesProxyMode NodeLogQuery NodeSwap
-        OrderedNamespaceDeletion PodLifecycleSleepAction PodLifecycleSleepActionAllowZero
-        PreferSameTrafficDistribution ProcMountType RecoverVolumeExpansionFailure
-        RecursiveReadOnlyMounts RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation
-        ResilientWatchCacheInitialization RetryGenerateName SELinuxChangePolicy
-        SELinuxMountReadWriteOncePod SeparateTaintEvictionController ServiceAccountTokenJTI
-        ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation
-        ServiceAccountTokenPodNodeInfo StreamingCollectionEncodingToJSON
-        StreamingCollectionEncodingToProtobuf StructuredAuthenticationConfiguration
-        SupplementalGroupsPolicy SystemdWatchdog TopologyManagerPolicyOptions
-        UserNamespacesSupport WinDSR WinOverlay
-        """,
-    ),
-    (
-        "DEPRECATED",
-        False,
-        False,
-        """
-        AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests
-        ChangeContainerStatusOnKubeletRestart DeclarativeValidationTakeover KMSv1
-        KubeletRegistrationGetOnExistsOnly WindowsHostNetwork
-        """,
-    ),
-    (
-        "DEPRECATED",
-        False,
-        True,
-        """
-        AllowOverwriteTerminationGracePeriodSeconds GitRepoVolumeDriver SeparateCacheWatchRPC
-        """,
-    ),
-    (
-        "DEPRECATED",
-        True,
-        False,
-        """
-        DisableCPUQuotaWithExclusiveCPUs KubeletPodResourcesListUseActivePods
-        ServiceCIDRStatusFieldWiping StorageNamespaceIndex
-        """,
-    ),
-    (
-        "DEPRECATED",
-        True,
-        True,
-        """
-        AggregatedDiscoveryRemoveBetaType DisableNodeKubeProxyVersion
-        """,
-    ),
-)
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
 
-# Dependencies among the gates above; a gate may only be on if these are on.
-REQUIRES: dict[str, tuple[str, ...]] = {
-    "AuthorizeNodeWithSelectors": ("AuthorizeWithSelectors",),
-    "ClusterTrustBundleProjection": ("ClusterTrustBundle",),
-    "DRAResourcePoolStatus": ("DynamicResourceAllocation",),
-    "DeclarativeValidationBeta": ("DeclarativeValidation",),
-    "DeclarativeValidationTakeover": ("DeclarativeValidation",),
-    "DisableAllocatorDualWrite": ("MultiCIDRServiceAllocator",),
-    "ExtendWebSocketsToKubelet": ("NodeDeclaredFeatures",),
-    "GracefulNodeShutdownBasedOnPodPriority": ("GracefulNodeShutdown",),
-    "ImageVolumeWithDigest": ("ImageVolume",),
-    "InPlacePodVerticalScalingExclusiveCPUs": ("InPlacePodVerticalScaling",),
-    "InPlacePodVerticalScalingExclusiveMemory": ("InPlacePodVerticalScaling",),
-    "InPlacePodVerticalScalingInitContainers": (
-        "InPlacePodVerticalScaling",
-        "NodeDeclaredFeatures",
-    ),
-    "PodCertificateRequest": ("AuthorizeNodeWithSelectors",),
-    "PodLevelResourceManagers": ("PodLevelResources",),
-    "PodLifecycleSleepActionAllowZero": ("PodLifecycleSleepAction",),
-    "ProcMountType": ("UserNamespacesSupport",),
-    "ResourceHealthStatus": ("DynamicResourceAllocation",),
-    "ResourceHealthStatusMessage": ("ResourceHealthStatus",),
-    "RestartAllContainersOnContainerExits": ("ContainerRestartRules", "NodeDeclaredFeatures"),
-    "ServiceAccountTokenNodeBinding": ("ServiceAccountTokenNodeBindingValidation",),
-    "StaleControllerConsistencyDaemonSet": ("AtomicFIFO",),
-    "StaleControllerConsistencyJob": ("AtomicFIFO",),
-    "StaleControllerConsistencyReplicaSet": ("AtomicFIFO",),
-    "StaleControllerConsistencyStatefulSet": ("AtomicFIFO",),
-    "StorageVersionAPI": ("APIServerIdentity",),
-    "StructuredAuthenticationConfigurationEgressSelector": (
-        "StructuredAuthenticationConfiguration",
-    ),
-    "StructuredAuthenticationConfigurationJWKSMetrics": ("StructuredAuthenticationConfiguration",),
-    "UnknownVersionInteroperabilityProxy": ("APIServerIdentity",),
-    "UserNamespacesHostNetworkSupport": ("UserNamespacesSupport", "NodeDeclaredFeatures"),
-    "WindowsGracefulNodeShutdown": ("GracefulNodeShutdown",),
-    "WorkloadWithJob": ("GenericWorkload",),
-}
+from kubesched.config.references import Reference, Versions, minor
+
+TABLE = Path(__file__).with_name("feature_gates.txt")
+
+
+class Stage(StrEnum):
+    """Maturity of a gate; the value is the label in the feature metric."""
+
+    ALPHA = "ALPHA"
+    BETA = "BETA"
+    GA = ""
+    DEPRECATED = "DEPRECATED"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A gate's definition at one version."""
+
+    stage: Stage
+    default: bool
+    locked: bool = False
+    requires: tuple[str, ...] = ()
+    """Gates that must be on as well, alphabetically."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A step in a gate's history."""
+
+    version: str
+    min_compatibility: str
+    """Applies only if every neighbour is at least of this version; may be empty."""
+    stage: Stage
+    default: bool
+    locked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A row of the table."""
+
+    entries: tuple[Entry, ...]
+    needs: tuple[tuple[str, str], ...]
+    """Gates that must be on as well, each with the first release that says so (or "")."""
+    since: str
+    until: str
+    into: str
+    """The gate that decides after `until`."""
+
+    def known_to(self, reference: Reference) -> bool:
+        """Whether the release registers the gate."""
+        number = minor(reference.version)
+        return minor(self.since) <= number and (not self.until or number <= minor(self.until))
+
+    def at(self, versions: Versions) -> Entry | None:
+        """The last entry that applies; None before the first one."""
+        emulated, oldest = minor(versions.emulated), minor(versions.min_compatibility)
+        found = None
+        for entry in self.entries:
+            if minor(entry.version) <= emulated and minor(entry.min_compatibility) <= oldest:
+                found = entry
+        return found
+
+
+@cache
+def histories() -> Mapping[str, History]:
+    """The table, by name."""
+    lines = TABLE.read_text(encoding="utf-8").splitlines()
+    rows = (line.split() for line in lines if line and not line.startswith("#"))
+    return {name: _history(words) for name, *words in rows}
+
+
+def _history(words: list[str]) -> History:
+    parts: dict[str, list[str]] = {"": [], "needs": [], "since": [], "until": [], "into": []}
+    part = ""
+    for word in words:
+        if word in parts:
+            part = word
+        else:
+            parts[part].append(word)
+    entries = tuple(_entries(parts[""]))
+    return History(
+        entries,
+        tuple((gate, since) for gate, _, since in (w.partition("@") for w in parts["needs"])),
+        since="".join(parts["since"]) or entries[0].version,
+        until="".join(parts["until"]),
+        into="".join(parts["into"]),
+    )
+
+
+def _entries(words: list[str]) -> Iterator[Entry]:
+    oldest = ""
+    for when, what in zip(words[::2], words[1::2], strict=True):
+        version, _, given = when.partition("/")
+        oldest = given or oldest  # it never goes back
+        stage = Stage[what.rstrip("+-!").upper()]
+        yield Entry(version, oldest, stage, "+" in what, "!" in what)
+
+
+@cache
+def effective(versions: Versions) -> Mapping[str, Gate]:
+    """The gates that can be set, by name."""
+    reference = versions.reference
+    known = {name: row for name, row in histories().items() if row.known_to(reference)}
+    found = {}
+    for name, row in known.items():
+        entry = row.at(versions)
+        if entry is not None:
+            needs = tuple(
+                gate
+                for gate, since in row.needs
+                if gate in known and minor(since) <= minor(reference.version)
+            )
+            found[name] = Gate(entry.stage, entry.default, entry.locked, needs)
+    return found
+
+
+def is_newer(name: str, versions: Versions) -> bool:
+    """Whether the release has the gate, but not yet at the emulated version."""
+    row = histories().get(name)
+    return row is not None and row.known_to(versions.reference) and row.at(versions) is None

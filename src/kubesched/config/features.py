@@ -1,184 +1,174 @@
-"""Feature gates: which optional behaviours of Kubernetes 1.36 are on.
+"""Feature gates: which optional behaviours of Kubernetes are on.
 
 `FeatureGates` is one frozen record; a gate that affects scheduling is a field with upstream's
 spelling (`gates.OpportunisticBatching`), so reading one costs an attribute access and a misspelt
 one fails type checking. `parse` reads the `--feature-gates` flag with upstream's rules and texts:
-locks, stages, dependencies, `AllAlpha` and `AllBeta`. Gates of other components are accepted and
-kept for reporting (`feature_table`).
-
-Emulating older versions is not supported: defaults, stages and locks are those of 1.36.
+locks, stages, dependencies, `AllAlpha` and `AllBeta`. What a gate is by default comes from
+`feature_gates.txt`, and depends on the release and the version that it emulates
+(`references.Versions`). Gates of other components are accepted and kept for reporting.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from enum import StrEnum
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
 from kubesched.base.errors import ConfigError, FieldProblem
-from kubesched.config import feature_table
-from kubesched.config.references import DEFAULT_REFERENCE, REFERENCES, Reference
+from kubesched.config.feature_table import Gate, Stage, effective, histories, is_newer
+from kubesched.config.references import DEFAULT_VERSIONS, REFERENCES, Reference, Versions
 
-
-class Stage(StrEnum):
-    """Maturity of a gate; the value is the label in the feature metric."""
-
-    ALPHA = "ALPHA"
-    BETA = "BETA"
-    GA = ""
-    DEPRECATED = "DEPRECATED"
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """A gate's definition."""
-
-    stage: Stage
-    default: bool
-    locked: bool = False
-    requires: tuple[str, ...] = ()
-
+__all__ = [
+    "DEFAULT_GATES",
+    "FeatureGates",
+    "Stage",
+    "check_implemented",
+    "defaults",
+    "from_map",
+    "is_newer",
+    "known",
+    "parse",
+]
 
 ALL_ALPHA = "AllAlpha"
 ALL_BETA = "AllBeta"
-_DRA = "DynamicResourceAllocation"
 
-
-def _gate(stage: Stage, default: bool, *requires: str, locked: bool = False) -> Any:  # noqa: ANN401 - stands in for a bool default
-    return field(default=default, metadata={"gate": Gate(stage, default, locked, requires)})
-
-
-def _alpha(*requires: str) -> Any:  # noqa: ANN401 - stands in for a bool default
-    return _gate(Stage.ALPHA, False, *requires)
-
-
-def _beta(*requires: str, on: bool = True) -> Any:  # noqa: ANN401 - stands in for a bool default
-    return _gate(Stage.BETA, on, *requires)
-
-
-def _stable(*requires: str, locked: bool = True) -> Any:  # noqa: ANN401 - stands in for a bool default
-    return _gate(Stage.GA, True, *requires, locked=locked)
+_UNSET: Any = None
+"""Stands for the default at the versions of the record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureGates:
-    """The gates that a scheduler reads; the defaults are those of Kubernetes 1.36."""
+    """The gates that a scheduler reads; those not given have the default of `versions`."""
 
     # Queue, cycles and API calls
-    OpportunisticBatching: bool = _beta()
-    NominatedNodeNameForExpectation: bool = _beta()
-    ClearingNominatedNodeNameAfterBinding: bool = _beta()
-    SchedulerQueueingHints: bool = _stable()
-    SchedulerPopFromBackoffQ: bool = _beta()
-    SchedulerAsyncPreemption: bool = _beta()
-    SchedulerAsyncAPICalls: bool = _beta(on=False)
-    PodSchedulingReadiness: bool = _stable()
-    PodObservedGenerationTracking: bool = _stable()
+    OpportunisticBatching: bool = _UNSET
+    NominatedNodeNameForExpectation: bool = _UNSET
+    ClearingNominatedNodeNameAfterBinding: bool = _UNSET
+    SchedulerQueueingHints: bool = _UNSET
+    SchedulerPreQueueingHints: bool = _UNSET
+    SchedulerPopFromBackoffQ: bool = _UNSET
+    SchedulerAsyncPreemption: bool = _UNSET
+    SchedulerAsyncAPICalls: bool = _UNSET
+    PodSchedulingReadiness: bool = _UNSET
+    PodObservedGenerationTracking: bool = _UNSET
 
     # Dynamic resource allocation
-    DynamicResourceAllocation: bool = _stable()
-    DRAAdminAccess: bool = _stable(_DRA)
-    DRAConsumableCapacity: bool = _beta(_DRA)
-    DRADeviceBindingConditions: bool = _beta(_DRA, "DRAResourceClaimDeviceStatus")
-    DRADeviceTaintRules: bool = _beta("DRADeviceTaints", on=False)
-    DRADeviceTaints: bool = _beta(_DRA)
-    DRAExtendedResource: bool = _beta(_DRA)
-    DRAListTypeAttributes: bool = _alpha(_DRA)
-    DRANodeAllocatableResources: bool = _alpha(_DRA)
-    DRAPartitionableDevices: bool = _beta(_DRA)
-    DRAPrioritizedList: bool = _stable(_DRA, locked=False)
-    DRAResourceClaimDeviceStatus: bool = _beta()
-    DRAResourceClaimGranularStatusAuthorization: bool = _beta(_DRA, "DRAResourceClaimDeviceStatus")
-    DRASchedulerFilterTimeout: bool = _beta(_DRA)
-    DRAWorkloadResourceClaims: bool = _alpha(_DRA, "GenericWorkload")
+    DynamicResourceAllocation: bool = _UNSET
+    DRAAdminAccess: bool = _UNSET
+    DRAConsumableCapacity: bool = _UNSET
+    DRADerivedAttributes: bool = _UNSET
+    DRADeviceBindingConditions: bool = _UNSET
+    DRADeviceCompatibilityGroups: bool = _UNSET
+    DRADeviceTaintRules: bool = _UNSET
+    DRADeviceTaints: bool = _UNSET
+    DRAExtendedResource: bool = _UNSET
+    DRAFractionalCapacityRange: bool = _UNSET
+    DRAListTypeAttributes: bool = _UNSET
+    DRANodeAllocatableResources: bool = _UNSET
+    DRAOptionalNodeOperations: bool = _UNSET
+    DRAPartitionableDevices: bool = _UNSET
+    DRAPrioritizedList: bool = _UNSET
+    DRAResourceClaimDeviceStatus: bool = _UNSET
+    DRAResourceClaimGranularStatusAuthorization: bool = _UNSET
+    DRASchedulerFilterTimeout: bool = _UNSET
+    DRAWorkloadResourceClaims: bool = _UNSET
 
     # Requests and node features
-    NodeDeclaredFeatures: bool = _beta()
-    SidecarContainers: bool = _stable()
-    PodLevelResources: bool = _beta()
-    InPlacePodVerticalScaling: bool = _stable()
-    InPlacePodLevelResourcesVerticalScaling: bool = _beta(
-        "InPlacePodVerticalScaling", "PodLevelResources", "NodeDeclaredFeatures"
-    )
+    NodeDeclaredFeatures: bool = _UNSET
+    PodLevelResources: bool = _UNSET
+    InPlacePodVerticalScaling: bool = _UNSET
+    InPlacePodLevelResourcesVerticalScaling: bool = _UNSET
+    InPlacePodVerticalScalingSchedulerPreemption: bool = _UNSET
 
     # Affinity, spreading, taints
-    MatchLabelKeysInPodAffinity: bool = _stable()
-    MatchLabelKeysInPodTopologySpread: bool = _beta()
-    MatchLabelKeysInPodTopologySpreadSelectorMerge: bool = _beta(
-        "MatchLabelKeysInPodTopologySpread"
-    )
-    NodeInclusionPolicyInPodTopologySpread: bool = _stable()
-    TaintTolerationComparisonOperators: bool = _alpha()
+    InterPodAffinityHostnameFastPath: bool = _UNSET
+    MatchLabelKeysInPodAffinity: bool = _UNSET
+    MatchLabelKeysInPodTopologySpread: bool = _UNSET
+    MatchLabelKeysInPodTopologySpreadSelectorMerge: bool = _UNSET
+    NodeInclusionPolicyInPodTopologySpread: bool = _UNSET
+    TaintTolerationComparisonOperators: bool = _UNSET
 
     # Volumes
-    StorageCapacityScoring: bool = _alpha()
-    VolumeAttributesClass: bool = _stable()
-    VolumeLimitScaling: bool = _alpha()
+    StorageCapacityScoring: bool = _UNSET
+    VolumeAttributesClass: bool = _UNSET
+    VolumeLimitScaling: bool = _UNSET
 
     # Pod groups
-    GenericWorkload: bool = _alpha()
-    GangScheduling: bool = _alpha("GenericWorkload")
-    TopologyAwareWorkloadScheduling: bool = _alpha("GenericWorkload")
-    WorkloadAwarePreemption: bool = _alpha("GangScheduling")
+    GenericWorkload: bool = _UNSET
+    GangScheduling: bool = _UNSET
+    TopologyAwareWorkloadScheduling: bool = _UNSET
+    CompositePodGroup: bool = _UNSET
+    PodGroupPreemptionPolicy: bool = _UNSET
+    WorkloadAwarePreemption: bool = _UNSET
 
     # Process
-    CoordinatedLeaderElection: bool = _beta(on=False)
-    ComponentFlagz: bool = _beta()
-    ComponentStatusz: bool = _beta()
+    CoordinatedLeaderElection: bool = _UNSET
+    ComponentFlagz: bool = _UNSET
+    ComponentStatusz: bool = _UNSET
 
-    flipped_elsewhere: frozenset[str] = frozenset()
+    set_elsewhere: frozenset[tuple[str, bool]] = frozenset()
     """Gates of other components that differ from their default."""
-    reference: Reference = DEFAULT_REFERENCE
-    """The kube-scheduler whose behaviour is reproduced."""
+    versions: Versions = DEFAULT_VERSIONS
+    """The release, and the versions that decide about defaults."""
+
+    def __post_init__(self) -> None:
+        for name in _own_names():
+            if getattr(self, name) is _UNSET:
+                object.__setattr__(self, name, self._default(name))
+
+    def _default(self, name: str) -> bool:
+        gate, row = known(self.versions).get(name), histories()[name]
+        if gate is not None:
+            return gate.default
+        if is_newer(name, self.versions):
+            return False
+        # Removed: decided by another gate, or for good.
+        return self.enabled(row.into) if row.into else row.entries[-1].default
+
+    @property
+    def reference(self) -> Reference:
+        """The kube-scheduler whose behaviour is reproduced."""
+        return self.versions.reference
 
     def enabled(self, name: str) -> bool:
         """Whether the named gate is on.
 
         Raises:
-            KeyError: Kubernetes 1.36 has no gate of that name.
+            KeyError: kube-scheduler has no gate of that name.
         """
-        if name in known_elsewhere():
-            return known_elsewhere()[name].default != (name in self.flipped_elsewhere)
-        if name not in known():
+        if name in _own_names():
+            own: bool = getattr(self, name)
+            return own
+        if name not in histories():
             raise KeyError(f"unrecognized feature gate: {name}")
-        value: bool = getattr(self, name)
-        return value
+        gate = known(self.versions).get(name)
+        return dict(self.set_elsewhere).get(name, gate is not None and gate.default)
 
     def states(self) -> Iterator[tuple[str, Stage, bool]]:
-        """Every known gate with its stage and state, by name (for the feature metric)."""
-        for name, gate in sorted(known().items()):
+        """Every gate of the emulated version, by name (for the feature metric)."""
+        for name, gate in sorted(known(self.versions).items()):
             yield name, gate.stage, self.enabled(name)
 
 
 @cache
-def known_elsewhere() -> Mapping[str, Gate]:
-    """The gates that do not concern a scheduler."""
-    return {
-        name: Gate(Stage(stage), default, locked, feature_table.REQUIRES.get(name, ()))
-        for stage, default, locked, names in feature_table.GROUPS
-        for name in names.split()
-    }
+def _own_names() -> tuple[str, ...]:
+    return tuple(field.name for field in fields(FeatureGates) if field.name in histories())
 
 
-@cache
-def known() -> Mapping[str, Gate]:
-    """Every gate of Kubernetes 1.36 by name."""
-    own = {
-        field_.name: field_.metadata["gate"]
-        for field_ in fields(FeatureGates)
-        if "gate" in field_.metadata
-    }
-    return {**own, **known_elsewhere()}
+def known(versions: Versions = DEFAULT_VERSIONS) -> Mapping[str, Gate]:
+    """Every gate that can be set, by name."""
+    return effective(versions)
 
 
 DEFAULT_GATES = FeatureGates()
 
 
+@cache
 def defaults(reference_version: str) -> FeatureGates:
     """The gates of a release of kube-scheduler, none of them set."""
-    return FeatureGates(reference=REFERENCES[reference_version])
+    return FeatureGates(versions=Versions(REFERENCES[reference_version]))
 
 
 # Go's strconv.ParseBool.
@@ -187,7 +177,7 @@ _BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.
 )
 
 
-def parse(text: str, reference: Reference = DEFAULT_REFERENCE) -> FeatureGates:
+def parse(text: str, versions: Versions = DEFAULT_VERSIONS) -> FeatureGates:
     """Parses a `--feature-gates` value such as `A=true,B=false`.
 
     A name may have the component prefix `kube:`.
@@ -224,21 +214,27 @@ def parse(text: str, reference: Reference = DEFAULT_REFERENCE) -> FeatureGates:
         )
     if problems:
         raise _error(problems)
-    return from_map(wanted, reference)
+    return from_map(wanted, versions)
 
 
-def from_map(wanted: Mapping[str, bool], reference: Reference = DEFAULT_REFERENCE) -> FeatureGates:
+def from_map(wanted: Mapping[str, bool], versions: Versions = DEFAULT_VERSIONS) -> FeatureGates:
     """The gates with these set; `AllAlpha` and `AllBeta` apply to gates not named.
 
     Raises:
         ConfigError: unknown or locked gates, else gates whose dependencies are off.
     """
-    gates = known()
+    gates = known(versions)
     problems = []
     for name, value in wanted.items():
-        if name not in gates and name not in (ALL_ALPHA, ALL_BETA):
+        if is_newer(name, versions):
+            problems.append(
+                f"cannot set feature gate {name} to {_go(value)}, feature is PreAlpha at emulated "
+                f"version {versions.emulated}, min compatibility version "
+                f"{versions.min_compatibility}"
+            )
+        elif name not in gates:
             problems.append(f"unrecognized feature gate: {name}")
-        elif name in gates and gates[name].locked and gates[name].default != value:
+        elif gates[name].locked and gates[name].default != value:
             problems.append(
                 f"cannot set feature gate {name} to {_go(value)}, "
                 f"feature is locked to {_go(gates[name].default)}"
@@ -250,10 +246,10 @@ def from_map(wanted: Mapping[str, bool], reference: Reference = DEFAULT_REFERENC
     for special, stage in ((ALL_ALPHA, Stage.ALPHA), (ALL_BETA, Stage.BETA)):
         if special in wanted:
             state |= {n: wanted[special] for n, gate in gates.items() if gate.stage is stage}
-    state |= {name: value for name, value in wanted.items() if name in gates}
+    state |= {ALL_ALPHA: False, ALL_BETA: False, **wanted}
 
     for name, gate in sorted(gates.items()):
-        missing = [needed for needed in gate.requires if not state[needed]]
+        missing = [needed for needed in gate.requires if not state.get(needed)]
         if state[name] and missing:
             problems.append(
                 f"{name} is enabled, but depends on features that are disabled: "
@@ -261,7 +257,7 @@ def from_map(wanted: Mapping[str, bool], reference: Reference = DEFAULT_REFERENC
             )
     if problems:
         raise _error(problems)
-    return _record(state, reference)
+    return _record(state, versions)
 
 
 _NOT_IMPLEMENTED = {
@@ -270,6 +266,15 @@ _NOT_IMPLEMENTED = {
     "TopologyAwareWorkloadScheduling": "pod groups",
     "WorkloadAwarePreemption": "pod groups",
     "DRAWorkloadResourceClaims": "pod groups",
+    "CompositePodGroup": "pod groups",
+    "PodGroupPreemptionPolicy": "pod groups",
+    "DRADerivedAttributes": "derived device attributes",
+    "DRADeviceCompatibilityGroups": "compatibility groups of devices",
+    "DRAFractionalCapacityRange": "fractional capacity ranges",
+    "DRAOptionalNodeOperations": "devices without node operations",
+    "InPlacePodVerticalScalingSchedulerPreemption": "preemptions for resized pods",
+    "InterPodAffinityHostnameFastPath": "shortcuts of inter-pod affinity",
+    "SchedulerPreQueueingHints": "pre-queueing hints",
     "DRAListTypeAttributes": "device attributes with several values",
     "DRANodeAllocatableResources": "devices that stand for node resources",
 }
@@ -291,11 +296,14 @@ def check_implemented(gates: FeatureGates) -> None:
         raise _error(problems)
 
 
-def _record(state: Mapping[str, bool], reference: Reference) -> FeatureGates:
-    foreign = known_elsewhere()
-    own = {name: value for name, value in state.items() if name not in foreign}
-    flipped = frozenset(name for name, gate in foreign.items() if state[name] != gate.default)
-    return FeatureGates(**own, flipped_elsewhere=flipped, reference=reference)
+def _record(state: Mapping[str, bool], versions: Versions) -> FeatureGates:
+    own = {name: state[name] for name in _own_names() if name in state}
+    elsewhere = frozenset(
+        (name, state[name])
+        for name, gate in known(versions).items()
+        if name not in own and state[name] != gate.default
+    )
+    return FeatureGates(**own, set_elsewhere=elsewhere, versions=versions)
 
 
 def _go(value: bool) -> str:

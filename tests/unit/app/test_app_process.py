@@ -95,8 +95,8 @@ def test_the_process_tells_about_itself():
     register_common(registry, DEFAULT_GATES)
     page = registry.text()
     assert 'git_version="v1.36.4"' in page
-    assert 'kubernetes_feature_enabled{name="SchedulerQueueingHints",stage=""} 1' in page
-    assert 'kubernetes_feature_enabled{name="GangScheduling",stage="ALPHA"} 0' in page
+    assert 'kubernetes_feature_enabled{name="NodeDeclaredFeatures",stage=""} 1' in page
+    assert 'kubernetes_feature_enabled{name="CompositePodGroup",stage="ALPHA"} 0' in page
     assert "process_resident_memory_bytes" in page
 
 

@@ -88,10 +88,12 @@ def test_a_dry_run_takes_no_lease():
 
 
 def test_feature_gates_come_from_all_uses_of_the_flag():
-    options = parse(["--feature-gates=GenericWorkload=true", "--feature-gates=GangScheduling=true"])
+    options = parse(
+        ["--feature-gates=GenericWorkload=true", "--feature-gates=CSIVolumeHealth=true"]
+    )
     gates = feature_gates(options.options)
     assert gates.GenericWorkload
-    assert gates.GangScheduling
+    assert gates.enabled("CSIVolumeHealth")
 
 
 def test_an_unknown_gate_is_refused():

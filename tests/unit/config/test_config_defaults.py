@@ -10,6 +10,7 @@ from kubesched.config.defaults import merge_plugin_set, with_extender_resources
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import default_config, load
 from kubesched.config.plugin_args import NodeResourcesFitArgs
+from kubesched.config.references import REFERENCES, Versions
 from kubesched.config.schema import RawArgs
 from kubesched.config.types import (
     ClientConnectionConfiguration,
@@ -143,33 +144,43 @@ def test_several_profiles_keep_the_names_they_have():
 
 
 @pytest.mark.parametrize(
-    ("gates", "expected"),
+    ("versions", "gates", "expected"),
     [
-        pytest.param("", DEFAULT_LIST, id="the defaults of 1.36"),
+        pytest.param(Versions(), "", DEFAULT_LIST, id="the defaults of 1.37"),
         pytest.param(
+            Versions(emulated="1.36"),
             "AllBeta=false",
             DEFAULT_LIST.removesuffix(" NodeDeclaredFeatures"),
             id="without NodeDeclaredFeatures",
         ),
         pytest.param(
+            Versions(REFERENCES["1.36"]),
             "GenericWorkload=true,GangScheduling=true",
             f"{DEFAULT_LIST} GangScheduling",
             id="with GangScheduling",
         ),
         pytest.param(
+            Versions(),
+            "GenericWorkload=true",
+            f"{DEFAULT_LIST} GangScheduling",
+            id="which is part of GenericWorkload in 1.37",
+        ),
+        pytest.param(
+            Versions(REFERENCES["1.36"]),
             "GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
             f"{DEFAULT_LIST} TopologyPlacementGenerator PodGroupPodsCount(1)",
             id="with TopologyAwareWorkloadScheduling",
         ),
         pytest.param(
-            "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true",
+            Versions(),
+            "GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
             f"{DEFAULT_LIST} GangScheduling TopologyPlacementGenerator PodGroupPodsCount(1)",
             id="with both",
         ),
     ],
 )
-def test_gates_change_the_default_plugins(gates, expected):
-    plugins = default_plugins(features.parse(gates))
+def test_gates_change_the_default_plugins(versions, gates, expected):
+    plugins = default_plugins(features.parse(gates, versions))
     assert shown(plugins.multi_point.enabled) == expected
     assert all(plugins.at(point) == PluginSet() for point in _points())
 

@@ -123,9 +123,7 @@ def test_the_default_profile_expands_as_upstreams_does(point, plugins):
 
 
 def test_pod_group_gates_add_their_points():
-    gates = features.parse(
-        "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
-    )
+    gates = features.parse("GenericWorkload=true,TopologyAwareWorkloadScheduling=true")
     given = default_profile(KubeSchedulerProfile(scheduler_name="default"), gates)
     expanded = expand(given, implements)
     assert shown(expanded, ExtensionPoint.PERMIT) == "GangScheduling"

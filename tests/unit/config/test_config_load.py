@@ -8,7 +8,9 @@ import pytest
 
 from kubesched.base.errors import ConfigError
 from kubesched.config import default_plugins, features
+from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import check, load, load_file
+from kubesched.config.references import Versions
 from kubesched.config.schema import RawArgs
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -262,8 +264,17 @@ def test_fit_arguments_are_left_to_the_plugin():
 
 def test_gates_decide_what_may_be_said():
     text = profile("{name: VolumeBinding, args: {shape: [{utilization: 0, score: 1}]}}")
-    assert len(problems(text)) == 1
-    load(text.encode(), gates=features.parse("StorageCapacityScoring=true"))
+    load(text.encode(), gates=DEFAULT_GATES)
+    for gates in (
+        features.parse("StorageCapacityScoring=false"),
+        features.parse("", Versions(emulated="1.36")),
+        features.defaults("1.36"),
+    ):
+        assert problems(text, gates=gates) == [
+            "profiles[0].pluginConfig[0].args.shape: Invalid value: "
+            '[{"Utilization":0,"Score":1}]: unexpected field `shape`, remove it or turn on the '
+            "feature gate StorageCapacityScoring (line 5, column 34)"
+        ]
 
 
 # -- flags over the file --------------------------------------------------------------------------

@@ -141,7 +141,9 @@ def test_a_configuration_is_written_as_kube_scheduler_writes_it():
 
 
 @pytest.mark.parametrize(
-    "gates", ["", "AllAlpha=true", "AllBeta=false"], ids=["default", "alpha", "no beta"]
+    "gates",
+    ["", "AllAlpha=true,GenericWorkload=true", "AllBeta=false"],
+    ids=["default", "alpha", "no beta"],
 )
 def test_the_default_configuration_survives_writing_and_reading(gates):
     given = features.parse(gates)

@@ -1,6 +1,8 @@
-"""Proves that feature gates have 1.36's defaults, stages, locks and dependencies, and its error texts."""
+"""Proves that feature gates have upstream's defaults, stages, locks and dependencies, and its error texts."""
 
 from __future__ import annotations
+
+from dataclasses import fields
 
 import pytest
 from hypothesis import given
@@ -8,99 +10,209 @@ from hypothesis import strategies as st
 
 from kubesched.base.errors import ConfigError
 from kubesched.config import features
-from kubesched.config.features import DEFAULT_GATES, FeatureGates, Stage
+from kubesched.config.feature_table import histories
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.references import EMULATED_RELEASES, REFERENCES, Versions, minor
 
-ON, OFF, LOCKED = "on", "off", "on, locked"
+REFERENCE_136 = Versions(REFERENCES["1.36"])
+EMULATING_136 = Versions(emulated="1.36")
+NEWEST = Versions(min_compatibility="1.37")
+
+# Gate, then what it is in 1.36.4, in 1.37, and in 1.37 emulating 1.36. L: locked.
+STATES = """
+OpportunisticBatching                          on-beta    on-beta        on-beta
+NominatedNodeNameForExpectation                on-beta    on-beta        on-beta
+ClearingNominatedNodeNameAfterBinding          on-beta    on-beta        on-beta
+SchedulerPopFromBackoffQ                       on-beta    on-beta        on-beta
+SchedulerAsyncPreemption                       on-beta    on-beta        on-beta
+SchedulerAsyncAPICalls                         off-beta   off-beta       off-beta
+SchedulerQueueingHints                         on-GA-L    removed        removed
+SchedulerPreQueueingHints                      removed    off-alpha      newer
+InterPodAffinityHostnameFastPath               removed    off-alpha      newer
+InPlacePodVerticalScalingSchedulerPreemption   removed    off-alpha      newer
+InPlacePodVerticalScaling                      on-GA-L    on-GA-L        on-GA-L
+InPlacePodLevelResourcesVerticalScaling        on-beta    on-beta        on-beta
+PodLevelResources                              on-beta    on-beta        on-beta
+PodObservedGenerationTracking                  on-GA-L    on-GA-L        on-GA-L
+PodSchedulingReadiness                         on-GA-L    on-GA-L        on-GA-L
+SidecarContainers                              on-GA-L    removed        removed
+NodeDeclaredFeatures                           on-beta    on-GA-L        on-beta
+TaintTolerationComparisonOperators             off-alpha  off-alpha      off-alpha
+NodeInclusionPolicyInPodTopologySpread         on-GA-L    on-GA-L        on-GA-L
+MatchLabelKeysInPodAffinity                    on-GA-L    on-GA-L        on-GA-L
+MatchLabelKeysInPodTopologySpread              on-beta    on-beta        on-beta
+MatchLabelKeysInPodTopologySpreadSelectorMerge on-beta    on-beta        on-beta
+StorageCapacityScoring                         off-alpha  on-beta        off-alpha
+VolumeLimitScaling                             off-alpha  on-beta        off-alpha
+VolumeAttributesClass                          on-GA-L    on-GA-L        on-GA-L
+DynamicResourceAllocation                      on-GA-L    on-GA-L        on-GA-L
+DRAAdminAccess                                 on-GA-L    on-GA-L        on-GA-L
+DRAPrioritizedList                             on-GA      on-GA-L        on-GA
+DRAPartitionableDevices                        on-beta    on-beta        on-beta
+DRADeviceTaints                                on-beta    on-GA          on-beta
+DRADeviceTaintRules                            off-beta   on-GA          off-beta
+DRAConsumableCapacity                          on-beta    on-beta        on-beta
+DRAFractionalCapacityRange                     removed    off-beta       newer
+DRAExtendedResource                            on-beta    on-GA-L        on-beta
+DRAResourceClaimDeviceStatus                   on-beta    on-GA-L        on-beta
+DRAResourceClaimGranularStatusAuthorization    on-beta    on-beta        on-beta
+DRADeviceBindingConditions                     on-beta    on-beta        on-beta
+DRASchedulerFilterTimeout                      on-beta    on-beta        on-beta
+DRAListTypeAttributes                          off-alpha  off-alpha      off-alpha
+DRANodeAllocatableResources                    off-alpha  off-alpha      off-alpha
+DRADerivedAttributes                           removed    off-alpha      newer
+DRADeviceCompatibilityGroups                   removed    off-alpha      newer
+DRAOptionalNodeOperations                      removed    off-alpha      newer
+DRAPartitionableDevicesType                    removed    off-alpha      newer
+DRAResourcePoolStatus                          off-alpha  off-alpha      off-alpha
+DRAWorkloadResourceClaims                      off-alpha  off-beta       off-alpha
+GenericWorkload                                off-alpha  off-beta       off-alpha
+GangScheduling                                 off-alpha  removed        removed
+WorkloadAwarePreemption                        off-alpha  removed        removed
+TopologyAwareWorkloadScheduling                off-alpha  off-alpha      off-alpha
+CompositePodGroup                              removed    off-alpha      newer
+PodGroupPreemptionPolicy                       removed    off-alpha      newer
+CoordinatedLeaderElection                      off-beta   off-beta       off-beta
+ComponentFlagz                                 on-beta    on-beta        on-beta
+ComponentStatusz                               on-beta    on-beta        on-beta
+NativeHistograms                               off-alpha  on-beta        off-alpha
+WatchListClient                                on-beta    on-beta        on-beta
+KubeProxyIPVS                                  removed    on-deprecated  on-GA
+MaxUnavailableStatefulSet                      off-beta   on-beta        off-beta
+SELinuxMount                                   off-beta   on-GA          off-beta
+DisableCPUQuotaWithExclusiveCPUs               on-deprecated on-deprecated-L on-deprecated
+DeclarativeValidationTakeover                  off-deprecated off-deprecated-L off-deprecated
+PodLevelResourceManagers                       off-alpha  off-beta       off-alpha
+HPAScaleToZero                                 off-alpha  on-beta        off-alpha
+"""
+
+
+def state_of(name, versions):
+    gate = features.known(versions).get(name)
+    if gate is None:
+        return "newer" if features.is_newer(name, versions) else "removed"
+    words = ["on" if gate.default else "off", gate.stage.name.lower().replace("ga", "GA")]
+    return "-".join(words + ["L"] * gate.locked)
+
+
+@pytest.mark.parametrize("row", STATES.split("\n")[1:-1], ids=lambda row: row.split()[0])
+def test_gate_has_its_default_stage_and_lock(row):
+    name, *expected = row.split()
+    versions = (REFERENCE_136, Versions(), EMULATING_136)
+    assert [state_of(name, each) for each in versions] == expected
+    for each, state in zip(versions, expected, strict=True):
+        if state not in ("removed", "newer"):
+            assert FeatureGates(versions=each).enabled(name) is state.startswith("on")
+
+
+def test_a_gate_may_wait_for_all_neighbours_to_be_new():
+    name = "DRAFractionalCapacityRange"
+    assert state_of(name, NEWEST) == "on-beta"
+    assert FeatureGates(versions=NEWEST).DRAFractionalCapacityRange
+    assert not DEFAULT_GATES.DRAFractionalCapacityRange
 
 
 @pytest.mark.parametrize(
-    ("name", "state", "stage"),
+    ("versions", "series"),
     [
-        ("OpportunisticBatching", ON, Stage.BETA),
-        ("NominatedNodeNameForExpectation", ON, Stage.BETA),
-        ("ClearingNominatedNodeNameAfterBinding", ON, Stage.BETA),
-        ("SchedulerQueueingHints", LOCKED, Stage.GA),
-        ("SchedulerPopFromBackoffQ", ON, Stage.BETA),
-        ("SchedulerAsyncPreemption", ON, Stage.BETA),
-        ("SchedulerAsyncAPICalls", OFF, Stage.BETA),
-        ("DynamicResourceAllocation", LOCKED, Stage.GA),
-        ("DRASchedulerFilterTimeout", ON, Stage.BETA),
-        ("DRADeviceBindingConditions", ON, Stage.BETA),
-        ("DRAResourceClaimDeviceStatus", ON, Stage.BETA),
-        ("DRAResourceClaimGranularStatusAuthorization", ON, Stage.BETA),
-        ("DRAExtendedResource", ON, Stage.BETA),
-        ("DRADeviceTaints", ON, Stage.BETA),
-        ("DRAConsumableCapacity", ON, Stage.BETA),
-        ("DRAPartitionableDevices", ON, Stage.BETA),
-        ("DRAPrioritizedList", ON, Stage.GA),
-        ("DRAAdminAccess", LOCKED, Stage.GA),
-        ("DRADeviceTaintRules", OFF, Stage.BETA),
-        ("DRANodeAllocatableResources", OFF, Stage.ALPHA),
-        ("DRAWorkloadResourceClaims", OFF, Stage.ALPHA),
-        ("DRAListTypeAttributes", OFF, Stage.ALPHA),
-        ("DRAResourcePoolStatus", OFF, Stage.ALPHA),
-        ("NodeDeclaredFeatures", ON, Stage.BETA),
-        ("InPlacePodVerticalScaling", LOCKED, Stage.GA),
-        ("InPlacePodLevelResourcesVerticalScaling", ON, Stage.BETA),
-        ("PodLevelResources", ON, Stage.BETA),
-        ("MatchLabelKeysInPodTopologySpread", ON, Stage.BETA),
-        ("MatchLabelKeysInPodTopologySpreadSelectorMerge", ON, Stage.BETA),
-        ("NodeInclusionPolicyInPodTopologySpread", LOCKED, Stage.GA),
-        ("MatchLabelKeysInPodAffinity", LOCKED, Stage.GA),
-        ("SidecarContainers", LOCKED, Stage.GA),
-        ("PodSchedulingReadiness", LOCKED, Stage.GA),
-        ("VolumeAttributesClass", LOCKED, Stage.GA),
-        ("StorageCapacityScoring", OFF, Stage.ALPHA),
-        ("VolumeLimitScaling", OFF, Stage.ALPHA),
-        ("TaintTolerationComparisonOperators", OFF, Stage.ALPHA),
-        ("GenericWorkload", OFF, Stage.ALPHA),
-        ("GangScheduling", OFF, Stage.ALPHA),
-        ("TopologyAwareWorkloadScheduling", OFF, Stage.ALPHA),
-        ("WorkloadAwarePreemption", OFF, Stage.ALPHA),
-        ("CoordinatedLeaderElection", OFF, Stage.BETA),
-        ("ComponentFlagz", ON, Stage.BETA),
-        ("ComponentStatusz", ON, Stage.BETA),
-        ("PodObservedGenerationTracking", LOCKED, Stage.GA),
-        ("WatchListClient", ON, Stage.BETA),
+        (Versions(), 253),
+        (NEWEST, 253),
+        (EMULATING_136, 217),
+        (Versions(emulated="1.35"), 189),
+        (Versions(emulated="1.34"), 169),
+        (REFERENCE_136, 241),
     ],
+    ids=str,
 )
-def test_gate_has_its_default_stage_and_lock(name, state, stage):
-    gate = features.known()[name]
-    assert (gate.default, gate.locked) == (state != OFF, state == LOCKED)
-    assert gate.stage is stage
-    assert DEFAULT_GATES.enabled(name) is gate.default
+def test_as_many_gates_are_reported_as_kube_scheduler_reports(versions, series):
+    """X11; all but the last were counted on the page of kube-scheduler 1.37."""
+    states = [name for name, _, _ in FeatureGates(versions=versions).states()]
+    assert len(states) == series
+    assert states == sorted(states)
+    assert {"AllAlpha", "AllBeta"} <= set(states)
+
+
+def test_removed_gates_stay_what_they_were_when_they_went():
+    assert DEFAULT_GATES.SchedulerQueueingHints
+    assert not DEFAULT_GATES.GangScheduling
+    groups = features.parse("GenericWorkload=true")
+    assert groups.GangScheduling
+    assert groups.WorkloadAwarePreemption
+    assert not features.parse("GenericWorkload=true", REFERENCE_136).GangScheduling
+
+
+def test_every_field_is_a_gate_of_the_table():
+    own = {field.name for field in fields(FeatureGates)} - {"set_elsewhere", "versions"}
+    assert own <= set(histories())
+
+
+def test_the_table_is_sorted_and_its_words_are_gates_and_versions():
+    rows = histories()
+    assert list(rows) == sorted(rows)
+    for name, row in rows.items():
+        assert {gate for gate, _ in row.needs} <= set(rows), name
+        assert [gate for gate, _ in row.needs] == sorted(gate for gate, _ in row.needs), name
+        assert row.until in ("", *REFERENCES), name
+        assert row.into == "" or row.into in rows, name
+        numbers = [minor(entry.version) for entry in row.entries]
+        assert numbers == sorted(numbers), name
+        assert numbers[-1] <= max(map(minor, REFERENCES)), name
 
 
 @pytest.mark.parametrize(
     ("name", "requires"),
     [
-        ("DRASchedulerFilterTimeout", ("DynamicResourceAllocation",)),
-        (
-            "DRADeviceBindingConditions",
-            ("DynamicResourceAllocation", "DRAResourceClaimDeviceStatus"),
-        ),
-        ("DRADeviceTaintRules", ("DRADeviceTaints",)),
-        ("DRAWorkloadResourceClaims", ("DynamicResourceAllocation", "GenericWorkload")),
+        ("DRASchedulerFilterTimeout", "DynamicResourceAllocation"),
+        ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus DynamicResourceAllocation"),
+        ("DRADeviceTaintRules", "DRADeviceTaints"),
+        ("DRAFractionalCapacityRange", "DRAConsumableCapacity"),
+        ("DRADeviceCompatibilityGroups", "DRAPartitionableDevices DynamicResourceAllocation"),
+        ("DRAOptionalNodeOperations", "DynamicResourceAllocation NodeDeclaredFeatures"),
+        ("DRAWorkloadResourceClaims", "DynamicResourceAllocation GenericWorkload"),
         (
             "InPlacePodLevelResourcesVerticalScaling",
-            ("InPlacePodVerticalScaling", "PodLevelResources", "NodeDeclaredFeatures"),
+            "InPlacePodVerticalScaling NodeDeclaredFeatures PodLevelResources",
         ),
-        ("GangScheduling", ("GenericWorkload",)),
-        ("TopologyAwareWorkloadScheduling", ("GenericWorkload",)),
-        ("WorkloadAwarePreemption", ("GangScheduling",)),
+        ("InPlacePodVerticalScalingSchedulerPreemption", "InPlacePodVerticalScaling"),
+        ("TopologyAwareWorkloadScheduling", "GenericWorkload"),
+        ("CompositePodGroup", "GenericWorkload TopologyAwareWorkloadScheduling"),
         (
             "MatchLabelKeysInPodTopologySpreadSelectorMerge",
-            ("MatchLabelKeysInPodTopologySpread",),
+            "MatchLabelKeysInPodTopologySpread",
         ),
+        ("EventedPLEG", "PLEGOnDemandRelist"),
+        ("PodCertificateRequest", ""),
     ],
 )
 def test_gate_requires_what_upstream_says(name, requires):
-    assert features.known()[name].requires == requires
+    assert features.known()[name].requires == tuple(requires.split())
 
 
-def test_every_dependency_is_a_known_gate():
-    gates = features.known()
+@pytest.mark.parametrize(
+    ("name", "requires"),
+    [
+        ("GangScheduling", "GenericWorkload"),
+        ("WorkloadAwarePreemption", "GangScheduling"),
+        ("EventedPLEG", ""),
+        ("PodCertificateRequest", "AuthorizeNodeWithSelectors"),
+    ],
+)
+def test_gate_required_something_else_in_1_36(name, requires):
+    assert features.known(REFERENCE_136)[name].requires == tuple(requires.split())
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_every_dependency_is_a_known_gate(reference):
+    gates = features.known(Versions(REFERENCES[reference]))
     assert all(needed in gates for gate in gates.values() for needed in gate.requires)
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_defaults_hold_together_at_every_version_that_can_be_emulated(reference):
+    newest = minor(reference)
+    for number in range(newest - EMULATED_RELEASES, newest + 1):
+        versions = Versions(REFERENCES[reference], f"1.{number}")
+        assert features.from_map({}, versions) == FeatureGates(versions=versions)
 
 
 def test_attributes_and_names_agree():
@@ -134,32 +246,34 @@ def test_a_gate_can_be_set(text):
 
 
 def test_a_locked_gate_can_be_set_to_what_it_is():
-    assert features.parse("SchedulerQueueingHints=true").SchedulerQueueingHints
+    assert features.parse("NodeDeclaredFeatures=true").NodeDeclaredFeatures
 
 
 def test_gates_of_other_components_are_accepted_and_reported():
-    gates = features.parse("HPAScaleToZero=true")
-    assert gates.enabled("HPAScaleToZero")
-    assert not DEFAULT_GATES.enabled("HPAScaleToZero")
+    gates = features.parse("CSIVolumeHealth=true")
+    assert gates.enabled("CSIVolumeHealth")
+    assert not DEFAULT_GATES.enabled("CSIVolumeHealth")
     states = {name: on for name, _, on in gates.states()}
-    assert states["HPAScaleToZero"]
-    assert states["SchedulerQueueingHints"]
+    assert states["CSIVolumeHealth"]
+    assert states["NodeDeclaredFeatures"]
     assert list(states) == sorted(features.known())
 
 
 def test_all_alpha_switches_on_what_is_not_named():
-    gates = features.parse("AllAlpha=true,GenericWorkload=true,VolumeLimitScaling=false")
-    assert gates.StorageCapacityScoring
-    assert gates.enabled("HPAScaleToZero")
-    assert not gates.VolumeLimitScaling
+    gates = features.parse("AllAlpha=true,GenericWorkload=true,DRADerivedAttributes=false")
+    assert gates.SchedulerPreQueueingHints
+    assert gates.enabled("CSIVolumeHealth")
+    assert not gates.DRADerivedAttributes
     assert not gates.SchedulerAsyncAPICalls
+    assert gates.enabled("AllAlpha")
+    assert not gates.enabled("AllBeta")
 
 
 def test_all_beta_switches_off_what_is_not_named():
     gates = features.parse("AllBeta=false,OpportunisticBatching=true")
     assert gates.OpportunisticBatching
-    assert not gates.NodeDeclaredFeatures
-    assert gates.SchedulerQueueingHints
+    assert not gates.StorageCapacityScoring
+    assert gates.NodeDeclaredFeatures
 
 
 @pytest.mark.parametrize(
@@ -180,27 +294,35 @@ def test_all_beta_switches_off_what_is_not_named():
             id="no boolean",
         ),
         pytest.param(
-            "SchedulerQueueingHints=false",
-            ["cannot set feature gate SchedulerQueueingHints to false, feature is locked to true"],
-            id="a locked gate",
+            "DRAExtendedResource=false",
+            ["cannot set feature gate DRAExtendedResource to false, feature is locked to true"],
+            id="a locked gate (X6)",
         ),
         pytest.param(
-            "GangScheduling=true",
-            [
-                "GangScheduling is enabled, but depends on features that are disabled: "
-                "[GenericWorkload]"
-            ],
-            id="a dependency that is off",
+            "DRAPrioritizedList=false",
+            ["cannot set feature gate DRAPrioritizedList to false, feature is locked to true"],
+            id="another one (X7)",
         ),
         pytest.param(
-            "DRAResourceClaimDeviceStatus=false",
+            "SidecarContainers=true",
+            ["unrecognized feature gate: SidecarContainers"],
+            id="a removed gate (T54)",
+        ),
+        pytest.param(
+            "CompositePodGroup=true",
             [
-                "DRADeviceBindingConditions is enabled, but depends on features that are "
-                "disabled: [DRAResourceClaimDeviceStatus]",
-                "DRAResourceClaimGranularStatusAuthorization is enabled, but depends on features "
-                "that are disabled: [DRAResourceClaimDeviceStatus]",
+                "CompositePodGroup is enabled, but depends on features that are disabled: "
+                "[GenericWorkload TopologyAwareWorkloadScheduling]"
             ],
-            id="switching off what defaults depend on",
+            id="dependencies that are off",
+        ),
+        pytest.param(
+            "DRADeviceTaints=false",
+            [
+                "DRADeviceTaintRules is enabled, but depends on features that are disabled: "
+                "[DRADeviceTaints]"
+            ],
+            id="switching off what defaults depend on (X8)",
         ),
         pytest.param(
             "Foo=true,DynamicResourceAllocation=false",
@@ -229,6 +351,64 @@ def test_wrong_gates_are_refused_with_upstream_texts(text, messages):
         features.parse(text)
     assert [problem.message for problem in caught.value.problems] == messages
     assert caught.value.source == "--feature-gates"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("DRAExtendedResource=false", id="X6"),
+        pytest.param("DRAPrioritizedList=false", id="X7"),
+        pytest.param("DRADeviceTaints=false", id="X8"),
+    ],
+)
+def test_emulation_brings_back_what_could_be_set(text):
+    gates = features.parse(text, EMULATING_136)
+    assert not gates.enabled(text.partition("=")[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        pytest.param(
+            "InterPodAffinityHostnameFastPath=true",
+            [
+                "cannot set feature gate InterPodAffinityHostnameFastPath to true, feature is "
+                "PreAlpha at emulated version 1.36, min compatibility version 1.35"
+            ],
+            id="a newer gate (X9)",
+        ),
+        pytest.param(
+            "NodeDeclaredFeatures=false",
+            [
+                f"{gate} is enabled, but depends on features that are disabled: "
+                "[NodeDeclaredFeatures]"
+                for gate in (
+                    "ExtendWebSocketsToKubelet",
+                    "InPlacePodLevelResourcesVerticalScaling",
+                    "InPlacePodVerticalScalingInitContainers",
+                    "RestartAllContainersOnContainerExits",
+                )
+            ],
+            id="what others depend on (X12)",
+        ),
+        pytest.param(
+            "SidecarContainers=true",
+            ["unrecognized feature gate: SidecarContainers"],
+            id="a removed gate (T54)",
+        ),
+    ],
+)
+def test_emulation_refuses_with_upstream_texts(text, messages):
+    with pytest.raises(ConfigError) as caught:
+        features.parse(text, EMULATING_136)
+    assert [problem.message for problem in caught.value.problems] == messages
+
+
+def test_1_36_knows_the_gates_that_1_37_removed():
+    gates = features.parse("SidecarContainers=true,GenericWorkload=true", REFERENCE_136)
+    assert gates.enabled("SidecarContainers")
+    with pytest.raises(ConfigError, match="unrecognized feature gate: CompositePodGroup"):
+        features.parse("CompositePodGroup=true", REFERENCE_136)
 
 
 def test_asking_for_an_unknown_gate_is_an_error():
@@ -262,7 +442,7 @@ def test_any_text_is_parsed_or_refused(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["GenericWorkload=true,GangScheduling=true", "GenericWorkload=true", "AllAlpha=true"],
+    ["GenericWorkload=true", "AllAlpha=true,GenericWorkload=true"],
 )
 def test_gates_of_pod_groups_are_refused_by_name(text):
     words = "GenericWorkload is enabled, but pod groups are not implemented: leave it off"

@@ -26,7 +26,7 @@ from kubesched.config.schema import Decoder
 from kubesched.config.yaml_nodes import parse
 
 CPU_AND_MEMORY = (ResourceSpec(name="cpu", weight=1), ResourceSpec(name="memory", weight=1))
-SCORING = features.parse("StorageCapacityScoring=true")
+NO_SCORING = features.parse("StorageCapacityScoring=false")
 NO_FILTER_TIMEOUT = features.parse("DRASchedulerFilterTimeout=false")
 NO_BINDING_CONDITIONS = features.parse("DRADeviceBindingConditions=false")
 
@@ -168,14 +168,14 @@ def problems_of(plugin: str, text: str, gates=DEFAULT_GATES) -> list[str]:
         pytest.param(
             "VolumeBinding",
             "",
-            DEFAULT_GATES,
+            NO_SCORING,
             VolumeBindingArgs(bind_timeout_seconds=600, shape=None),
             id="volumes have 10 min and no shape",
         ),
         pytest.param(
             "VolumeBinding",
             "",
-            SCORING,
+            DEFAULT_GATES,
             VolumeBindingArgs(
                 shape=(
                     UtilizationShapePoint(utilization=0, score=10),
@@ -197,7 +197,7 @@ def test_plugins_without_arguments_have_none():
 
 @pytest.mark.parametrize("plugin", sorted(ARGS_BY_PLUGIN))
 def test_the_defaults_are_valid(plugin):
-    for gates in (DEFAULT_GATES, SCORING, NO_FILTER_TIMEOUT, NO_BINDING_CONDITIONS):
+    for gates in (DEFAULT_GATES, NO_SCORING, NO_FILTER_TIMEOUT, NO_BINDING_CONDITIONS):
         args = default_args(plugin, gates)
         assert args is not None
         assert list(validate_args("args", args, gates)) == []
@@ -441,23 +441,13 @@ def test_sensible_arguments_pass(plugin, text):
         ),
         pytest.param(
             "VolumeBinding",
-            "{bindTimeoutSeconds: -1, shape: [{utilization: 0, score: 1}]}",
+            "{bindTimeoutSeconds: -1, shape: [{utilization: 0, score: 11}]}",
             [
                 "args.bindTimeoutSeconds: Invalid value: -1: "
                 "invalid BindTimeoutSeconds, should not be a negative value",
-                'args.shape: Invalid value: [{"Utilization":0,"Score":1}]: unexpected field '
-                "`shape`, remove it or turn on the feature gate StorageCapacityScoring",
+                "args.shape[0].score: Invalid value: 11: not in valid range [0, 10]",
             ],
-            id="a negative time and a shape without its gate",
-        ),
-        pytest.param(
-            "VolumeBinding",
-            "shape: []",
-            [
-                "args.shape: Invalid value: []: unexpected field `shape`, remove it or turn on "
-                "the feature gate StorageCapacityScoring"
-            ],
-            id="an empty shape is a shape",
+            id="a negative time and a score out of range",
         ),
     ],
 )
@@ -475,9 +465,17 @@ def test_fields_whose_gate_is_off_are_forbidden():
     ]
 
 
-def test_a_shape_is_checked_when_its_gate_is_on():
-    assert problems_of("VolumeBinding", "shape: [{utilization: 0, score: 11}]", SCORING) == [
-        "args.shape[0].score: Invalid value: 11: not in valid range [0, 10]"
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("shape: [{utilization: 0, score: 1}]", '[{"Utilization":0,"Score":1}]'),
+        ("shape: []", "[]"),
+    ],
+)
+def test_a_shape_needs_its_gate(text, shown):
+    assert problems_of("VolumeBinding", text, NO_SCORING) == [
+        f"args.shape: Invalid value: {shown}: unexpected field `shape`, remove it or turn on "
+        "the feature gate StorageCapacityScoring"
     ]
 
 

@@ -11,9 +11,6 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "playground.md"
 NOT_LISTED = {"finalize", "scale", "status"}
 """Subresources that are parts of their object rather than features of their own."""
 
-BEHIND_GATES = {"devicetaintrules.resource.k8s.io"}
-"""Served when their gate is on."""
-
 
 def rows():
     section = PAGE.read_text(encoding="utf-8").split("## By kind")[1].split("\n## ")[0]
@@ -39,7 +36,7 @@ async def served(http):
 
 
 async def test_the_page_lists_what_is_served(http):
-    assert set(rows()) - BEHIND_GATES == await served(http)
+    assert set(rows()) == await served(http)
 
 
 def test_the_page_says_which_kinds_nothing_acts_on():

@@ -24,6 +24,7 @@ from storage_objects import (
 )
 
 from kubesched.base.errors import ConfigError
+from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import VolumeBindingArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.nodes.views import NodeColumns
@@ -81,7 +82,8 @@ def test_pods_without_claims_are_skipped_and_still_have_state_for_later_points(p
     world, state, built = World(), CycleState(), pod.build()
     nodes = NodeColumns(world.table)
     assert world.plugin.pre_filter(state, built, nodes).code is Code.SKIP
-    assert world.plugin.pre_score(state, built, nodes).code is Code.SKIP
+    assert world.plugin.pre_score(state, built, nodes) is None
+    assert world.plugin.score_nodes(state, built, nodes) == 0
     assert world.plugin.reserve(state, built, "n1") is None
     assert world.plugin.pre_bind_pre_flight(state, built, "n1").skip
     world.plugin.unreserve(state, built, "n1")
@@ -680,7 +682,7 @@ def test_volumes_follow_the_watch():
 )
 def test_bad_arguments_are_refused(args, text):
     with pytest.raises(ConfigError, match=text):
-        make(VolumeBinding, args=args)
+        make(VolumeBinding, args=args, gates=FeatureGates(StorageCapacityScoring=False))
 
 
 def test_csi_volumes_are_reached_like_any_other():

@@ -161,7 +161,8 @@ def test_asking_for_more_than_there_is_counts_as_full():
 
 def test_without_the_gate_nothing_is_scored():
     table = cluster(make_node("n1"))
-    plugin = make(VolumeBinding, table, listers=MemoryListers())
+    gates = FeatureGates(StorageCapacityScoring=False)
+    plugin = make(VolumeBinding, table, listers=MemoryListers(), gates=gates)
     assert scores(plugin, make_pod("p"), table).code is Code.SKIP
     state, pod = CycleState(), make_pod("p").build()
     plugin.pre_filter(state, pod, NodeColumns(table))

@@ -452,15 +452,15 @@ def test_closing_stops_listening():
     ],
 )
 def test_a_driver_may_insist_on_being_installed(objects, node, fits):
-    gates = FeatureGates(VolumeLimitScaling=True)
-    world = World(*bound(1), *objects, limits={DRIVER: None}, node=node, gates=gates)
+    world = World(*bound(1), *objects, limits={DRIVER: None}, node=node)
     answer = world.verdict(pod_with("c1"))
     if fits:
         assert answer is None
     else:
         assert answer.code is Code.UNSCHEDULABLE
         assert answer.reasons == (f"{DRIVER} CSI driver is not installed on the node",)
-    relaxed = World(*bound(1), *objects, limits={DRIVER: None}, node=node)
+    gates = FeatureGates(VolumeLimitScaling=False)
+    relaxed = World(*bound(1), *objects, limits={DRIVER: None}, node=node, gates=gates)
     assert relaxed.verdict(pod_with("c1")) is None
 
 

@@ -7,43 +7,48 @@ from dataclasses import replace
 from pathlib import Path
 
 from kubesched.config import features
+from kubesched.config.feature_table import Gate
 from kubesched.config.features import FeatureGates
 from kubesched.config.load import default_config, load_file
+from kubesched.config.references import DEFAULT_VERSIONS, Versions
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.lab.benchmarking.workload_files import Workload
 
 
-def gates_to_set(workload: Workload) -> tuple[dict[str, bool], tuple[str, ...]]:
+def gates_to_set(
+    workload: Workload, versions: Versions = DEFAULT_VERSIONS
+) -> tuple[dict[str, bool], tuple[str, ...]]:
     """The gates that can be set as requested, and a note on each that cannot.
 
-    Gates locked in Kubernetes 1.36 keep their value: workload files still list both values of such
-    gates. Gates that depend on a disabled gate are disabled as well.
+    Locked gates keep their value: workload files still list both values of such gates. Gates that
+    depend on a disabled gate are disabled as well.
     """
-    known = features.known()
+    known = features.known(versions)
     settable: dict[str, bool] = {}
     notes: list[str] = []
+    release = f"Kubernetes {versions.emulated}"
     for name, value in workload.feature_gates.items():
         gate = known.get(name)
         if gate is not None and gate.locked and gate.default != value:
-            notes.append(f"{name}={str(value).lower()} is ignored: locked in Kubernetes 1.36")
-        elif gate is None and name not in (features.ALL_ALPHA, features.ALL_BETA):
-            notes.append(f"{name} is ignored: Kubernetes 1.36 has no such feature gate")
+            notes.append(f"{name}={str(value).lower()} is ignored: locked in {release}")
+        elif gate is None:
+            notes.append(f"{name} is ignored: {release} has no such feature gate")
         else:
             settable[name] = value
-    for name, needed in _left_without(settable):
+    for name, needed in _left_without(settable, known):
         settable[name] = False
         notes.append(f"{name} is off: it depends on {needed}, which the workload turns off")
     return settable, tuple(notes)
 
 
-def _left_without(settable: Mapping[str, bool]) -> list[tuple[str, str]]:
+def _left_without(settable: Mapping[str, bool], known: Mapping[str, Gate]) -> list[tuple[str, str]]:
     """Gates that are on by default and depend, directly or not, on a disabled gate."""
     off = {name for name, value in settable.items() if not value}
     disabled: dict[str, str] = {}
     while True:
         more = {
             name: next(requirement for requirement in gate.requires if requirement in off)
-            for name, gate in features.known().items()
+            for name, gate in known.items()
             if gate.default and name not in off and name not in settable and off & {*gate.requires}
         }
         if not more:
@@ -52,14 +57,16 @@ def _left_without(settable: Mapping[str, bool]) -> list[tuple[str, str]]:
         off |= more.keys()
 
 
-def feature_gates(workload: Workload) -> tuple[FeatureGates, tuple[str, ...]]:
+def feature_gates(
+    workload: Workload, versions: Versions = DEFAULT_VERSIONS
+) -> tuple[FeatureGates, tuple[str, ...]]:
     """The gates of a run, and a note on each that differs from the request.
 
     Raises:
         ConfigError: the gates contradict each other.
     """
-    settable, notes = gates_to_set(workload)
-    return features.from_map(settable), notes
+    settable, notes = gates_to_set(workload, versions)
+    return features.from_map(settable, versions), notes
 
 
 def configuration(

@@ -107,8 +107,7 @@ def test_wide_output_adds_the_settings(config_file, capsys):
 
 
 def test_gates_change_what_is_shown(capsys):
-    gates = "GenericWorkload=true,GangScheduling=true"
-    assert main(["config", "view", "--feature-gates", gates]) == 0
+    assert main(["config", "view", "--feature-gates=GenericWorkload=true"]) == 0
     assert "GangScheduling" in capsys.readouterr().out
 
 

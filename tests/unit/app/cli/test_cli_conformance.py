@@ -15,6 +15,7 @@ SCORES = {
     "ImageLocality": 0,
     "NodeResourcesFit": 100,
     "TaintToleration": 300,
+    "VolumeBinding": 0,
 }
 RIGHT = {
     "feasible": ["n1"],
@@ -47,7 +48,7 @@ def test_agreement_is_shown_per_aspect_and_ends_with_0(capsys, recorded):
     code, out, _ = run(capsys, "golden", recorded())
     assert code == 0
     assert "1 of 1 pods on 1 clusters agree" in out
-    assert re.search(r"score per plugin +4 +4 +100 %", out)
+    assert re.search(r"score per plugin +5 +5 +100 %", out)
     assert "disagree" not in out
 
 
@@ -57,7 +58,7 @@ def test_disagreements_are_shown_readably_and_end_with_1(capsys, recorded):
     code, out, _ = run(capsys, "golden", path)
     assert code == 1
     assert "0 of 1 pods on 1 clusters agree" in out
-    assert re.search(r"score per plugin +4 +3 +75.00 %", out)
+    assert re.search(r"score per plugin +5 +4 +80.00 %", out)
     assert (
         f"{path}:1: pod default/web, node n1, plugin NodeResourcesFit: score per plugin\n"
         "  expected  99\n"

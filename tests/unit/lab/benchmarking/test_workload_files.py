@@ -248,23 +248,23 @@ def test_a_file_is_a_list(tmp_path):
 def test_workloads_have_the_labels_and_gates_of_their_case_and_their_own(tmp_path):
     path = tmp_path / "workloads.yaml"
     path.write_text(
-        "- name: Case\n  labels: [a]\n  featureGates: {NodeDeclaredFeatures: false}\n"
+        "- name: Case\n  labels: [a]\n  featureGates: {PodLevelResources: false}\n"
         "  workloadTemplate: [{opcode: createNodes, countParam: $some}, {opcode: createPods, countParam: $some}]\n"
         "  workloads:\n"
         "  - {name: first, labels: [b], threshold: 40, params: {some: 1}}\n"
-        "  - {name: second, featureGates: {SchedulerQueueingHints: false}, threshold: {p: 5, q: 3}, params: {some: 2}}\n"
+        "  - {name: second, featureGates: {NodeDeclaredFeatures: false}, threshold: {p: 5, q: 3}, params: {some: 2}}\n"
     )
     first, second = load(path)
     assert (first.full_name, first.labels, first.threshold) == ("Case/first", ("a", "b"), 40.0)
     assert (second.full_name, second.labels, second.threshold) == ("Case/second", ("a",), 3.0)
-    assert second.feature_gates == {"NodeDeclaredFeatures": False, "SchedulerQueueingHints": False}
+    assert second.feature_gates == {"PodLevelResources": False, "NodeDeclaredFeatures": False}
     assert (second.node_count, second.pod_count) == (2, 2)
     gates, notes = feature_gates(second)
-    assert not gates.NodeDeclaredFeatures
-    assert gates.SchedulerQueueingHints
-    assert notes[0] == "SchedulerQueueingHints=false is ignored: locked in Kubernetes 1.36"
+    assert not gates.PodLevelResources
+    assert gates.NodeDeclaredFeatures
+    assert notes[0] == "NodeDeclaredFeatures=false is ignored: locked in Kubernetes 1.37"
     assert (
-        "InPlacePodLevelResourcesVerticalScaling is off: it depends on NodeDeclaredFeatures, "
+        "InPlacePodLevelResourcesVerticalScaling is off: it depends on PodLevelResources, "
         "which the workload turns off"
     ) in notes
 
@@ -278,7 +278,7 @@ def test_a_gate_that_kubernetes_does_not_know_is_left_out_with_a_note(tmp_path):
     (workload,) = load(path)
     assert gates_to_set(workload) == (
         {},
-        ("FutureThing is ignored: Kubernetes 1.36 has no such feature gate",),
+        ("FutureThing is ignored: Kubernetes 1.37 has no such feature gate",),
     )
 
 

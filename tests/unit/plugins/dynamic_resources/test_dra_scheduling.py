@@ -21,6 +21,7 @@ from msgspec import convert, structs
 from kubesched.api.resource_v1 import AllocatedDeviceStatus, ResourceClaim
 from kubesched.base.errors import ServerError
 from kubesched.config.features import from_map
+from kubesched.config.references import Versions
 from kubesched.framework.events import Action, Resource
 from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod
@@ -350,7 +351,7 @@ def test_a_special_claim_left_behind_is_deleted_first():
 
 def test_the_gate_leaves_extended_resources_to_device_plugins():
     objects = [device_class(extendedResourceName=GPU), resource_slice("s", "a")]
-    gates = from_map({"DRAExtendedResource": False})
+    gates = from_map({"DRAExtendedResource": False}, Versions(emulated="1.36"))
     with Started(*objects, gates=gates) as harness:
         harness.add(gpu_pod("p"))
         harness.settle()
