@@ -8,15 +8,15 @@ from random import Random
 from typing import Self
 
 from kubesched.api.protobuf import CONTENT_TYPE as PROTOBUF
-from kubesched.app.client_metrics import ClientMetrics, MeasuredBucket, MeasuredTransport
-from kubesched.app.tracing import OpenTelemetryTracing, TracedTransport
 from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.rate_limit import TokenBucket
 from kubesched.client.event_client import RestEventClient
 from kubesched.client.events import EventBroadcaster, EventRecorder
+from kubesched.client.metrics import ClientMetrics, MeasuredBucket, MeasuredTransport
 from kubesched.client.pool import HttpTransport, PoolSettings
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.client.transport import DEFAULT_DEADLINE_S, ConnectionConfig, Transport
+from kubesched.scheduler.tracing import OpenTelemetryTracing, TracedTransport
 
 JSON = "application/json"
 LOCK_CONNECTIONS = 4

@@ -28,14 +28,12 @@ from typing import TYPE_CHECKING, Any
 from kubesched import KUBERNETES_VERSION, __version__
 from kubesched.api.core_v1 import Pod
 from kubesched.app import event_loop
-from kubesched.app.client_metrics import ClientMetrics
 from kubesched.app.connecting import Connections, connections_to
 from kubesched.app.control_thread import ControlThread
 from kubesched.app.diagnosis import diagnosis
 from kubesched.app.election import election_settings, new_identity
 from kubesched.app.flag_parsing import CommandLine
 from kubesched.app.flags import RunOptions
-from kubesched.app.garbage_collection import GarbageCollection
 from kubesched.app.process_metrics import (
     ElectionMetrics,
     make_registry,
@@ -51,14 +49,14 @@ from kubesched.app.server.health import PING, Check, waits_for
 from kubesched.app.serving import Exposed, Serving
 from kubesched.app.settings import RunSettings, complete, feature_gates, log_settings
 from kubesched.app.stopping import ExitLimit, StopRequest
-from kubesched.app.tracing import OpenTelemetryTracing, traced
-from kubesched.app.watchdog import LoopWatchdog
 from kubesched.base import logs
 from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.errors import ConfigError, KubeschedError, without_groups
+from kubesched.base.garbage_collection import GarbageCollection
 from kubesched.base.metrics.registry import MetricsRegistry
 from kubesched.client.client_config import ClientConfig, load_config
 from kubesched.client.leader_election import LeaderElectionSettings
+from kubesched.client.metrics import ClientMetrics
 from kubesched.config import features
 from kubesched.config.output import to_plain, to_yaml
 from kubesched.config.types import KubeSchedulerConfiguration
@@ -68,6 +66,8 @@ from kubesched.insight.recording.recorded_dependencies import Recording, open_re
 from kubesched.insight.recording.writer import Limits
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.decisions import DecisionRing
+from kubesched.scheduler.tracing import OpenTelemetryTracing, traced
+from kubesched.scheduler.watchdog import LoopWatchdog
 
 if TYPE_CHECKING:
     from kubesched.insight.page.source import Source

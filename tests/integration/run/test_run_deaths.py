@@ -56,7 +56,7 @@ def killing(run, tmp_path):
     ("victim", "error"),
     [
         # On the control thread.
-        ("app.watchdog:LoopWatchdog.run", "SystemExit"),
+        ("scheduler.watchdog:LoopWatchdog.run", "SystemExit"),
         ("app.stopping:ExitLimit.enforce", "MemoryError"),
         ("app.serving:Serving.run", "SystemExit"),
         ("app.serving:Serving.run", "ends"),
@@ -65,7 +65,7 @@ def killing(run, tmp_path):
         ("client.leader_election:LeaderElector.run", "SystemExit"),
         # On the main one.
         ("client.events:EventBroadcaster.run", "SystemExit"),
-        ("app.garbage_collection:GarbageCollection.run", "MemoryError"),
+        ("base.garbage_collection:GarbageCollection.run", "MemoryError"),
         ("client.informers.informer:Informer.run", "SystemExit"),
         ("scheduler.scheduler:Scheduler._run_timers", "SystemExit"),
         ("scheduler.status_writer:StatusWriter._serve", "MemoryError"),

@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from kubesched.app import watchdog
 from kubesched.app.control_thread import ControlThread, run_on
-from kubesched.app.watchdog import Culprit, LoopWatchdog, find_culprit
 from kubesched.base.clock import SystemClock
 from kubesched.base.metrics.registry import MetricsRegistry
 from kubesched.framework.interfaces import EXTENSION_POINTS, FilterPlugin, Plugin, ScorePlugin
+from kubesched.scheduler import watchdog
+from kubesched.scheduler.watchdog import Culprit, LoopWatchdog, find_culprit
 
 
 async def test_a_coroutine_runs_on_the_other_thread_and_its_result_comes_back():

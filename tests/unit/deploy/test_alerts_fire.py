@@ -25,11 +25,11 @@ from kubesched.app.process_metrics import (
     register_event_losses,
     register_informers,
 )
-from kubesched.app.watchdog import LoopWatchdog
 from kubesched.base.clock import ManualClock
 from kubesched.base.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.client import events
 from kubesched.client.informers.factory import InformerFactory
+from kubesched.scheduler.watchdog import LoopWatchdog
 
 RULES = Path(__file__).parents[3] / "deploy" / "manifests" / "prometheusrule.yaml"
 MINUTES = 60

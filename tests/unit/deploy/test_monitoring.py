@@ -12,19 +12,19 @@ import pytest
 import yaml
 
 from kubesched.api.core_v1 import Pod
-from kubesched.app.client_metrics import ClientMetrics
 from kubesched.app.process_metrics import (
     ElectionMetrics,
     register_common,
     register_event_losses,
     register_informers,
 )
-from kubesched.app.watchdog import LoopWatchdog
 from kubesched.base.clock import ManualClock
 from kubesched.base.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.client.informers.factory import BLIND_AFTER_S, InformerFactory
+from kubesched.client.metrics import ClientMetrics
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.framework.status import Code
+from kubesched.scheduler.watchdog import LoopWatchdog
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = ROOT / "deploy" / "helm" / "kubesched" / "dashboard.json"

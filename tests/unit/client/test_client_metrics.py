@@ -2,10 +2,10 @@
 
 import pytest
 
-from kubesched.app.client_metrics import ClientMetrics, MeasuredBucket, MeasuredTransport
 from kubesched.base.clock import ManualClock
 from kubesched.base.errors import ConnectFailed
 from kubesched.base.metrics import MetricsRegistry
+from kubesched.client.metrics import ClientMetrics, MeasuredBucket, MeasuredTransport
 from kubesched.client.transport import Request
 
 

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from kubesched.app.garbage_collection import MANY_S, MIDDLE_S, GarbageCollection
+from kubesched.base.garbage_collection import MANY_S, MIDDLE_S, GarbageCollection
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import default_config
 from kubesched.lab.benchmarking.core_cluster import CoreCluster

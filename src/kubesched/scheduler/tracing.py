@@ -8,7 +8,7 @@ through a bounded queue: a slow or absent collector loses spans but does not slo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +21,10 @@ import yaml
 from kubesched import __version__
 from kubesched.api.core_v1 import Pod
 from kubesched.base.clock import Clock
-from kubesched.base.errors import ConfigError, FieldProblem, TransportError
+from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.base.logs import get_logger
-from kubesched.client.transport import DirectTransport, Request, Response, StartedRequest, Transport
+from kubesched.client.observed_transport import Observe, ObservedTransport
+from kubesched.client.transport import Request, Transport
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -164,7 +165,9 @@ class OpenTelemetryTracing:
                 span.set_status(self._trace.StatusCode.ERROR)
             span.end()
 
-    def call_done(self, request: Request, started: float, status: int) -> None:
+    def call_done(
+        self, request: Request, started: float, status: int, _body_bytes: int | None
+    ) -> None:
         """Records an API call; `status` is 0 without a response."""
         if not self._trace.get_current_span().is_recording():
             return
@@ -186,42 +189,16 @@ class OpenTelemetryTracing:
         span.end(now_ns - int((now - ended) * 1e9))
 
 
-class TracedTransport:
+class TracedTransport(ObservedTransport):
     """A transport whose calls become spans of the current attempt."""
 
     def __init__(self, transport: Transport, tracing: OpenTelemetryTracing, clock: Clock) -> None:
-        self._transport = transport
-        self._direct = transport if isinstance(transport, DirectTransport) else None
+        super().__init__(transport, clock)
         self._tracing = tracing
-        self._now = clock.monotonic
 
-    async def request(self, request: Request) -> Response:
-        started = self._now()
-        try:
-            response = await self._transport.request(request)
-        except TransportError:
-            self._tracing.call_done(request, started, 0)
-            raise
-        self._tracing.call_done(request, started, response.status)
-        return response
-
-    def start(
-        self, request: Request, done: Callable[[Response | TransportError | None], None]
-    ) -> StartedRequest | None:
-        if self._direct is None:
-            return None
-        context, started = copy_context(), self._now()
-
-        def answered(outcome: Response | TransportError | None) -> None:
-            if outcome is not None:  # None: nothing was sent, and the caller awaits `request`
-                status = 0 if isinstance(outcome, TransportError) else outcome.status
-                context.run(self._tracing.call_done, request, started, status)
-            done(outcome)
-
-        return self._direct.start(request, answered)
-
-    async def aclose(self) -> None:
-        await self._transport.aclose()
+    def observer(self) -> Observe:
+        context = copy_context()  # of the attempt: answers come in another
+        return lambda *answer: context.run(self._tracing.call_done, *answer)
 
 
 @contextlib.contextmanager

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from kubesched.app.tracing import DEFAULT_ENDPOINT, TracingConfiguration, load_tracing, traced
 from kubesched.base.clock import ManualClock
 from kubesched.base.errors import ConfigError
+from kubesched.scheduler.tracing import DEFAULT_ENDPOINT, TracingConfiguration, load_tracing, traced
 
 HEAD = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"
 
