@@ -515,21 +515,43 @@ def test_default_constraints_apply_to_pods_of_a_workload(listers, make_pending, 
     assert (found is not SKIP) == applies
 
 
+HARD_DEFAULTS = msgspec.convert(
+    {
+        "defaultingType": LIST_DEFAULTING,
+        "defaultConstraints": [
+            {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+        ],
+    },
+    PodTopologySpreadArgs,
+)
+
+
 def test_listed_default_constraints_can_be_hard() -> None:
-    args = msgspec.convert(
-        {
-            "defaultingType": LIST_DEFAULTING,
-            "defaultConstraints": [
-                {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
-            ],
-        },
-        PodTopologySpreadArgs,
-    )
-    table = spread_over([1, 0], ZONE)
+    table, args = spread_over([1, 0], ZONE), HARD_DEFAULTS
     active = make(PodTopologySpread, args=args, listers=workload_listers(service({"foo": ""})))
     assert fitting(active, make_pod("new").label("foo", ""), table) == ["n1"]
     idle = make(PodTopologySpread, args=args, listers=workload_listers())
     assert verdict(idle, make_pod("new").label("foo", ""), table) is SKIP
+
+
+@pytest.mark.parametrize("args", [None, HARD_DEFAULTS], ids=["soft defaults", "hard defaults"])
+def test_a_skip_is_kept_if_it_follows_from_the_spec(args) -> None:
+    """The Service selects some of these pods: answers for a spec must not depend on labels."""
+    plugin = make(PodTopologySpread, args=args, listers=workload_listers(service({"foo": ""})))
+    table, kept = spread_over([1, 0], ZONE), set()
+    for name, template in {
+        "none": make_pod("new"),
+        "soft": make_pod("new").spread(1, ZONE, SOFT, FOO),
+        "hard": make_pod("new").spread(1, ZONE, selector=FOO),
+    }.items():
+        for pod in (template, template.label("foo", "")):
+            if plugin.filter_rule(CycleState(), pod.build()).is_kept:
+                kept.add(f"filter {name}")
+                assert verdict(plugin, pod, table) is SKIP
+            if plugin.score_rule(CycleState(), pod.build()).is_kept:
+                kept.add(f"score {name}")
+                assert scores(plugin, pod, table) is SKIP
+    assert kept == {"filter soft", "score hard", "filter none" if args is None else "score none"}
 
 
 def test_signatures_are_refused_while_there_are_constraints() -> None:

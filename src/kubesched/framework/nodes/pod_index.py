@@ -403,6 +403,11 @@ class PodIndex:
             if counter in label_class.counters:
                 label_class.counters.remove(counter)
 
+    @property
+    def has_terms(self) -> bool:
+        """True if any pod on a node has an affinity term."""
+        return any(self._terms.values())
+
     def terms(self, kind: str) -> Collection[Term]:
         return self._terms[kind].values()
 

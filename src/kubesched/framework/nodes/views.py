@@ -224,7 +224,7 @@ class NodeColumns:
 class PassingColumns(NodeColumns):
     """The rows selected by a mask over all used rows; row indices are computed on first use."""
 
-    __slots__ = ("is_dense", "is_whole", "mask")
+    __slots__ = ("is_whole", "mask")
 
     def __init__(self, table: NodeTable, mask: Mask) -> None:
         self.table = table
@@ -232,12 +232,16 @@ class PassingColumns(NodeColumns):
         self._length = int(np.count_nonzero(mask))
         self.is_whole = self._length == len(mask)
         """True if every row passes: columns are then slices, not copies."""
-        self.is_dense = 0 < NEARLY_ALL * (len(mask) - self._length) <= len(mask)
-        """True if nearly every row passes, but not all."""
         self._rows = slice(0, self._length) if self.is_whole else None
 
     def _find_rows(self) -> Rows:
         return self.mask.nonzero()[0]
+
+    @property
+    def is_dense(self) -> bool:
+        """True if nearly every row passes, but not all."""
+        rows = len(self.mask)
+        return 0 < NEARLY_ALL * (rows - self._length) <= rows
 
     def part_of(self, column: npt.NDArray[S]) -> npt.NDArray[S]:
         if self.is_whole:

@@ -56,6 +56,8 @@ from kubesched.plugins.inter_pod_affinity.terms import (
 PRE_FILTER_STATE = "PreFilterInterPodAffinity"
 PRE_SCORE_STATE = "PreScoreInterPodAffinity"
 
+_FILTERING = (REQUIRED_ANTI_AFFINITY,)
+"""The kinds of existing pods' terms that filter."""
 _RESOLVED_LIMIT: Final = 1024
 """Maximum number of cached term sets with resolved namespaces."""
 _TERMS_LIMIT: Final = 64
@@ -86,6 +88,9 @@ class InterPodAffinity(
         args = checked_args(args, InterPodAffinityArgs, handle)
         super().__init__(args, handle)
         self._hard_weight = args.hard_pod_affinity_weight
+        self._scoring: tuple[str, ...] = (PREFERRED_AFFINITY, PREFERRED_ANTI_AFFINITY)
+        if self._hard_weight > 0:
+            self._scoring = (REQUIRED_AFFINITY, *self._scoring)
         self._resolved_for: tuple[NamespaceLabels, int] | None = None
         self._resolved: dict[AffinityTerms, IncomingTerms] = {}
         self._matched_for: tuple[PodIndex, int, int] | None = None
@@ -99,7 +104,7 @@ class InterPodAffinity(
         if parsed.problems:
             return unresolvable(f"parsing pod: {parsed.error}")
         table = nodes.table
-        existing = [t for t in self._about(pod, table, REQUIRED_ANTI_AFFINITY) if t.domains.total]
+        existing = [t for t in self._about(pod, table, _FILTERING) if t.domains.total]
         if not existing and not parsed.required_affinity and not parsed.required_anti_affinity:
             return SKIP
         terms = self._incoming(state, pod, table)
@@ -141,7 +146,10 @@ class InterPodAffinity(
             return error_status(f"updating podInfo: {parsed.error}")
         if self._ignores_existing_preferences and not parsed.has_preferences:
             return SKIP
-        preferred = with_pods(self._contributions(state, pod, nodes.table))
+        existing = self._about(pod, nodes.table, self._scoring)
+        if not existing and not parsed.has_preferences:
+            return SKIP
+        preferred = with_pods(self._contributions(state, pod, nodes.table, existing))
         if preferred is None:
             return SKIP
         state.write(PRE_SCORE_STATE, preferred)
@@ -162,19 +170,19 @@ class InterPodAffinity(
         return Rule()
 
     def _contributions(
-        self, state: CycleState, pod: Pod, table: NodeTable
+        self, state: CycleState, pod: Pod, table: NodeTable, existing: Sequence[Term]
     ) -> Iterator[Contribution]:
         if self._parsed(state, pod).has_preferences:
             for weight, term in self._incoming(state, pod, table).preferred:
                 counter = table.pod_index.counter(MatchingPods(term))
                 yield Contribution(counter.by_domain(term.topology_key), weight, counter)
-        if self._hard_weight > 0:
-            for carried in self._about(pod, table, REQUIRED_AFFINITY):
-                yield Contribution(carried.domains, self._hard_weight)
-        for carried in self._about(pod, table, PREFERRED_AFFINITY):
-            yield Contribution(carried.domains, carried.weight)
-        for carried in self._about(pod, table, PREFERRED_ANTI_AFFINITY):
-            yield Contribution(carried.domains, -carried.weight)
+        for carried in existing:
+            kind, weight = carried.key.kind, carried.weight
+            if kind == REQUIRED_AFFINITY:
+                weight = self._hard_weight
+            elif kind == PREFERRED_ANTI_AFFINITY:
+                weight = -weight
+            yield Contribution(carried.domains, weight)
 
     # -- events and signature ----------------------------------------------------------------------
 
@@ -213,23 +221,24 @@ class InterPodAffinity(
                 self._resolved[parsed] = terms
         return terms
 
-    def _about(self, pod: Pod, table: NodeTable, kind: str) -> tuple[Term, ...]:
+    def _about(self, pod: Pod, table: NodeTable, kinds: tuple[str, ...]) -> tuple[Term, ...]:
         """Existing pods' terms that match this pod; matched again when terms are added or removed.
 
         Pods that no term distinguishes share the result, such as those of a Job, whose labels all
         differ.
         """
         index = table.pod_index
-        if not index.terms(kind):
+        if not index.has_terms:
             return ()
         version = index, index.terms_version, table.namespaces.version
         if version != self._matched_for or len(self._matched) >= _RESOLVED_LIMIT:
             self._matched_for, self._matched = version, {}
         meta = pod.metadata
-        key = kind, meta.namespace, index.term_labels.read_of(meta.labels)
+        key = kinds, meta.namespace, index.term_labels.read_of(meta.labels)
         terms = self._matched.get(key)
         if terms is None:
-            terms = self._matched[key] = tuple(terms_about(table, kind, pod))
+            matching = [term for kind in kinds for term in terms_about(table, kind, pod)]
+            terms = self._matched[key] = tuple(matching)
         return terms
 
 

@@ -23,7 +23,7 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.nodes.columns import Ints, Levels
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns
-from kubesched.framework.rules import Rule
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unschedulable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.args import checked_args
@@ -130,7 +130,7 @@ class PodTopologySpread(
         return hard.verdicts(nodes)
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
-        return Rule()
+        return Rule() if self._may_have(pod, HARD) else Rule(Scope.NODE)
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns) -> None:
         hard: FilterState = state.read(PRE_FILTER_STATE)
@@ -187,7 +187,7 @@ class PodTopologySpread(
         return normalized(soft, scores, nodes)
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
-        return Rule()
+        return Rule() if self._may_have(pod, SOFT) else Rule(Scope.NODE)
 
     # -- events and signature ----------------------------------------------------------------------
 
@@ -219,6 +219,13 @@ class PodTopologySpread(
 
     # -- constraints -------------------------------------------------------------------------------
 
+    def _may_have(self, pod: Pod, action: str) -> bool:
+        """False if no pod with this spec has such constraints: all of them skip that phase."""
+        own = pod.spec.topology_spread_constraints
+        if own:
+            return any(constraint.when_unsatisfiable == action for constraint in own)
+        return action in self._defaulted_actions and self._selectors is not None
+
     def _constraints(
         self, state: CycleState | None, pod: Pod, action: str
     ) -> tuple[Constraint, ...]:
@@ -237,15 +244,20 @@ class PodTopologySpread(
         if state is None or state.class_memo is None:
             return defaulted_constraints(pod, self._defaults, action, selectors)
         # One slot per class, not one per version: old versions are never used again.
-        kept: list[Any] = state.remember((self.name, action, "defaults"), lambda: [None, ()])
-        version = sources_of(self.handle.listers, pod)()
-        if kept[0] != version:
+        kept: list[Any] = state.remember(
+            (self.name, action, "defaults"),
+            lambda: [sources_of(self.handle.listers, pod), None, ()],
+        )
+        sources, known, constraints = kept
+        version = sources()
+        if known != version:
             current = defaulted_constraints(pod, self._defaults, action, selectors)
             # Workloads change often, but their selectors rarely do: then the old constraints are
             # kept.
-            kept[:] = [version, kept[1] if current == kept[1] else current]
-        constraints: tuple[Constraint, ...] = kept[1]
-        return constraints
+            constraints = constraints if current == constraints else current
+            kept[1:] = version, constraints
+        unchanged: tuple[Constraint, ...] = constraints
+        return unchanged
 
     def _own(self, state: CycleState | None, pod: Pod, action: str) -> tuple[Constraint, ...]:
         def make() -> tuple[Constraint, ...]:

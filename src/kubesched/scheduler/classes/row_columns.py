@@ -87,16 +87,17 @@ class _RowColumns(ABC):
         self, state: CycleState, pod: Pod, few: Callable[[Sequence[int]], None] | None
     ) -> None:
         """Recompute dirty rows, using `few` for a small number of them. Raises Unfit."""
-        if self.basis.is_settled and not self._is_new:
+        basis, table = self.basis, self._table
+        lag, end = basis.lag, table.node_log.end
+        if not lag and not self._is_new:
             return
-        table, lag = self._table, self.basis.lag
-        nodes = table.node_log.since(self._nodes_read)
-        is_few = few is not None and lag <= FEW_ROWS and not self._is_new
-        rows = self.basis.dirty_rows() if is_few else self.basis.dirty_index()
-        if (
+        is_few = lag <= FEW_ROWS and self._nodes_read == end and not self._is_new
+        if few is not None and is_few and (rows := basis.dirty_rows()) is not None:
+            few(rows)
+        elif (
             self._is_new
-            or rows is None
-            or nodes is None
+            or (index := basis.dirty_index()) is None
+            or (nodes := table.node_log.since(self._nodes_read)) is None
             or lag > max(FEW_ROWS, table.high_water // 2)
         ):
             everything = slice(0, table.high_water)
@@ -105,13 +106,9 @@ class _RowColumns(ABC):
         else:
             if nodes:
                 self._renew_nodes(state, pod, np.array(nodes, dtype=np.intp))
-            if few is not None and isinstance(rows, list):
-                few(rows)
-            elif lag and not isinstance(rows, list):
-                self._renew(state, pod, rows)
-        self.basis.settle()
-        self._nodes_read = table.node_log.end
-        self._is_new = False
+            self._renew(state, pod, index)
+        basis.settle()
+        self._nodes_read, self._is_new = end, False
 
     @abstractmethod
     def _renew_nodes(self, state: CycleState, pod: Pod, rows: Rows) -> None:
