@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ from kubesched.base.metrics.process import register_process_metrics
 from kubesched.base.metrics.registry import MetricsRegistry
 from kubesched.client import events
 from kubesched.client.informers.factory import InformerFactory
+from kubesched.client.informers.informer import Informer
 from kubesched.config.features import FeatureGates
 from kubesched.insight.recording.recorder import Recorder
 
+_PROCESSING_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_REVISION_DIGITS = 15
 _LOSSES = (events.QUEUE_FULL, events.REJECTED, events.GAVE_UP, events.SHUT_DOWN, events.BAD_EVENT)
 
 
@@ -152,8 +156,13 @@ def _reader(dropped: Callable[[], Mapping[str, int]], reason: str) -> Callable[[
     return lambda: dropped().get(reason, 0)
 
 
-def register_informers(registry: MetricsRegistry, informers: InformerFactory) -> None:
-    """Staleness per informer: seconds since a list, a watch event or a revision check."""
+def register_informers(
+    registry: MetricsRegistry, informers: InformerFactory, *, as_upstream: bool = True
+) -> None:
+    """Staleness per informer: seconds since a list, a watch event or a revision check.
+
+    `as_upstream`: also what client-go reports about informers.
+    """
     family = registry.gauge(
         "kubesched_informer_unconfirmed_seconds",
         "Seconds since an informer was last known to be current.",
@@ -161,6 +170,41 @@ def register_informers(registry: MetricsRegistry, informers: InformerFactory) ->
     )
     for informer in informers.informers():
         family.labels(informer.name).read_from(informer.unconfirmed_s)
+    if as_upstream:
+        _register_client_go(registry, informers)
+
+
+def _register_client_go(registry: MetricsRegistry, informers: InformerFactory) -> None:
+    labels = ("name", "group", "version", "resource")
+    queued = registry.gauge(
+        "informer_queued_items",
+        "[ALPHA] Changes that wait to be processed; always 0, because none waits here.",
+        labels=labels,
+    )
+    latency = registry.histogram(
+        "informer_processing_latency_seconds",
+        "[ALPHA] Seconds that processing one change took.",
+        labels=labels,
+        buckets=_PROCESSING_SECONDS,
+    )
+    revision = registry.gauge(
+        "informer_store_resource_version",
+        "[ALPHA] The last 15 digits of the revision that the store has reached.",
+        labels=labels,
+    )
+    for kind, informer in informers.by_kind().items():
+        if not kind.has_record:
+            continue  # custom resources have none upstream
+        # Upstream: the plural is the kind and an s, also where that is wrong.
+        values = ("kube-scheduler", kind.group, kind.version, f"{kind.kind.lower()}s")
+        queued.labels(*values)
+        informer.on_processed = latency.labels(*values).observe
+        revision.labels(*values).read_from(partial(_last_digits, informer))
+
+
+def _last_digits(informer: Informer[Any]) -> float:
+    digits = informer.reflector.resource_version[-_REVISION_DIGITS:]
+    return float(digits) if digits.isdecimal() else 0.0
 
 
 def register_tasks(registry: MetricsRegistry, loop: asyncio.AbstractEventLoop) -> None:

@@ -66,8 +66,8 @@ class Reference:
     """A pod being resized takes the largest of its sums, not the sum of the largest parts."""
     budgets_stop_at_first_violation: bool = True
     """A victim is not charged to budgets after the first that it violates."""
-    last_victim_in_memory_activates: bool = True
-    """The preemptor is tried at once if its last victim was not yet bound."""
+    terminating_victims_are_counted: bool = True
+    """`preemption_victims` moves even if all victims are terminating already."""
     bindings_are_retried: bool = True
     """A binding is sent again if the server cannot be reached (after its errors it always is)."""
     batches_are_scored_again: bool = True
@@ -122,7 +122,7 @@ REFERENCES: Final = {
             image_volumes_count=False,
             footprint_is_max_of_sums=False,
             budgets_stop_at_first_violation=False,
-            last_victim_in_memory_activates=False,
+            terminating_victims_are_counted=False,
             bindings_are_retried=False,
             batches_are_scored_again=False,
             taint_rules_are_stable=False,

@@ -177,6 +177,9 @@ class InformerFactory:
     def informers(self) -> list[AnyInformer]:
         return [entry.informer for entry in list(self._entries.values())]
 
+    def by_kind(self) -> dict[Kind[Any], AnyInformer]:
+        return {kind: entry.informer for kind, entry in list(self._entries.items())}
+
     def started(self) -> list[AnyInformer]:
         return [entry.informer for entry in list(self._entries.values()) if entry.task is not None]
 

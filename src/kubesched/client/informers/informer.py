@@ -87,6 +87,8 @@ class Informer(Generic[T]):
         self.handler_error_count = 0
         self.on_change: OnChange | None = None
         """Called before every change: name, op (`a`, `u`, `d`; `t`: tombstone), key, old, new."""
+        self.on_processed: Callable[[float], None] | None = None
+        """Called with the seconds that each change took."""
         self.reflector = Reflector(
             source,
             self,
@@ -166,10 +168,13 @@ class Informer(Generic[T]):
     def apply(self, event: WatchEvent[T]) -> None:
         obj = event.object
         key = key_of(obj.metadata)
+        started = 0.0 if self.on_processed is None else self._clock.monotonic()
         if event.type == "DELETED":
             self._remove(key, obj)
         else:
             self._put(key, self.trimmed(obj))
+        if self.on_processed is not None:
+            self.on_processed(self._clock.monotonic() - started)
 
     def note_missing(self, key: str) -> None:
         """Forget an object whose deletion was missed; handlers get a tombstone."""

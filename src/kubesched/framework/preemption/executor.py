@@ -59,6 +59,7 @@ class Executor:
     def __init__(self, handle: Handle, plugin_name: str) -> None:
         self._handle = handle
         self._plugin_name = plugin_name
+        self._counts_terminating = handle.feature_gates.reference.terminating_victims_are_counted
         self._preempting: set[str] = set()
         self._last_victims: dict[str, _LastVictim] = {}
         self._kept_back: dict[str, Pod] = {}
@@ -91,9 +92,10 @@ class Executor:
             self._rehearsed.append(candidate)
             return
         victims = [pod for pod in candidate.victims.pods if not _is_terminating(pod)]
+        if victims or self._counts_terminating:
+            self._count_victims(candidate)
         if not victims:
             return
-        self._count_victims(candidate)
         spawn = self._handle.spawn
         assert spawn is not None, "preemption needs `spawn` for its background work"
         self._preempting.add(preemptor.metadata.uid)
@@ -152,7 +154,8 @@ class Executor:
                 self._last_victims[uid] = _LastVictim(last.metadata.namespace, last.metadata.name)
                 # A victim stopped in memory is undone, and wakes the preemptor, as soon as other
                 # tasks run. Nothing is awaited from there to the end of this method, so
-                # `_preempting` is clear by then.
+                # `_preempting` is clear by then. (Since 1.37 upstream activates the preemptor
+                # instead, and if it is tried before the victim is undone, deletes that too.)
                 if not self._stopped_in_memory(candidate, last, preemptor):
                     error = await self._try_to_delete(candidate, last, preemptor)
             failed = error is not None or not cleared

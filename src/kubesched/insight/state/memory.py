@@ -22,7 +22,7 @@ from kubesched.api.names import key_of, object_key
 from kubesched.base.clock import Clock, ManualClock
 from kubesched.base.errors import KubeschedError, NotFound
 from kubesched.base.metrics.registry import MetricsRegistry
-from kubesched.base.metrics.scheduler import SchedulerMetrics
+from kubesched.base.metrics.scheduler import MetricGates, SchedulerMetrics
 from kubesched.client.informers.lister import Lister
 from kubesched.client.informers.store import Store
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
@@ -181,7 +181,9 @@ def in_memory_scheduler(
         # Separate, as in a recorded scheduler, so that ties draw the same numbers.
         jitter=Random(0),
         call_later=call_later or _call_later,
-        metrics=SchedulerMetrics(metrics or MetricsRegistry()),
+        metrics=SchedulerMetrics(
+            metrics or MetricsRegistry(), MetricGates(entities=gates.reference.entity_metrics)
+        ),
         measures_plugins=measures_plugins,
         extenders=extenders,
         plugin_client=plugin_client,

@@ -21,7 +21,7 @@ from kubesched.base.errors import (
     NotFound,
     ServerError,
 )
-from kubesched.config.features import DEFAULT_GATES
+from kubesched.config.features import DEFAULT_GATES, defaults
 from kubesched.framework.extenders import Victims
 from kubesched.framework.preemption.candidates import Candidate
 from kubesched.framework.preemption.executor import Executor
@@ -133,11 +133,13 @@ async def test_a_victim_already_going_is_left_alone(scene) -> None:
     assert scene.world.metrics.preemption_victims.sum == 2, "all chosen victims count"
 
 
-async def test_with_all_victims_going_nothing_is_started(scene) -> None:
+@pytest.mark.parametrize(("version", "counted"), [("1.37", 1), ("1.36", 0)])
+async def test_with_all_victims_going_nothing_is_started(make_world, version, counted) -> None:
+    scene = Scene(make_world(gates=defaults(version)))
     scene.executor.start(scene.victims("a", terminating=True), scene.preemptor)
     assert scene.world.spawned == []
     assert scene.is_settled
-    assert scene.world.metrics.preemption_victims.count == 0
+    assert scene.world.metrics.preemption_victims.count == counted
 
 
 @pytest.mark.parametrize("call", ["patch a", "delete a"])
