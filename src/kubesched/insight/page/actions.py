@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
 import yaml
@@ -48,8 +49,8 @@ class PlaygroundActions:
         self._new_nodes = new_nodes
         self._actions: dict[str, Callable[[Json, bool], str]] = {
             "scale": self._scale,
-            "cordon": self._cordon,
-            "uncordon": self._uncordon,
+            "cordon": partial(self._set_unschedulable, True),
+            "uncordon": partial(self._set_unschedulable, False),
             "taint": self._taint,
             "untaint": self._untaint,
             "add-nodes": self._add_nodes,
@@ -86,13 +87,7 @@ class PlaygroundActions:
             "scale", f"deployment/{name}", "--namespace", namespace, f"--replicas={replicas}"
         )
 
-    def _cordon(self, request: Json, preview: bool) -> str:
-        return self._set_unschedulable(request, preview, True)
-
-    def _uncordon(self, request: Json, preview: bool) -> str:
-        return self._set_unschedulable(request, preview, False)
-
-    def _set_unschedulable(self, request: Json, preview: bool, value: bool) -> str:
+    def _set_unschedulable(self, value: bool, request: Json, preview: bool) -> str:
         node = _text(request, "node")
         if not preview:
             self._api.patch("nodes", None, node, {"spec": {"unschedulable": value or None}})
@@ -102,22 +97,14 @@ class PlaygroundActions:
         node, key, value, effect = self._taint_of(request)
         if not preview:
             taint = {"key": key, "effect": effect} | ({"value": value} if value else {})
-            others = [
-                taint
-                for taint in self._taints(node)
-                if (taint["key"], taint["effect"]) != (key, effect)
-            ]
-            self._api.patch("nodes", None, node, {"spec": {"taints": [*others, taint]}})
+            taints = [*self._taints_beside(node, key, effect), taint]
+            self._api.patch("nodes", None, node, {"spec": {"taints": taints}})
         return _command("taint", "nodes", node, f"{key}={value}:{effect}", "--overwrite")
 
     def _untaint(self, request: Json, preview: bool) -> str:
         node, key, _value, effect = self._taint_of(request)
         if not preview:
-            kept = [
-                taint
-                for taint in self._taints(node)
-                if (taint["key"], taint["effect"]) != (key, effect)
-            ]
+            kept = self._taints_beside(node, key, effect)
             self._api.patch("nodes", None, node, {"spec": {"taints": kept or None}})
         return _command("taint", "nodes", node, f"{key}:{effect}-")
 
@@ -127,8 +114,9 @@ class PlaygroundActions:
             raise ActionError(f"effect: {effect!r} is none of {', '.join(EFFECTS)}")
         return _text(request, "node"), _text(request, "key"), str(request.get("value", "")), effect
 
-    def _taints(self, node: str) -> list[Json]:
-        return list(self._api.get("nodes", None, node)["spec"].get("taints") or ())
+    def _taints_beside(self, node: str, key: str, effect: str) -> list[Json]:
+        taints = self._api.get("nodes", None, node)["spec"].get("taints") or ()
+        return [taint for taint in taints if (taint["key"], taint["effect"]) != (key, effect)]
 
     def _add_nodes(self, request: Json, preview: bool) -> str:
         count = _number(request, "count", 1, MAX_NEW_NODES)

@@ -12,16 +12,15 @@ import msgspec
 
 from kubesched import KUBERNETES_VERSION, __version__
 from kubesched.api.core_v1 import Pod
-from kubesched.base.errors import ApiError, ConfigError, KubeschedError
+from kubesched.base.errors import ApiError, KubeschedError
 from kubesched.base.http_server.event_stream import event_stream
 from kubesched.base.http_server.messages import Response
-from kubesched.insight.explain.sources import explainer_of
 from kubesched.insight.page import assets, attempts, columns, nodes, pending
 from kubesched.insight.page.access import with_headers
 from kubesched.insight.page.decision import MatrixSelection
 from kubesched.insight.page.devices import device_columns
 from kubesched.insight.page.moments import Moments
-from kubesched.insight.page.source import Busy, Source, Turns, View
+from kubesched.insight.page.source import Busy, Source, Turns, View, view_of_state
 from kubesched.insight.page.updates import Updates
 from kubesched.insight.page.what_if import WhatIf
 from kubesched.insight.state.cluster_state import ClusterState
@@ -92,8 +91,6 @@ class Pages:
             return failure(503, "too many questions at once; try again")
         except ApiError as error:
             return failure(error.code if 400 <= error.code < 500 else 500, str(error))
-        except ConfigError as error:
-            return failure(400, str(error))
         except KubeschedError as error:
             return failure(400, str(error))
 
@@ -195,11 +192,13 @@ class Pages:
 
     async def _queue(self, call: Call) -> Response:
         view = await self._view(call)
-        if view.explainer is None:
-            return json_response(await self._read(view, lambda: pending.queued_pods(view.assembly)))
-        return json_response(
-            await self._read(view, lambda: pending.pending_pods(view.assembly, view.pods()))
-        )
+
+        def look() -> dict[str, Any]:
+            if view.explainer is None:
+                return pending.queued_pods(view.assembly)
+            return pending.pending_pods(view.assembly, view.pods())
+
+        return json_response(await self._read(view, look))
 
     async def _decisions(self, call: Call) -> Response:
         source = self.source
@@ -257,13 +256,10 @@ class Pages:
         view = await self._view(call)
         if view.explainer is not None:
             return binary(self._explained(view, pod, fix))
-        state = await self._state()
-        config, gates = self.source.config, self.source.gates
+        state, source = await self._state(), self.source
 
         def explain_copy() -> bytes:
-            explainer = explainer_of(state, config, gates=gates)
-            copied = View(assembly=explainer.assembly, state=lambda: state, explainer=explainer)
-            return self._explained(copied, pod, fix)
+            return self._explained(view_of_state(state, source.config, source.gates), pod, fix)
 
         return binary(await self._turns.run(explain_copy))
 

@@ -88,24 +88,26 @@ async def _scaled_down(stage: Stage) -> None:
         stage.cluster.set_requests(large, {"cpu": "500m", "memory": "64Mi"})
 
 
-async def _taint_removed(stage: Stage) -> None:
+_CLOSED: Final = [{"key": key, "effect": "NoSchedule"} for key in (STAGE, MAINTENANCE)]
+"""Taints of a node under maintenance."""
+
+
+async def _wait_for_maintenance(stage: Stage) -> None:
     stage.node("stage-1")
-    taints = [{"key": key, "effect": "NoSchedule"} for key in (STAGE, MAINTENANCE)]
-    stage.patch_node("stage-1", {"spec": {"taints": taints}})
+    stage.patch_node("stage-1", {"spec": {"taints": _CLOSED}})
     await _rest(stage)
     await stage.rejected(stage.pod("waits"))
     await _rest(stage)
-    stage.patch_node("stage-1", {"spec": {"taints": taints[:1]}})
+
+
+async def _taint_removed(stage: Stage) -> None:
+    await _wait_for_maintenance(stage)
+    stage.patch_node("stage-1", {"spec": {"taints": _CLOSED[:1]}})
 
 
 async def _toleration_added(stage: Stage) -> None:
     """The pod itself changes so that it fits."""
-    stage.node("stage-1")
-    taints = [{"key": key, "effect": "NoSchedule"} for key in (STAGE, MAINTENANCE)]
-    stage.patch_node("stage-1", {"spec": {"taints": taints}})
-    await _rest(stage)
-    await stage.rejected(stage.pod("waits"))
-    await _rest(stage)
+    await _wait_for_maintenance(stage)
     tolerations = [{"key": key, "operator": "Exists"} for key in (STAGE, MAINTENANCE)]
     patch = {"spec": {"tolerations": tolerations}}
     stage.cluster.api.patch("pods", "default", "waits", patch)
@@ -197,8 +199,7 @@ async def _nomination_withdrawn(stage: Stage) -> None:
     _keep_nomination_unwritten(stage, "preemptor")
     stage.pod("preemptor", priority="high")
     await stage.until(lambda: _is_leaving(stage, "victim"))
-    taints = [{"key": key, "effect": "NoSchedule"} for key in (STAGE, MAINTENANCE)]
-    stage.patch_node("stage-1", {"spec": {"taints": taints}})
+    stage.patch_node("stage-1", {"spec": {"taints": _CLOSED}})
     if stage.cluster.find_pod("victim") is not None:
         stage.delete("victim", at_once=True)
     await asyncio.sleep(3 * HELD_S)

@@ -198,13 +198,21 @@ def recorded(options: Options, disk: DiskOptions | None) -> Options:
     return replace(options, mischief=0.0, episode="", further_episode="", hostile_pod="", disk=disk)
 
 
+@dataclass(frozen=True, slots=True)
+class _Sometimes:
+    """Draws a rate that is zero in some runs; takes as many draws either way."""
+
+    random: Random
+    faults: bool = True
+
+    def __call__(self, probability: float, low: float, high: float) -> float:
+        hit, value = self.random.random() < probability, self.random.uniform(low, high)
+        return value if self.faults and hit else 0.0
+
+
 def draw_disk(random: Random) -> DiskOptions:
     """Disks on which many of the recordings end early."""
-
-    def sometimes(probability: float, low: float, high: float) -> float:
-        hit, value = random.random() < probability, random.uniform(low, high)
-        return value if hit else 0.0
-
+    sometimes = _Sometimes(random)
     return DiskOptions(
         segment_bytes=random.choice((2_000, 2_000, ONE_SEGMENT_BYTES)),
         total_bytes=random.choice((3_000, 3_000, 1 << 30)),
@@ -265,11 +273,7 @@ def draw(random: Random, *, faults: bool) -> Options:
 
     Each kind of fault is absent from some runs, so that it cannot hide a bug in all of them.
     """
-
-    def sometimes(probability: float, low: float, high: float) -> float:
-        drawn, value = random.random(), random.uniform(low, high)
-        return value if faults and drawn < probability else 0.0
-
+    sometimes = _Sometimes(random, faults)
     mixes = tuple(sorted(random.sample(MIXES, random.randint(1, 4))))
     drawn = Options(
         nodes=random.randint(1, 6),
@@ -315,11 +319,7 @@ LARGE_EVERY: Final = 1_000
 
 def extend(drawn: Options, random: Random, faults: bool) -> Options:
     """Add later kinds of faults, from a separate generator that leaves `draw` unchanged."""
-
-    def sometimes(probability: float, low: float, high: float) -> float:
-        hit, value = random.random() < probability, random.uniform(low, high)
-        return value if faults and hit else 0.0
-
+    sometimes = _Sometimes(random, faults)
     has_controllers = bool({"volumes", "devices"} & set(drawn.extras))
     may_restore = drawn.instances == 1 and not has_controllers
     # Late writes of a replaced process are indistinguishable from its successor's.
