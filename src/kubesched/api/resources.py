@@ -120,13 +120,13 @@ class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Which parts of a pod count as its requests."""
 
     use_status: bool = False
-    """Use the kubelet's report for a container where it exceeds the spec."""
+    """Use the kubelet's report where it exceeds the spec."""
+    by_container: bool = False
+    """Compare report and spec container by container, as before 1.37; needs `use_status`."""
     pod_level_status: bool = False
-    """Likewise for pod-level resources; needs `use_status`."""
+    """Also use the report for the pod as a whole; needs `use_status`."""
     skip_pod_level: bool = False
     """Ignore `spec.resources`."""
-    claim_resources: bool = False
-    """Add node resources consumed by device claims (gate DRANodeAllocatableResources)."""
     defaults: Mapping[str, RawQuantity] = {}
     """Requests of containers that do not set the resource; an explicit 0 counts as set."""
 
@@ -136,6 +136,9 @@ FILTERED = RequestOptions()
 
 ACCOUNTED = RequestOptions(use_status=True, pod_level_status=True)
 """Resources a pod uses on its node: a resize in progress counts in full."""
+
+ACCOUNTED_BY_CONTAINER = msgspec.structs.replace(ACCOUNTED, by_container=True)
+"""The same before 1.37: the sum of the largest parts instead of the largest sum."""
 
 _ACCOUNTED_WITH_DEFAULTS = RequestOptions(
     use_status=True, pod_level_status=True, defaults=DEFAULT_REQUESTS
@@ -212,15 +215,24 @@ def request_amounts(pod: Pod, options: RequestOptions = FILTERED) -> dict[str, i
 
 
 def _is_simple(pod: Pod, options: RequestOptions) -> bool:
-    spec, status = pod.spec, pod.status
+    spec = pod.spec
     return (
         spec.containers is not None
         and len(spec.containers) == 1
         and not spec.init_containers
         and spec.resources is None
         and not spec.overhead
-        and not (options.use_status and status.container_statuses)
-        and not (options.claim_resources and status.node_allocatable_resource_claim_statuses)
+        and not (options.use_status and _has_report(pod))
+    )
+
+
+def _has_report(pod: Pod) -> bool:
+    status = pod.status
+    return bool(
+        status.container_statuses
+        or status.init_container_statuses
+        or status.allocated_resources is not None
+        or is_resize_infeasible(pod)
     )
 
 
@@ -262,7 +274,7 @@ def limit_amounts(pod: Pod) -> dict[str, int]:
 
     Pod-level limits replace the containers' sum; overhead counts only where there is a limit.
     """
-    total = _peak(pod, lambda container, _: _amounts(container.resources.limits, quantity.nanos))
+    total = _peak(pod, lambda container: _amounts(container.resources.limits, quantity.nanos))
     if pod.spec.resources is not None:
         for name, raw in (pod.spec.resources.limits or {}).items():
             if _is_pod_level(name):
@@ -278,10 +290,12 @@ def _total(
 ) -> dict[str, _Amount]:
     """The request arithmetic, over the number type that `read` returns for a raw quantity."""
     spec = pod.spec
-    total = _container_total(pod, read, options)
-    if options.claim_resources:
-        for claim in pod.status.node_allocatable_resource_claim_statuses or ():
-            _add(total, _amounts(claim.resources, read))
+    if not options.use_status:
+        total = _sum_of(pod, read, options, _requested)
+    elif options.by_container:
+        total = _sum_of_largest(pod, read, options)
+    else:
+        total = _largest_sum(pod, read, options)
     if not options.skip_pod_level and spec.resources is not None and _has_pod_level_requests(pod):
         requested = _amounts(spec.resources.requests, read)
         if options.pod_level_status and options.use_status and pod.status.resources is not None:
@@ -292,20 +306,86 @@ def _total(
                 pod.status.resources.requests,
                 pod.status.allocated_resources,
             )
-        for name in spec.resources.requests or ():
-            if _is_pod_level(name):
-                total[name] = requested[name] if name in requested else read(0)
+            if options.by_container:
+                names = spec.resources.requests or {}
+                requested = {n: requested[n] if n in requested else read(0) for n in names}
+        total |= {name: amount for name, amount in requested.items() if _is_pod_level(name)}
     _add(total, _amounts(spec.overhead, read))
     return total
 
 
-def _container_total(
+Source = Callable[[Container, ContainerStatus | None], ResourceList | None]
+"""The requests of a container, from its spec or its status."""
+
+
+def _requested(container: Container, status: ContainerStatus | None) -> ResourceList | None:
+    return container.resources.requests
+
+
+def _largest_sum(
     pod: Pod, read: Callable[[RawQuantity], _Amount], options: RequestOptions
 ) -> dict[str, _Amount]:
-    statuses = _reported_resources(pod) if options.use_status else {}
+    """The largest of what the containers request, are allocated, and have.
 
-    def needs(container: Container, status_counts: bool) -> dict[str, _Amount]:
-        status = statuses.get(container.name) if status_counts else None
+    A sum over containers each; the kubelet's report for the pod as a whole replaces the last two.
+    """
+    is_infeasible = is_resize_infeasible(pod)
+
+    def allocated(container: Container, status: ContainerStatus | None) -> ResourceList | None:
+        if status is not None and status.allocated_resources is not None:
+            return status.allocated_resources
+        return None if is_infeasible else container.resources.requests
+
+    def actual(container: Container, status: ContainerStatus | None) -> ResourceList | None:
+        if status is not None and status.resources is not None:
+            reported: ResourceList | None = status.resources.requests
+            if reported is not None:
+                return reported
+        return allocated(container, status)
+
+    total = {} if is_infeasible else _sum_of(pod, read, options, _requested)
+    whole, whole_allocated = pod.status.resources, pod.status.allocated_resources
+    if (
+        options.pod_level_status
+        and whole_allocated is not None
+        and whole is not None
+        and whole.requests is not None
+    ):
+        _raise_to(total, _amounts(whole.requests, read))
+        _raise_to(total, _amounts(whole_allocated, read))
+    else:
+        _raise_to(total, _sum_of(pod, read, options, actual))
+        _raise_to(total, _sum_of(pod, read, options, allocated))
+    return total
+
+
+def _sum_of(
+    pod: Pod, read: Callable[[RawQuantity], _Amount], options: RequestOptions, source: Source
+) -> dict[str, _Amount]:
+    """The peak over the containers with their requests from one source."""
+    reported = _statuses(pod) if options.use_status else ()
+    # The first status of a name counts.
+    statuses = {status.name: status for status in reversed(reported)}
+
+    def needs(container: Container) -> dict[str, _Amount]:
+        amounts = _amounts(source(container, statuses.get(container.name)), read)
+        return _with_defaults(amounts, read, options)
+
+    return _peak(pod, needs)
+
+
+def _sum_of_largest(
+    pod: Pod, read: Callable[[RawQuantity], _Amount], options: RequestOptions
+) -> dict[str, _Amount]:
+    """The peak over the containers, each with the largest of its requests; 1.36.
+
+    The report counts if it has `resources`, and not for init containers that end.
+    """
+    statuses = {status.name: status for status in _statuses(pod)}
+    ending = {id(c) for c in pod.spec.init_containers or () if not c.is_restartable_init()}
+
+    def needs(container: Container) -> dict[str, _Amount]:
+        status = None if id(container) in ending else statuses.get(container.name)
         if status is None or status.resources is None:
             amounts = _amounts(container.resources.requests, read)
         else:
@@ -316,29 +396,34 @@ def _container_total(
                 status.resources.requests,
                 status.allocated_resources,
             )
-        for name, raw in options.defaults.items():
-            if name not in amounts:
-                amounts[name] = read(raw)
-        return amounts
+        return _with_defaults(amounts, read, options)
 
     return _peak(pod, needs)
 
 
-def _peak(pod: Pod, needs: Callable[[Container, bool], dict[str, _Amount]]) -> dict[str, _Amount]:
-    """Peak need of the containers; `needs` takes a container and whether it keeps running.
+def _with_defaults(
+    amounts: dict[str, _Amount], read: Callable[[RawQuantity], _Amount], options: RequestOptions
+) -> dict[str, _Amount]:
+    for name, raw in options.defaults.items():
+        if name not in amounts:
+            amounts[name] = read(raw)
+    return amounts
+
+
+def _peak(pod: Pod, needs: Callable[[Container], dict[str, _Amount]]) -> dict[str, _Amount]:
+    """Peak need of the containers.
 
     Sidecars run concurrently with everything that starts after them; an ordinary init container
     runs alone with the sidecars before it.
     """
     running: dict[str, _Amount] = {}
     for container in pod.spec.containers or ():
-        _add(running, needs(container, True))
+        _add(running, needs(container))
     sidecars: dict[str, _Amount] = {}
     starting: dict[str, _Amount] = {}
     for container in pod.spec.init_containers or ():
-        is_sidecar = container.is_restartable_init()
-        use = needs(container, is_sidecar)
-        if is_sidecar:
+        use = needs(container)
+        if container.is_restartable_init():
             _add(running, use)
             _add(sidecars, use)
             use = sidecars
@@ -349,10 +434,9 @@ def _peak(pod: Pod, needs: Callable[[Container, bool], dict[str, _Amount]]) -> d
     return running
 
 
-def _reported_resources(pod: Pod) -> dict[str, ContainerStatus]:
+def _statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
     status = pod.status
-    reported = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    return {container.name: container for container in reported}
+    return (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
 
 
 def _effective(
@@ -374,12 +458,18 @@ def same_resource_status(old: Pod, new: Pod) -> bool:
     before, after = old.status, new.status
     if before is after:
         return True
+    pending = _pending_resizes(before)
     if (
         before.resources != after.resources
         or before.allocated_resources != after.allocated_resources
-        or _pending_resizes(before) != _pending_resizes(after)
+        or pending != _pending_resizes(after)
     ):
         return False
+    if pending:  # of an infeasible resize only reports count, also those that equal the spec
+        return (before.container_statuses, before.init_container_statuses) == (
+            after.container_statuses,
+            after.init_container_statuses,
+        )
     if not (
         before.container_statuses
         or after.container_statuses

@@ -5,7 +5,12 @@ from __future__ import annotations
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.meta import ResourceList
 from kubesched.api.quantity import parse
-from kubesched.api.resources import ACCOUNTED, request_amounts, same_resource_status
+from kubesched.api.resources import (
+    ACCOUNTED,
+    RequestOptions,
+    request_amounts,
+    same_resource_status,
+)
 from kubesched.framework.events import Action
 
 
@@ -38,12 +43,14 @@ def node_changes(
     return events
 
 
-def pod_changes(old: Pod, new: Pod, *, scale_up: bool = True) -> list[Action]:
+def pod_changes(
+    old: Pod, new: Pod, *, scale_up: bool = True, footprint: RequestOptions = ACCOUNTED
+) -> list[Action]:
     """A pod update's actions; a general Update when nothing specific changed."""
     actions: list[Action] = []
     if (old.metadata.labels or {}) != (new.metadata.labels or {}):
         actions.append(Action.UPDATE_POD_LABEL)
-    is_less, is_more = scaled(old, new)
+    is_less, is_more = scaled(old, new, footprint)
     if is_less:
         actions.append(Action.UPDATE_POD_SCALE_DOWN)
     if is_more and scale_up:
@@ -59,13 +66,13 @@ def pod_changes(old: Pod, new: Pod, *, scale_up: bool = True) -> list[Action]:
     return actions or [Action.UPDATE]
 
 
-def scaled(old: Pod, new: Pod) -> tuple[bool, bool]:
+def scaled(old: Pod, new: Pod, footprint: RequestOptions = ACCOUNTED) -> tuple[bool, bool]:
     """Whether any request decreased or was removed, and whether any increased or was added."""
     # Most updates change conditions and container states, which do not affect requests.
     same_spec = old.spec is new.spec or old.spec == new.spec
     if same_spec and same_resource_status(old, new):
         return False, False
-    before, after = request_amounts(old, ACCOUNTED), request_amounts(new, ACCOUNTED)
+    before, after = request_amounts(old, footprint), request_amounts(new, footprint)
     return (
         any(after.get(name, -1) < amount for name, amount in before.items()),
         any(before.get(name, -1) < amount for name, amount in after.items()),

@@ -9,6 +9,7 @@ uses the opposite order), although no attempt can run in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 
 from msgspec import structs
 
@@ -65,6 +66,7 @@ class EventHandlers:
         self.event_gate = event_gate
         self._declared_features = declared_features
         self._resize_events = resize_events
+        self._pod_changes = partial(pod_changes, scale_up=resize_events, footprint=cache.footprint)
         self._move = queue.move_all_to_active_or_backoff_queue
 
     def _is_ours(self, pod: Pod) -> bool:
@@ -137,7 +139,7 @@ class EventHandlers:
             self._cache.update_pod(old, new)
         except CacheError as error:
             log.error("Scheduler cache UpdatePod failed", error, pod=old)
-        for action in pod_changes(old, new, scale_up=self._resize_events):
+        for action in self._pod_changes(old, new):
             event = ClusterEvent(Resource.ASSIGNED_POD, action)
             self._move(event, old, new)
             self._observe(event, started)
@@ -166,7 +168,7 @@ class EventHandlers:
                 self._assumed_pod_deleted(new)
             return
         log.info("Update event for unscheduled pod", v=4, pod=new)
-        actions = pod_changes(old, new, scale_up=self._resize_events)
+        actions = self._pod_changes(old, new)
         before = self._as_nominated(old)
         self._queue.update(old, new, [ClusterEvent(Resource.TARGET_POD, act) for act in actions])
         for action in actions:

@@ -12,6 +12,7 @@ from random import Random
 from typing import cast
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.resources import ACCOUNTED, ACCOUNTED_BY_CONTAINER
 from kubesched.base.clock import Clock
 from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.base.logs import get_logger
@@ -147,7 +148,9 @@ def assemble(
         engine=ClassEngine(shared.table) if classes else None,
         batching=batching,
     )
-    cache, event_gate = Cache(shared.table), EventGate()
+    is_largest_sum = gates.reference.footprint_is_max_of_sums
+    cache = Cache(shared.table, ACCOUNTED if is_largest_sum else ACCOUNTED_BY_CONTAINER)
+    event_gate = EventGate()
     scheduler = _make_scheduler(shared, frameworks, queue, cache, event_gate, algorithm)
     handlers = EventHandlers(
         cache,

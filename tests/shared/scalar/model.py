@@ -1,5 +1,6 @@
 """A cluster as the scheduler's snapshot shows it: nodes, the pods on them, ports in use, images as last seen."""
 
+from kubesched.config.features import DEFAULT_GATES
 from scalar.quantities import in_units, parse
 from scalar.requests import accounted, counts, nonzero
 
@@ -20,7 +21,8 @@ def host_ports(pod):
 class Model:
     """Applies changes one by one; `refresh` is the moment a scheduling cycle begins."""
 
-    def __init__(self, namespaces=None):
+    def __init__(self, namespaces=None, gates=DEFAULT_GATES):
+        self.gates, self.reference = gates, gates.reference
         self.namespaces = dict(namespaces or {})
         self.nodes = {}
         self.pods = {}
@@ -28,6 +30,10 @@ class Model:
         self._images = {}
         self._seen = {}
         self._changed = set()
+
+    @property
+    def _by_container(self):
+        return not self.reference.footprint_is_max_of_sums
 
     def set_node(self, node):
         name = node["metadata"]["name"]
@@ -101,10 +107,10 @@ class Model:
     def requested(self, name):
         total = {}
         for pod in self.pods_on(name):
-            for resource, amount in accounted(pod).items():
+            for resource, amount in accounted(pod, by_container=self._by_container).items():
                 total[resource] = total.get(resource, 0) + amount
         return total
 
     def nonzero_requested(self, name):
-        pairs = [nonzero(pod) for pod in self.pods_on(name)]
+        pairs = [nonzero(pod, by_container=self._by_container) for pod in self.pods_on(name)]
         return {"cpu": sum(p[0] for p in pairs), "memory": sum(p[1] for p in pairs)}

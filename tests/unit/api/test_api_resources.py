@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scalar import requests as twin
 
 from kubesched.api.core_v1 import (
     Container,
     ContainerStatus,
     Node,
-    NodeAllocatableResourceClaimStatus,
     NodeStatus,
     Pod,
     PodCondition,
@@ -22,6 +23,7 @@ from kubesched.api.meta import ObjectMeta
 from kubesched.api.quantity import MAX_INT64, QuantityError, nanos
 from kubesched.api.resources import (
     ACCOUNTED,
+    ACCOUNTED_BY_CONTAINER,
     FILTERED,
     SCORED,
     NodeAllocatable,
@@ -237,15 +239,71 @@ def resizing(spec="500m", actual="800m", allocated="700m", infeasible=False, **m
                     ]
                 ),
             ),
-            500,
+            (9000, 500),
             300,
-            id="reported resources count for sidecars but not for ordinary init containers",
+            id="reported resources count for ordinary init containers only since 1.37",
+        ),
+        pytest.param(
+            pod(
+                app(cpu="1"),
+                app("b", cpu="2"),
+                status=PodStatus(
+                    container_statuses=[
+                        ContainerStatus(name="app", resources=requirements(cpu="2")),
+                        ContainerStatus(name="b", resources=requirements(cpu="1")),
+                    ]
+                ),
+            ),
+            (3000, 4000),
+            3000,
+            id="containers that trade take the largest sum",
+        ),
+        pytest.param(
+            pod(
+                app(cpu="1"),
+                status=PodStatus(
+                    container_statuses=[
+                        ContainerStatus(name="app", allocated_resources={"cpu": "3"})
+                    ]
+                ),
+            ),
+            (3000, 1000),
+            1000,
+            id="what is allocated counts without a report of what is used",
+        ),
+        pytest.param(
+            pod(
+                app(cpu="1"),
+                app("b", cpu="2"),
+                status=PodStatus(
+                    conditions=[PodCondition(type="PodResizePending", reason="Infeasible")],
+                    container_statuses=[
+                        ContainerStatus(name="app", resources=requirements(cpu="1"))
+                    ],
+                ),
+            ),
+            (1000, 3000),
+            3000,
+            id="an infeasible resize counts only what is reported",
+        ),
+        pytest.param(
+            pod(
+                app(cpu="1"),
+                status=PodStatus(
+                    conditions=[PodCondition(type="PodResizePending", reason="Infeasible")]
+                ),
+            ),
+            (0, 1000),
+            1000,
+            id="an infeasible resize without any report counts nothing",
         ),
     ],
 )
 def test_a_resize_in_progress_counts_on_the_node_only(wanted, accounted, filtered):
-    assert accounted_requests(wanted).milli_cpu == accounted
-    assert pod_requests(wanted, RequestOptions(use_status=True)).milli_cpu == accounted
+    largest_sum, sum_of_largest = accounted if isinstance(accounted, tuple) else (accounted,) * 2
+    assert accounted_requests(wanted).milli_cpu == largest_sum
+    assert accounted_requests(wanted, ACCOUNTED_BY_CONTAINER).milli_cpu == sum_of_largest
+    assert pod_requests(wanted, RequestOptions(use_status=True)).milli_cpu == largest_sum
     assert filter_requests(wanted).milli_cpu == filtered
 
 
@@ -274,9 +332,30 @@ def pod_level_resizing(*, infeasible=False, actual=None, **status):
         ),
         pytest.param(
             pod_level_resizing(infeasible=True, actual=requirements(cpu="1")),
-            ACCOUNTED,
+            ACCOUNTED_BY_CONTAINER,
             (1000, 0),
-            id="when infeasible a name without a report becomes zero",
+            id="1.36: when infeasible a name without a report becomes zero",
+        ),
+        pytest.param(
+            pod_level_resizing(
+                infeasible=True,
+                actual=requirements(cpu="1"),
+                container_statuses=[
+                    ContainerStatus(name="app", resources=requirements(memory="64Mi"))
+                ],
+            ),
+            ACCOUNTED,
+            (1000, 64 * MI),
+            id="when infeasible a name without a report is what the containers have",
+        ),
+        pytest.param(
+            pod_level_resizing(
+                actual=requirements(cpu="3", **{"hugepages-2Mi": "4Mi"}),
+                allocated_resources={"cpu": "3"},
+            ),
+            ACCOUNTED,
+            (3000, GI),
+            id="names that only the report has count, too",
         ),
         pytest.param(
             pod_level_resizing(actual=None),
@@ -350,22 +429,6 @@ def test_scoring_ignores_pod_level_requests_that_the_filter_honours():
     scored, filtered = pod_requests(wanted, SCORED), filter_requests(wanted)
     assert (scored.milli_cpu, scored.memory) == (100, 10 * MI)
     assert (filtered.milli_cpu, filtered.memory) == (2000, GI)
-
-
-def test_device_claims_add_node_resources_only_when_asked():
-    wanted = pod(
-        app(cpu="100m"),
-        status=PodStatus(
-            node_allocatable_resource_claim_statuses=[
-                NodeAllocatableResourceClaimStatus(
-                    resource_claim_name="c", resources={"cpu": "2", "memory": "1Gi"}
-                )
-            ]
-        ),
-    )
-    assert pod_requests(wanted) == PodRequests(100)
-    with_claims = pod_requests(wanted, RequestOptions(claim_resources=True))
-    assert (with_claims.milli_cpu, with_claims.memory) == (2100, GI)
 
 
 def test_exact_amounts_tell_apart_what_rounding_would_not():
@@ -506,7 +569,7 @@ lists = st.dictionaries(
     st.sampled_from(["cpu", "memory", "ephemeral-storage", "example.com/gpu", "storage", "pods"]),
     amounts,
 )
-options = st.sampled_from([FILTERED, ACCOUNTED, SCORED])
+options = st.sampled_from([FILTERED, ACCOUNTED, ACCOUNTED_BY_CONTAINER, SCORED])
 
 
 @given(lists, options)
@@ -549,3 +612,55 @@ def test_requests_are_the_peak_over_the_pods_life(apps, inits):
             moments.append(sum(nanos(r[name]) for r in using if name in r))
         expected[name] = max(moments)
     assert request_amounts(wanted) == expected
+
+
+# -- resized pods against the plain sums ---------------------------------------------------------
+
+_sizes = st.none() | st.dictionaries(
+    st.sampled_from(["cpu", "memory", "example.com/gpu"]), st.sampled_from(["0", "1", "2500m", "3"])
+)
+_requirements = st.none() | st.fixed_dictionaries(
+    {}, optional={"requests": _sizes, "limits": _sizes}
+)
+
+
+def _without_none(fields):
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+@st.composite
+def resized_pods(draw):
+    """Pods as JSON: every mixture of spec, allocated and actual, by container and as a whole."""
+    spec = {"containers": [], "initContainers": []}
+    status = {"containerStatuses": [], "initContainerStatuses": []}
+    for kind, reports in (
+        ("containers", "containerStatuses"),
+        ("initContainers", "initContainerStatuses"),
+    ):
+        for number in range(draw(st.integers(kind == "containers", 2))):
+            name = f"{kind[0]}{number}"
+            asked = draw(_sizes)
+            container = {"name": name, "resources": _without_none({"requests": asked})}
+            if kind == "initContainers" and draw(st.booleans()):
+                container["restartPolicy"] = "Always"
+            spec[kind].append(container)
+            if draw(st.booleans()):
+                seen = {"resources": draw(_requirements), "allocatedResources": draw(_sizes)}
+                status[reports].append({"name": name} | _without_none(seen))
+    spec |= _without_none({"overhead": draw(_sizes), "resources": draw(_requirements)})
+    status |= _without_none({"resources": draw(_requirements), "allocatedResources": draw(_sizes)})
+    reason = draw(st.sampled_from([None, "Infeasible", "Deferred"]))
+    if reason is not None:
+        status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+    return {"metadata": {"name": "p", "namespace": "ns"}, "spec": spec, "status": status}
+
+
+@given(resized_pods(), st.booleans())
+def test_a_resized_pod_takes_what_the_plain_sums_say(written, by_container):
+    decoded = msgspec.convert(written, Pod)
+    options = ACCOUNTED_BY_CONTAINER if by_container else ACCOUNTED
+    ours = accounted_requests(decoded, options)
+    theirs = twin.accounted(written, by_container=by_container)
+    assert {n: a for n in theirs if (a := ours.get(n))} == {n: a for n, a in theirs.items() if a}
+    assert set(ours.scalars) <= set(theirs)
+    assert nonzero_requests(decoded, options) == twin.nonzero(written, by_container=by_container)

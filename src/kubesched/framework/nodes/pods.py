@@ -14,7 +14,12 @@ from kubesched.api.affinity_terms import AffinityTerms, parse_affinity_terms
 from kubesched.api.core_v1 import Pod
 from kubesched.api.host_ports import HostPort, pod_host_ports
 from kubesched.api.pod_volumes import CLAIM, volume_uses
-from kubesched.api.resources import PodRequests, accounted_requests, nonzero_requests
+from kubesched.api.resources import (
+    PodRequests,
+    RequestOptions,
+    accounted_requests,
+    nonzero_requests,
+)
 
 if TYPE_CHECKING:
     from kubesched.api.affinity_terms import AffinityTerm
@@ -116,6 +121,12 @@ class PodInfo:
         if derived.nonzero is None:
             derived.nonzero = nonzero_requests(self.pod)
         return derived.nonzero
+
+    def charge(self, footprint: RequestOptions) -> None:
+        """Compute the requests charged to the node in another way than 1.37's."""
+        derived = self.derived
+        derived.requests = accounted_requests(self.pod, footprint)
+        derived.nonzero = nonzero_requests(self.pod, footprint)
 
     @property
     def host_ports(self) -> tuple[HostPort, ...]:

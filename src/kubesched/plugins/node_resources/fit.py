@@ -266,6 +266,7 @@ class NodeResourcesFit(
             return False
         options = RequestOptions(
             use_status=self._gates.InPlacePodVerticalScaling,
+            by_container=not self._gates.reference.footprint_is_max_of_sums,
             pod_level_status=self._gates.InPlacePodLevelResourcesVerticalScaling,
         )
         before, after = pod_requests(old, options), pod_requests(new, options)

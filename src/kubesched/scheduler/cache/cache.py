@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.names import key_of
-from kubesched.api.resources import same_resource_status
+from kubesched.api.resources import ACCOUNTED, RequestOptions, same_resource_status
 from kubesched.base.errors import Unrecoverable
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
@@ -42,8 +42,10 @@ class CacheCorrupted(Unrecoverable):
 class Cache:
     """Pods and nodes, assumed and confirmed."""
 
-    def __init__(self, table: NodeTable) -> None:
+    def __init__(self, table: NodeTable, footprint: RequestOptions = ACCOUNTED) -> None:
+        """`footprint` says how much a pod that is resized takes on its node."""
         self.table = table
+        self.footprint = footprint
         self._pods: dict[str, PodInfo] = {}
         self._assumed: set[str] = set()
         self._siblings = Siblings()
@@ -166,6 +168,8 @@ class Cache:
         """A PodInfo for the pod. Raises for invalid values, before anything has changed."""
         info = PodInfo(pod)
         if not self._siblings.share(info):
+            if self.footprint is not ACCOUNTED:
+                info.charge(self.footprint)
             _ = (info.requests, info.nonzero_requests, info.host_ports, info.affinity_terms)
             self._siblings.note(info)
         return info
