@@ -98,12 +98,13 @@ def test_the_recordings_are_what_the_twins_say():
 
 
 @pytest.mark.parametrize("malformed", [False, True], ids=["as an API server admits", "malformed"])
-@pytest.mark.parametrize("seed", range(12))
-def test_generated_placements_are_decided_as_the_twins_decide(seed, malformed):
-    taste = generate.Taste(malformed=malformed)
-    made = answered(generated_placements.placement(Random(f"twins {seed}"), taste))
+@pytest.mark.parametrize("version", ["1.37", "1.36"])
+@pytest.mark.parametrize("seed", range(6))
+def test_generated_placements_are_decided_as_the_twins_decide(seed, version, malformed):
+    taste, gates = generate.Taste(malformed=malformed), defaults(version)
+    made = answered(generated_placements.placement(Random(f"twins {seed} {version}"), taste), gates)
     placement = msgspec.json.decode(json.dumps(made), type=Placement)
-    cluster = Cluster(placement, RECORDED_FROM)
+    cluster = Cluster(placement, gates)
     for pending in placement.pending:
         result = [f for f in compare(pending.expect, cluster.place(pending.pod)) if not f.agrees]
         assert result == []

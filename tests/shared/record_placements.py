@@ -11,14 +11,17 @@ import generated_placements
 from scalar.model import Model
 from scalar.scheduler import answer
 
+from kubesched.config.features import defaults
+
 DATA = Path(__file__).parents[1] / "conformance" / "data" / "placements.jsonl.gz"
+RECORDED_FROM = defaults("1.36")
 SEED = 1
 CLUSTERS = 60
 
 
-def answered(placement):
+def answered(placement, gates=RECORDED_FROM):
     """The placement with an answer to every pending pod."""
-    model = Model(placement["namespaces"])
+    model = Model(placement["namespaces"], gates)
     for node in placement["nodes"]:
         model.set_node(node)
     for pod in placement["pods"]:

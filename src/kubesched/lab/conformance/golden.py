@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -87,18 +88,33 @@ def evaluate(
             if limit is not None and done >= limit:
                 return report
             remaining = None if limit is None else limit - done
-            if isinstance(recorded, RecordedPlacement):
-                _evaluate_cluster(recorded, gates, report, remaining, show, explained)
+            if isinstance(recorded, RecordedSelector):
+                if not explained:
+                    _evaluate_selector(recorded, report, show)
+            elif isinstance(recorded, RecordedPlacement):
+                _evaluate_cluster(
+                    recorded, _gates_of(recorded, gates), report, remaining, show, explained
+                )
             elif explained:
                 continue
             elif isinstance(recorded, RecordedDevicePlacement):
-                _evaluate_devices(recorded, gates, report, remaining, show)
-            elif isinstance(recorded, RecordedSelector):
-                _evaluate_selector(recorded, report, show)
+                _evaluate_devices(recorded, _gates_of(recorded, gates), report, remaining, show)
             else:
-                _evaluate_sequence(recorded, gates, report, remaining, show)
+                _evaluate_sequence(recorded, _gates_of(recorded, gates), report, remaining, show)
             progress(report)
     return report
+
+
+def _gates_of(
+    recorded: RecordedPlacement | RecordedDevicePlacement | RecordedSequence, gates: FeatureGates
+) -> FeatureGates:
+    """The gates with those that the recording sets."""
+    unknown = [name for name in recorded.gates if not isinstance(getattr(gates, name, None), bool)]
+    if unknown:
+        where = f"{recorded.file}:{recorded.line}: gates"
+        raise RecordingError(f"{where}: there is no feature gate {unknown[0]}")
+    named: dict[str, Any] = dict(recorded.gates)
+    return replace(gates, **named) if named else gates
 
 
 def _evaluate_cluster(

@@ -131,6 +131,13 @@ def state_of(placement: Placement) -> ClusterState:
         placement.replication_controllers,
         placement.replica_sets,
         placement.stateful_sets,
+        placement.storage_classes,
+        placement.csi_drivers,
+        placement.csi_nodes,
+        placement.csi_storage_capacities,
+        placement.persistent_volumes,
+        placement.persistent_volume_claims,
+        placement.volume_attachments,
     ):
         for obj in objects:
             state.put(obj)

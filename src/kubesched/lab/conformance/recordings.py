@@ -2,16 +2,17 @@
 
 A *placement* is a cluster (namespaces, nodes, bound pods in order of arrival) and pending pods,
 each judged independently on that state: feasible nodes, all scores, rejections of the other nodes.
-It may include the objects that default spreading reads, and a configuration other than the
-default. A placement *with devices* also has resource slices, classes and claims, and its pods may
-affect later ones. A *sequence* is a cluster that receives pods one by one (`sequences`).
+It may include the objects that default spreading and volumes read, and a configuration other
+than the default. A placement *with devices* also has resource slices, classes and claims, and its
+pods may affect later ones. A *sequence* is a cluster that receives pods one by one (`sequences`).
+Each of them may set feature `gates`.
 """
 
 from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -19,8 +20,22 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
-from kubesched.api.core_v1 import Node, Pod, ReplicationController, Service
+from kubesched.api.core_v1 import (
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    ReplicationController,
+    Service,
+)
 from kubesched.api.resource_v1 import Device, DeviceClass, ResourceClaim, ResourceSlice
+from kubesched.api.storage_v1 import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    StorageClass,
+    VolumeAttachment,
+)
 from kubesched.base.errors import KubeschedError
 from kubesched.lab.conformance.sequences import Sequence, SimpleSequence
 
@@ -72,6 +87,13 @@ class Placement(msgspec.Struct, frozen=True, rename="camel"):
     replication_controllers: list[ReplicationController] = []
     replica_sets: list[ReplicaSet] = []
     stateful_sets: list[StatefulSet] = []
+    storage_classes: list[StorageClass] = []
+    csi_drivers: list[CSIDriver] = []
+    csi_nodes: list[CSINode] = []
+    csi_storage_capacities: list[CSIStorageCapacity] = []
+    persistent_volumes: list[PersistentVolume] = []
+    persistent_volume_claims: list[PersistentVolumeClaim] = []
+    volume_attachments: list[VolumeAttachment] = []
     configuration: msgspec.Raw = msgspec.Raw()
     """A `KubeSchedulerConfiguration`; the default if empty."""
 
@@ -156,6 +178,7 @@ class RecordedDevicePlacement(NamedTuple):
     file: str
     line: int
     placement: DevicePlacement
+    gates: Mapping[str, bool] = {}
 
 
 class RecordedPlacement(NamedTuple):
@@ -164,6 +187,7 @@ class RecordedPlacement(NamedTuple):
     file: str
     line: int
     placement: Placement
+    gates: Mapping[str, bool] = {}
 
 
 class RecordedSequence(NamedTuple):
@@ -172,10 +196,14 @@ class RecordedSequence(NamedTuple):
     file: str
     line: int
     sequence: Sequence
+    gates: Mapping[str, bool] = {}
 
 
 class _Shape(msgspec.Struct, frozen=True):
-    """The fields that tell the kind of a recording."""
+    """The fields that tell the kind of a recording, and what every kind has."""
+
+    gates: dict[str, bool] = {}
+    aims: msgspec.Raw = msgspec.Raw()
 
     pending: msgspec.Raw = msgspec.Raw()
     resource_slices: msgspec.Raw = msgspec.field(name="resourceSlices", default=msgspec.Raw())
@@ -204,13 +232,17 @@ def read_recordings(path: str | Path) -> Iterator[Recorded]:
         what = "recording"
         try:
             shape = _shape_of(line)
+            gates = shape.gates
+            if bytes(shape.aims):
+                raise RecordingError(f"{path}:{number}: recordings of pod groups are not supported")
             if bytes(shape.resource_slices):
                 what = "recorded placement with devices"
-                yield RecordedDevicePlacement(str(path), number, _device_placement_of(line))
+                devices = _device_placement_of(line)
+                yield RecordedDevicePlacement(str(path), number, devices, gates)
                 continue
             if bytes(shape.pending):
                 what = "recorded placement"
-                yield RecordedPlacement(str(path), number, _placement_of(line))
+                yield RecordedPlacement(str(path), number, _placement_of(line), gates)
                 continue
             if bytes(shape.expression):
                 what = "recorded selector"
@@ -221,7 +253,7 @@ def read_recordings(path: str | Path) -> Iterator[Recorded]:
                 sequence = _sequence_of(line)
             else:
                 sequence = _simple_sequence_of(line).as_sequence()
-            yield RecordedSequence(str(path), number, sequence)
+            yield RecordedSequence(str(path), number, sequence, gates)
         except msgspec.DecodeError as error:
             raise RecordingError(f"{path}:{number}: not a {what}: {error}") from error
 

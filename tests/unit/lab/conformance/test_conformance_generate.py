@@ -34,11 +34,10 @@ def test_every_plugin_of_the_default_profile_gets_to_reject_and_to_score():
             for scores in answer.scores.values():
                 scoring |= {plugin for plugin, score in scores.items() if score}
     assert rejecting == {
-        "",
+        "",  # NodeAffinity and NodeName, in PreFilter
         "InterPodAffinity",
         "NodeAffinity",
         "NodeDeclaredFeatures",
-        "NodeName",
         "NodePorts",
         "NodeResourcesFit",
         "NodeUnschedulable",

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from kubesched.lab.conformance.comparison import Aspect, Finding
 from kubesched.lab.conformance.golden import evaluate
 from kubesched.lab.conformance.recordings import RecordingError, read_placements
 
@@ -68,6 +69,16 @@ SEQUENCE = {"namespaces": {}, "nodes": [NODE], "pods": [{"pod": POD, "expect": {
             id="a sequence whose namespaces are no list",
         ),
         pytest.param(
+            placement(gates={"Unheard": True}),
+            ":1: gates: there is no feature gate Unheard",
+            id="an unknown gate",
+        ),
+        pytest.param(
+            b'{"aims": "gang", "gates": {"GenericWorkload": true}, "steps": []}',
+            ":1: recordings of pod groups are not supported",
+            id="pod groups",
+        ),
+        pytest.param(
             gzip.compress(placement())[:-9], "damaged after line", id="a truncated archive"
         ),
         pytest.param(
@@ -97,6 +108,29 @@ def test_a_placement_can_bring_its_own_configuration(write):
     }
     path = write(placement(configuration=config))
     assert evaluate([path]).disagreements == []
+
+
+def test_a_recording_can_set_gates(write):
+    needs_a_feature = {**POD, "spec": {"hostNetwork": True, "hostUsers": False}}
+    pending = [{"pod": needs_a_feature, "expect": ANSWER}]
+    for gates, fits in (({"NodeDeclaredFeatures": False}, True), ({}, False)):
+        report = evaluate([write(placement(pending=pending, gates=gates))], limit=1)
+        findings = [d.finding.aspect for d in report.disagreements]
+        assert (Aspect.FEASIBLE not in findings) is fits
+
+
+def test_a_placement_can_have_storage(write):
+    waits = {"metadata": {"name": "c", "namespace": "default"}, "spec": {"storageClassName": "w"}}
+    late = {
+        "metadata": {"name": "w"},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    pending = [{"pod": {**POD, "spec": {"volumes": volumes}}, "expect": ANSWER}]
+    given = placement(pending=pending, storageClasses=[late], persistentVolumeClaims=[waits])
+    (finding, *_) = [d.finding for d in evaluate([write(given)]).disagreements]
+    assert finding == Finding(Aspect.FEASIBLE, ["n1"], []), "there is no volume to bind"
 
 
 def test_a_configuration_that_makes_no_sense_is_refused_with_its_problem(write):
