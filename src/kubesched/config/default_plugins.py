@@ -7,14 +7,15 @@ duplicates the plugin classes, so a test checks that the two agree.
 from __future__ import annotations
 
 from kubesched.config.features import FeatureGates
+from kubesched.config.references import Reference
 from kubesched.config.types import ExtensionPoint, Plugin, Plugins, PluginSet
 
 _POINTS_BY_PLUGIN = {
     "SchedulingGates": "preEnqueue",
     "PrioritySort": "queueSort",
-    "NodeUnschedulable": "filter",
-    "NodeName": "filter",
-    "TaintToleration": "filter preScore score",
+    "NodeName": "preFilter filter",
+    "NodeUnschedulable": "preFilter filter",
+    "TaintToleration": "preFilter filter preScore score",
     "NodeAffinity": "preFilter filter preScore score",
     "NodePorts": "preFilter filter",
     "NodeResourcesFit": "preFilter filter preScore score placementScore",
@@ -44,8 +45,8 @@ IN_TREE_PLUGINS: dict[str, frozenset[ExtensionPoint]] = {
 _ALWAYS_ON = (
     Plugin("SchedulingGates"),
     Plugin("PrioritySort"),
-    Plugin("NodeUnschedulable"),
     Plugin("NodeName"),
+    Plugin("NodeUnschedulable"),
     Plugin("TaintToleration", 3),
     Plugin("NodeAffinity", 2),
     Plugin("NodePorts"),
@@ -63,6 +64,15 @@ _ALWAYS_ON = (
 )
 
 
+_WITHOUT_PRE_FILTER = frozenset({"NodeName", "NodeUnschedulable", "TaintToleration"})
+
+
+def has_point(name: str, point: ExtensionPoint, reference: Reference) -> bool:
+    """False if the in-tree plugin got the point in a later release."""
+    is_new = point is ExtensionPoint.PRE_FILTER and name in _WITHOUT_PRE_FILTER
+    return reference.node_name_first or not is_new
+
+
 def implements(name: str, point: ExtensionPoint) -> bool | None:
     """Whether the in-tree plugin implements the point; None if there is no such plugin."""
     points = IN_TREE_PLUGINS.get(name)
@@ -72,6 +82,9 @@ def implements(name: str, point: ExtensionPoint) -> bool | None:
 def default_plugins(gates: FeatureGates) -> Plugins:
     """The default plugins of a profile: a MultiPoint list only."""
     enabled = list(_ALWAYS_ON)
+    if not gates.reference.node_name_first:
+        at = enabled.index(Plugin("NodeName"))
+        enabled[at : at + 2] = reversed(enabled[at : at + 2])
     if gates.NodeDeclaredFeatures:
         enabled.append(Plugin("NodeDeclaredFeatures"))
     if gates.DynamicResourceAllocation:

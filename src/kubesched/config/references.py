@@ -68,6 +68,8 @@ class Reference:
     """A victim is not charged to budgets after the first that it violates."""
     terminating_victims_are_counted: bool = True
     """`preemption_victims` moves even if all victims are terminating already."""
+    last_victim_in_memory_activates: bool = True
+    """The preemptor is tried at once if its last victim was not yet bound."""
     bindings_are_retried: bool = True
     """A binding is sent again if the server cannot be reached (after its errors it always is)."""
     batches_are_scored_again: bool = True
@@ -123,6 +125,7 @@ REFERENCES: Final = {
             footprint_is_max_of_sums=False,
             budgets_stop_at_first_violation=False,
             terminating_victims_are_counted=False,
+            last_victim_in_memory_activates=False,
             bindings_are_retried=False,
             batches_are_scored_again=False,
             taint_rules_are_stable=False,

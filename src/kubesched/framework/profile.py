@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kubesched.base.errors import ConfigError, FieldProblem, KubeschedError, describe
+from kubesched.config.default_plugins import has_point
 from kubesched.config.expansion import ExpandedPlugins
 from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import default_args
@@ -86,7 +87,11 @@ def _build(
     if problems:
         raise ConfigError(problems)
     points: Mapping[str, list[Plugin]] = {
-        point.value: [instances[name] for name in expanded.at(point)]
+        point.value: [
+            instances[name]
+            for name in expanded.at(point)
+            if has_point(name, point, gates.reference)
+        ]
         for point in ExtensionPoint
         if point.value in EXTENSION_POINTS
     }

@@ -112,6 +112,8 @@ class WaitingPods:
     def __init__(self, call_later: CallLater) -> None:
         self._by_uid: dict[str, WaitingPod] = {}
         self._call_later = call_later
+        self.preemptors: dict[str, Pod] = {}
+        """Pods to activate, by the UID of a victim whose stopped binding is being undone."""
 
     def add(self, pod: Pod, timeouts_s: Mapping[str, float]) -> WaitingPod:
         """Hold a pod; the timers start now."""

@@ -27,7 +27,7 @@ _MIB = 1024 * 1024
 MIN_THRESHOLD_BYTES = 23 * _MIB
 """Up to this many bytes on a node score 0."""
 MAX_CONTAINER_THRESHOLD_BYTES = 1000 * _MIB
-"""This many bytes per container earn the full score."""
+"""This many bytes per image earn the full score."""
 
 FEW_SHARE: Final = 64
 """After a node count change, up to 1/64 of the rows are computed without the stale column."""
@@ -62,6 +62,7 @@ class ImageLocality(ScorePlugin, SignPlugin, InTreePlugin):
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
+        self._volumes_count = handle.feature_gates.reference.image_volumes_count
         self._columns: OrderedDict[str, ImageColumn] = OrderedDict()
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int:
@@ -96,7 +97,7 @@ class ImageLocality(ScorePlugin, SignPlugin, InTreePlugin):
         return {"v1.Pod.Spec.CanonicalImageNames()": sorted(names)}
 
     def _images(self, state: CycleState, pod: Pod) -> PodImages:
-        return state.remember(self.name, lambda: pod_images(pod))
+        return state.remember(self.name, lambda: pod_images(pod, self._volumes_count))
 
     def _column(self, table: NodeTable, name: str) -> ImageColumn:
         column = self._columns.get(name)
@@ -212,15 +213,16 @@ def scaled_bytes(size_bytes: int, count: int, node_count: int) -> int:
     return int(float(size_bytes) * (float(count) / float(node_count)))
 
 
-def pod_images(pod: Pod) -> PodImages:
+def pod_images(pod: Pod, volumes_count: bool = True) -> PodImages:
+    """The pod's images. Without `volumes_count`, only containers raise the full score."""
     containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
     references = [container.image for container in containers]
     references += [
         volume.image.reference for volume in pod.spec.volumes or () if volume.image is not None
     ]
+    count = len(references) if volumes_count else len(containers)
     return PodImages(
-        tuple(map(normalized_image_name, references)),
-        MAX_CONTAINER_THRESHOLD_BYTES * len(containers),
+        tuple(map(normalized_image_name, references)), MAX_CONTAINER_THRESHOLD_BYTES * count
     )
 
 

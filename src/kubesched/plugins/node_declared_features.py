@@ -35,7 +35,7 @@ Features = int
 
 
 def _never(pod: Pod) -> bool:
-    """The feature is relevant to updates of running pods, not to scheduling."""
+    """The feature does not follow from a pod's spec, or only from an update of a running pod."""
     return False
 
 
@@ -53,12 +53,27 @@ def _user_namespace_on_host_network(pod: Pod) -> bool:
     return pod.spec.host_network and pod.spec.host_users is False
 
 
+def _has_bind_mount_options(pod: Pod) -> bool:
+    spec = pod.spec
+    for containers in (spec.containers, spec.init_containers, spec.ephemeral_containers):
+        for container in containers or ():
+            for mount in container.volume_mounts or ():
+                if mount.bind_mount_options:
+                    return True
+    return False
+
+
+# Includes what came with 1.37: a pod of an older API server cannot ask for it.
 _REQUIRED_BY: dict[str, Callable[[Pod], bool]] = {
+    "DRANodeAllocatableResources": _never,
+    "DRAOptionalNodeOperations": _never,
     "ExtendWebSocketsToKubelet": _never,
     "InPlacePodLevelResourcesVerticalScaling": _never,
     "InPlacePodVerticalScalingInitContainers": _never,
+    "InPlacePodVerticalScalingMemoryBackedVolumes": _never,
     "RestartAllContainersOnContainerExits": _restarts_all_containers,
     "UserNamespacesHostNetworkSupport": _user_namespace_on_host_network,
+    "VolumeBindMountOptions": _has_bind_mount_options,
 }
 FEATURE_NAMES = tuple(sorted(_REQUIRED_BY))
 _RULES = [

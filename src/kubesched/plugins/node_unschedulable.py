@@ -14,7 +14,12 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
-from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, SignPlugin
+from kubesched.framework.interfaces import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreFilterPlugin,
+    SignPlugin,
+)
 from kubesched.framework.nodes.columns import ABSENT
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
@@ -29,7 +34,7 @@ UNSCHEDULABLE = unresolvable("node(s) were unschedulable")
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
 
-class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugin):
+class NodeUnschedulable(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugin):
     """Rejects nodes with `spec.unschedulable`."""
 
     name = "NodeUnschedulable"
@@ -39,6 +44,9 @@ class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin, InTreePlugi
         super().__init__(args, handle)
         self._comparison_operators = handle.feature_gates.TaintTolerationComparisonOperators
         handle.table.interned(self.name, _cordoned)  # filled as nodes are added, not all at once
+
+    def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
+        """Nothing to prepare; upstream has this point for resizes."""
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | None:
         column = nodes.interned(self.name, _cordoned)

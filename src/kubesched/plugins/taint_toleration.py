@@ -20,6 +20,7 @@ from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
+    PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
     SignPlugin,
@@ -46,7 +47,13 @@ _TOLERATIONS_LIMIT: Final = 256
 
 
 class TaintToleration(
-    FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions, SignPlugin, InTreePlugin
+    PreFilterPlugin,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    EnqueueExtensions,
+    SignPlugin,
+    InTreePlugin,
 ):
     """Filters on NoSchedule and NoExecute taints; scores by untolerated PreferNoSchedule ones."""
 
@@ -61,6 +68,9 @@ class TaintToleration(
         taint_column(handle.table)  # filled as nodes are added, not all at once
 
     # -- filter ------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
+        """Nothing to prepare; upstream has this point for resizes."""
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | None:
         column = taint_column(nodes.table)

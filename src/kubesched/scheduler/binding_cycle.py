@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from kubesched.api.names import key_of
 from kubesched.base.errors import KubeschedError
 from kubesched.base.logs import get_logger
 from kubesched.base.metrics.instruments import Histogram
@@ -504,6 +505,11 @@ class BindingCycle:
         )
         if forgotten and status.is_rejected:
             move(EVENT_ASSIGNED_POD_DELETE, pod, None, lambda other: other.metadata.uid != uid)
+        handle = assumed.framework.handle
+        if handle.waiting_pods is not None and handle.activate is not None:
+            preemptor = handle.waiting_pods.preemptors.pop(uid, None)
+            if preemptor is not None:
+                handle.activate({key_of(preemptor.metadata): preemptor})
 
 
 def _where_traced(assumed: Assumed, function: Callable[..., T], *arguments: object) -> T:

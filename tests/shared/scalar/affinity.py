@@ -28,12 +28,16 @@ def existing_means(model, owner, term, target):
 def incoming_means(model, pod, term, target):
     """Does a term of the pod to be placed mean the target?
 
-    Upstream: the namespace selector is also asked about no labels at all, and what it says then holds for every
-    namespace.
+    Upstream until 1.36: the namespace selector is also asked about no labels at all, and what it says then holds for
+    every namespace. Since 1.37 only the empty selector means every namespace.
     """
     space, selector = target["metadata"]["namespace"], term.get("namespaceSelector")
     known = space in model.namespaces and matches_selector(selector, model.namespaces[space] or {})
-    means_space = space in _spaces(pod, term) or known or matches_selector(selector, {})
+    if model.reference.namespace_selectors_are_expanded:
+        everywhere = selector is not None and not any(selector.values())
+    else:
+        everywhere = matches_selector(selector, {})
+    means_space = space in _spaces(pod, term) or known or everywhere
     return means_space and matches_selector(term.get("labelSelector"), labels_of(target))
 
 

@@ -103,6 +103,7 @@ _FEATURES = (
     "InPlacePodVerticalScalingInitContainers",
     "RestartAllContainersOnContainerExits",
     "UserNamespacesHostNetworkSupport",
+    "VolumeBindMountOptions",
 )
 
 
@@ -115,6 +116,12 @@ def required_features(pod):
     ]
     if any(rule["action"] == "RestartAllContainers" for rule in rules):
         result.add("RestartAllContainersOnContainerExits")
+    every = ("containers", "initContainers", "ephemeralContainers")
+    mounts = [
+        m for kind in every for c in spec.get(kind) or [] for m in c.get("volumeMounts") or []
+    ]
+    if any(mount.get("bindMountOptions") for mount in mounts):
+        result.add("VolumeBindMountOptions")
     if spec.get("hostNetwork") and spec.get("hostUsers") is False:
         result.add("UserNamespacesHostNetworkSupport")
     return result
@@ -251,7 +258,8 @@ def image_locality(model, pod, name):
     for reference in wanted:
         size, holders = images.get(_with_tag(reference), (0, 0))
         total += int(float(size) * (float(holders) / float(len(model.nodes))))
-    low, high = 23 << 20, (1000 << 20) * len(containers)
+    count = len(wanted) if model.reference.image_volumes_count else len(containers)
+    low, high = 23 << 20, (1000 << 20) * count
     if total < low:
         total = low
     elif total > high:

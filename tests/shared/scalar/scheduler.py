@@ -11,14 +11,15 @@ WEIGHTS = {
     "NodeResourcesFit": 1,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
+    "VolumeBinding": 1,
     "DynamicResources": 2,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
 
 _NODE_FILTERS = {
-    "NodeUnschedulable": node_rules.node_unschedulable,
     "NodeName": node_rules.node_name,
+    "NodeUnschedulable": node_rules.node_unschedulable,
     "TaintToleration": node_rules.taint_toleration,
     "NodeAffinity": node_rules.node_affinity_filter,
     "NodePorts": node_rules.node_ports,
@@ -28,14 +29,21 @@ _NODE_FILTERS = {
 
 def answer(model, pod):
     order = node_order(model)
-    names = node_rules.named_nodes(pod)
+    names, narrowing = node_rules.named_nodes(pod), ["NodeAffinity"]
     if names is not None and not names:
         return _rejected_before_filtering(order, "NodeAffinity", "pod affinity terms conflict")
+    asked_for = pod["spec"].get("nodeName")
+    if model.reference.node_name_first and asked_for:
+        narrowing = ["NodeName"] if names is None else ["NodeAffinity", "NodeName"]
+        names = {asked_for} if names is None else names & {asked_for}
+        if not names:
+            reason = "node(s) didn't satisfy plugin(s) [NodeAffinity NodeName] simultaneously"
+            return _rejected_before_filtering(order, "", reason)
     spreading, near = spread.filter_all(model, pod), affinity.filter_all(model, pod)
     feasible, rejected = [], {}
     for name in order:
         if names is not None and name not in names:
-            reasons = ["node(s) didn't satisfy plugin(s) [NodeAffinity]"]
+            reasons = [f"node(s) didn't satisfy plugin(s) [{' '.join(narrowing)}]"]
             rejected[name] = _rejection("", node_rules.UU, reasons)
             continue
         plugin, verdict = _first_rejection(model, pod, name, spreading, near)
@@ -79,7 +87,10 @@ def node_order(model):
 
 
 def _first_rejection(model, pod, name, spreading, near):
-    for plugin, judge in _NODE_FILTERS.items():
+    filters = dict(_NODE_FILTERS)
+    if not model.reference.node_name_first:
+        filters = {"NodeUnschedulable": filters["NodeUnschedulable"]} | filters
+    for plugin, judge in filters.items():
         verdict = judge(model, pod, name)
         if verdict is not None:
             return plugin, verdict
@@ -114,6 +125,8 @@ def _scores(model, pod, feasible):
         "DynamicResources": dict.fromkeys(feasible, 0),
         "ImageLocality": column(node_rules.image_locality),
     }
+    if model.gates.StorageCapacityScoring:
+        results["VolumeBinding"] = dict.fromkeys(feasible, 0)
     if node_affinity(pod).get(node_rules.PREFERRED) is not None:
         results["NodeAffinity"] = normalized(node_rules.node_affinity_score)
     if not node_rules.is_best_effort(pod):

@@ -24,11 +24,12 @@ from kubesched.config.types import (
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 DEFAULT_LIST = (
-    "SchedulingGates PrioritySort NodeUnschedulable NodeName TaintToleration(3) NodeAffinity(2) "
+    "SchedulingGates PrioritySort NodeName NodeUnschedulable TaintToleration(3) NodeAffinity(2) "
     "NodePorts NodeResourcesFit(1) VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone "
     "PodTopologySpread(2) InterPodAffinity(2) DynamicResources(2) DefaultPreemption "
     "NodeResourcesBalancedAllocation(1) ImageLocality(1) DefaultBinder NodeDeclaredFeatures"
 )
+LIST_OF_1_36 = DEFAULT_LIST.replace("NodeName NodeUnschedulable", "NodeUnschedulable NodeName")
 
 
 def read(text: str, gates=DEFAULT_GATES) -> KubeSchedulerConfiguration:
@@ -147,6 +148,7 @@ def test_several_profiles_keep_the_names_they_have():
     ("versions", "gates", "expected"),
     [
         pytest.param(Versions(), "", DEFAULT_LIST, id="the defaults of 1.37"),
+        pytest.param(Versions(REFERENCES["1.36"]), "", LIST_OF_1_36, id="the defaults of 1.36"),
         pytest.param(
             Versions(emulated="1.36"),
             "AllBeta=false",
@@ -156,7 +158,7 @@ def test_several_profiles_keep_the_names_they_have():
         pytest.param(
             Versions(REFERENCES["1.36"]),
             "GenericWorkload=true,GangScheduling=true",
-            f"{DEFAULT_LIST} GangScheduling",
+            f"{LIST_OF_1_36} GangScheduling",
             id="with GangScheduling",
         ),
         pytest.param(
@@ -168,7 +170,7 @@ def test_several_profiles_keep_the_names_they_have():
         pytest.param(
             Versions(REFERENCES["1.36"]),
             "GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
-            f"{DEFAULT_LIST} TopologyPlacementGenerator PodGroupPodsCount(1)",
+            f"{LIST_OF_1_36} TopologyPlacementGenerator PodGroupPodsCount(1)",
             id="with TopologyAwareWorkloadScheduling",
         ),
         pytest.param(

@@ -85,13 +85,13 @@ def refused(given: KubeSchedulerProfile, ability=able) -> list[str]:
         ("queueSort", "PrioritySort"),
         (
             "preFilter",
-            "NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits "
-            "VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources "
-            "NodeDeclaredFeatures",
+            "NodeName NodeUnschedulable TaintToleration NodeAffinity NodePorts NodeResourcesFit "
+            "VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread "
+            "InterPodAffinity DynamicResources NodeDeclaredFeatures",
         ),
         (
             "filter",
-            "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit "
+            "NodeName NodeUnschedulable TaintToleration NodeAffinity NodePorts NodeResourcesFit "
             "VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread "
             "InterPodAffinity DynamicResources NodeDeclaredFeatures",
         ),

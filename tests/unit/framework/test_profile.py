@@ -8,7 +8,7 @@ import pytest
 
 from kubesched.base.errors import ConfigError
 from kubesched.config import default_plugins
-from kubesched.config.features import DEFAULT_GATES
+from kubesched.config.features import DEFAULT_GATES, defaults
 from kubesched.config.load import load
 from kubesched.config.types import ExtensionPoint
 from kubesched.framework.handle import Handle
@@ -17,6 +17,7 @@ from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.profile import build_frameworks
 from kubesched.framework.registry import Registry, RegistryError
 from kubesched.plugins.registry import IN_TREE, in_tree_registry
+from kubesched.testing.frameworks import default_framework
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -124,6 +125,14 @@ def test_a_name_is_registered_once() -> None:
 def test_what_cannot_be_loaded_by_path_is_said_clearly(path: str, complaint: str) -> None:
     with pytest.raises(RegistryError, match=complaint):
         Registry().get(path)
+
+
+@pytest.mark.parametrize(("version", "are_there"), [("1.37", True), ("1.36", False)])
+def test_pre_filters_that_came_with_1_37(version: str, are_there: bool) -> None:
+    framework = default_framework(NodeTable(), gates=defaults(version))
+    names = [plugin.name for plugin in framework.pre_filter]
+    new = ["NodeName", "NodeUnschedulable", "TaintToleration"]
+    assert names[:4] == [*new, "NodeAffinity"] if are_there else not set(names) & set(new)
 
 
 @pytest.mark.parametrize("name", sorted(IN_TREE))

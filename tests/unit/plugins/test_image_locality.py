@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import cluster, make, scores
 
+from kubesched.config.features import defaults
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns
@@ -65,8 +66,8 @@ def best(table, pod):
         pytest.param(
             nodes(2, 1, size=400 * MIB),
             wanting("x:1").spec(volumes=[{"name": "v", "image": {"reference": "img:1"}}]),
-            18,
-            id="an image volume counts without enlarging what counts as full",
+            8,
+            id="an image volume enlarges what counts as full",
         ),
         pytest.param(
             nodes(2, 1, size=400 * MIB),
@@ -97,13 +98,30 @@ def best(table, pod):
             make_pod("p").spec(
                 containers=[], volumes=[{"name": "v", "image": {"reference": "img:1"}}]
             ),
-            100,
-            id="a pod without containers has its image volume and so everything",
+            38,
+            id="a pod without containers has its image volume",
         ),
     ],
 )
 def test_scores(built, pod, expected):
     assert best(cluster(*built), pod) == expected
+
+
+@pytest.mark.parametrize(
+    ("containers", "expected"),
+    [
+        pytest.param(["x:1"], 18, id="only containers enlarge what counts as full"),
+        pytest.param([], 100, id="without containers everything is there"),
+    ],
+)
+def test_image_volumes_in_1_36(containers, expected):
+    volumes = [{"name": "v", "image": {"reference": "img:1"}}]
+    pod = wanting("x:1").spec(volumes=volumes)
+    if not containers:
+        pod.spec(containers=[])
+    table = cluster(*nodes(2 if containers else 1, 1, size=400 * MIB))
+    plugin = make(ImageLocality, table, gates=defaults("1.36"))
+    assert scores(plugin, pod, table)["n0"] == expected
 
 
 def test_two_images_add_up():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from judging import cluster, hint, make, names_in_order, scores, verdict
 
+from kubesched.config.features import defaults
 from kubesched.config.plugin_args import InterPodAffinityArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
@@ -176,24 +177,25 @@ def test_an_existing_pod_of_another_namespace_means_its_own(plugin) -> None:
     assert answers(plugin, app("new", "web"), table) is SKIP
 
 
+LABELLED = {"matchLabels": {"team": "t1"}}
 NOT_IN = {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["t1"]}]}
 
 
 @pytest.mark.parametrize(
-    ("selector", "where", "meant"),
+    ("version", "selector", "where", "meant"),
     [
-        pytest.param({}, "stranger", True, id="an empty selector means every namespace"),
-        pytest.param({"matchLabels": {"team": "t1"}}, "ours", True, id="namespaces with the label"),
-        pytest.param({"matchLabels": {"team": "t1"}}, "stranger", False, id="and no others"),
-        pytest.param(
-            NOT_IN,
-            "ours",
-            True,
-            id="a purely negative selector means every namespace, as upstream has it",
-        ),
+        pytest.param("1.37", {}, "unknown", True, id="an empty selector means every namespace"),
+        pytest.param("1.37", LABELLED, "ours", True, id="namespaces with the label"),
+        pytest.param("1.37", LABELLED, "stranger", False, id="and no others"),
+        pytest.param("1.37", NOT_IN, "ours", False, id="a negative selector leaves some out"),
+        pytest.param("1.37", NOT_IN, "stranger", True, id="and selects the others"),
+        pytest.param("1.37", NOT_IN, "unknown", False, id="but only those that exist"),
+        pytest.param("1.36", NOT_IN, "ours", True, id="1.36: it means every namespace"),
+        pytest.param("1.36", LABELLED, "stranger", False, id="1.36: a label means a label"),
     ],
 )
-def test_namespace_selectors_of_the_incoming_pod(plugin, selector, where, meant) -> None:
+def test_namespace_selectors_of_the_incoming_pod(version, selector, where, meant) -> None:
+    plugin = make(InterPodAffinity, gates=defaults(version))
     table = three_nodes(app("x", "db", "a1", where))
     table.namespaces.put("ours", {"team": "t1"})
     table.namespaces.put("stranger", {})
@@ -486,6 +488,35 @@ AVOIDS_DB = apart(term(ZONE, app="db")).label("app", "web")
     ],
 )
 def test_pod_hints(plugin, pending, action, old, new, expected) -> None:
+    assert hint(plugin, Resource.ASSIGNED_POD, action, pending, old, new) is expected
+
+
+AVOIDS_TWO = apart(term(ZONE, app="db"), term(ZONE, app="cache"))
+
+
+@pytest.mark.parametrize(
+    ("pending", "old", "new", "any_term"),
+    [
+        pytest.param(AVOIDS_TWO, app("x", "db", "n"), None, True, id="it goes"),
+        pytest.param(AVOIDS_TWO, app("x", "db", "n"), app("x", "web", "n"), True, id="it changes"),
+        pytest.param(
+            AVOIDS_TWO, app("x", "db", "n"), app("x", "cache", "n"), False, id="it meets the other"
+        ),
+        pytest.param(
+            app("new", "db"),
+            apart(term(ZONE, app="db"), term(ZONE, app="cache"), name="x").on("n"),
+            None,
+            True,
+            id="its own terms go",
+        ),
+    ],
+)
+@pytest.mark.parametrize("version", ["1.37", "1.36"])
+def test_a_pod_that_met_one_of_several_terms(version, pending, old, new, any_term) -> None:
+    """1.36 asks whether it met all of them, which it did not."""
+    plugin = make(InterPodAffinity, gates=defaults(version))
+    action = Action.DELETE if new is None else Action.UPDATE_POD_LABEL
+    expected = Hint.QUEUE if any_term and version == "1.37" else Hint.SKIP
     assert hint(plugin, Resource.ASSIGNED_POD, action, pending, old, new) is expected
 
 

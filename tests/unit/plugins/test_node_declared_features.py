@@ -24,6 +24,11 @@ def restarting_all(pod):
     return pod.container(image="x", restartPolicyRules=[{"action": "RestartAllContainers"}])
 
 
+def mounting():
+    mount = {"name": "v", "mountPath": "/v", "bindMountOptions": ["noexec"]}
+    return make_pod("p").init_container(image="x", volumeMounts=[{"name": "w"}, mount])
+
+
 def test_with_the_gate_off_nothing_is_checked():
     table = cluster(make_node("n"))
     plugin = make(NodeDeclaredFeatures, table, gates=OFF)
@@ -87,6 +92,8 @@ def test_pods_that_need_no_feature_are_skipped(pod):
             False,
             id="what comes out of order in the list is overlooked",
         ),
+        pytest.param(mounting(), ["VolumeBindMountOptions"], True, id="bind mount options"),
+        pytest.param(mounting(), [USER_NAMESPACES], False, id="bind mount options are unknown"),
     ],
 )
 def test_filter(pod, declared, fits):
@@ -139,4 +146,4 @@ def test_pod_hint(changes, expected):
 def test_the_signature_has_a_bit_per_feature_in_sorted_order():
     plugin = make(NodeDeclaredFeatures)
     fragment = plugin.sign_pod(restarting_all(on_host_network()).build())
-    assert fragment == {"v1.Pod.Spec.RequiredFeatures()": "00011"}
+    assert fragment == {"v1.Pod.Spec.RequiredFeatures()": "000000110"}

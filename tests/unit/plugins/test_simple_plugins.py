@@ -7,6 +7,7 @@ from kubesched.base.errors import ServerError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
 from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.status import Code
 from kubesched.plugins.default_binder import DefaultBinder
@@ -77,12 +78,16 @@ def test_only_its_own_gates_bring_a_gated_pod_back():
 def test_node_name(wanted, fits):
     table = cluster(make_node("n1"))
     pod = make_pod("p").on(wanted) if wanted else make_pod("p")
-    answer = verdict(make(NodeName, table), pod, table)
+    plugin, built = make(NodeName, table), pod.build()
+    narrowed = plugin.pre_filter(CycleState(), built, NodeColumns(table))
+    assert (None if narrowed is None else narrowed.node_names) == ({wanted} if wanted else None)
+    answer = plugin.filter_nodes(CycleState(), built, NodeColumns(table))
     if fits:
-        assert answer is None
+        assert answer is None or not answer.rejected.any()
     else:
-        assert answer.code is UU
-        assert answer.reasons == ("node(s) didn't match the requested node name",)
+        status = answer.describe(int(answer.codes[0]))
+        assert status.code is UU
+        assert status.reasons == ("node(s) didn't match the requested node name",)
 
 
 def test_any_new_node_may_be_the_named_one():

@@ -12,7 +12,7 @@ import dataclasses
 import pytest
 from msgspec import structs
 
-from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.core_v1 import Namespace, Node, Pod
 from kubesched.api.meta import LabelSelector, ObjectMeta
 from kubesched.api.policy_v1 import (
     PodDisruptionBudget,
@@ -395,6 +395,28 @@ def test_a_victim_that_is_not_bound_yet_is_stopped_in_memory(plugin, point, reas
         assert world.pod("low").metadata.deletion_timestamp is None, (
             "it lives on, and waits its turn"
         )
+        waiting_pods = world.assembly.waiting_pods
+        assert waiting_pods.preemptors == {}
+
+
+@pytest.mark.parametrize("version", ["1.37", "1.36"])
+def test_a_preemptor_is_tried_at_once_when_its_last_victim_is_stopped_in_memory(version) -> None:
+    """In 1.36 the freed place is only an event, and hints do not know the labels of namespaces."""
+    config = with_plugin("Hesitant", "permit")
+    with Cluster(config=config, plugins=[Hesitant], gates=defaults(version)) as world:
+        world.add(Namespace(metadata=ObjectMeta(name="default", labels={"team": "x"})))
+        world.add(make_node("n0").label(HOSTNAME, "n0").capacity(cpu="4").build())
+        world.add(pod("low").labels(app="low").build())
+        world.settle()
+        term = {
+            "topologyKey": HOSTNAME,
+            "labelSelector": {"matchLabels": {"app": "low"}},
+            "namespaceSelector": {"matchLabels": {"team": "x"}},
+        }
+        world.add(pod("high", 10).affinity("podAntiAffinity", required=[term]).build())
+        world.settle()
+        world.advance(200)
+        assert world.client.bindings == ({"default/high": "n0"} if version == "1.37" else {})
 
 
 # -- while the attempt waits (gate off) --------------------------------------------------------------------------------

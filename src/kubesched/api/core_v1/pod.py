@@ -58,6 +58,12 @@ class ContainerRestartRule(Record):
     exit_codes: ContainerRestartRuleOnExitCodes | None = None
 
 
+class VolumeMount(Record):
+    """A volume in a container, as far as it decides about nodes."""
+
+    bind_mount_options: list[str] | None = None
+
+
 class Container(Record):
     """An app, init or ephemeral container."""
 
@@ -68,6 +74,7 @@ class Container(Record):
     resize_policy: list[ContainerResizePolicy] | None = None
     restart_policy: str | None = None
     restart_policy_rules: list[ContainerRestartRule] | None = None
+    volume_mounts: list[VolumeMount] | None = None
 
     def is_restartable_init(self) -> bool:
         """True for a sidecar; call it on init containers."""

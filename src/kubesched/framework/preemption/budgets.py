@@ -32,7 +32,11 @@ class _Budget:
 class Budgets:
     """All budgets of the cluster at one moment."""
 
-    def __init__(self, budgets: Sequence[PodDisruptionBudget]) -> None:
+    def __init__(
+        self, budgets: Sequence[PodDisruptionBudget], *, stops_at_violation: bool = True
+    ) -> None:
+        """With `stops_at_violation`, a pod is charged to no budget after the first it violates."""
+        self._stops_at_violation = stops_at_violation
         self._by_namespace: dict[str, list[_Budget]] = {}
         self._matching: dict[LabelClass, tuple[_Budget, ...]] = {}
         for listed in budgets:
@@ -56,7 +60,10 @@ class Budgets:
                     continue
                 remaining = left.get(budget, budget.allowed) - 1
                 left[budget] = remaining
-                violates |= remaining < 0
+                if remaining < 0:
+                    violates = True
+                    if self._stops_at_violation:
+                        break
             verdicts.append(violates)
         return verdicts
 
@@ -95,8 +102,9 @@ def _parsed(budget: PodDisruptionBudget) -> _Budget | None:
 class BudgetLister:
     """The informer's budgets, parsed again only after a change."""
 
-    def __init__(self, listers: Listers | None) -> None:
+    def __init__(self, listers: Listers | None, *, stops_at_violation: bool = True) -> None:
         self._listers = listers
+        self._stops_at_violation = stops_at_violation
         self._version: int | None = None
         self._budgets = Budgets(())
 
@@ -105,5 +113,5 @@ class BudgetLister:
             lister = self._listers.of(PodDisruptionBudget)
             if lister.version != self._version:
                 self._version = lister.version
-                self._budgets = Budgets(lister.list())
+                self._budgets = Budgets(lister.list(), stops_at_violation=self._stops_at_violation)
         return self._budgets

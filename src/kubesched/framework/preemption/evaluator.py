@@ -91,8 +91,11 @@ class Evaluator:
         self._in_background = in_background
         self._rules = rules
         self._ordered_scores = ordered_scores
-        self._names_the_node = handle.feature_gates.reference.preemption_has_text
-        self._budgets = BudgetLister(handle.listers)
+        reference = handle.feature_gates.reference
+        self._names_the_node = reference.preemption_has_text
+        self._budgets = BudgetLister(
+            handle.listers, stops_at_violation=reference.budgets_stop_at_first_violation
+        )
         self._known_victims = KnownVictims(handle.table, (plugin_name, "known victims"))
 
     def preempt(

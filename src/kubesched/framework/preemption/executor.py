@@ -59,7 +59,9 @@ class Executor:
     def __init__(self, handle: Handle, plugin_name: str) -> None:
         self._handle = handle
         self._plugin_name = plugin_name
-        self._counts_terminating = handle.feature_gates.reference.terminating_victims_are_counted
+        reference = handle.feature_gates.reference
+        self._counts_terminating = reference.terminating_victims_are_counted
+        self._activates_in_memory = reference.last_victim_in_memory_activates
         self._preempting: set[str] = set()
         self._last_victims: dict[str, _LastVictim] = {}
         self._kept_back: dict[str, Pod] = {}
@@ -154,9 +156,10 @@ class Executor:
                 self._last_victims[uid] = _LastVictim(last.metadata.namespace, last.metadata.name)
                 # A victim stopped in memory is undone, and wakes the preemptor, as soon as other
                 # tasks run. Nothing is awaited from there to the end of this method, so
-                # `_preempting` is clear by then. (Since 1.37 upstream activates the preemptor
-                # instead, and if it is tried before the victim is undone, deletes that too.)
-                if not self._stopped_in_memory(candidate, last, preemptor):
+                # `_preempting` is clear by then.
+                if self._stopped_in_memory(candidate, last, preemptor):
+                    self._activate_after_undo(last, preemptor)
+                else:
                     error = await self._try_to_delete(candidate, last, preemptor)
             failed = error is not None or not cleared
         finally:
@@ -177,6 +180,15 @@ class Executor:
             if (failed or missed) and self._handle.activate is not None:
                 self._handle.activate({key_of(preemptor.metadata): preemptor})
             self._forget_the_gone()
+
+    def _activate_after_undo(self, victim: Pod, preemptor: Pod) -> None:
+        """Activate the preemptor as soon as the victim's place is free: no deletion will wake it.
+
+        # Upstream activates it at once, and it may find the victim's place still taken.
+        """
+        waiting_pods = self._handle.waiting_pods
+        if self._activates_in_memory and waiting_pods is not None:
+            waiting_pods.preemptors[victim.metadata.uid] = preemptor
 
     def _holds_place(self, victim: Pod, node_name: str) -> bool:
         """True if the victim still counts on the node, so its removal will be an event."""

@@ -179,6 +179,7 @@ _fields(pod.ResourceClaim, name="name request")
 _fields(pod.ContainerResizePolicy, keep="resource_name restart_policy")
 _fields(pod.ContainerRestartRule, keep="action")
 _fields(pod.ContainerRestartRuleOnExitCodes, keep="operator")
+_fields(pod.VolumeMount, keep="bind_mount_options")
 _fields(pod.PodOS, keep="name")
 _fields(pod.PodSchedulingGate, keep="name")
 _fields(pod.PodResourceClaim, name="name resource_claim_name resource_claim_template_name")
@@ -258,6 +259,7 @@ _fields(storage_v1.VolumeAttachmentSource, name="persistent_volume_name")
 
 # -- nodes and the rest --------------------------------------------------------------------------
 
+_fields(node.NodePodPreemptionPolicy, keep="disable_resize_preemption")
 _fields(node.NodeSpec, drop="pod_cidr pod_cidrs provider_id")
 _fields(node.NodeStatus, keep="capacity allocatable phase declared_features", drop="volumes_in_use")
 _fields(node.NodeAddress, drop="type address")

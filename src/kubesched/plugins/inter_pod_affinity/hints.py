@@ -13,8 +13,11 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.framework.events import Hint
 
 
-def after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
-    """Another pod was added, deleted or relabelled. Hot path: called for every waiting pod."""
+def after_pod_change(pod: Pod, old: Pod | None, new: Pod | None, *, any_term: bool = True) -> Hint:
+    """Another pod was added, deleted or relabelled. Hot path: called for every waiting pod.
+
+    Anti-affinity kept them apart if any term matches, or, without `any_term`, if all do.
+    """
     if old is None:
         assert new is not None, "a pod event carries at least one version"
         came = _is_placed(new) and _all_match(parse_affinity_terms(pod).required_affinity, new)
@@ -23,14 +26,13 @@ def after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
         return Hint.SKIP
     terms = parse_affinity_terms(pod)
     affinity, anti = terms.required_affinity, terms.required_anti_affinity
+    repels = _any_matches if any_term else _all_match
     if new is not None:
         begins = not _all_match(affinity, old) and _all_match(affinity, new)
-        stops = _all_match(anti, old) and not _all_match(anti, new)
+        stops = repels(anti, old) and not repels(anti, new)
         return Hint.QUEUE if begins or stops else Hint.SKIP
-    repelled = _all_match(anti, old) or _all_match(
-        parse_affinity_terms(old).required_anti_affinity, pod
-    )
-    return Hint.QUEUE if repelled else Hint.SKIP
+    theirs = parse_affinity_terms(old).required_anti_affinity
+    return Hint.QUEUE if repels(anti, old) or repels(theirs, pod) else Hint.SKIP
 
 
 def _is_placed(pod: Pod) -> bool:
@@ -45,6 +47,15 @@ def _all_match(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
         if not term.matches(namespace, labels, None):
             return False
     return bool(terms)
+
+
+def _any_matches(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
+    meta = pod.metadata
+    namespace, labels = meta.namespace, meta.labels
+    for term in terms:  # noqa: SIM110  # as above
+        if term.matches(namespace, labels, None):
+            return True
+    return False
 
 
 def after_node_change(pod: Pod, old: Node | None, new: Node) -> Hint:

@@ -10,7 +10,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.config.plugin_args import InterPodAffinityArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.engine import InTreePlugin
-from kubesched.framework.events import Action, ClusterEventWithHint, Resource, on_event
+from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -87,6 +87,9 @@ class InterPodAffinity(
     def __init__(self, args: InterPodAffinityArgs | None, handle: Handle) -> None:
         args = checked_args(args, InterPodAffinityArgs, handle)
         super().__init__(args, handle)
+        reference = handle.feature_gates.reference
+        self._existing_namespaces_only = reference.namespace_selectors_are_expanded
+        self._any_term_wakes = reference.any_anti_affinity_term_wakes
         self._hard_weight = args.hard_pod_affinity_weight
         self._scoring: tuple[str, ...] = (PREFERRED_AFFINITY, PREFERRED_ANTI_AFFINITY)
         if self._hard_weight > 0:
@@ -190,10 +193,13 @@ class InterPodAffinity(
         pod_actions = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
         node_actions = Action.ADD | Action.UPDATE_NODE_LABEL
         return (
-            on_event(Resource.ASSIGNED_POD, pod_actions, hints.after_pod_change, per_class=True),
+            on_event(Resource.ASSIGNED_POD, pod_actions, self.after_pod_change, per_class=True),
             on_event(Resource.TARGET_POD, Action.UPDATE_POD_LABEL),
             on_event(Resource.NODE, node_actions, hints.after_node_change, per_class=True),
         )
+
+    def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
+        return hints.after_pod_change(pod, old, new, any_term=self._any_term_wakes)
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
         if _has_own_terms(pod):
@@ -216,7 +222,7 @@ class InterPodAffinity(
         parsed = self._parsed(state, pod)
         terms = self._resolved.get(parsed)
         if terms is None:
-            terms = resolve(parsed, namespaces)
+            terms = resolve(parsed, namespaces, existing_only=self._existing_namespaces_only)
             if sum(map(len, parsed)) <= _TERMS_LIMIT:
                 self._resolved[parsed] = terms
         return terms

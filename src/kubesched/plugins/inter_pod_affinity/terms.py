@@ -14,11 +14,7 @@ from kubesched.framework.nodes.pod_index import Term
 
 
 class IncomingTerm(NamedTuple):
-    """A term of the incoming pod, with resolved namespaces.
-
-    # Upstream: a namespace selector that matches a namespace without labels (`{}`, but also one
-    # made of NotIn and DoesNotExist only) means every namespace here.
-    """
+    """A term of the incoming pod, with resolved namespaces."""
 
     topology_key: str
     selector: Selector
@@ -46,27 +42,37 @@ class IncomingTerms(NamedTuple):
     preferred: tuple[WeightedIncomingTerm, ...]
 
 
-def resolve(terms: AffinityTerms, namespaces: NamespaceLabels) -> IncomingTerms:
-    """Resolve the namespaces of every term against the current namespace labels."""
+def resolve(
+    terms: AffinityTerms, namespaces: NamespaceLabels, *, existing_only: bool = True
+) -> IncomingTerms:
+    """Resolve the namespaces of every term against the current namespace labels.
+
+    A namespace selector selects among the namespaces that exist; `{}` selects all. Without
+    `existing_only`, so does every selector that matches a namespace without labels, such as one
+    made of NotIn and DoesNotExist.
+    """
+
+    def resolved(term: AffinityTerm) -> IncomingTerm:
+        return _resolve(term, namespaces, existing_only=existing_only)
+
     return IncomingTerms(
-        tuple(_resolve(term, namespaces) for term in terms.required_affinity),
-        tuple(_resolve(term, namespaces) for term in terms.required_anti_affinity),
+        tuple(map(resolved, terms.required_affinity)),
+        tuple(map(resolved, terms.required_anti_affinity)),
         (
+            *(WeightedIncomingTerm(w.weight, resolved(w.term)) for w in terms.preferred_affinity),
             *(
-                WeightedIncomingTerm(w.weight, _resolve(w.term, namespaces))
-                for w in terms.preferred_affinity
-            ),
-            *(
-                WeightedIncomingTerm(-w.weight, _resolve(w.term, namespaces))
+                WeightedIncomingTerm(-w.weight, resolved(w.term))
                 for w in terms.preferred_anti_affinity
             ),
         ),
     )
 
 
-def _resolve(term: AffinityTerm, namespaces: NamespaceLabels) -> IncomingTerm:
+def _resolve(
+    term: AffinityTerm, namespaces: NamespaceLabels, *, existing_only: bool
+) -> IncomingTerm:
     selector = term.namespace_selector
-    any_namespace = selector.matches(None)
+    any_namespace = selector.is_empty() if existing_only else selector.matches(None)
     named = term.namespaces
     if not any_namespace and not selector.selects_nothing:
         named = named.union(name for name, labels in namespaces.items() if selector.matches(labels))

@@ -161,6 +161,23 @@ async def test_a_victim_waiting_on_permit_is_stopped_in_memory(scene) -> None:
     assert scene.events[0][1].endswith(" on node n (in kube-scheduler memory).")
 
 
+@pytest.mark.parametrize("version", ["1.37", "1.36"])
+@pytest.mark.parametrize("in_memory", [0, 1])
+async def test_the_last_victim_in_memory_activates_the_preemptor(
+    make_world, version, in_memory
+) -> None:
+    """No deletion will wake it; until 1.36 it waited for an event that helps."""
+    scene = Scene(make_world(gates=defaults(version)))
+    candidate = scene.victims("a", "b")
+    scene.world.waiting_pods.add(candidate.victims.pods[in_memory], {"Gang": 10.0})
+    await scene.evict(candidate)
+    is_last = in_memory == 1
+    last = candidate.victims.pods[1].metadata.uid
+    preemptors = {last: scene.preemptor} if is_last and version == "1.37" else {}
+    assert scene.world.waiting_pods.preemptors == preemptors, "to activate when the place is free"
+    assert scene.world.activations.activated == []
+
+
 async def test_a_victim_whose_wait_is_over_is_deleted(scene) -> None:
     candidate = scene.victims("a")
     uid = candidate.victims.pods[0].metadata.uid
