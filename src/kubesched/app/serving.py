@@ -35,6 +35,7 @@ from kubesched.app.server.secure_server import SecureServer
 from kubesched.app.server.tls import NamedFiles, ServingTls, TlsSettings
 from kubesched.app.server.trust import HeaderNames, TrustSettings, TrustSource
 from kubesched.app.settings import RunSettings
+from kubesched.base.certificates import Pair
 from kubesched.base.clock import Clock
 from kubesched.base.errors import CredentialsError
 from kubesched.base.http_server.listener import Listener
@@ -110,7 +111,7 @@ class Serving:
                 "tokens won't work."
             )
         self._reviewers = authentication, authorization
-        self._pair: self_signed.Pair | None = None
+        self._pair: Pair | None = None
         if options.cert_dir and not options.tls_cert_file:
             # The certificate is stored in a folder, so check the folder before anything starts.
             self._pair = self_signed.load_or_make(options.cert_dir, clock.now())

@@ -17,10 +17,10 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from kubesched.base.certificates import private_file
 from kubesched.base.errors import CredentialsError
 
 FileSignature = tuple[int, int, int]
@@ -159,14 +159,8 @@ def _paths(settings: TlsSettings) -> Iterator[tuple[str, str | None]]:
         yield settings.certificate.file, settings.key.file
         return
     joined = settings.certificate.read().rstrip() + b"\n" + settings.key.read()
-    # mkstemp creates the file with mode 0600 and does not follow a planted link.
-    descriptor, path = tempfile.mkstemp(prefix="kubesched-", suffix=".pem")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(joined)
+    with private_file(joined) as path:
         yield path, None
-    finally:
-        os.unlink(path)
 
 
 def _refuse_password(settings: TlsSettings) -> str:

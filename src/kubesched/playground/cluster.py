@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kubesched.base.certificates import write_private
 from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.errors import KubeschedError
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
@@ -155,7 +156,7 @@ class EmbeddedCluster:
         bootstrap.publish(registry, self._certificates.ca_certificate.decode(), self.port)
         if self.settings.kubeconfig is not None:
             stack.enter_context(held(self.settings.kubeconfig))
-            pki.write_private(self.settings.kubeconfig, self.kubeconfig())
+            write_private(self.settings.kubeconfig, self.kubeconfig())
 
     async def _start_web(
         self, stack: contextlib.AsyncExitStack, certificates: pki.Certificates
@@ -246,5 +247,5 @@ def _load_or_make_token(folder: Path | None) -> str:
     if path.exists():
         return path.read_text(encoding="ascii").strip()
     token = secrets.token_urlsafe(32)
-    pki.write_private(path, token.encode())
+    write_private(path, token.encode())
     return token

@@ -20,6 +20,7 @@ from random import Random
 
 import yaml
 
+from kubesched.base.certificates import write_private
 from kubesched.base.errors import ApiError, KubeschedError, TransportError
 from kubesched.client.client_config import load_config
 from kubesched.client.pool import HttpTransport
@@ -259,7 +260,7 @@ def _write_credentials(
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
-        pki.write_private(folder / name, content)
+        write_private(folder / name, content)
     users = {
         "admin": {
             "client-certificate": str(folder / "admin.crt"),
@@ -286,7 +287,7 @@ def _write_credentials(
             "current-context": name,
         }
         written[name] = folder / f"{name}.kubeconfig"
-        pki.write_private(written[name], yaml.safe_dump(config).encode())
+        write_private(written[name], yaml.safe_dump(config).encode())
     return written
 
 

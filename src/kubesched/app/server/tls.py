@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import re
 import ssl
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kubesched.app.server.self_signed import Pair
 from kubesched.app.server.trust import Trust
+from kubesched.base.certificates import Pair, private_file
 from kubesched.base.errors import CredentialsError
 from kubesched.base.logs import get_logger
 
@@ -145,7 +144,8 @@ class ServingTls:
             context = self._new_context(settings.cert_file, settings.key_file)
         else:
             assert self._self_signed is not None, "no certificate was given and none was made"
-            context = self._new_context_of(self._self_signed)
+            with private_file(self._self_signed.certificate + self._self_signed.key) as path:
+                context = self._new_context(path, path)
         if settings.sni:
             named = [
                 (_names_of(files), self._new_context(files.cert_file, files.key_file))
@@ -154,15 +154,6 @@ class ServingTls:
             context.sni_callback = _chooser(named)
         self._versions = versions
         return context
-
-    def _new_context_of(self, pair: Pair) -> ssl.SSLContext:
-        # The ssl module loads keys from files only. This one is private and removed before
-        # returning.
-        with tempfile.TemporaryDirectory(prefix="kubesched-") as folder:
-            path = Path(folder) / "serving.pem"
-            path.touch(mode=0o600)
-            path.write_bytes(pair.certificate + pair.key)
-            return self._new_context(str(path), str(path))
 
     def _new_context(self, cert_file: str, key_file: str) -> ssl.SSLContext:
         settings, trust = self._settings, self._trust()

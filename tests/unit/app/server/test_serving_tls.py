@@ -10,9 +10,9 @@ import time
 import pytest
 
 from kubesched.app.server import self_signed
-from kubesched.app.server.self_signed import Pair
 from kubesched.app.server.tls import NamedFiles, ServingTls, TlsSettings
 from kubesched.app.server.trust import Trust
+from kubesched.base.certificates import Pair
 from kubesched.base.errors import CredentialsError
 
 
