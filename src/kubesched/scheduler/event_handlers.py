@@ -223,7 +223,7 @@ class EventHandlers:
             try:
                 self._cache.forget_pod(known.pod)
             except CacheError as error:
-                log.error("Scheduler cache ForgetPod failed", error, pod=pod)
+                log.error("Scheduler cache RemoveAssumedPod failed", error, pod=pod)
         self._move(EVENT_ASSIGNED_POD_DELETE, known.pod, None)
 
     # -- nodes -------------------------------------------------------------------------------------
