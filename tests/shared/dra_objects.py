@@ -122,28 +122,31 @@ def allocation(*results, **fields):
 
 
 class NamedSelectors:
-    """Understands `all`, `none`, `broken` and attributes as `name=value`."""
+    """Understands `all`, `none`, `broken`, `broken if odd` (an attribute) and attributes as `name=value`."""
 
     def matches(self, expression, content):
         if expression in ("all", "none"):
             return expression == "all"
-        if expression == "broken":
-            raise SelectorFailure("CEL runtime error: broken")
-        name, _, value = expression.partition("=")
         attributes = content.variable()["attributes"][DRIVER]
+        if expression == "broken if odd" and "odd" not in attributes:
+            return True
+        if expression.startswith("broken"):
+            raise SelectorFailure("CEL runtime error: broken", is_at_run_time=True)
+        name, _, value = expression.partition("=")
         return str(attributes.get(name)) == value
 
 
 def allocator(slices, classes=None, allocated=(), features=None):
+    features = features or Features()
     state = AllocatedState()
     for each in allocated:
         state.add(each.status.allocation)
     known = {each.metadata.name: each for each in classes or [device_class()]}
     return Allocator(
-        features or Features(),
+        features,
         state,
         known.get,
-        PoolIndex(Slices(slices), state, features or Features()),
+        PoolIndex(Slices(slices, features.reference), state, features),
         NamedSelectors(),
         lambda: "share",
     )

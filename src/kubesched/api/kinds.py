@@ -61,6 +61,8 @@ class Kind(Generic[R]):
     """The kind's name if it differs from the record's."""
     stored_as: str = ""
     """The resource that stores these objects, if two API groups serve the same ones (events)."""
+    told_as: str = ""
+    """The resource whose update a change means to the queue, if it is not the kind's own."""
 
     @property
     def kind(self) -> str:
@@ -119,6 +121,7 @@ def _kind(
     verbs: tuple[str, ...] = STANDARD_VERBS,
     name: str = "",
     stored_as: str = "",
+    told_as: str = "",
 ) -> Kind[R]:
     group, _, version = api_version.rpartition("/")
     return Kind(
@@ -133,6 +136,7 @@ def _kind(
         tuple(categories.split()),
         name,
         stored_as,
+        told_as,
     )
 
 
@@ -150,6 +154,7 @@ _APPS, _AUTHN, _AUTHZ = "apps/v1", "authentication.k8s.io/v1", "authorization.k8
 _ADMISSION, _NETWORKING = "admissionregistration.k8s.io/v1", "networking.k8s.io/v1"
 _METRICS = "metrics.k8s.io/v1beta1"
 _DRA, _RBAC = "resource.k8s.io/v1", "rbac.authorization.k8s.io/v1"
+_SLICE = "resource.k8s.io/ResourceSlice"
 _SCHEDULING, _STORAGE = "scheduling.k8s.io", "storage.k8s.io/v1"
 
 # In discovery order: groups, and kinds within a group, by name.
@@ -205,10 +210,11 @@ KINDS: tuple[Kind[Any], ...] = (
     _json(_RBAC, "RoleBinding", "rolebindings"),
     _json(_RBAC, "Role", "roles"),
     _kind(_DRA, resource_v1.DeviceClass, "deviceclasses", cluster_scoped=True),
+    _kind(_DRA, resource_v1.DeviceTaintRule, "devicetaintrules", cluster_scoped=True, subresources="status", told_as=_SLICE),
     _kind(_DRA, resource_v1.ResourceClaim, "resourceclaims", subresources="status"),
     _kind(_DRA, resource_v1.ResourceClaimTemplate, "resourceclaimtemplates"),
     _kind(_DRA, resource_v1.ResourceSlice, "resourceslices", cluster_scoped=True),
-    _kind("resource.k8s.io/v1beta2", resource_v1beta2.DeviceTaintRule, "devicetaintrules", cluster_scoped=True, subresources="status"),
+    _kind("resource.k8s.io/v1beta2", resource_v1beta2.DeviceTaintRule, "devicetaintrules", cluster_scoped=True, subresources="status", told_as=_SLICE),
     _kind(f"{_SCHEDULING}/v1", scheduling_v1.PriorityClass, "priorityclasses", cluster_scoped=True, short="pc"),
     _kind(f"{_SCHEDULING}/v1alpha2", scheduling_v1alpha2.PodGroup, "podgroups", subresources="status"),
     _kind(f"{_SCHEDULING}/v1alpha2", scheduling_v1alpha2.Workload, "workloads"),
@@ -223,7 +229,9 @@ KINDS: tuple[Kind[Any], ...] = (
 _by_record: dict[type[Record], Kind[Any]] = {kind.record: kind for kind in KINDS if kind.has_record}
 _by_name = {(kind.api_version, kind.kind): kind for kind in KINDS if kind.has_record}
 _by_event_resource = {
-    kind.event_resource: kind for kind in KINDS if kind.has_record and not kind.stored_as
+    kind.event_resource: kind
+    for kind in KINDS
+    if kind.has_record and not kind.stored_as and not kind.told_as
 }
 
 

@@ -79,6 +79,7 @@ class DeviceCounterConsumption(Record):
 
     counter_set: str = ""
     counters: dict[str, Counter] | None = None
+    compatibility_groups: list[str] | None = None
 
 
 class DeviceTaint(Taint):
@@ -140,6 +141,40 @@ class ResourceSlice(Record):
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
+# -- taints set by administrators ------------------------------------------------------------------
+
+
+class DeviceTaintSelector(Record):
+    """Selects devices; an absent field matches all."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(Record):
+    """A taint and the devices it applies to."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRuleStatus(Record):
+    """Progress of the eviction."""
+
+    conditions: list[Condition] | None = None
+
+
+class DeviceTaintRule(Record):
+    """Adds a taint to every device it selects."""
+
+    kind: str = constant("DeviceTaintRule")
+    api_version: str = constant("resource.k8s.io/v1")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
+    status: DeviceTaintRuleStatus = DeviceTaintRuleStatus()
+
+
 # -- requests of pods ------------------------------------------------------------------------------
 
 
@@ -165,6 +200,13 @@ class CapacityRequirements(Record):
     requests: dict[str, RawQuantity] | None = None
 
 
+class DeviceDerivedAttribute(Record):
+    """An attribute that a request computes from a device's own ones."""
+
+    name: str = ""
+    expression: str = ""
+
+
 class ExactDeviceRequest(Record):
     """A number of devices of one class, or all of them."""
 
@@ -175,6 +217,7 @@ class ExactDeviceRequest(Record):
     admin_access: bool | None = None
     tolerations: list[DeviceToleration] | None = None
     capacity: CapacityRequirements | None = None
+    derived_attributes: list[DeviceDerivedAttribute] | None = None
 
 
 class DeviceSubRequest(Record):
@@ -187,6 +230,7 @@ class DeviceSubRequest(Record):
     count: int = 0
     tolerations: list[DeviceToleration] | None = None
     capacity: CapacityRequirements | None = None
+    derived_attributes: list[DeviceDerivedAttribute] | None = None
 
 
 class DeviceRequest(Record):
@@ -249,6 +293,7 @@ class DeviceRequestAllocationResult(Record):
     binding_failure_conditions: list[str] | None = None
     share_id: str | None = None
     consumed_capacity: dict[str, RawQuantity] | None = None
+    skip_node_operations: list[str] | None = None
 
 
 class DeviceAllocationConfiguration(Record):

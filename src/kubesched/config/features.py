@@ -122,8 +122,8 @@ class FeatureGates:
         gate, row = known(self.versions).get(name), histories()[name]
         if gate is not None:
             return gate.default
-        if is_newer(name, self.versions):
-            return False
+        if row.at(self.versions) is None:
+            return False  # newer
         # Removed: decided by another gate, or for good.
         return self.enabled(row.into) if row.into else row.entries[-1].default
 
@@ -270,7 +270,6 @@ _NOT_IMPLEMENTED = {
     "PodGroupPreemptionPolicy": "pod groups",
     "DRADerivedAttributes": "derived device attributes",
     "DRADeviceCompatibilityGroups": "compatibility groups of devices",
-    "DRAFractionalCapacityRange": "fractional capacity ranges",
     "DRAOptionalNodeOperations": "devices without node operations",
     "InPlacePodVerticalScalingSchedulerPreemption": "preemptions for resized pods",
     "InterPodAffinityHostnameFastPath": "shortcuts of inter-pod affinity",

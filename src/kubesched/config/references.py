@@ -90,6 +90,12 @@ class Reference:
     """Capacity that cannot be computed is an error; results take the format of the step."""
     counter_slices_need_their_node: bool = True
     """Slices with shared counters matter only to the nodes that they name."""
+    alpha_device_fields_are_refused: bool = True
+    """Slices with compatibility groups are ignored, requests with derived attributes an error, and
+    devices with skipped node operations left to nodes that declare the feature.
+
+    Otherwise these fields are not known.
+    """
     pending_allocations_kept_until_bound: bool = True
     """Allocations stay pending until PreBind has succeeded as a whole."""
     deleted_special_claims_are_fine: bool = True
@@ -135,6 +141,7 @@ REFERENCES: Final = {
             shared_counters_charged_once=False,
             capacity_overflow_is_an_error=False,
             counter_slices_need_their_node=False,
+            alpha_device_fields_are_refused=False,
             pending_allocations_kept_until_bound=False,
             deleted_special_claims_are_fine=False,
             entity_metrics=False,

@@ -38,7 +38,6 @@ class Resource:
     RESOURCE_CLAIM: Final = "resource.k8s.io/ResourceClaim"
     RESOURCE_SLICE: Final = "resource.k8s.io/ResourceSlice"
     DEVICE_CLASS: Final = "resource.k8s.io/DeviceClass"
-    DEVICE_TAINT_RULE: Final = "resource.k8s.io/DeviceTaintRule"
     POD_GROUP: Final = "scheduling.k8s.io/PodGroup"
     ANY: Final = WILDCARD
 

@@ -219,12 +219,14 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
         return Hint.QUEUE if volume_uses(old.spec.volumes) & ATTACHABLE else Hint.SKIP
 
     def after_detachment(
-        self, pod: Pod, old: VolumeAttachment, new: VolumeAttachment | None
+        self, pod: Pod, old: VolumeAttachment | None, new: VolumeAttachment | None
     ) -> Hint:
-        """Any claim may benefit; inline volumes only of the same driver.
+        """Any claim may benefit; inline volumes only of the same driver, if that is known.
 
         Raises TranslationError.
         """
+        if old is None:
+            return Hint.QUEUE
         for volume in pod.spec.volumes or ():
             if volume.persistent_volume_claim is not None:
                 return Hint.QUEUE

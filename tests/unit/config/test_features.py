@@ -411,6 +411,10 @@ def test_1_36_knows_the_gates_that_1_37_removed():
         features.parse("CompositePodGroup=true", REFERENCE_136)
 
 
+def test_gates_that_a_release_does_not_have_yet_are_off():
+    assert not features.defaults("1.36").DRAFractionalCapacityRange
+
+
 def test_asking_for_an_unknown_gate_is_an_error():
     with pytest.raises(KeyError, match="unrecognized feature gate: Nonsense"):
         DEFAULT_GATES.enabled("Nonsense")

@@ -174,6 +174,10 @@ class InformerFactory:
         """Number of cached objects of all kinds."""
         return sum([len(entry.informer.store) for entry in self._entries.values()])
 
+    def kinds(self) -> list[Kind[Any]]:
+        """The kinds whose informers were requested."""
+        return list(self._entries)
+
     def informers(self) -> list[AnyInformer]:
         return [entry.informer for entry in list(self._entries.values())]
 

@@ -271,7 +271,10 @@ class Cluster:
 
     def _tell(self, action: Action, old: Any, new: Any) -> None:  # noqa: ANN401  # as above
         kind = kind_of(type(old if new is None else new))
-        handler = self._generic.get((kind.event_resource, action))
+        if kind.told_as:
+            old = new = None
+        told = (kind.told_as, Action.UPDATE) if kind.told_as else (kind.event_resource, action)
+        handler = self._generic.get(told)
         if handler is not None:
             handler(old, new)
 

@@ -285,6 +285,7 @@ _fields(resource_v1.DeviceRequest, name="name")
 _fields(resource_v1.ExactDeviceRequest, keep="allocation_mode", name="device_class_name")
 _fields(resource_v1.DeviceSubRequest, keep="allocation_mode", name="name device_class_name")
 _fields(resource_v1.CELDeviceSelector, keep="expression")
+_fields(resource_v1.DeviceDerivedAttribute, keep="name expression")
 _fields(resource_v1.CapacityRequirements, keep="requests")
 _fields(resource_v1.DeviceConstraint, keep="match_attribute distinct_attribute", name="requests")
 _fields(resource_v1.DeviceClaimConfiguration, name="requests")
@@ -292,7 +293,8 @@ _fields(resource_v1.OpaqueDeviceConfiguration, keep="driver", drop="parameters")
 _fields(resource_v1.AllocationResult, keep="allocation_timestamp")
 _fields(
     resource_v1.DeviceRequestAllocationResult,
-    keep="driver binding_conditions binding_failure_conditions share_id consumed_capacity",
+    keep="driver binding_conditions binding_failure_conditions share_id consumed_capacity "
+    "skip_node_operations",
     name="request pool device",
 )
 _fields(resource_v1.DeviceAllocationConfiguration, keep="source", name="requests")
@@ -311,7 +313,7 @@ _fields(resource_v1.DeviceAttribute, keep="string_value version_value string_val
 _fields(resource_v1.DeviceCapacity, resource_v1.Counter, keep="value")
 _fields(resource_v1.CapacityRequestPolicy, keep="default valid_values")
 _fields(resource_v1.CapacityRequestPolicyRange, keep="min max step")
-_fields(resource_v1.DeviceCounterConsumption, keep="counter_set counters")
+_fields(resource_v1.DeviceCounterConsumption, keep="counter_set counters compatibility_groups")
 _fields(resource_v1.NodeAllocatableResourceMapping, keep="capacity_key allocation_multiplier")
 _fields(resource_v1.CounterSet, keep="name counters")
 _fields(resource_v1.DeviceClassSpec, keep="extended_resource_name")

@@ -69,6 +69,10 @@ def connect(factory: InformerFactory, assembly: Assembly) -> None:
             log.error("Incorrect event registration", gvk=resource)
             continue
         factory.informer(kind).add_event_handler(_generic(assembly, resource, actions))
+    for kind in factory.kinds():
+        if kind.told_as:
+            told = assembly.handlers.generic(kind.told_as, Action.UPDATE)
+            factory.informer(kind).add_event_handler(_telling(told))
 
 
 def _generic(assembly: Assembly, resource: str, actions: Action) -> EventHandler[Any]:
@@ -79,8 +83,22 @@ def _generic(assembly: Assembly, resource: str, actions: Action) -> EventHandler
     return EventHandler(
         on_add=None if added is None else lambda new: added(None, new),
         on_update=updated,
-        on_delete=None if deleted is None else lambda gone: deleted(_last_state(gone), None),
+        on_delete=None if deleted is None else lambda gone: deleted(_final_state(gone), None),
     )
+
+
+def _telling(told: Callable[[object, object], None]) -> EventHandler[Any]:
+    """Tells of any change without its objects, which are not of the kind that is told of."""
+    return EventHandler(
+        on_add=lambda _new: told(None, None),
+        on_update=lambda _old, _new: told(None, None),
+        on_delete=lambda _gone: told(None, None),
+    )
+
+
+def _final_state(gone: Any) -> Any:  # noqa: ANN401  # whatever kind the informer is of
+    """None if changes before the deletion may have been missed."""
+    return None if isinstance(gone, DeletedFinalStateUnknown) else gone
 
 
 def _last_state(gone: Any) -> Any:  # noqa: ANN401  # whatever kind the informer is of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from msgspec import structs, to_builtins
@@ -57,6 +57,7 @@ class DeviceCluster:
             placement.device_classes,
             placement.resource_slices,
             placement.resource_claims,
+            placement.device_taint_rules,
         ):
             for obj in objects:
                 listers.of(type(obj)).put(obj)
@@ -85,6 +86,7 @@ class DeviceCluster:
         if pending.commit != "reserve":
             yield from self._pre_bind(plugin, state, pod, expected)
         if not pending.commit:
+            self._forget(plugin, state.get(STATE))
             self._restore(before)
         else:
             bound = structs.replace(pod, spec=structs.replace(pod.spec, node_name=node_name))
@@ -125,7 +127,14 @@ class DeviceCluster:
             (expected.pre_bind, expected.waits_for_binding_conditions),
             (error, is_waiting),
         )
-        yield Finding(Aspect.WRITES, expected.writes or [], list(self._client.writes))
+        writes = _without_nulls(expected.writes or [])
+        yield Finding(Aspect.WRITES, writes, list(self._client.writes))
+
+    def _forget(self, plugin: DynamicResources, state: DRAState) -> None:
+        """Release what a PreBind that failed, or waits, still holds."""
+        for info in state.claims:
+            uid = state.special_uid if info.is_special else info.claim.metadata.uid
+            plugin.handle.dra_manager.claims.remove_in_flight(uid)
 
     def _restore(self, claims: Mapping[str, ResourceClaim]) -> None:
         """Revert writes to claims."""
@@ -168,12 +177,23 @@ def _allocations(
 
 def masked(allocation: JsonObject) -> JsonObject:
     """Replaces values that differ between runs with `*`."""
-    for result in allocation["devices"].get("results", ()):
-        if "shareID" in result:
-            result["shareID"] = "*"
+    _mask_shares(allocation["devices"].get("results", ()))
     if "allocationTimestamp" in allocation:
         allocation["allocationTimestamp"] = "*"
     return allocation
+
+
+def _without_nulls(value: Any) -> Any:  # noqa: ANN401  # any JSON value
+    """Fields that are null mean the same to an API server as fields that are absent."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _mask_shares(devices: Iterable[JsonObject]) -> None:
+    for device in devices:
+        if "shareID" in device:
+            device["shareID"] = "*"
 
 
 def _until_it_waits(work: Coroutine[Any, Any, T]) -> tuple[bool, T | None]:
@@ -233,6 +253,7 @@ class _RecordingClient(StoredObjects):
         body = to_builtins(claim.status)
         if "allocation" in body:
             masked(body["allocation"])
+        _mask_shares(body.get("devices", ()))
         self._note("update", "status", key_of(claim.metadata), body)
         return await super().update_status(obj)
 

@@ -28,7 +28,13 @@ from kubesched.api.core_v1 import (
     ReplicationController,
     Service,
 )
-from kubesched.api.resource_v1 import Device, DeviceClass, ResourceClaim, ResourceSlice
+from kubesched.api.resource_v1 import (
+    Device,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
 from kubesched.api.storage_v1 import (
     CSIDriver,
     CSINode,
@@ -142,6 +148,7 @@ class DevicePlacement(msgspec.Struct, frozen=True, rename="camel"):
     device_classes: list[DeviceClass]
     resource_slices: list[ResourceSlice]
     resource_claims: list[ResourceClaim]
+    device_taint_rules: list[DeviceTaintRule] = []
 
     def without_devices(self) -> Placement:
         """The same cluster, without devices and without pending pods."""

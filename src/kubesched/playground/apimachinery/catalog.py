@@ -103,7 +103,8 @@ DEVICE_TAINT_RULES: ResourceInfo = built_in(kind_of(DeviceTaintRule))
 
 def previews(gates: FeatureGates) -> tuple[ResourceInfo, ...]:
     """Kinds of unstable versions that feature gates enable."""
-    return (DEVICE_TAINT_RULES,) if gates.DRADeviceTaintRules else ()
+    is_preview = gates.DRADeviceTaintRules and not gates.reference.taint_rules_are_stable
+    return (DEVICE_TAINT_RULES,) if is_preview else ()
 
 
 class ResourceCatalog:

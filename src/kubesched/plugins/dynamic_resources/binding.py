@@ -70,12 +70,20 @@ class ClaimBinder:
         *,
         binding_timeout_s: float,
         has_binding_conditions: bool,
+        keeps_pending: bool = True,
+        ignores_missing: bool = True,
     ) -> None:
+        """`keeps_pending`: devices stay in flight until PreBind has succeeded for all claims.
+
+        `ignores_missing`: a special claim that is to be deleted may be gone already.
+        """
         self._handle = handle
         self._client = client
         self._claims = claims
         self._binding_timeout_s = binding_timeout_s
         self._has_binding_conditions = has_binding_conditions
+        self._keeps_pending = keeps_pending
+        self._ignores_missing = ignores_missing
         self._unanswered: set[str] = set()
         """UIDs of in-flight claims whose allocation write got no response: it may be stored."""
         self._unreserving: dict[str, dict[asyncio.Event, None]] = {}
@@ -101,11 +109,13 @@ class ClaimBinder:
             has_conditions(info.claim) for info in state.claims
         ):
             await self._wait_until_ready(state, pod, node_name)
+        for info in state.claims:
+            if info.allocation is not None and self._keeps_pending:
+                self._claims.remove_in_flight(_in_flight_uid(state, info))
 
     async def _bind_claim(self, state: DRAState, info: ClaimInfo, pod: Pod, node_name: str) -> None:
         if info.is_special and info.allocation is None and not info.claim.spec.devices.requests:
             return  # device plugins serve all of it
-        in_flight_uid = state.special_uid if info.is_special else info.claim.metadata.uid
         chosen = info.claim
         try:
             if info.is_in_memory:
@@ -114,12 +124,14 @@ class ClaimBinder:
             # conflict, again and again.
             async with self._turn(info.claim):
                 info.claim = self._newest(info.claim)
+                in_flight_uid = _in_flight_uid(state, info)
                 await _to_the_end(self._write_with_retries(info, pod, in_flight_uid))
             if info.is_special:
                 await self._wait_for_special_claim(info.claim)
         finally:
+            in_flight_uid = _in_flight_uid(state, info)
             if in_flight_uid not in self._unanswered:
-                if info.allocation is not None:
+                if info.allocation is not None and not self._keeps_pending:
                     self._claims.remove_in_flight(in_flight_uid)
             elif not info.is_special:  # the special claim is deleted by `unreserve`
                 look = partial(self._look_up_unanswered, chosen, pod)
@@ -158,6 +170,8 @@ class ClaimBinder:
                 f"create claim for extended resources {key}: {error}"
             ) from error
         self._count_create("success")
+        self._claims.rename_in_flight(state.special_uid, info.claim)
+        state.special_uid = info.claim.metadata.uid
 
     def _count_create(self, outcome: str) -> None:
         if self._handle.metrics is not None:
@@ -371,7 +385,7 @@ class ClaimBinder:
         """Release what Reserve and PreBind took. API writes run in the background."""
         for info in state.claims:
             meta = info.claim.metadata
-            in_flight_uid = state.special_uid if info.is_special else meta.uid
+            in_flight_uid = _in_flight_uid(state, info)
             # If not allocated by this attempt, the claim may be in flight for another pod: the
             # watch can show a write before its response arrives.
             is_mine = info.allocation is not None
@@ -475,7 +489,12 @@ class ClaimBinder:
             claim = await self._client.get(ResourceClaim, meta.namespace, meta.name)
 
         await _retry_on_conflict(remove_finalizer, refresh)
-        await self._client.delete(claim)
+        with contextlib.suppress(*([NotFound] if self._ignores_missing else [])):
+            await self._client.delete(claim)
+
+
+def _in_flight_uid(state: DRAState, info: ClaimInfo) -> str:
+    return state.special_uid if info.is_special else info.claim.metadata.uid
 
 
 class _BindingTimeout(Exception):

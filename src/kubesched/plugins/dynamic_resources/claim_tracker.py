@@ -114,6 +114,12 @@ class ClaimTracker:
         self.version += 1
         return True
 
+    def rename_in_flight(self, uid: str, claim: ResourceClaim) -> None:
+        """The special claim was created, and is in flight by its own UID from now on."""
+        allocation = self._in_flight.pop(uid, None)
+        if allocation is not None:
+            self._in_flight[claim.metadata.uid] = allocation
+
     def assume(self, claim: ResourceClaim) -> bool:
         """Use the API server's response until the watch shows it.
 

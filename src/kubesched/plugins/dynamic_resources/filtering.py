@@ -41,6 +41,9 @@ from kubesched.plugins.dynamic_resources.structured.failures import (
 )
 from kubesched.plugins.helper.node_selector_columns import admitted_by_terms
 
+OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
+"""A feature that nodes declare."""
+
 CANNOT_ALLOCATE = unresolvable("cannot allocate all claims")
 CANNOT_FIT_RESOURCE = unresolvable("cannot fit resource")
 INVALID_POOLS = unresolvable(str(InvalidPools()))
@@ -60,6 +63,7 @@ class NodeFilter:
         *,
         filter_timeout_s: float,
         binding_timeout_s: float | None,
+        checks_node_operations: bool = True,
     ) -> None:
         """Without `classes` there is no special claim, without a timeout no binding condition."""
         self._state = state
@@ -79,6 +83,11 @@ class NodeFilter:
             if info.is_allocated
             and binding_timeout_s is not None
             and not _may_still_bind(info.claim, binding_timeout_s, clock.now())
+        ]
+        self._without_node_operations = [
+            index
+            for index, info in enumerate(state.claims)
+            if checks_node_operations and _skips_node_operations(info.claim)
         ]
         self._special_claims: dict[tuple[str, ...], tuple[ResourceClaim, Mappings]] = {}
         """By resources covered: nodes with the same set share the claim's requests."""
@@ -141,6 +150,13 @@ class NodeFilter:
             elsewhere = among & ~admitted_by_terms(nodes, info.available_on)
             if elsewhere.any():
                 self._state.unavailable.add(index)
+                unavailable = elsewhere if unavailable is None else unavailable | elsewhere
+        if self._without_node_operations:
+            elsewhere = among.copy()
+            for at in np.flatnonzero(among).tolist():
+                elsewhere[at] = not _can_skip_node_operations(nodes.node_at(at))
+            if elsewhere.any():
+                self._state.unavailable.update(self._without_node_operations)
                 unavailable = elsewhere if unavailable is None else unavailable | elsewhere
         if self._never_available and among.any():
             self._state.unavailable.update(self._never_available)
@@ -209,6 +225,8 @@ class NodeFilter:
             for index, info in self._restricted
             if info.available_on is not None and not info.available_on.matches_node(node)
         ]
+        if self._without_node_operations and not _can_skip_node_operations(node):
+            elsewhere += self._without_node_operations
         return elsewhere + self._never_available
 
     def _solve(
@@ -235,6 +253,17 @@ class NodeFilter:
 
 def _never() -> bool:
     return False
+
+
+def _skips_node_operations(claim: ResourceClaim) -> bool:
+    """Does an allocated device need a node that can do without its driver?"""
+    allocation = claim.status.allocation
+    results = (None if allocation is None else allocation.devices.results) or ()
+    return any(result.skip_node_operations for result in results)
+
+
+def _can_skip_node_operations(node: Node) -> bool:
+    return OPTIONAL_NODE_OPERATIONS in (node.status.declared_features or ())
 
 
 def _may_still_bind(claim: ResourceClaim, timeout_s: float, now: float) -> bool:

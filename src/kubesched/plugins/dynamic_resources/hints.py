@@ -23,11 +23,16 @@ def after_claim_change(
     return Hint.SKIP if old is not None and old.status == new.status else Hint.QUEUE
 
 
-def after_claim_deletion(pod: Pod, old: ResourceClaim) -> Hint:
-    """The special claim of an earlier attempt is gone: the pod can get a new one.
+def after_claim_deletion(pod: Pod, old: ResourceClaim | None, *, frees_devices: bool) -> Hint:
+    """A claim is gone, and with it a hold on devices; `old` is None if it may have had one.
 
-    (Upstream does not register this event: the pod waits for the five-minute flush.)
+    If it was the special claim of an earlier attempt, the pod can get a new one. (Upstream does not
+    look at special claims: the pod waits for the five-minute flush.)
     """
+    if frees_devices and (old is None or old.status.allocation is not None):
+        return Hint.QUEUE
+    if old is None:
+        return Hint.SKIP
     annotations, owner = old.metadata.annotations or {}, old.metadata.controller()
     is_special = annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == "true"
     is_own = owner is not None and owner.uid == pod.metadata.uid

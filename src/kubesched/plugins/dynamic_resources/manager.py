@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 
 from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
-from kubesched.api.resource_v1beta2 import DeviceTaintRule
 from kubesched.config.features import FeatureGates
 from kubesched.framework.handle import Handle, Lister, Listers
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from kubesched.plugins.dynamic_resources.extended_resource_cache import ExtendedResourceCache
 from kubesched.plugins.dynamic_resources.signature_column import SignatureColumn
-from kubesched.plugins.dynamic_resources.slice_tracker import SliceTracker
+from kubesched.plugins.dynamic_resources.slice_tracker import SliceTracker, taint_rule_kind
 from kubesched.plugins.dynamic_resources.structured.features import Features
 from kubesched.plugins.dynamic_resources.structured.node_pools import PoolIndex
 from kubesched.plugins.dynamic_resources.structured.selectors import DeviceSelectors
@@ -24,7 +23,7 @@ class DRAManager:
 
     def __init__(self, listers: Listers, gates: FeatureGates) -> None:
         self._listers = listers
-        self._has_taint_rules = gates.DRADeviceTaintRules
+        self._taint_rule = taint_rule_kind(gates)
         self._signatures: SignatureColumn | None = None
         self.features = Features.of(gates)
         self.selectors = DeviceSelectors(consumable_capacity=self.features.consumable_capacity)
@@ -37,8 +36,9 @@ class DRAManager:
 
     @cached_property
     def slices(self) -> SliceTracker:
-        rules = self._listers.of(DeviceTaintRule) if self._has_taint_rules else None
-        return SliceTracker(self._listers.of(ResourceSlice), rules)
+        kind = self._taint_rule
+        rules = None if kind is None else self._listers.of(kind)
+        return SliceTracker(self._listers.of(ResourceSlice), rules, self.features.reference)
 
     @cached_property
     def pools(self) -> PoolIndex:

@@ -16,14 +16,15 @@ import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import Record
+from kubesched.api.names import key_of
 from kubesched.api.resource_v1 import (
     MAX_FIRST_AVAILABLE,
+    AllocationResult,
     DeviceClass,
     DeviceRequest,
     ResourceClaim,
     ResourceSlice,
 )
-from kubesched.api.resource_v1beta2 import DeviceTaintRule
 from kubesched.api.resources import RequestOptions, pod_requests
 from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import DynamicResourcesArgs
@@ -64,6 +65,7 @@ from kubesched.plugins.dynamic_resources.claim_lookup import ClaimProblem, pod_c
 from kubesched.plugins.dynamic_resources.extended_resource_cache import ExtendedResourceCache
 from kubesched.plugins.dynamic_resources.filtering import NodeFilter
 from kubesched.plugins.dynamic_resources.manager import DRAManager, manager_of
+from kubesched.plugins.dynamic_resources.slice_tracker import taint_rule_kind
 from kubesched.plugins.dynamic_resources.state import (
     NO_CLAIMS,
     ClaimInfo,
@@ -110,7 +112,8 @@ class DynamicResources(
 
     @classmethod
     def kinds_to_list(cls, gates: FeatureGates) -> Sequence[type[Record]]:
-        return (*cls.lists, DeviceTaintRule) if gates.DRADeviceTaintRules else cls.lists
+        rules = taint_rule_kind(gates)
+        return cls.lists if rules is None else (*cls.lists, rules)
 
     def __init__(self, args: DynamicResourcesArgs | None, handle: Handle) -> None:
         args = checked_args(args, DynamicResourcesArgs, handle)
@@ -122,6 +125,8 @@ class DynamicResources(
         self._has_binding_conditions = (
             gates.DRADeviceBindingConditions and gates.DRAResourceClaimDeviceStatus
         )
+        self._frees_deleted_claims = gates.reference.deleted_claims_wake
+        self._keeps_pending = gates.reference.pending_allocations_kept_until_bound
         self._has_extended_resources = gates.DRAExtendedResource and handle.listers is not None
         self._classes: ExtendedResourceCache | None = None
         has_text = gates.reference.deallocation_has_text
@@ -239,6 +244,7 @@ class DynamicResources(
             self.handle.clock,
             filter_timeout_s=self._filter_timeout_s,
             binding_timeout_s=self._binding_timeout_s if self._has_binding_conditions else None,
+            checks_node_operations=self._gates.reference.alpha_device_fields_are_refused,
         )
 
     # -- PostFilter --------------------------------------------------------------------------------
@@ -323,8 +329,29 @@ class DynamicResources(
             return error_status("claim allocation not found for node")
         for info, allocation in zip(open_claims, chosen.results, strict=True):
             info.allocation = allocation
-            self._dra.claims.add_in_flight(info.claim.metadata.uid, allocation)
+            problem = self._hold(info, allocation)
+            if problem:
+                return error_status(
+                    "internal error, couldn't signal allocation for claim "
+                    f"{info.claim.metadata.name}: {problem}"
+                )
         return None
+
+    def _hold(self, info: ClaimInfo, allocation: AllocationResult) -> str:
+        """Count the devices as taken until they are written; returns why that is not possible."""
+        claims, meta = self._dra.claims, info.claim.metadata
+        if self._keeps_pending and not info.is_special:
+            known = claims.get(meta.namespace, meta.name)
+            if known is None:
+                key = key_of(meta)
+                return (
+                    f"look up assumed claim {key}, UID={meta.uid}: "
+                    f'could not find ResourceClaim "{key}"'
+                )
+            if known.metadata.uid == meta.uid and known.status.allocation is not None:
+                return ""  # allocated since PreFilter; PreBind will notice
+        claims.add_in_flight(meta.uid, allocation)
+        return ""
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         dra_state: DRAState | None = state.get(STATE)
@@ -363,22 +390,18 @@ class DynamicResources(
             on_event(Resource.DEVICE_CLASS, changed),
             on_event(Resource.RESOURCE_SLICE, changed),
         ]
-        if self._has_extended_resources:
+        if self._has_extended_resources or self._frees_deleted_claims:
             events.append(
                 on_event(Resource.RESOURCE_CLAIM, Action.DELETE, self.after_claim_deletion)
             )
-        if self._gates.DRADeviceTaintRules:
-            # Changing or deleting a rule may remove the taint that kept pods away from devices.
-            actions = Action.UPDATE | Action.DELETE
-            events.append(on_event(Resource.DEVICE_TAINT_RULE, actions))
         return events
 
     def after_claim_change(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> Hint:
         return hints.after_claim_change(pod, old, new, self._dra.claims.get)
 
-    def after_claim_deletion(self, pod: Pod, old: ResourceClaim, new: None) -> Hint:
+    def after_claim_deletion(self, pod: Pod, old: ResourceClaim | None, new: None) -> Hint:
         del new
-        return hints.after_claim_deletion(pod, old)
+        return hints.after_claim_deletion(pod, old, frees_devices=self._frees_deleted_claims)
 
     def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:
         return hints.after_pod_change(new, self._dra.claims.get)
@@ -401,6 +424,8 @@ class DynamicResources(
             self._dra.claims,
             binding_timeout_s=self._binding_timeout_s,
             has_binding_conditions=self._has_binding_conditions,
+            keeps_pending=self._keeps_pending,
+            ignores_missing=self._gates.reference.deleted_special_claims_are_fine,
         )
 
 

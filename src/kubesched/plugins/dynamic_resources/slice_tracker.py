@@ -6,23 +6,38 @@ from collections.abc import Callable, Iterable
 
 from msgspec import structs
 
-from kubesched.api.resource_v1 import Device, ResourceSlice
-from kubesched.api.resource_v1beta2 import DeviceTaintRule
+from kubesched.api import resource_v1beta2
+from kubesched.api.resource_v1 import Device, DeviceTaintRule, ResourceSlice
+from kubesched.config.features import FeatureGates
+from kubesched.config.references import DEFAULT_REFERENCE, Reference
 from kubesched.framework.handle import Lister
 from kubesched.plugins.dynamic_resources.structured.pools import Slices
+
+
+def taint_rule_kind(gates: FeatureGates) -> type[DeviceTaintRule] | None:
+    """The version in which rules are read; None without the gate."""
+    if not gates.DRADeviceTaintRules:
+        return None
+    is_stable = gates.reference.taint_rules_are_stable
+    return DeviceTaintRule if is_stable else resource_v1beta2.DeviceTaintRule
 
 
 class SliceTracker:
     """Tracks slices and rules."""
 
     def __init__(
-        self, lister: Lister[ResourceSlice], rules: Lister[DeviceTaintRule] | None = None
+        self,
+        lister: Lister[ResourceSlice],
+        rules: Lister[DeviceTaintRule] | None = None,
+        reference: Reference = DEFAULT_REFERENCE,
     ) -> None:
         self._lister = lister
         self._rules = rules
         self._tainted: dict[str, ResourceSlice] = {}
         """Slices with taints from rules, by name."""
-        self.slices = Slices(self._with_taints(resource_slice) for resource_slice in lister.list())
+        self.slices = Slices(
+            (self._with_taints(resource_slice) for resource_slice in lister.list()), reference
+        )
         self._stops: list[Callable[[], None]] = [lister.subscribe(self._slice_changed)]
         if rules is not None:
             self._stops.append(rules.subscribe(self._rule_changed))

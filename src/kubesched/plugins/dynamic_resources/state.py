@@ -86,7 +86,7 @@ class DRAState:
     claims: Sequence[ClaimInfo] = ()
     """The pod's claims in order; the special claim comes last."""
     special_uid: str = ""
-    """The generated UID under which the special claim is in flight."""
+    """The UID under which the special claim is in flight: a generated one until it is created."""
     extended_resources: dict[str, int] = field(default_factory=dict)
     """The pod's scalar requests, if a device class backs any of them."""
     allocator: Allocator | None = None

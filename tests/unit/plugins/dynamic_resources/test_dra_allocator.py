@@ -17,12 +17,15 @@ from dra_objects import (
 from msgspec import structs
 
 from kubesched.api.resource_v1 import DeviceTaint
+from kubesched.config.references import REFERENCES
 from kubesched.plugins.dynamic_resources.structured.failures import (
     AllocationError,
     AllocationTimeout,
     InvalidPools,
 )
 from kubesched.plugins.dynamic_resources.structured.features import Features
+
+AS_1_36 = Features(reference=REFERENCES["1.36"])
 
 
 def allocate(slices, *claims, classes=None, allocated=(), features=None, on=None, is_late=None):
@@ -260,14 +263,17 @@ def test_constraints_apply_to_the_requests_they_name():
     assert devices(slices, claim("c", *wants, constraints=constraints)) == [["a", "b", "c"]]
 
 
-def test_distinct_attribute_compares_neighbours_only():
-    """Upstream: one value is remembered per request, so the third device may repeat the first."""
-    slices = gpus(attributed("a", 0), attributed("b", 1), attributed("c", 0))
+def test_distinct_attribute_compares_all_devices():
+    """In 1.36 one value is remembered per request, so the third device may repeat the first."""
+    slices = gpus(attributed("a", 0), attributed("b", 1), attributed("c", 0), attributed("d", 2))
     constraints = [{"distinctAttribute": "gpu.example.com/numa"}]
     wants = claim("c", exactly(count=3), constraints=constraints)
-    assert devices(slices, wants) == [["a", "b", "c"]]
+    assert devices(slices, wants) == [["a", "b", "d"]]
+    assert devices(slices, wants, features=AS_1_36) == [["a", "b", "c"]]
     same = gpus(attributed("a", 0), attributed("b", 0))
-    assert devices(same, claim("c", exactly(count=2), constraints=constraints)) is None
+    for features in (Features(), AS_1_36):
+        wants = claim("c", exactly(count=2), constraints=constraints)
+        assert devices(same, wants, features=features) is None
 
 
 # -- counters ----------------------------------------------------------------------------------------------------------
@@ -362,16 +368,19 @@ def test_a_request_for_a_capacity_that_the_device_lacks_fails():
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
-def test_settings_of_classes_come_once_then_those_of_the_claim_per_request():
+@pytest.mark.parametrize(("features", "times"), [(Features(), 1), (AS_1_36, 2)])
+def test_settings_of_classes_come_before_those_of_the_claim(features, times):
+    """In 1.36 settings of the claim come once per request that they name."""
     opaque = {"driver": "gpu.example.com", "parameters": {"x": 1}}
     classes = [device_class("gpu", config=[{"opaque": opaque}]), device_class("plain")]
     wants = [exactly("a"), exactly("b", class_name="plain"), exactly("c")]
     config = [{"requests": ["a", "b"], "opaque": opaque}, {"opaque": opaque}]
-    (result,) = allocate(gpus("x", "y", "z"), claim("c", *wants, config=config), classes=classes)
+    (result,) = allocate(
+        gpus("x", "y", "z"), claim("c", *wants, config=config), classes=classes, features=features
+    )
     assert [(each.source, each.requests) for each in result.devices.config] == [
         ("FromClass", ["a", "c"]),
-        ("FromClaim", ["a", "b"]),
-        ("FromClaim", ["a", "b"]),
+        *[("FromClaim", ["a", "b"])] * times,
         ("FromClaim", None),
     ]
 
@@ -449,7 +458,7 @@ def test_binding_conditions_are_part_of_the_result():
         ),
         pytest.param(
             exactly(selectors=["all", "broken"]),
-            "claim default/c: selector #1: CEL runtime error: broken",
+            "claim default/c: selector #1 on device gpu.example.com/s/a: CEL runtime error: broken",
             id="selector that fails",
         ),
     ],

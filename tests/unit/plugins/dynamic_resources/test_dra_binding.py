@@ -13,7 +13,7 @@ from kubesched.api.resource_v1 import (
     ResourceClaimConsumerReference,
 )
 from kubesched.base.clock import ManualClock
-from kubesched.base.errors import Conflict, ServerError
+from kubesched.base.errors import Conflict, NotFound, ServerError
 from kubesched.framework.handle import Handle
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.insight.state.memory import MemoryLister
@@ -91,7 +91,7 @@ class Client(StoredObjects):
 class World:
     """A binder, its claims and what it spawned."""
 
-    def __init__(self, *claims):
+    def __init__(self, *claims, **rules):
         self.lister = MemoryLister()
         for each in claims:
             self.lister.put(each)
@@ -107,7 +107,12 @@ class World:
             activate=self.activated.extend,
         )
         self.binder = ClaimBinder(
-            handle, self.client, self.claims, binding_timeout_s=600, has_binding_conditions=True
+            handle,
+            self.client,
+            self.claims,
+            binding_timeout_s=600,
+            has_binding_conditions=True,
+            **rules,
         )
 
     async def work_off(self):
@@ -130,6 +135,10 @@ class World:
     async def bind(self, state):
         await self.binder.bind(state, POD, "n1")
 
+    async def unreserve(self, state):
+        self.binder.unreserve(state, POD)
+        await self.finish()
+
     async def finish(self):
         while self.spawned:
             await self.spawned.pop(0)
@@ -150,11 +159,17 @@ async def turns():
 
 def once(call, error):
     """Trouble that happens the first time something is called."""
-    left = [error]
+    return nth(1, call, error)
+
+
+def nth(number, call, error):
+    """Trouble that happens the nth time something is called."""
+    calls = []
 
     def trouble(name):
-        if name == call and left:
-            raise left.pop()
+        calls.append(name)
+        if name == call and calls.count(call) == number:
+            raise error
 
     return trouble
 
@@ -258,6 +273,7 @@ async def test_claims_that_changed_meanwhile_fail_the_binding(changes, problem):
     with pytest.raises(ClaimBindingError) as caught:
         await world.bind(state)
     assert str(caught.value) == problem
+    await world.unreserve(state)
     held = {each.device for each in world.claims.allocated.exclusive}
     assert held == ({"b"} if changed.status.allocation else set())
 
@@ -315,11 +331,31 @@ async def test_a_claim_that_was_allocated_anew_within_reach_is_reserved(status):
 async def test_failed_writes_say_what_was_attempted_and_free_the_devices(call, text):
     world = World(claim("c"))
     world.client.trouble = once(call, ServerError("down"))
+    state = world.reserved("c")
     with pytest.raises(ClaimBindingError) as caught:
-        await world.bind(world.reserved("c"))
+        await world.bind(state)
     assert str(caught.value) == text
     await world.work_off()
+    await world.unreserve(state)
     assert world.claims.allocated.exclusive == {}
+
+
+@pytest.mark.parametrize("keeps_pending", [True, False], ids=["1.37", "1.36"])
+async def test_when_devices_stop_to_be_in_flight(keeps_pending):
+    """In 1.36 with the outcome for each claim; since then with that of PreBind, or with Unreserve."""
+    world = World(claim("a"), claim("b"), keeps_pending=keeps_pending)
+    state = world.reserved("a", "b")
+    world.client.trouble = nth(2, "update", ServerError("down"))
+    with pytest.raises(ClaimBindingError, match="add finalizer to claim default/b: down"):
+        await world.bind(state)
+    flying = [world.claims.is_in_flight(uid) for uid in ("uid-a", "uid-b")]
+    assert flying == [keeps_pending, keeps_pending]
+    await world.unreserve(state)
+    assert world.stored("a").status.allocation is not None
+    assert world.stored("a").status.reserved_for is None
+    assert not world.claims.is_in_flight("uid-a")
+    await world.bind(DRAState([*world.reserved("a").claims, *world.reserved("b").claims]))
+    assert not world.claims.is_in_flight("uid-b")
 
 
 async def test_devices_stay_taken_until_it_is_known_whether_the_allocation_was_stored(monkeypatch):
@@ -437,6 +473,7 @@ async def test_a_claim_that_a_late_write_allocated_for_the_pod_fails_the_binding
     world.client.store(claim("c", status=status))
     with pytest.raises(ClaimBindingError, match="got allocated elsewhere in the meantime"):
         await world.bind(state)
+    await world.unreserve(state)
     assert [each.device for each in world.claims.allocated.exclusive] == ["b"]
 
 
@@ -565,9 +602,11 @@ async def test_the_special_claim_is_created_written_and_named_in_the_pod():
 async def test_a_claim_that_cannot_be_created_fails_the_binding():
     world = World()
     world.client.trouble = once("create", ServerError("quota"))
+    state = special(world)
     with pytest.raises(ClaimBindingError) as caught:
-        await world.bind(special(world))
+        await world.bind(state)
     assert str(caught.value) == "create claim for extended resources default/: quota"
+    await world.unreserve(state)
     assert world.claims.allocated.exclusive == {}
 
 
@@ -576,14 +615,27 @@ async def test_the_devices_stay_in_flight_until_the_watch_shows_the_special_clai
     shown = []
     world.client.lister.put, put = shown.append, world.client.lister.put
     world.client.find = lambda kind, namespace, name: shown[-1] if shown else None
-    task = asyncio.ensure_future(world.bind(special(world, mappings=())))
+    state = special(world)
+    task = asyncio.ensure_future(world.bind(state))
     await turns()
     assert len(shown) == 3
-    assert world.claims.is_in_flight("made-up")
+    assert world.claims.is_in_flight(shown[-1].metadata.uid)
     put(shown[-1])
-    with pytest.raises(ClaimBindingError, match="nil or empty request mappings"):
-        await task
-    assert not world.claims.is_in_flight("made-up")
+    await task
+    assert not world.claims.is_in_flight(shown[-1].metadata.uid)
+    assert list(world.claims.allocated.exclusive.values()) == [1]
+
+
+@pytest.mark.parametrize("ignores_missing", [True, False], ids=["1.37", "1.36"])
+async def test_a_special_claim_that_is_gone_already(ignores_missing):
+    """Its finalizer was removed, and somebody else was faster to delete it."""
+    world = World(claim("c"), ignores_missing=ignores_missing)
+    world.client.trouble = once("delete", NotFound("gone"))
+    if ignores_missing:
+        await world.binder.delete(world.stored("c"))
+    else:
+        with pytest.raises(NotFound):
+            await world.binder.delete(world.stored("c"))
 
 
 async def test_devices_of_a_special_claim_stay_taken_until_it_is_deleted(monkeypatch):

@@ -59,4 +59,19 @@ def test_a_pod_comes_back_once_its_generated_claims_are_recorded():
 def test_a_pod_is_tried_again_once_its_old_special_claim_is_gone(annotations, owner, hint):
     reference = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": owner, "controller": True}
     gone = claim("c", meta={"annotations": annotations, "ownerReferences": [reference]})
-    assert after_claim_deletion(make_pod("p").uid("uid-p").build(), gone) is hint
+    mine = make_pod("p").uid("uid-p").build()
+    assert after_claim_deletion(mine, gone, frees_devices=False) is hint
+    assert after_claim_deletion(mine, gone, frees_devices=True) is hint
+
+
+@pytest.mark.parametrize(
+    ("gone", "hint"),
+    [
+        pytest.param(OTHER, Hint.QUEUE, id="it had devices"),
+        pytest.param(MINE, Hint.SKIP, id="it had none"),
+        pytest.param(None, Hint.QUEUE, id="nobody saw what it had"),
+    ],
+)
+def test_a_deleted_claim_frees_its_devices(gone, hint):
+    assert after_claim_deletion(POD, gone, frees_devices=True) is hint
+    assert after_claim_deletion(POD, gone, frees_devices=False) is Hint.SKIP

@@ -5,31 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kubesched.api.core_v1 import Node
-from kubesched.api.names import key_of
-from kubesched.api.resource_v1 import AllocationResult, DeviceSelector, ResourceClaim
-from kubesched.plugins.dynamic_resources.structured import capacity
+from kubesched.api.resource_v1 import AllocationResult, ResourceClaim
 from kubesched.plugins.dynamic_resources.structured.allocated_state import AllocatedState
+from kubesched.plugins.dynamic_resources.structured.candidates import Candidates
 from kubesched.plugins.dynamic_resources.structured.counters import AvailableCounters
-from kubesched.plugins.dynamic_resources.structured.failures import AllocationError, InvalidPools
+from kubesched.plugins.dynamic_resources.structured.failures import InvalidPools
 from kubesched.plugins.dynamic_resources.structured.features import Features
 from kubesched.plugins.dynamic_resources.structured.node_pools import NodePools, PoolIndex
-from kubesched.plugins.dynamic_resources.structured.pools import PooledDevice, node_matches
+from kubesched.plugins.dynamic_resources.structured.pools import PooledDevice
 from kubesched.plugins.dynamic_resources.structured.requests import (
     Checker,
     ClaimRequests,
     ClassLookup,
-    Request,
 )
 from kubesched.plugins.dynamic_resources.structured.results import (
+    Pick,
     allocation_result,
     check_node_selectors,
 )
-from kubesched.plugins.dynamic_resources.structured.search import Pick, Search
-from kubesched.plugins.dynamic_resources.structured.selectors import (
-    DeviceContent,
-    DeviceSelectors,
-    SelectorFailure,
-)
+from kubesched.plugins.dynamic_resources.structured.search import Search
+from kubesched.plugins.dynamic_resources.structured.selectors import DeviceSelectors
 
 
 class Solution:
@@ -50,15 +45,18 @@ class Solution:
             for index, requested in enumerate(claims)
         ]
         """The chosen requests of each claim."""
-        self.picks = [[(positions[pick.pooled], pick) for pick in picks] for picks in search.picks]
+        self.picks = [
+            [
+                (positions[taken.pooled], Pick(taken.request, taken.pooled, taken.consumed))
+                for taken in picks
+            ]
+            for picks in search.picks
+        ]
 
     def on(self, devices: Sequence[PooledDevice]) -> list[list[Pick]]:
         """The picks by claim, given a node's devices."""
         return [
-            [
-                Pick(pick.request, devices[position], pick.has_counters, pick.consumed)
-                for position, pick in picks
-            ]
+            [Pick(pick.request, devices[position], pick.consumed) for position, pick in picks]
             for picks in self.picks
         ]
 
@@ -136,80 +134,18 @@ class Allocator:
         claims: Sequence[ResourceClaim],
         is_late: Callable[[], bool],
     ) -> _Outcome:
-        matching = _Matching(self._selectors, node, self._features)
-
-        def is_eligible(request: Request, pooled: PooledDevice) -> bool:
-            if not matching.is_selectable(request, pooled):
-                return False
-            return not self._features.consumable_capacity or capacity.fits(
-                pooled.device, request.capacity, self._allocated.capacity.of(pooled.id), None
-            )
-
-        checker = Checker(self._features, self._classes, known.pools, is_eligible)
+        candidates = Candidates(self._selectors, node, self._allocated, self._features)
+        checker = Checker(self._features, self._classes, known.pools, candidates.for_all)
         checked = [checker.check(claim) for claim in claims]
         search = Search(
-            checked,
-            known.devices,
-            self._allocated,
-            self._counters,
-            self._features,
-            matching.is_selectable,
-            is_late,
+            checked, known.devices, self._allocated, self._counters, candidates, is_late
         )
         if search.run():
-            for requested, picks in zip(checked, search.picks, strict=True):
-                check_node_selectors(requested.claim, picks)
-            return Solution(checked, known.devices, search)
+            solution = Solution(checked, known.devices, search)
+            for claim, picks in zip(solution.claims, solution.on(known.devices), strict=True):
+                check_node_selectors(claim, picks)
+            return solution
         return InvalidPools() if any(pool.invalid_reason for pool in known.pools) else None
 
 
 _Outcome = Solution | InvalidPools | None
-
-
-class _Matching:
-    """Which devices a request selects on one node; each pair is evaluated once."""
-
-    def __init__(self, selectors: DeviceSelectors, node: Node, features: Features) -> None:
-        self._selectors = selectors
-        self._node = node
-        self._features = features
-        self._known: dict[tuple[Request, PooledDevice], bool] = {}
-
-    def is_selectable(self, request: Request, pooled: PooledDevice) -> bool:
-        """Raises AllocationError."""
-        key = (request, pooled)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._decide(request, pooled)
-        return known
-
-    def _decide(self, request: Request, pooled: PooledDevice) -> bool:
-        device = pooled.device
-        if not self._features.binding_conditions and device.binding_conditions:
-            return False
-        content = DeviceContent(pooled.id.driver, device)
-        device_class = request.device_class
-        subject = f"class {device_class.metadata.name}"
-        if not self._all_match(device_class.spec.selectors or (), content, subject):
-            return False
-        if not self._all_match(
-            request.selectors, content, f"claim {key_of(request.claim.metadata)}"
-        ):
-            return False
-        if pooled.slice.spec.per_device_node_selection:
-            return node_matches(
-                self._node, device.node_name, device.all_nodes, device.node_selector
-            )
-        return True
-
-    def _all_match(
-        self, selectors: Sequence[DeviceSelector], content: DeviceContent, subject: str
-    ) -> bool:
-        for index, selector in enumerate(selectors):
-            expression = selector.cel.expression if selector.cel is not None else ""
-            try:
-                if not self._selectors.matches(expression, content):
-                    return False
-            except SelectorFailure as failure:
-                raise AllocationError(f"{subject}: selector #{index}: {failure}") from failure
-        return True

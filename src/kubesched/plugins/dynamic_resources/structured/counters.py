@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from kubesched.api import quantity
-from kubesched.api.resource_v1 import Device
 from kubesched.plugins.dynamic_resources.structured.allocated_state import AllocatedState
-from kubesched.plugins.dynamic_resources.structured.pools import Pool, PoolID
-
-CounterKey = tuple[str, str]
-"""Counter set and counter."""
-
-
-def consumption_of(device: Device) -> Iterator[tuple[CounterKey, int]]:
-    """The device's counter consumption, in nanos."""
-    for consumed in device.consumes_counters or ():
-        for name, counter in (consumed.counters or {}).items():
-            yield (consumed.counter_set, name), quantity.nanos(counter.value)
+from kubesched.plugins.dynamic_resources.structured.pools import (
+    CounterKey,
+    Pool,
+    PooledDevice,
+    PoolID,
+)
 
 
 class AvailableCounters:
@@ -42,38 +34,47 @@ class AvailableCounters:
             for name, counter in (counter_set.counters or {}).items()
         }
         for pooled in (*pool.devices, *pool.elsewhere):
-            if pooled.device.consumes_counters and self._allocated.is_allocated(pooled.id):
-                for key, amount in consumption_of(pooled.device):
+            if pooled.charges and self._allocated.is_allocated(pooled.id):
+                for key, amount in pooled.charges.items():
                     if key in available:
                         available[key] -= amount
         return available
 
 
 class ConsumedCounters:
-    """Counter consumption of the devices picked so far."""
+    """What the devices picked so far leave of each pool's counters."""
 
-    __slots__ = ("_available", "_by_pool")
+    __slots__ = ("_available", "_left")
 
     def __init__(self, available: AvailableCounters) -> None:
         self._available = available
-        self._by_pool: dict[PoolID, dict[CounterKey, int]] = {}
+        self._left: dict[PoolID, dict[CounterKey, int] | None] = {}
+        """None for a pool with an overdrawn counter."""
 
-    def take(self, device: Device, pool: Pool) -> bool:
+    def take(self, pooled: PooledDevice) -> bool:
         """Consume the device's counters, unless a counter of the pool would not suffice.
 
         # Upstream: every counter of the pool is looked at, so one that is overdrawn blocks devices
         # that use others.
         """
-        consumed = self._by_pool.setdefault(pool.id, {})
-        for key, amount in consumption_of(device):
-            consumed[key] = consumed.get(key, 0) + amount
-        available = self._available.of(pool)
-        if any(amount < consumed.get(key, 0) for key, amount in available.items()):
-            self.give_back(device, pool)
+        pool = pooled.pool
+        if pool.id not in self._left:
+            available = self._available.of(pool)
+            is_overdrawn = any(amount < 0 for amount in available.values())
+            self._left[pool.id] = None if is_overdrawn else dict(available)
+        left = self._left[pool.id]
+        if left is None:
             return False
+        charges = pooled.charges
+        for key, amount in charges.items():
+            if left[key] < amount:
+                return False
+        for key, amount in charges.items():
+            left[key] -= amount
         return True
 
-    def give_back(self, device: Device, pool: Pool) -> None:
-        consumed = self._by_pool[pool.id]
-        for key, amount in consumption_of(device):
-            consumed[key] -= amount
+    def give_back(self, pooled: PooledDevice) -> None:
+        left = self._left[pooled.pool.id]
+        assert left is not None, "nothing is taken from an overdrawn pool"
+        for key, amount in pooled.charges.items():
+            left[key] += amount

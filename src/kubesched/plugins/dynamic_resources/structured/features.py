@@ -1,10 +1,11 @@
-"""Optional parts of the allocator, by feature gate."""
+"""Optional parts of the allocator, by feature gate, and the release whose rules it follows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from kubesched.config.features import FeatureGates
+from kubesched.config.references import DEFAULT_REFERENCE, Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,8 @@ class Features:
     device_taints: bool = True
     binding_conditions: bool = True
     consumable_capacity: bool = True
+    fractional_capacity_range: bool = False
+    reference: Reference = DEFAULT_REFERENCE
 
     @classmethod
     def of(cls, gates: FeatureGates) -> Features:
@@ -29,4 +32,6 @@ class Features:
                 gates.DRADeviceBindingConditions and gates.DRAResourceClaimDeviceStatus
             ),
             consumable_capacity=gates.DRAConsumableCapacity,
+            fractional_capacity_range=gates.DRAFractionalCapacityRange,
+            reference=gates.reference,
         )

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from kubesched.api import quantity
 from kubesched.api.core_v1 import Node, NodeSelector, NodeSelectorRequirement
 from kubesched.api.node_selectors import ParsedNodeSelector
 from kubesched.api.resource_v1 import CounterSet, Device, ResourceSlice
+from kubesched.config.references import DEFAULT_REFERENCE, Reference
 from kubesched.plugins.dynamic_resources.structured.allocated_state import DeviceID
 from kubesched.plugins.dynamic_resources.structured.failures import AllocationError
 from kubesched.plugins.dynamic_resources.structured.features import Features
@@ -22,20 +24,26 @@ PoolID = tuple[str, str]
 """Driver and pool name."""
 
 
+CounterKey = tuple[str, str]
+"""Counter set and counter."""
+
+
 class PooledDevice:
     """A device and its slice and pool."""
 
-    __slots__ = ("device", "id", "pool", "slice")
+    __slots__ = ("charges", "device", "id", "pool", "slice")
 
     def __init__(self, device: Device, slice_: ResourceSlice, pool: Pool) -> None:
         self.device = device
         self.slice = slice_
         self.pool = pool
         self.id = DeviceID(*pool.id, device.name)
-
-    @property
-    def is_shareable(self) -> bool:
-        return bool(self.device.allow_multiple_allocations)
+        self.charges: dict[CounterKey, int] = {}
+        """What the device consumes of the pool's counters, in nanos."""
+        for consumed in device.consumes_counters or ():
+            for name, counter in (consumed.counters or {}).items():
+                key = (consumed.counter_set, name)
+                self.charges[key] = self.charges.get(key, 0) + quantity.nanos(counter.value)
 
 
 @dataclass(slots=True, eq=False)
@@ -65,9 +73,25 @@ class Pool:
 class Slices:
     """All slices of the cluster, indexed by node and by pool. Their order is not significant."""
 
-    __slots__ = ("_by_node", "_by_pool", "_node_versions", "_shared", "_shared_version", "version")
+    __slots__ = (
+        "_by_node",
+        "_by_pool",
+        "_ignored",
+        "_node_versions",
+        "_reference",
+        "_shared",
+        "_shared_version",
+        "version",
+    )
 
-    def __init__(self, slices: Iterable[ResourceSlice] = ()) -> None:
+    def __init__(
+        self,
+        slices: Iterable[ResourceSlice] = (),
+        reference: Reference = DEFAULT_REFERENCE,
+    ) -> None:
+        self._reference = reference
+        self._ignored: set[str] = set()
+        """Names of slices that need a feature which is not supported."""
         self._by_node: dict[str, dict[str, ResourceSlice]] = {}
         self._shared: dict[str, ResourceSlice] = {}
         self._by_pool: dict[PoolID, dict[str, ResourceSlice]] = {}
@@ -80,7 +104,9 @@ class Slices:
 
     def add(self, slice_: ResourceSlice) -> None:
         name, spec = slice_.metadata.name, slice_.spec
-        node_name = _only_node(slice_)
+        if self._reference.alpha_device_fields_are_refused and _has_compatibility_groups(slice_):
+            self._ignored.add(name)
+        node_name = self._only_node(slice_)
         if node_name:
             self._by_node.setdefault(node_name, {})[name] = slice_
         else:
@@ -91,7 +117,8 @@ class Slices:
 
     def remove(self, slice_: ResourceSlice) -> None:
         name, spec = slice_.metadata.name, slice_.spec
-        node_name = _only_node(slice_)
+        self._ignored.discard(name)
+        node_name = self._only_node(slice_)
         if node_name:
             leave_group(self._by_node, node_name, name)
         else:
@@ -108,7 +135,7 @@ class Slices:
         """Invalidate nodes with slices of the pool, too: the change affects its completeness."""
         self.version += 1
         for resource_slice in (changed, *self.of_pool(pool)):
-            node_name = _only_node(resource_slice)
+            node_name = self._only_node(resource_slice)
             if node_name:
                 self._node_versions[node_name] = self.version
             else:
@@ -122,10 +149,23 @@ class Slices:
     def of_pool(self, pool: PoolID) -> Iterable[ResourceSlice]:
         return self._by_pool.get(pool, {}).values()
 
+    def is_ignored(self, slice_: ResourceSlice) -> bool:
+        """Does the slice count for nothing but its pool's generation?"""
+        return slice_.metadata.name in self._ignored
 
-def _only_node(slice_: ResourceSlice) -> str:
-    """The only node that can use the slice. Counters are relevant to every node of the pool."""
-    return "" if slice_.spec.shared_counters else slice_.spec.node_name or ""
+    def _only_node(self, slice_: ResourceSlice) -> str:
+        """The only node whose pools the slice is looked at for."""
+        if slice_.spec.shared_counters and not self._reference.counter_slices_need_their_node:
+            return ""
+        return slice_.spec.node_name or ""
+
+
+def _has_compatibility_groups(slice_: ResourceSlice) -> bool:
+    return any(
+        consumed.compatibility_groups
+        for device in slice_.spec.devices or ()
+        for consumed in device.consumes_counters or ()
+    )
 
 
 def gather_pools(slices: Slices, node: Node, features: Features) -> list[Pool]:
@@ -136,7 +176,7 @@ def gather_pools(slices: Slices, node: Node, features: Features) -> list[Pool]:
     """
     groups: dict[PoolID, list[ResourceSlice]] = {}
     for resource_slice in slices.candidates(node.metadata.name):
-        if _is_relevant(resource_slice, node, features):
+        if not slices.is_ignored(resource_slice) and _is_relevant(resource_slice, node, features):
             _add_to_group(groups, resource_slice)
     pools = []
     for pool_id, group in groups.items():
@@ -169,7 +209,7 @@ def _is_relevant(slice_: ResourceSlice, node: Node, features: Features) -> bool:
         spec.per_device_node_selection is not None or spec.shared_counters
     ):
         return False
-    if spec.shared_counters:
+    if spec.shared_counters and not features.reference.counter_slices_need_their_node:
         return True
     where = ""
     try:
@@ -214,6 +254,7 @@ def _pool_of(
         resource_slice
         for resource_slice in everywhere
         if resource_slice.spec.pool.generation == generation
+        and not slices.is_ignored(resource_slice)
     ]
     if len(same) != count:
         return Pool(pool_id, is_incomplete=True)
@@ -228,7 +269,9 @@ def _build(
     pool = Pool(pool_id)
     ordered = sorted(group, key=lambda resource_slice: _bytewise(resource_slice.metadata.name))
     with_counters = [
-        resource_slice for resource_slice in ordered if resource_slice.spec.shared_counters
+        resource_slice
+        for resource_slice in (*ordered, *rest)
+        if resource_slice.spec.shared_counters
     ]
     if features.partitionable_devices:
         offering = [
@@ -237,12 +280,14 @@ def _build(
     else:
         offering = ordered
     devices = _pooled(offering, pool)
-    elsewhere = _pooled(rest, pool)
+    elsewhere = _pooled((s for s in rest if not s.spec.shared_counters), pool)
     reason = _duplicate_device(devices)
     if not reason and features.partitionable_devices:
         reason = _collect_counter_sets(with_counters, pool.counter_sets)
-        # Devices in a slice that also has counters are never offered, but they are validated.
-        checked = _pooled(ordered, pool) if with_counters else devices
+        # Upstream: devices in a slice that also has counters are never offered, but in 1.36 they
+        # are validated.
+        is_all_checked = not features.reference.counter_slices_need_their_node
+        checked = _pooled(ordered, pool) if with_counters and is_all_checked else devices
         reason = reason or _unknown_counter([*checked, *elsewhere], pool.counter_sets)
     if reason:
         return Pool(pool_id, invalid_reason=reason)

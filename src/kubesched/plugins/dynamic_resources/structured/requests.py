@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -47,6 +48,8 @@ class Request:
     capacity: Requested
     all_devices: list[PooledDevice] = field(default_factory=list)
     """For mode All: the devices, determined before the search."""
+    constraints: list[Constraint] = field(default_factory=list)
+    """The claim's constraints that cover the request, in order."""
 
     @property
     def base_name(self) -> str:
@@ -72,7 +75,6 @@ class ClaimRequests:
 
     claim: ResourceClaim
     requests: list[list[Request]]
-    constraints: list[Constraint]
 
 
 class Checker:
@@ -98,7 +100,14 @@ class Checker:
                 f"claim {key_of(claim.metadata)}: number of requested devices {fewest} exceeds "
                 f"the claim limit of {MAX_ALLOCATION_RESULTS}"
             )
-        return ClaimRequests(claim, requests, _constraints(claim))
+        constraints = self._constraints(claim)
+        for alternative in itertools.chain.from_iterable(requests):
+            alternative.constraints = [
+                constraint
+                for constraint in constraints
+                if constraint.applies_to(alternative.base_name, alternative.sub_name)
+            ]
+        return ClaimRequests(claim, requests)
 
     def _alternatives(self, claim: ResourceClaim, request: DeviceRequest) -> list[Request]:
         self._check_gates(claim, request)
@@ -138,6 +147,10 @@ class Checker:
         else:
             admin_access = asked.admin_access
         subject = f"claim {key_of(claim.metadata)}, request {name}"
+        if asked.derived_attributes and self._features.reference.alpha_device_fields_are_refused:
+            raise AllocationError(
+                f"{subject}: cannot handle request with derived attributes, the feature is disabled"
+            )
         for index, selector in enumerate(asked.selectors or ()):
             if selector.cel is None:
                 raise AllocationError(
@@ -193,15 +206,14 @@ class Checker:
             devices += [pooled for pooled in pool.devices if self._is_eligible(request, pooled)]
         return devices
 
-
-def _constraints(claim: ResourceClaim) -> list[Constraint]:
-    constraints = []
-    for index, constraint in enumerate(claim.spec.devices.constraints or ()):
-        made = make_constraint(constraint)
-        if made is None:
-            raise AllocationError(
-                f"claim {key_of(claim.metadata)}, constraint #{index}: empty constraint "
-                "(unsupported constraint type?)"
-            )
-        constraints.append(made)
-    return constraints
+    def _constraints(self, claim: ResourceClaim) -> list[Constraint]:
+        constraints = []
+        for index, constraint in enumerate(claim.spec.devices.constraints or ()):
+            made = make_constraint(constraint, self._features.reference)
+            if made is None:
+                raise AllocationError(
+                    f"claim {key_of(claim.metadata)}, constraint #{index}: empty constraint "
+                    "(unsupported constraint type?)"
+                )
+            constraints.append(made)
+        return constraints

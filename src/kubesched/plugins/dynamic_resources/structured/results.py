@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from msgspec import structs
 
 from kubesched.api.core_v1 import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from kubesched.api.node_selectors import NODE_NAME_FIELD
+from kubesched.api.quantity import Quantity
 from kubesched.api.resource_v1 import (
     AllocationResult,
     Device,
@@ -17,11 +21,20 @@ from kubesched.api.resource_v1 import (
 )
 from kubesched.plugins.dynamic_resources.structured.failures import AllocationError
 from kubesched.plugins.dynamic_resources.structured.features import Features
+from kubesched.plugins.dynamic_resources.structured.pools import PooledDevice
 from kubesched.plugins.dynamic_resources.structured.requests import Request
-from kubesched.plugins.dynamic_resources.structured.search import Pick
 
 FROM_CLASS = "FromClass"
 FROM_CLAIM = "FromClaim"
+
+
+class Pick(NamedTuple):
+    """A device picked for a request."""
+
+    request: Request
+    pooled: PooledDevice
+    consumed: dict[str, Quantity] | None
+    """For a shareable device: what the share consumes."""
 
 
 def allocation_result(
@@ -33,7 +46,10 @@ def allocation_result(
     new_share_id: Callable[[], str],
 ) -> AllocationResult:
     """One claim's result; `requests` are the chosen ones, in order. Raises AllocationError."""
-    config = [*_class_config(requests), *_claim_config(claim, requests)]
+    is_deduplicated = features.reference.device_configuration_is_deduplicated
+    config = [*_class_config(requests), *_claim_config(claim, requests, once=is_deduplicated)]
+    if is_deduplicated:
+        config = [_without_all_requests(entry, requests) for entry in config]
     results = [_device_result(pick, features, new_share_id) for pick in picks]
     return AllocationResult(
         devices=DeviceAllocationResult(results=results or None, config=config or None),
@@ -79,26 +95,39 @@ def _class_config(requests: Sequence[Request]) -> list[DeviceAllocationConfigura
 
 
 def _claim_config(
-    claim: ResourceClaim, requests: Sequence[Request]
+    claim: ResourceClaim, requests: Sequence[Request], *, once: bool
 ) -> list[DeviceAllocationConfiguration]:
-    """The configuration of the claim.
+    """The configuration of the claim that applies.
 
-    # Upstream: those that name several requests appear once for each of them.
+    # Upstream: unless `once`, one that names several requests appears once for each of them.
     """
     configs = []
     for config in claim.spec.devices.config or ():
         named = config.requests or ()
         times = 1
         if named:
-            times = sum(
-                request.base_name in named or request.full_name in named for request in requests
-            )
+            times = sum(_is_named(request, named) for request in requests)
+            times = min(times, 1) if once else times
         configs += times * [
             DeviceAllocationConfiguration(
                 source=FROM_CLAIM, requests=config.requests or None, opaque=config.opaque
             )
         ]
     return configs
+
+
+def _without_all_requests(
+    config: DeviceAllocationConfiguration, requests: Sequence[Request]
+) -> DeviceAllocationConfiguration:
+    """The configuration without its requests if it names all of them: none means all."""
+    named = config.requests
+    if not named or not all(_is_named(request, named) for request in requests):
+        return config
+    return structs.replace(config, requests=None)
+
+
+def _is_named(request: Request, named: Sequence[str]) -> bool:
+    return request.base_name in named or request.full_name in named
 
 
 def _node_selector(

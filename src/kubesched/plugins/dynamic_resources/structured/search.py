@@ -1,28 +1,27 @@
 """The search: depth first over claims, requests and devices, until the first complete solution.
 
 Devices of one request are picked in increasing position, so a request never takes a device twice;
-every further request starts at the first device again. If a claim would get too many devices, the
-search abandons the devices of its earlier exact requests at once, since other ones cannot help.
+every further request starts at the first device again. A request that has fewer candidates left
+than it lacks devices is given up at once: no combination of them can complete it. If a claim would
+get too many devices, the search abandons the devices of its earlier exact requests at once, since
+other ones cannot help.
 
-Each step is a generator that yields the steps it depends on, driven by `_run`: a claim for many
-devices would exceed Python's recursion limit.
+Each request is a generator that yields the steps it depends on, driven by `_run`: a pod with many
+requests would exceed Python's recursion limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import Enum
 
 from kubesched.api.names import key_of
-from kubesched.api.quantity import Quantity
 from kubesched.api.resource_v1 import MAX_ALLOCATION_RESULTS
-from kubesched.plugins.dynamic_resources.structured import capacity
 from kubesched.plugins.dynamic_resources.structured.allocated_state import (
     AllocatedState,
     ConsumedCapacity,
-    DeviceID,
 )
+from kubesched.plugins.dynamic_resources.structured.candidates import Candidate, Candidates
 from kubesched.plugins.dynamic_resources.structured.counters import (
     AvailableCounters,
     ConsumedCounters,
@@ -31,10 +30,8 @@ from kubesched.plugins.dynamic_resources.structured.failures import (
     AllocationError,
     AllocationTimeout,
 )
-from kubesched.plugins.dynamic_resources.structured.features import Features
 from kubesched.plugins.dynamic_resources.structured.pools import PooledDevice
 from kubesched.plugins.dynamic_resources.structured.requests import ClaimRequests, Request
-from kubesched.plugins.dynamic_resources.structured.taints import is_repelled
 
 
 class Outcome(Enum):
@@ -48,20 +45,6 @@ class Outcome(Enum):
 Step = Generator["Step", Outcome, Outcome]
 
 
-@dataclass(slots=True, eq=False)
-class Pick:
-    """A device picked for a request."""
-
-    request: Request
-    pooled: PooledDevice
-    has_counters: bool
-    """Whether its counters were consumed."""
-    consumed: dict[str, Quantity] | None
-    """For a shareable device: what the share consumes."""
-    was_shared: bool = False
-    """For a shareable device: whether it had already been picked in this attempt."""
-
-
 class Search:
     """One node's search for devices for all claims together."""
 
@@ -71,23 +54,21 @@ class Search:
         devices: Sequence[PooledDevice],
         allocated: AllocatedState,
         counters: AvailableCounters,
-        features: Features,
-        is_selectable: Callable[[Request, PooledDevice], bool],
+        candidates: Candidates,
         is_late: Callable[[], bool],
     ) -> None:
         """`devices` are those of all usable pools, in order; `is_late` is called at every step."""
         self._claims = claims
         self._devices = devices
-        self._allocated = allocated
+        self._exclusive = allocated.exclusive
         self._counters = ConsumedCounters(counters)
-        self._features = features
-        self._is_selectable = is_selectable
+        self._candidates = candidates
         self._is_late = is_late
-        self._picked_by: dict[DeviceID, set[int]] = {}
+        self._picked_by: dict[PooledDevice, list[int]] = {}
         """Devices that are not shareable -> indices of the claims they were picked for."""
         self._shared = ConsumedCapacity()
         """Shareable capacity consumed by this attempt; an entry also marks a device as picked."""
-        self.picks: list[list[Pick]] = [[] for _ in claims]
+        self.picks: list[list[Candidate]] = [[] for _ in claims]
         """By claim, in the order of picking."""
         self.chosen: dict[tuple[int, int], int] = {}
         """(claim, request) -> the chosen alternative."""
@@ -117,46 +98,71 @@ class Search:
             return (yield self._claim(claim + 1))
         alternatives = requests[index]
         if not alternatives[0].parent:
-            return (yield self._devices_for(claim, index, alternatives[0], 0, 0))
+            return (yield self._devices_for(claim, index, alternatives[0]))
         only_too_many = True
         for number, request in enumerate(alternatives):
-            outcome = yield self._devices_for(claim, index, request, 0, 0)
+            outcome = yield self._devices_for(claim, index, request)
             if outcome is Outcome.FOUND:
                 self.chosen[claim, index] = number
                 return outcome
             only_too_many = only_too_many and outcome is Outcome.TOO_MANY
         return Outcome.TOO_MANY if only_too_many else Outcome.NO
 
-    def _devices_for(self, claim: int, index: int, request: Request, have: int, start: int) -> Step:
-        """Pick the remaining devices of a request that has `have` of them, from `start` on."""
+    def _devices_for(self, claim: int, index: int, request: Request) -> Step:
+        """Pick the devices of a request, then those of the requests after it."""
         self._check_time()
         if request.wants_all and not request.all_devices:
             return Outcome.NO
-        if have >= request.count:
-            return (yield self._request(claim, index + 1))
-        if len(self.picks[claim]) + request.count - have > MAX_ALLOCATION_RESULTS:
+        if request.count > 0 and len(self.picks[claim]) + request.count > MAX_ALLOCATION_RESULTS:
             return Outcome.TOO_MANY
         if request.wants_all:
-            pooled = request.all_devices[have]
-            if not self._take(claim, request, pooled, must=True):
+            return (yield self._all_devices(claim, index, request))
+        coming = self._coming(claim, request)
+        candidates: list[Candidate] = []
+        """Those that the search has come to; none of its own picks changes which they are."""
+        taken: list[int] = []
+        """Positions of the picked ones."""
+        position = 0
+        while True:
+            if len(taken) >= request.count:
+                outcome = yield self._request(claim, index + 1)
+                if outcome is Outcome.FOUND:
+                    return outcome
+                if outcome is Outcome.TOO_MANY:
+                    self._give_back(claim, len(taken))
+                    return outcome
+            else:
+                self._check_time()
+                wanted = position + request.count - len(taken)
+                while len(candidates) < wanted and (candidate := next(coming, None)) is not None:
+                    candidates.append(candidate)
+                if len(candidates) >= wanted:
+                    if self._take(claim, candidates[position], must=False):
+                        taken.append(position)
+                    position += 1
+                    continue
+            if not taken:
                 return Outcome.NO
-            outcome = yield self._devices_for(claim, index, request, have + 1, 0)
-            if outcome is not Outcome.FOUND:
-                self._give_back(claim)
-            return outcome
-        for position in range(start, len(self._devices)):
-            pooled = self._devices[position]
-            if not self._is_candidate(claim, request, pooled):
-                continue
-            if not self._take(claim, request, pooled, must=False):
-                continue
-            outcome = yield self._devices_for(claim, index, request, have + 1, position + 1)
-            if outcome is Outcome.FOUND:
-                return outcome
-            self._give_back(claim)
-            if outcome is Outcome.TOO_MANY:
-                return outcome
-        return Outcome.NO
+            self._give_back(claim, 1)
+            position = taken.pop() + 1
+
+    def _all_devices(self, claim: int, index: int, request: Request) -> Step:
+        taken = 0
+        outcome = Outcome.NO
+        for pooled in request.all_devices:
+            self._check_time()
+            candidate = self._candidates.of(request, pooled)
+            assert candidate is not None, "the devices were chosen from the candidates"
+            if self._is_in_use(claim, candidate.request, pooled) or not self._take(
+                claim, candidate, must=True
+            ):
+                break
+            taken += 1
+        else:
+            outcome = yield self._request(claim, index + 1)
+        if outcome is not Outcome.FOUND:
+            self._give_back(claim, taken)
+        return outcome
 
     def _check_time(self) -> None:
         if self._is_late():
@@ -164,74 +170,78 @@ class Search:
 
     # -- one device --------------------------------------------------------------------------------
 
-    def _is_candidate(self, claim: int, request: Request, pooled: PooledDevice) -> bool:
-        return (
-            not self._is_in_use(claim, request, pooled)
-            and self._is_selectable(request, pooled)
-            and self._has_capacity(request, pooled)
-        )
+    def _coming(self, claim: int, request: Request) -> Iterator[Candidate]:
+        """The candidates of a request in order, evaluated as the search comes to them."""
+        for pooled in self._devices:
+            if self._is_in_use(claim, request, pooled):
+                continue
+            candidate = self._candidates.of(request, pooled)
+            if candidate is not None and candidate.has_room(self._shared.of(pooled.id)):
+                yield candidate
 
     def _is_in_use(self, claim: int, request: Request, pooled: PooledDevice) -> bool:
-        picked_by = self._picked_by.get(pooled.id)
+        picked_by = self._picked_by.get(pooled)
         if request.has_admin_access:
             return bool(picked_by) and claim in picked_by  # type: ignore[operator]  # not None
-        return bool(picked_by) or pooled.id in self._allocated.exclusive
+        return bool(picked_by) or pooled.id in self._exclusive
 
-    def _has_capacity(self, request: Request, pooled: PooledDevice) -> bool:
-        return not self._features.consumable_capacity or capacity.fits(
-            pooled.device,
-            request.capacity,
-            self._allocated.capacity.of(pooled.id),
-            self._shared.of(pooled.id),
-        )
-
-    def _take(self, claim: int, request: Request, pooled: PooledDevice, *, must: bool) -> bool:
-        """Pick a device if counters, taints, constraints and capacity allow it.
+    def _take(self, claim: int, candidate: Candidate, *, must: bool) -> bool:
+        """Pick a device if counters, taints and constraints allow it, and with `must` its room.
 
         Raises AllocationError.
         """
-        device, device_id = pooled.device, pooled.id
-        is_shareable = self._features.consumable_capacity and pooled.is_shareable
-        if self._is_in_use(claim, request, pooled):
+        pooled, request = candidate.pooled, candidate.request
+        if candidate.is_refused:
             return False
-        has_counters = bool(device.consumes_counters)
-        if has_counters and not self._features.partitionable_devices:
-            return False
+        is_shareable = candidate.consumed is not None
+        was_shared = is_shareable and pooled.id in self._shared
         # A further share of a device in use consumes no more counters.
-        if is_shareable and (device_id in self._allocated.capacity or device_id in self._shared):
-            has_counters = False
-        if has_counters and not self._counters.take(device, pooled.pool):
+        has_charged = bool(pooled.charges) and not (was_shared or candidate.is_charged_already)
+        if has_charged and not self._counters.take(pooled):
             return False
-        is_taken = not (
-            self._features.device_taints and is_repelled(device, request.tolerations)
-        ) and self._satisfies_constraints(claim, request, pooled, must=must)
-        if is_taken and not self._has_capacity(request, pooled):
-            self._leave_constraints(claim, request)
+        is_taken = not request.constraints or self._join_constraints(request, pooled, must=must)
+        if is_taken and must and not candidate.has_room(self._shared.of(pooled.id)):
+            self._leave_constraints(request)
             is_taken = False
         if not is_taken:
-            if has_counters:
-                self._counters.give_back(device, pooled.pool)
+            if has_charged:
+                self._counters.give_back(pooled)
             return False
-        pick = Pick(request, pooled, has_counters, None)
         if is_shareable:
-            pick.consumed = capacity.consumption(device, request.capacity)
-            pick.was_shared = device_id in self._shared
-            self._shared.add(device_id, _amounts(pick.consumed))
+            self._shared.add(pooled.id, candidate.amounts)
         else:
-            self._picked_by.setdefault(device_id, set()).add(claim)
-        self.picks[claim].append(pick)
+            self._picked_by.setdefault(pooled, []).append(claim)
+        candidate.has_charged = has_charged
+        candidate.was_shared = was_shared
+        self.picks[claim].append(candidate)
         return True
 
-    def _satisfies_constraints(
-        self, claim: int, request: Request, pooled: PooledDevice, *, must: bool
-    ) -> bool:
-        base, sub = request.base_name, request.sub_name
-        constraints = self._claims[claim].constraints
-        for number, constraint in enumerate(constraints):
-            if constraint.add(base, sub, pooled.device, pooled.id.driver):
+    def _give_back(self, claim: int, count: int) -> None:
+        """Undo the last picks of a claim."""
+        for _ in range(count):
+            candidate = self.picks[claim].pop()
+            pooled, request = candidate.pooled, candidate.request
+            if candidate.consumed is None:
+                self._picked_by[pooled].pop()
+            else:
+                self._shared.remove(pooled.id, candidate.amounts)
+                if candidate.was_shared:
+                    # The earlier share still marks the device as picked, even if it consumes
+                    # nothing.
+                    self._shared.mark(pooled.id)
+            if request.constraints:
+                self._leave_constraints(request)
+            if candidate.has_charged:
+                self._counters.give_back(pooled)
+
+    @staticmethod
+    def _join_constraints(request: Request, pooled: PooledDevice, *, must: bool) -> bool:
+        name = request.base_name
+        for number, constraint in enumerate(request.constraints):
+            if constraint.add(name, pooled):
                 continue
-            for earlier in reversed(constraints[:number]):
-                earlier.remove(base, sub)
+            for earlier in reversed(request.constraints[:number]):
+                earlier.remove(name)
             if must:
                 raise AllocationError(
                     f"claim {key_of(request.claim.metadata)}, request {request.name}: cannot add "
@@ -240,28 +250,10 @@ class Search:
             return False
         return True
 
-    def _leave_constraints(self, claim: int, request: Request) -> None:
-        for constraint in reversed(self._claims[claim].constraints):
-            constraint.remove(request.base_name, request.sub_name)
-
-    def _give_back(self, claim: int) -> None:
-        """Undo the last pick of a claim."""
-        pick = self.picks[claim].pop()
-        device_id = pick.pooled.id
-        if pick.consumed is not None:
-            self._shared.remove(device_id, _amounts(pick.consumed))
-            if pick.was_shared:
-                # The earlier share still marks the device as picked, even if it consumes nothing.
-                self._shared.mark(device_id)
-        else:
-            self._picked_by[device_id].discard(claim)
-        self._leave_constraints(claim, pick.request)
-        if pick.has_counters:
-            self._counters.give_back(pick.pooled.device, pick.pooled.pool)
-
-
-def _amounts(consumed: dict[str, Quantity]) -> dict[str, int]:
-    return {name: amount.nanos for name, amount in consumed.items()}
+    @staticmethod
+    def _leave_constraints(request: Request) -> None:
+        for constraint in reversed(request.constraints):
+            constraint.remove(request.base_name)
 
 
 def _run(step: Step) -> Outcome:

@@ -45,6 +45,10 @@ _encode = msgspec.msgpack.Encoder().encode
 class SelectorFailure(Exception):
     """The expression does not compile, or cannot be evaluated for this device."""
 
+    def __init__(self, text: str, *, is_at_run_time: bool = False) -> None:
+        super().__init__(text)
+        self.is_at_run_time = is_at_run_time
+
 
 class DeviceSelectors:
     """Evaluates selector expressions."""
@@ -101,7 +105,7 @@ def _evaluated(
     try:
         return _as_bool(program.evaluate({"device": content.variable()}))
     except (cel.EvaluationError, ValueError) as error:
-        return SelectorFailure(f"CEL runtime error: {error}")
+        return SelectorFailure(f"CEL runtime error: {error}", is_at_run_time=True)
 
 
 class DeviceContent:
