@@ -118,11 +118,26 @@ class GarbageCollector(Controller[Task]):
             if gone or waiting:
                 self._drop_owners(where, gone | waiting)
         elif waiting and self._dependents.get(uid_of(obj)):
+            if self._closes_a_circle(obj):
+                references = [{**owner, "blockOwnerDeletion": False} for owner in owners_of(obj)]
+                self._write(where, obj, {"ownerReferences": references})
             self.api.delete_object(where.resource, obj, propagation="Foreground")
         elif ORPHAN_FINALIZER in finalizers:
             self.api.delete_object(where.resource, obj, propagation="Orphan")
         else:
             self.api.delete_object(where.resource, obj, propagation="Background")
+
+    def _closes_a_circle(self, obj: JsonObject) -> bool:
+        """Whether a dependent of the object waits for its own dependents to go.
+
+        Upstream's test for objects that own each other: they would wait for each other for ever.
+        """
+        return any(
+            dependent is not None
+            and is_deleting(dependent)
+            and FOREGROUND_FINALIZER in (dependent["metadata"].get("finalizers") or ())
+            for dependent in map(self._get, self._dependents.get(uid_of(obj), ()))
+        )
 
     @staticmethod
     def _is_waiting_for(owner: JsonObject, reference: JsonObject) -> bool:
@@ -158,12 +173,14 @@ class GarbageCollector(Controller[Task]):
         if obj is None:
             return
         references = [owner for owner in owners_of(obj) if owner.get("uid") not in uids]
-        patch = {"metadata": {"uid": uid_of(obj), "ownerReferences": references or None}}
-        self.api.patch(where.resource, where.namespace, where.name, patch)
+        self._write(where, obj, {"ownerReferences": references or None})
 
     def _remove_finalizer(self, where: ObjectId, obj: JsonObject, finalizer: str) -> None:
         finalizers = [item for item in obj["metadata"].get("finalizers") or () if item != finalizer]
-        patch = {"metadata": {"uid": uid_of(obj), "finalizers": finalizers or None}}
+        self._write(where, obj, {"finalizers": finalizers or None})
+
+    def _write(self, where: ObjectId, obj: JsonObject, metadata: JsonObject) -> None:
+        patch = {"metadata": {"uid": uid_of(obj), **metadata}}
         self.api.patch(where.resource, where.namespace, where.name, patch)
 
     # -- the graph -------------------------------------------------------------------------------

@@ -206,8 +206,10 @@ class _TableEvents:
 
     def __call__(self, event_type: str, entry: Entry) -> bytes:
         metadata = {"resourceVersion": str(entry.revision)}
-        table = table_of(self._registry, self._resource, [entry], metadata, self._include_object)
-        if event_type == "BOOKMARK":
+        is_bookmark = event_type == "BOOKMARK"  # an object without a name has no cells
+        shown = [] if is_bookmark else [entry]
+        table = table_of(self._registry, self._resource, shown, metadata, self._include_object)
+        if is_bookmark:
             table["rows"] = [{"cells": [], "object": entry.obj}]
         if not self._is_first:
             table["columnDefinitions"] = None

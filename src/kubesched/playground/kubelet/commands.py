@@ -32,11 +32,8 @@ def with_effects(pod: JsonObject) -> JsonObject:
     if not known or len(known) < len(ends):
         return pod
     stated = annotations_of(pod)
-    effects: dict[str, str] = {}
-    duration_s = max(duration for duration, _ in known)
+    effects = {RUN_DURATION: f"{max(duration for duration, _ in known):.3f}s"}
     code = next((code for _, code in known if code), 0)
-    if duration_s:
-        effects[RUN_DURATION] = f"{duration_s:.3f}s"
     if code:
         effects[EXIT_CODE] = str(code)
     metadata = {**pod["metadata"], "annotations": {**effects, **stated}}

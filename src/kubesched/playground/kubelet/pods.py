@@ -34,7 +34,14 @@ from kubesched.playground.kubelet.commands import with_effects
 from kubesched.playground.kubelet.heartbeats import COMPONENT, is_stopped, played_nodes
 from kubesched.playground.kubelet.node_templates import host_ip, pod_cidr
 from kubesched.playground.kubelet.options import KubeletOptions
-from kubesched.playground.kubelet.stages import Stage, StageEvent, choose, first_match
+from kubesched.playground.kubelet.stages import (
+    ContainerChange,
+    Stage,
+    StageEvent,
+    Transition,
+    choose,
+    first_match,
+)
 
 _FIRST_POD_ADDRESS = 2  # .0 is the network address, .1 the gateway
 _LAST_ORDINAL = 0xFFFF  # nodes without their own range use the end of the address space
@@ -65,6 +72,14 @@ class _Host:
 
 
 _AFTER_PRE_STOP_S = 2.0
+_KILLED = ContainerChange(state="terminated", reason="Error", exit_code=137)
+_DEADLINE = Transition(
+    phase="Failed",
+    reason="DeadlineExceeded",
+    message="Pod was active on the node longer than the specified deadline",
+    sidecars=_KILLED,
+    containers=_KILLED,
+)
 
 STAGES_PER_TURN = 8
 """Stages of one pod performed per sync, so that cyclic stages do not starve other pods."""
@@ -112,10 +127,13 @@ class PodPlayer(Controller[str]):
             pod = self.api.write_status("pods", pod, status)
         if transitions.is_behind(pod):
             pod = self._follow_spec(pod, host)
-        again_s = self._play(pod, node, host, plan)
-        if transitions.is_resize_pending(pod):
-            return RESIZE_RETRY_S if again_s is None else min(again_s, RESIZE_RETRY_S)
-        return again_s
+        left_s = self._deadline_in_s(pod)
+        if left_s is not None and left_s <= 0:
+            self._end(pod)
+            return 0.0
+        retry_s = RESIZE_RETRY_S if transitions.is_resize_pending(pod) else None
+        waits = (self._play(pod, node, host, plan), left_s, retry_s)
+        return min((wait for wait in waits if wait is not None), default=None)
 
     # -- stages ----------------------------------------------------------------------------------
 
@@ -226,6 +244,22 @@ class PodPlayer(Controller[str]):
             return True
         self._reject(pod, rejection)
         return False
+
+    def _deadline_in_s(self, pod: JsonObject) -> float | None:
+        """Seconds until the pod has been active for too long; None without a deadline."""
+        deadline = spec_of(pod).get("activeDeadlineSeconds")
+        started = status_of(pod).get("startTime")
+        if deadline is None or not started or is_finished(pod):
+            return None
+        return parse_timestamp(started) + float(deadline) - self.clock.now()
+
+    def _end(self, pod: JsonObject) -> None:
+        self.events.normal(
+            pod, COMPONENT, _DEADLINE.reason, _DEADLINE.message, host=node_name_of(pod)
+        )
+        place = transitions.Place("", "")
+        status = transitions.apply(pod, _DEADLINE, place, self.clock.now())
+        self.api.write_status("pods", pod, status)
 
     def _follow_spec(self, pod: JsonObject, host: _Host) -> JsonObject:
         """Apply spec changes of a running pod: resources and ephemeral containers."""

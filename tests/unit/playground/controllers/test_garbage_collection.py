@@ -140,6 +140,19 @@ def test_a_blocking_dependent_with_a_finalizer_holds_the_owner(world):
     assert names(world) == []
 
 
+@pytest.mark.parametrize("propagation", ["Foreground", "Background"])
+def test_objects_that_own_each_other_go(world, propagation):
+    made = [config_map(world, "a")]
+    for name in ("b", "c"):
+        made.append(config_map(world, name, reference(made[-1], blocks=True)))
+    circle = {"metadata": {"ownerReferences": [reference(made[-1], blocks=True)]}}
+    world.api.patch(CM, "default", "a", circle)
+    world.settle()
+    world.delete(CM, "a", propagation=propagation)
+    world.run(5)
+    assert names(world) == []
+
+
 def test_a_cluster_scoped_owner_counts(world):
     node = world.get("nodes", "node-0")
     assert world.exists("leases.coordination.k8s.io", "node-0", "kube-node-lease")

@@ -127,6 +127,17 @@ async def test_bookmarks_come_while_nothing_happens(http, open_watch, monkeypatc
     )
 
 
+async def test_a_watch_of_tables_has_bookmarks(http, open_watch, monkeypatch):
+    monkeypatch.setattr(watching, "BOOKMARK_INTERVAL_S", 0.01)
+    table = "application/json;as=Table;g=meta.k8s.io;v=v1"
+    watch = await open_watch("allowWatchBookmarks=true", accept=table)
+    while (event := await watch.next())["type"] != "BOOKMARK":
+        pass
+    [row] = event["object"]["rows"]
+    revision = str(http.server.registry.store.revision)
+    assert (row["cells"], row["object"]["metadata"]["resourceVersion"]) == ([], revision)
+
+
 async def test_a_watch_ends_when_its_time_is_up(http, open_watch, clock):
     watch = await open_watch("timeoutSeconds=5&resourceVersion=0")
     clock.advance(6)

@@ -8,6 +8,7 @@ from kubesched.playground.kubelet.commands import with_effects
 from kubesched.playground.kubelet.options import EXIT_CODE, RUN_DURATION
 
 FOREVER = "315360000.000s"
+NOW = "0.000s"
 
 
 def pod(*commands, restart="Never", annotations=None, **container):
@@ -25,11 +26,11 @@ def pod(*commands, restart="Never", annotations=None, **container):
         pytest.param(["sleep", "30"], {RUN_DURATION: "30.000s"}, id="sleep"),
         pytest.param(["/bin/sleep", "1.5m"], {RUN_DURATION: "90.000s"}, id="units"),
         pytest.param(["sleep", "infinity"], {RUN_DURATION: FOREVER}, id="for ever"),
-        pytest.param(["true"], {}, id="true"),
-        pytest.param(["false"], {EXIT_CODE: "1"}, id="false"),
-        pytest.param(["sh", "-c", "exit 3"], {EXIT_CODE: "3"}, id="exit"),
+        pytest.param(["true"], {RUN_DURATION: NOW}, id="true"),
+        pytest.param(["false"], {RUN_DURATION: NOW, EXIT_CODE: "1"}, id="false"),
+        pytest.param(["sh", "-c", "exit 3"], {RUN_DURATION: NOW, EXIT_CODE: "3"}, id="exit"),
         pytest.param(["/bin/sh", "-c", "sleep 2; sleep 3 && exit 1"], {RUN_DURATION: "5.000s", EXIT_CODE: "1"}, id="a script"),
-        pytest.param(["sh", "-c", "exit 256"], {}, id="eight bits"),
+        pytest.param(["sh", "-c", "exit 256"], {RUN_DURATION: NOW}, id="eight bits"),
         pytest.param(["sh", "-c", "exit $CODE"], None, id="a variable"),
         pytest.param(["sh", "-c", "false; true"], None, id="after a failure"),
         pytest.param(["sh", "-c", "sleep 'x"], None, id="no shell"),
@@ -55,7 +56,7 @@ def test_all_containers_count():
 
 def test_annotations_win():
     played = with_effects(pod(["false"], annotations={EXIT_CODE: "0", "a": "b"}))
-    assert played["metadata"]["annotations"] == {EXIT_CODE: "0", "a": "b"}
+    assert played["metadata"]["annotations"] == {RUN_DURATION: NOW, EXIT_CODE: "0", "a": "b"}
 
 
 def test_pause_never_ends():

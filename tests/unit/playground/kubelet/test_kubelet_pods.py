@@ -137,6 +137,25 @@ def test_a_pod_that_restarts_crashes_again_and_again(world):
     assert status(world)["containerStatuses"][0]["restartCount"] >= 3
 
 
+def test_a_deadline_ends_the_pod(world):
+    world.pod(restartPolicy="Never", activeDeadlineSeconds=30)
+    world.run(25)
+    assert status(world)["phase"] == "Running"
+    world.run(10)
+    ended = status(world)
+    assert (ended["phase"], ended["reason"]) == ("Failed", "DeadlineExceeded")
+    assert ended["message"] == "Pod was active on the node longer than the specified deadline"
+    assert states(world) == {"main": "terminated"}
+    assert world.reasons("solo")[-1] == "DeadlineExceeded"
+
+
+def test_a_command_that_does_nothing_ends_the_pod(world):
+    main = {"name": "main", "image": "busybox", "command": ["true"]}
+    world.pod(restartPolicy="Never", containers=[main])
+    world.run(5)
+    assert status(world)["phase"] == "Succeeded"
+
+
 # -- deletion -------------------------------------------------------------------------------------
 
 
