@@ -1,17 +1,9 @@
-"""API failures: `Status` objects, and their mapping to exceptions.
-
-`error_from_status` turns a server's response into an exception; `status_of` turns an exception into
-the response of our own server. The functions below them use the API server's exact wording.
-"""
+"""API failures: `Status` objects, and their mapping to exceptions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
-from kubesched.api import field_errors
-from kubesched.api.field_errors import FieldError
 from kubesched.api.meta import ListMeta, Record, constant
 from kubesched.base import errors
 from kubesched.base.errors import ApiError
@@ -141,72 +133,10 @@ def error_of(
     )
 
 
-def status_of(error: ApiError) -> Status:
-    """The `Status` that a server returns for an exception."""
-    details = error.details if isinstance(error.details, StatusDetails) else None
-    if error.retry_after_s is not None:
-        details = msgspec.structs.replace(
-            details or StatusDetails(), retry_after_seconds=max(1, round(error.retry_after_s))
-        )
-    return Status(
-        status="Failure",
-        message=error.message,
-        reason=error.reason,
-        details=details,
-        code=error.code or 500,
-    )
-
-
-# -- the API server's wording -------------------------------------------------------------------
-
-
-def qualified(resource: str, group: str) -> str:
-    """`pods`, or `deployments.apps`."""
-    return f"{resource}.{group}" if group else resource
-
-
-def not_found(resource: str, name: str, group: str = "") -> errors.NotFound:
-    return errors.NotFound(
-        f'{qualified(resource, group)} "{name}" not found', details=_about(resource, name, group)
-    )
-
-
-def already_exists(resource: str, name: str, group: str = "") -> errors.AlreadyExists:
-    return errors.AlreadyExists(
-        f'{qualified(resource, group)} "{name}" already exists',
-        details=_about(resource, name, group),
-    )
-
-
 def conflict(resource: str, name: str, why: str, group: str = "") -> errors.Conflict:
+    """A conflict in the API server's words."""
+    qualified = f"{resource}.{group}" if group else resource
     return errors.Conflict(
-        f'Operation cannot be fulfilled on {qualified(resource, group)} "{name}": {why}',
-        details=_about(resource, name, group),
+        f'Operation cannot be fulfilled on {qualified} "{name}": {why}',
+        details=StatusDetails(name=name, group=group, kind=resource),
     )
-
-
-def forbidden(resource: str, name: str, why: str, group: str = "") -> errors.Forbidden:
-    what = qualified(resource, group)
-    subject = f'{what} "{name}" is forbidden' if name else f"{what} is forbidden"
-    return errors.Forbidden(f"{subject}: {why}", details=_about(resource, name, group))
-
-
-def invalid(
-    kind: str, name: str, problems: Sequence[FieldError], group: str = ""
-) -> errors.Invalid:
-    """A rejected object, with every problem as a cause."""
-    return errors.Invalid(
-        f'{qualified(kind, group)} "{name}" is invalid: {field_errors.aggregate(problems)}',
-        details=StatusDetails(
-            name=name,
-            group=group,
-            kind=kind,
-            causes=[
-                StatusCause(reason=p.kind.reason, message=p.body(), field=p.path) for p in problems
-            ],
-        ),
-    )
-
-
-def _about(resource: str, name: str, group: str) -> StatusDetails:
-    return StatusDetails(name=name, group=group, kind=resource)

@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from kubesched.api import codec
-from kubesched.api.codec import DECODE_ERRORS, MalformedObject, Preserved
+from kubesched.api.codec import DECODE_ERRORS, MalformedObject
 from kubesched.api.meta import Record
 from kubesched.api.status import Status, error_of
 
@@ -67,11 +67,6 @@ class WatchDecoder(Generic[R]):
             return codec.convert({"metadata": value.get("metadata")}, self._type)
         except MalformedObject:
             return None
-
-    def decode_preserved(self, line: bytes) -> WatchEvent[Preserved[R]]:
-        """One event whose object is preserved completely."""
-        event_type, raw = self._open(line)
-        return WatchEvent(event_type, codec.decode_preserved(raw, self._type))
 
     def _open(self, line: bytes) -> tuple[EventType, bytes]:
         what = f"watch event of {self._type.__name__}"

@@ -190,17 +190,6 @@ class LeaderElector:
         """The holder as last seen; informational."""
         return self._observed.holder_identity or ""
 
-    def check(self, max_tolerable_expired_s: float) -> str | None:
-        """The problem if we hold the lease but failed to renew it for too long, else None.
-
-        A health check: such a leader should have stopped; if it is stuck instead, it should be
-        restarted.
-        """
-        limit = self._settings.lease_duration_s + max_tolerable_expired_s
-        if self._holds_lease() and self._clock.monotonic() - self._observed_at > limit:
-            return f"failed election to renew leadership on lease {self._settings.name}"
-        return None
-
     @property
     def _reserve_s(self) -> float:
         return (self._settings.lease_duration_s - self._settings.renew_deadline_s) / 2

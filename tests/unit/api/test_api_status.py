@@ -1,8 +1,6 @@
-"""Status objects to exceptions and back, and the API server's wording."""
+"""Status objects to exceptions, and the wording of problems of fields."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
@@ -12,7 +10,6 @@ from kubesched.api.status import (
     Status,
     StatusDetails,
     error_from_status,
-    status_of,
 )
 from kubesched.base import errors
 
@@ -88,83 +85,27 @@ def test_answers_that_are_no_status_become_the_message(body, message):
     assert (result.message, result.code) == (message, 502)
 
 
-def test_an_exception_becomes_a_status_and_back():
-    details = StatusDetails(
-        name="p", kind="pods", causes=[status.StatusCause(reason="r", message="m")]
-    )
-    original = errors.TooManyRequests("wait", retry_after_s=3.0, details=details)
-    written = status_of(original)
-    assert written.details.retry_after_seconds == 3
-    back = status.error_of(written)
-    assert type(back) is errors.TooManyRequests
-    assert (back.message, back.code, back.retry_after_s) == ("wait", 429, 3.0)
-    assert back.details.causes == details.causes
+def test_wording_of_a_conflict():
+    error = status.conflict("pods", "a", "it changed")
+    assert str(error) == 'Operation cannot be fulfilled on pods "a": it changed'
+    assert error.details == StatusDetails(name="a", kind="pods")
+    of_a_group = status.conflict("deployments", "a", "it changed", "apps")
+    assert str(of_a_group).startswith('Operation cannot be fulfilled on deployments.apps "a": ')
+    assert of_a_group.details == StatusDetails(name="a", group="apps", kind="deployments")
 
 
-@pytest.mark.parametrize(
-    ("error", "message", "details"),
-    [
-        pytest.param(
-            status.not_found("pods", "a"),
-            'pods "a" not found',
-            {"name": "a", "kind": "pods"},
-            id="not found",
-        ),
-        pytest.param(
-            status.already_exists("deployments", "a", "apps"),
-            'deployments.apps "a" already exists',
-            {"name": "a", "group": "apps", "kind": "deployments"},
-            id="already exists",
-        ),
-        pytest.param(
-            status.conflict("pods", "a", "it changed"),
-            'Operation cannot be fulfilled on pods "a": it changed',
-            {"name": "a", "kind": "pods"},
-            id="conflict",
-        ),
-        pytest.param(
-            status.forbidden("pods", "a", "no"),
-            'pods "a" is forbidden: no',
-            {"name": "a", "kind": "pods"},
-            id="forbidden",
-        ),
-        pytest.param(
-            status.forbidden("pods", "", "no"),
-            "pods is forbidden: no",
-            {"kind": "pods"},
-            id="forbidden to list",
-        ),
-    ],
-)
-def test_wording(error, message, details):
-    written = json.loads(codec.encode(status_of(error)))
-    assert written["message"] == message
-    assert written["details"] == details
-    assert written["status"] == "Failure"
-    assert written["code"] == type(error).code
-
-
-def test_an_invalid_object_lists_every_cause():
-    error = status.invalid(
-        "Deployment",
-        "d",
-        [
-            field_errors.required("spec.selector"),
-            field_errors.invalid("spec.replicas", -1, "must be greater than or equal to 0"),
-        ],
-        "apps",
-    )
-    assert error.message == (
-        'Deployment.apps "d" is invalid: [spec.selector: Required value, spec.replicas: Invalid value: -1: '
+def test_several_problems_are_one_message_and_one_cause_each():
+    problems = [
+        field_errors.required("spec.selector"),
+        field_errors.invalid("spec.replicas", -1, "must be greater than or equal to 0"),
+    ]
+    assert field_errors.aggregate(problems) == (
+        "[spec.selector: Required value, spec.replicas: Invalid value: -1: "
         "must be greater than or equal to 0]"
     )
-    assert codec.to_json(error.details)["causes"] == [
-        {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.selector"},
-        {
-            "reason": "FieldValueInvalid",
-            "message": "Invalid value: -1: must be greater than or equal to 0",
-            "field": "spec.replicas",
-        },
+    assert [(each.kind.reason, each.body()) for each in problems] == [
+        ("FieldValueRequired", "Required value"),
+        ("FieldValueInvalid", "Invalid value: -1: must be greater than or equal to 0"),
     ]
 
 

@@ -27,7 +27,6 @@ from lease_candidates import (
 from virtual_tests import virtual
 
 from kubesched.api.codec import encode
-from kubesched.base.clock import ManualClock
 from kubesched.client.leader_election import LeaderCallbacks, LeaderElectionSettings, LeaderElector
 
 # Losing and failing
@@ -179,26 +178,6 @@ async def test_work_that_does_not_end_keeps_the_lease_from_being_released(make_c
     assert "work goes on although the lease is lost" in caplog.text
     gate.set()
     await asyncio.sleep(0)
-
-
-# Health
-
-
-@virtual
-async def test_health_check_complains_only_about_a_stuck_holder():
-    clock = ManualClock()
-    server = LeaseServer()
-    leader = Candidate("a", Connection(server), clock)
-    standby = Candidate("b", Connection(server), clock)
-    async with leading(leader), running(standby):
-        await until(lambda: standby.elector.leader() == "a")
-        assert leader.elector.check(20.0) is None
-        clock.advance(35.0)
-        assert leader.elector.check(20.0) is None
-        clock.advance(0.1)
-        expected = "failed election to renew leadership on lease kube-scheduler"
-        assert leader.elector.check(20.0) == expected
-        assert standby.elector.check(20.0) is None
 
 
 # Never two at once
