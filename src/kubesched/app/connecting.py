@@ -39,8 +39,13 @@ class Connections:
         random: Random,
         host_name: str,
         prefers_protobuf: bool = False,
+        reference: str = "",
     ) -> None:
-        """`prefers_protobuf`: send bindings and events as protobuf if the server accepts it."""
+        """`prefers_protobuf`: send bindings and events as protobuf if the server accepts it.
+
+        `reference` is the kube-scheduler release that the user agent names.
+        """
+        self._reference = reference
         self._transport, self._lock_transport = transport, lock_transport
         self._make_limiter = make_limiter
         self._clock, self._random = clock, random
@@ -75,7 +80,7 @@ class Connections:
     ) -> RestClient:
         return RestClient(
             transport,
-            user_agent=user_agent(component),
+            user_agent=user_agent(component, self._reference),
             limiter=self._make_limiter(),
             clock=self._clock,
             random=self._random,
@@ -106,6 +111,7 @@ def connections_to(
     content_type: str = JSON,
     lock_connection: ConnectionConfig | None = None,
     tracing: OpenTelemetryTracing | None = None,
+    reference: str = "",
 ) -> Connections:
     """HTTP connections, opened on demand; `content_type` is as in the configuration.
 
@@ -135,4 +141,5 @@ def connections_to(
         random=random or Random(),
         host_name=platform.node(),
         prefers_protobuf=content_type == PROTOBUF,
+        reference=reference,
     )

@@ -9,19 +9,16 @@ not as unknown.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Final
 
-from kubesched import KUBERNETES_VERSION
 from kubesched.app import flag_types
 from kubesched.app.flag_types import FlagType, NamedCertKey
 from kubesched.base.errors import FieldProblem
-
-MINOR_VERSION: Final = KUBERNETES_VERSION.rpartition(".")[0]
-OLDEST_EMULATED_MINOR: Final = 33
+from kubesched.config.references import DEFAULT_REFERENCE, REFERENCES
+from kubesched.config.versions import Versions
 
 _IGNORED_WITH_FILE = "DEPRECATED, ignored when --config is given: "
 
@@ -209,9 +206,23 @@ class RunOptions:
     feature_gates: str = _flag(
         "", _GATES, "A=true,B=false,...: Kubernetes feature gates to switch", flag_types.GATES
     )
-    emulated_version: tuple[str, ...] = _flag((), _GATES, f"accepted when it is {MINOR_VERSION}")
+    reference_version: str = _flag(
+        "",
+        _GATES,
+        f"the kube-scheduler release to stand in for: {', '.join(REFERENCES)} "
+        f"(default: {DEFAULT_REFERENCE.version})",
+    )
+    emulated_version: tuple[str, ...] = _flag(
+        (),
+        _GATES,
+        "the version whose feature gates to emulate, such as kube=1.36; up to three before "
+        "--reference-version (the default)",
+    )
     min_compatibility_version: tuple[str, ...] = _flag(
-        (), _GATES, "accepted; nothing depends on it"
+        (),
+        _GATES,
+        "oldest version of the other components; some feature gates wait for it (default: one "
+        "before --emulated-version)",
     )
 
     disabled_metrics: tuple[str, ...] = _flag(
@@ -301,7 +312,6 @@ def all_flags() -> dict[str, Flag]:
 
 def problems(options: RunOptions) -> Iterator[FieldProblem]:
     """Invalid values, except those only the configuration or the cluster can reveal."""
-    yield from _version_problems(options)
     if options.secure_port < 0:
         yield FieldProblem(
             "",
@@ -330,7 +340,8 @@ def problems(options: RunOptions) -> Iterator[FieldProblem]:
         yield FieldProblem("", f"--record-limit must be at least {MIN_RECORD_LIMIT} bytes")
     if options.drain_timeout < 0:
         yield FieldProblem("", "--drain-timeout must not be negative")
-    previous = f"1.{int(MINOR_VERSION.rpartition('.')[2]) - 1}"
+    reference = REFERENCES.get(options.reference_version, DEFAULT_REFERENCE)
+    previous = Versions(reference).min_compatibility
     if options.show_hidden_metrics_for_version not in ("", previous):
         yield FieldProblem(
             "metrics.showHiddenMetricsForVersion",
@@ -338,34 +349,3 @@ def problems(options: RunOptions) -> Iterator[FieldProblem]:
             "the value "
             f"'{previous}'; only the previous minor version is allowed",
         )
-
-
-_MINOR = re.compile(r"(?:kube=)?v?1\.(\d+)")
-
-
-def _version_problems(options: RunOptions) -> Iterator[FieldProblem]:
-    own = int(MINOR_VERSION.rpartition(".")[2])
-    for text in options.emulated_version:
-        match = _MINOR.fullmatch(text)
-        if match is None:
-            yield FieldProblem("", f'--emulated-version: "{text}" is not of the form kube=1.N')
-        elif not OLDEST_EMULATED_MINOR <= int(match[1]) <= own:
-            yield FieldProblem(
-                "",
-                f"emulation version 1.{match[1]} is not between "
-                f"[1.{OLDEST_EMULATED_MINOR}, {MINOR_VERSION}.0]",
-            )
-        elif int(match[1]) != own:
-            yield FieldProblem(
-                "",
-                "--emulated-version: older versions are not emulated; this program behaves as "
-                f"{MINOR_VERSION}",
-            )
-    for text in options.min_compatibility_version:
-        match = _MINOR.fullmatch(text)
-        if match is None or not OLDEST_EMULATED_MINOR <= int(match[1]) <= own:
-            yield FieldProblem(
-                "",
-                f'--min-compatibility-version: "{text}" is not between '
-                f"1.{OLDEST_EMULATED_MINOR} and {MINOR_VERSION}",
-            )

@@ -19,7 +19,6 @@ from kubesched.app.playground import Playground, PlaygroundSettings
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.base.clock import SystemClock
 from kubesched.client.client_config import load_default_config
-from kubesched.config import features
 from kubesched.config.defaults import with_extender_resources
 from kubesched.config.features import FeatureGates
 from kubesched.config.load import default_config, load
@@ -124,7 +123,7 @@ def recording_source(
     reader = RecordingReader.of_folder(folder)
     header = reader.segments[-1].header
     played = gates is None and config is None
-    gates = features.from_map(header.feature_gates) if gates is None else gates
+    gates = header.gates() if gates is None else gates
     config = config or load(msgspec.json.encode(header.config), folder, gates)
     return Source(
         kind="recording",

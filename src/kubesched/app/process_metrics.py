@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kubesched import KUBERNETES_VERSION, __version__
+from kubesched import __version__
 from kubesched.app.flags import RunOptions
 from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.base.metrics.process import register_process_metrics
@@ -73,7 +73,9 @@ def _manifest(path: str) -> dict[str, str]:
 def register_common(registry: MetricsRegistry, gates: FeatureGates) -> None:
     """Metrics that every Kubernetes component has."""
     register_process_metrics(registry)
-    major, minor, _patch = KUBERNETES_VERSION.split(".")
+    current = gates.versions
+    release = current.reference.release
+    major, minor, _patch = release.split(".")
     info = registry.gauge(
         "kubernetes_build_info",
         "[BETA] What is running; always 1.",
@@ -91,16 +93,13 @@ def register_common(registry: MetricsRegistry, gates: FeatureGates) -> None:
     )
     system = f"{platform.system().lower()}/{platform.machine()}"
     python = f"python{platform.python_version()}"
-    info.labels(
-        "", "kubesched", "", "", f"v{KUBERNETES_VERSION}", python, major, minor, system
-    ).set(1)
+    info.labels("", "kubesched", "", "", f"v{release}", python, major, minor, system).set(1)
     versions = registry.gauge(
         "version_info",
         "[ALPHA] The versions the component is compatible with; always 1.",
         labels=("binary", "component", "emulation", "min_compat"),
     )
-    emulated, oldest = f"{major}.{minor}", f"{major}.{int(minor) - 1}"
-    versions.labels(KUBERNETES_VERSION, "kube", emulated, oldest).set(1)
+    versions.labels(release, "kube", current.emulated, current.min_compatibility).set(1)
     own = registry.gauge(
         "kubesched_build_info", "The version of kubesched; always 1.", labels=("version",)
     )

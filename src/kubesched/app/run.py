@@ -25,7 +25,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from kubesched import KUBERNETES_VERSION, __version__
+from kubesched import __version__
 from kubesched.api.core_v1 import Pod
 from kubesched.app import event_loop
 from kubesched.app.connecting import Connections, connections_to
@@ -60,6 +60,7 @@ from kubesched.client.metrics import ClientMetrics
 from kubesched.config import features
 from kubesched.config.output import to_plain, to_yaml
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.config.yaml_nodes import Plain
 from kubesched.framework.profile import enabled_plugins
 from kubesched.framework.registry import Registry
 from kubesched.insight.recording.recorded_dependencies import Recording, open_recording
@@ -214,6 +215,7 @@ class SchedulerProcess:
             content_type=config.client_connection.content_type,
             lock_connection=lock_config.connection,
             tracing=tracing,
+            reference=f"v{self._settings.gates.reference.release}",
         )
 
     async def _run_connected(
@@ -357,19 +359,22 @@ class SchedulerProcess:
         )
 
     def _write_config(self, path: Path) -> int:
-        path.write_text(to_yaml(to_plain(self._settings.config)), encoding="utf-8")
+        path.write_text(to_yaml(self._plain_config()), encoding="utf-8")
         log.info("Wrote configuration", file=str(path))
         return SUCCESS
+
+    def _plain_config(self) -> dict[str, Plain]:
+        return to_plain(self._settings.config, self._settings.gates.reference)
 
     def _log_start(self) -> None:
         log.info(
             "Starting Kubernetes Scheduler",
-            version=f"v{KUBERNETES_VERSION}",
+            version=f"v{self._settings.gates.reference.release}",
             kubesched=__version__,
             python=platform.python_version(),
         )
         if log.enabled(2):
-            log.info("Using component config", v=2, config=to_yaml(to_plain(self._settings.config)))
+            log.info("Using component config", v=2, config=to_yaml(self._plain_config()))
 
     # With and without leader election.
 

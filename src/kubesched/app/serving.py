@@ -197,17 +197,20 @@ class Serving:
             "/metrics": MetricsPage(exposed.registry, started),
             "/metrics/slis": MetricsPage(exposed.sli_registry, started),
             "/metrics/resources": ResourcesPage(exposed.pods, exposed.is_active, started),
-            "/configz": ConfigPage(to_plain(settings.config)),
+            "/configz": ConfigPage(to_plain(settings.config, settings.gates.reference)),
         }
+        cbor = settings.gates.enabled("CBORServingAndStorage")
         if settings.gates.ComponentFlagz:
-            pages["/flagz"] = FlagsPage(settings.options.shown(), self._random)
+            pages["/flagz"] = FlagsPage(settings.options.shown(), self._random, cbor)
         if settings.gates.ComponentStatusz:
             # Upstream: only what is registered before this page is listed, without pages below
             # others.
             shown = sorted(
                 {"/healthz", "/livez", "/readyz", *pages} - {"/metrics/slis", "/metrics/resources"}
             )
-            pages["/statusz"] = StatusPage(started, shown, self._clock, self._random)
+            pages["/statusz"] = StatusPage(
+                started, shown, settings.gates.versions, self._clock, self._random, cbor
+            )
         prefixes: dict[str, Page] = {}
         if settings.config.enable_profiling:
             prefixes["/debug/"] = DebugPages(self._clock, (self._scheduling_loop,))

@@ -149,4 +149,9 @@ def log_settings(options: RunOptions, gates: FeatureGates) -> logs.LogSettings:
 
 def feature_gates(options: RunOptions) -> FeatureGates:
     """The gates the command line asks for."""
-    return features.parse(options.feature_gates)
+    return features.from_flags(
+        options.feature_gates,
+        options.reference_version,
+        options.emulated_version,
+        options.min_compatibility_version,
+    )

@@ -59,10 +59,15 @@ WATCH_GRACE_S = 30.0
 _SAFE_PATH = re.compile(r"[A-Za-z0-9._-]+/pods/[A-Za-z0-9._-]+")
 
 
-def user_agent(component: str = "") -> str:
-    """`kubesched/<version> (<os>/<architecture>)` with the component, as in client-go."""
+def user_agent(component: str = "", reference: str = "") -> str:
+    """`kubesched/<version> (<os>/<architecture>) kubernetes/<reference>/<component>`.
+
+    As in client-go, which has the commit where we have the release that is stood in for.
+    """
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     name = f"kubesched/{__version__} ({platform.system().lower()}/{machine})"
+    if reference:
+        name += f" kubernetes/{reference}"
     return f"{name}/{component}" if component else name
 
 

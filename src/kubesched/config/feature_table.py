@@ -14,7 +14,8 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
-from kubesched.config.references import Reference, Versions, minor
+from kubesched.config.references import Reference
+from kubesched.config.versions import Versions, number
 
 TABLE = Path(__file__).with_name("feature_gates.txt")
 
@@ -65,15 +66,15 @@ class History:
 
     def known_to(self, reference: Reference) -> bool:
         """Whether the release registers the gate."""
-        number = minor(reference.version)
-        return minor(self.since) <= number and (not self.until or number <= minor(self.until))
+        release = number(reference.version)
+        return number(self.since) <= release and (not self.until or release <= number(self.until))
 
     def at(self, versions: Versions) -> Entry | None:
         """The last entry that applies; None before the first one."""
-        emulated, oldest = minor(versions.emulated), minor(versions.min_compatibility)
+        emulated, oldest = number(versions.emulated), number(versions.min_compatibility)
         found = None
         for entry in self.entries:
-            if minor(entry.version) <= emulated and minor(entry.min_compatibility) <= oldest:
+            if number(entry.version) <= emulated and number(entry.min_compatibility) <= oldest:
                 found = entry
         return found
 
@@ -125,7 +126,7 @@ def effective(versions: Versions) -> Mapping[str, Gate]:
             needs = tuple(
                 gate
                 for gate, since in row.needs
-                if gate in known and minor(since) <= minor(reference.version)
+                if gate in known and number(since) <= number(reference.version)
             )
             found[name] = Gate(entry.stage, entry.default, entry.locked, needs)
     return found

@@ -5,26 +5,29 @@ spelling (`gates.OpportunisticBatching`), so reading one costs an attribute acce
 one fails type checking. `parse` reads the `--feature-gates` flag with upstream's rules and texts:
 locks, stages, dependencies, `AllAlpha` and `AllBeta`. What a gate is by default comes from
 `feature_gates.txt`, and depends on the release and the version that it emulates
-(`references.Versions`). Gates of other components are accepted and kept for reporting.
+(`versions`). Gates of other components are accepted and kept for reporting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
 from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.config.feature_table import Gate, Stage, effective, histories, is_newer
-from kubesched.config.references import DEFAULT_VERSIONS, REFERENCES, Reference, Versions
+from kubesched.config.references import REFERENCES, Reference
+from kubesched.config.versions import DEFAULT_VERSIONS, Versions, parse_versions
 
 __all__ = [
     "DEFAULT_GATES",
+    "NOT_IMPLEMENTED",
     "FeatureGates",
     "Stage",
     "check_implemented",
     "defaults",
+    "from_flags",
     "from_map",
     "is_newer",
     "known",
@@ -217,6 +220,26 @@ def parse(text: str, versions: Versions = DEFAULT_VERSIONS) -> FeatureGates:
     return from_map(wanted, versions)
 
 
+def from_flags(
+    gates: str,
+    reference_version: str = "",
+    emulated_version: Sequence[str] = (),
+    min_compatibility_version: Sequence[str] = (),
+) -> FeatureGates:
+    """The gates that the four flags ask for.
+
+    Raises:
+        ConfigError: with upstream's texts, which are about the first of: a version's syntax,
+            the gates, the versions' ranges.
+    """
+    versions = parse_versions(reference_version, emulated_version, min_compatibility_version)
+    parsed = parse(gates, versions)
+    problems = list(versions.range_problems())
+    if problems:
+        raise ConfigError(problems)
+    return parsed
+
+
 def from_map(wanted: Mapping[str, bool], versions: Versions = DEFAULT_VERSIONS) -> FeatureGates:
     """The gates with these set; `AllAlpha` and `AllBeta` apply to gates not named.
 
@@ -260,7 +283,7 @@ def from_map(wanted: Mapping[str, bool], versions: Versions = DEFAULT_VERSIONS) 
     return _record(state, versions)
 
 
-_NOT_IMPLEMENTED = {
+NOT_IMPLEMENTED = {
     "GenericWorkload": "pod groups",
     "GangScheduling": "pod groups",
     "TopologyAwareWorkloadScheduling": "pod groups",
@@ -277,7 +300,7 @@ _NOT_IMPLEMENTED = {
     "DRAListTypeAttributes": "device attributes with several values",
     "DRANodeAllocatableResources": "devices that stand for node resources",
 }
-"""Gate -> missing prerequisite."""
+"""Gate -> what is missing; docs/limits.md has the same list."""
 
 
 def check_implemented(gates: FeatureGates) -> None:
@@ -288,7 +311,7 @@ def check_implemented(gates: FeatureGates) -> None:
     """
     problems = [
         f"{name} is enabled, but {what} are not implemented: leave it off"
-        for name, what in _NOT_IMPLEMENTED.items()
+        for name, what in NOT_IMPLEMENTED.items()
         if gates.enabled(name)
     ]
     if problems:

@@ -16,6 +16,7 @@ from kubesched.config.expansion import ExpandedPlugins, Implements, expand_profi
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.lint import warnings
 from kubesched.config.plugin_args import ARGS_BY_PLUGIN, PluginArgs
+from kubesched.config.references import Reference
 from kubesched.config.schema import Decoder, RawArgs, decode_args
 from kubesched.config.types import (
     API_VERSION,
@@ -263,9 +264,21 @@ def decode(data: bytes, source: str = "", gates: FeatureGates = DEFAULT_GATES) -
     _require_kind(root, data, source)
     decoder = Decoder(json=is_json(data))
     file = decoder.read(root, KubeSchedulerConfiguration, "")
+    _report_newer_fields(decoder, file, gates.reference)
     written = complete(file, decoder.given, _ArgsReader(decoder))
     profiles = tuple(default_profile(profile, gates) for profile in written.profiles)
     return Document(replace(written, profiles=profiles), written, decoder, source)
+
+
+def _report_newer_fields(
+    decoder: Decoder, file: KubeSchedulerConfiguration, reference: Reference
+) -> None:
+    """Fields that a later release added are as unknown as any other."""
+    if reference.pod_group_post_filter:
+        return
+    name = ExtensionPoint.POD_GROUP_POST_FILTER.value
+    for index in range(len(file.profiles)):
+        decoder.report_unknown(f"profiles[{index}].plugins", name)
 
 
 def _require_kind(root: Node, data: bytes, source: str) -> None:

@@ -7,11 +7,13 @@ resolve to something else (`yes`, `1e3`, `~`) is quoted.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import yaml
 
+from kubesched.config.references import DEFAULT_REFERENCE, Reference
 from kubesched.config.schema import encode
-from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.config.types import ExtensionPoint, KubeSchedulerConfiguration
 from kubesched.config.yaml_nodes import Plain, resolve_plain
 
 
@@ -29,9 +31,16 @@ def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def to_plain(config: KubeSchedulerConfiguration) -> dict[str, Plain]:
+def to_plain(
+    config: KubeSchedulerConfiguration, reference: Reference = DEFAULT_REFERENCE
+) -> dict[str, Plain]:
     """The full configuration, as kube-scheduler's `--write-config-to` and `/configz` write it."""
-    return encode(config)
+    plain = encode(config)
+    if not reference.pod_group_post_filter:
+        profiles: Any = plain.get("profiles", [])
+        for profile in profiles:
+            profile.get("plugins", {}).pop(ExtensionPoint.POD_GROUP_POST_FILTER.value, None)
+    return plain
 
 
 def to_yaml(data: Plain) -> str:

@@ -151,37 +151,3 @@ REFERENCES: Final = {
     )
 }
 DEFAULT_REFERENCE: Final = REFERENCES["1.37"]
-
-
-def minor(version: str) -> int:
-    """The N of `1.N`, which orders versions; 0 if there is none."""
-    return int(version.rpartition(".")[2] or 0)
-
-
-EMULATED_RELEASES: Final = 3
-"""How many releases before its own kube-scheduler can emulate."""
-
-
-@dataclass(frozen=True, slots=True)
-class Versions:
-    """What decides about feature gates.
-
-    `emulated` and `min_compatibility` only choose defaults, stages and locks of gates. Empty, they
-    are kube-scheduler's own: the release itself, and the one before the emulated version.
-    """
-
-    reference: Reference = DEFAULT_REFERENCE
-    emulated: str = ""
-    """`--emulated-version`"""
-    min_compatibility: str = ""
-    """`--min-compatibility-version`: the oldest version of the other components."""
-
-    def __post_init__(self) -> None:
-        emulated = self.emulated or self.reference.version
-        floor = f"1.{minor(self.reference.version) - EMULATED_RELEASES}"
-        oldest = self.min_compatibility or max(floor, f"1.{minor(emulated) - 1}", key=minor)
-        object.__setattr__(self, "emulated", emulated)
-        object.__setattr__(self, "min_compatibility", oldest)
-
-
-DEFAULT_VERSIONS: Final = Versions()

@@ -120,6 +120,12 @@ class Decoder:
             self._seen.add(problem)
             self.problems.append(problem)
 
+    def report_unknown(self, path: str, name: str) -> None:
+        """Report a field that is read but not known, if it is there."""
+        if child(path, name) in self._positions:
+            message = _unknown(name, ())
+            self.problems.append(self.located(FieldProblem(child(path, name), message)))
+
     def located(self, problem: FieldProblem) -> FieldProblem:
         """The problem with the position of its field, or of the closest enclosing one."""
         path = problem.path

@@ -54,6 +54,7 @@ class ExtensionPoint(Enum):
     PERMIT = "permit"
     PRE_ENQUEUE = "preEnqueue"
     QUEUE_SORT = "queueSort"
+    POD_GROUP_POST_FILTER = "podGroupPostFilter"
     PLACEMENT_GENERATE = "placementGenerate"
     PLACEMENT_SCORE = "placementScore"
 
@@ -122,6 +123,7 @@ class Plugins:
     multi_point: PluginSet = PluginSet()
     placement_generate: PluginSet = PluginSet()
     placement_score: PluginSet = PluginSet()
+    pod_group_post_filter: PluginSet = PluginSet()
 
     def at(self, point: ExtensionPoint) -> PluginSet:
         plugin_set: PluginSet = getattr(self, point.attribute)

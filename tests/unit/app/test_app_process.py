@@ -21,8 +21,10 @@ from kubesched.app.process_metrics import (
 from kubesched.app.stopping import ExitLimit, StopRequest
 from kubesched.base.errors import ConfigError, FieldProblem, without_groups
 from kubesched.base.metrics import MetricsRegistry
-from kubesched.config.features import DEFAULT_GATES
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.references import REFERENCES
 from kubesched.config.types import LeaderElectionConfiguration
+from kubesched.config.versions import Versions
 
 
 def test_the_identity_is_host_and_a_fresh_uuid():
@@ -94,10 +96,35 @@ def test_the_process_tells_about_itself():
     registry = MetricsRegistry()
     register_common(registry, DEFAULT_GATES)
     page = registry.text()
-    assert 'git_version="v1.36.4"' in page
+    assert 'git_version="v1.37.0"' in page
+    assert 'minor="37"' in page
+    assert (
+        'version_info{binary="1.37.0",component="kube",emulation="1.37",min_compat="1.36"} 1'
+        in page
+    )
     assert 'kubernetes_feature_enabled{name="NodeDeclaredFeatures",stage=""} 1' in page
     assert 'kubernetes_feature_enabled{name="CompositePodGroup",stage="ALPHA"} 0' in page
     assert "process_resident_memory_bytes" in page
+
+
+@pytest.mark.parametrize(
+    ("versions", "told"),
+    [
+        (Versions(emulated="1.36"), ("1.37.0", "1.36", "1.35", 217)),
+        (Versions(min_compatibility="1.37"), ("1.37.0", "1.37", "1.37", 253)),
+        (Versions(REFERENCES["1.36"]), ("1.36.4", "1.36", "1.35", 241)),
+    ],
+)
+def test_the_process_tells_which_version_it_emulates(versions, told):
+    registry = MetricsRegistry()
+    register_common(registry, FeatureGates(versions=versions))
+    page = registry.text()
+    release, emulated, oldest, series = told
+    assert (
+        f'version_info{{binary="{release}",component="kube",emulation="{emulated}",'
+        f'min_compat="{oldest}"}} 1' in page
+    )
+    assert page.count("\nkubernetes_feature_enabled{") == series
 
 
 def test_who_leads_is_told():

@@ -71,7 +71,15 @@ KUBE_SCHEDULER_1_36 = [
     "write-config-to",
 ]
 
-OURS = {"dry-run", "drain-timeout", "page", "record", "record-limit", "tracing-config-file"}
+OURS = {
+    "dry-run",
+    "drain-timeout",
+    "page",
+    "record",
+    "record-limit",
+    "reference-version",
+    "tracing-config-file",
+}
 
 
 def test_every_flag_of_kube_scheduler_exists_and_nothing_else_but_ours():
@@ -254,20 +262,13 @@ def test_the_defaults_are_in_order():
             "--tls-curve-preferences: this program's TLS library takes one curve, not a list",
         ),
         (
-            {"emulated_version": ("1.20",)},
-            "emulation version 1.20 is not between [1.33, 1.36.0]",
-        ),
-        (
-            {"emulated_version": ("kube=1.35",)},
-            "--emulated-version: older versions are not emulated; this program behaves as 1.36",
-        ),
-        (
-            {"min_compatibility_version": ("1.2",)},
-            '--min-compatibility-version: "1.2" is not between 1.33 and 1.36',
-        ),
-        (
             {"show_hidden_metrics_for_version": "1.20"},
             'metrics.showHiddenMetricsForVersion: Invalid value: "1.20": must be omitted or have the value '
+            "'1.36'; only the previous minor version is allowed",
+        ),
+        (
+            {"show_hidden_metrics_for_version": "1.36", "reference_version": "1.36"},
+            'metrics.showHiddenMetricsForVersion: Invalid value: "1.36": must be omitted or have the value '
             "'1.35'; only the previous minor version is allowed",
         ),
     ],
@@ -280,10 +281,8 @@ def test_a_value_that_cannot_be_honoured_is_refused_with_the_reason(options, mes
 def test_values_that_change_nothing_are_accepted():
     assert (
         problems_of(
-            emulated_version=("1.36",),
-            min_compatibility_version=("kube=1.35",),
             secure_port=0,
-            show_hidden_metrics_for_version="1.35",
+            show_hidden_metrics_for_version="1.36",
             disable_http2_serving=True,
         )
         == []

@@ -74,7 +74,7 @@ def test_without_a_file_the_flags_are_not_validated_here():
 
 def test_bad_flag_values_are_all_reported():
     with pytest.raises(ConfigError) as caught:
-        settings("--secure-port=70000", "--emulated-version=1.2")
+        settings("--secure-port=70000", "--drain-timeout=-1s")
     assert len(caught.value.problems) == 2
 
 
@@ -94,6 +94,13 @@ def test_feature_gates_come_from_all_uses_of_the_flag():
     gates = feature_gates(options.options)
     assert gates.GenericWorkload
     assert gates.enabled("CSIVolumeHealth")
+
+
+def test_versions_come_from_their_flags():
+    words = ["--reference-version=1.36", "--emulated-version=kube=1.35"]
+    versions = feature_gates(parse(words).options).versions
+    assert (versions.reference.release, versions.emulated) == ("1.36.4", "1.35")
+    assert versions.min_compatibility == "1.34"
 
 
 def test_an_unknown_gate_is_refused():

@@ -10,7 +10,7 @@ from kubesched.config.defaults import merge_plugin_set, with_extender_resources
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import default_config, load
 from kubesched.config.plugin_args import NodeResourcesFitArgs
-from kubesched.config.references import REFERENCES, Versions
+from kubesched.config.references import REFERENCES
 from kubesched.config.schema import RawArgs
 from kubesched.config.types import (
     ClientConnectionConfiguration,
@@ -21,6 +21,7 @@ from kubesched.config.types import (
     Plugin,
     PluginSet,
 )
+from kubesched.config.versions import Versions
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 DEFAULT_LIST = (

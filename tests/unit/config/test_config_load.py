@@ -10,8 +10,9 @@ from kubesched.base.errors import ConfigError
 from kubesched.config import default_plugins, features
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import check, load, load_file
-from kubesched.config.references import Versions
 from kubesched.config.schema import RawArgs
+from kubesched.config.types import Plugin
+from kubesched.config.versions import Versions
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -275,6 +276,20 @@ def test_gates_decide_what_may_be_said():
             '[{"Utilization":0,"Score":1}]: unexpected field `shape`, remove it or turn on the '
             "feature gate StorageCapacityScoring (line 5, column 34)"
         ]
+
+
+def test_fields_of_a_later_release_are_unknown_to_an_earlier_one():
+    """T53"""
+    text = HEADER + (
+        "profiles:\n- plugins:\n    podGroupPostFilter: {disabled: [{name: DynamicResources}]}\n"
+    )
+    (profile,) = load(text.encode()).profiles
+    assert profile.plugins.pod_group_post_filter.disabled == (Plugin("DynamicResources"),)
+    load(text.encode(), gates=features.parse("", Versions(emulated="1.36")))
+    assert problems(text, gates=features.defaults("1.36")) == [
+        "profiles[0].plugins.podGroupPostFilter: strict decoding error: unknown field "
+        '"podGroupPostFilter" (line 5, column 5)'
+    ]
 
 
 # -- flags over the file --------------------------------------------------------------------------

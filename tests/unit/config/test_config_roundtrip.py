@@ -40,6 +40,7 @@ from kubesched.config.types import (
     Plugins,
     PluginSet,
 )
+from kubesched.config.versions import Versions
 from kubesched.config.yaml_nodes import parse
 from kubesched.config.yaml_nodes import to_plain as nodes_to_plain
 
@@ -150,6 +151,25 @@ def test_the_default_configuration_survives_writing_and_reading(gates):
     config = default_config(given)
     assert load(to_yaml(to_plain(config)).encode(), gates=given) == config
     assert load(to_json(to_plain(config)).encode(), gates=given) == config
+
+
+def test_each_release_writes_the_fields_that_it_knows():
+    """T52 and X4"""
+    for gates, has_point, has_shape in (
+        (DEFAULT_GATES, True, True),
+        (features.parse("", Versions(emulated="1.36")), True, False),
+        (features.defaults("1.36"), False, False),
+    ):
+        config = default_config(gates)
+        plain = to_plain(config, gates.reference)
+        assert ("podGroupPostFilter" in plain["profiles"][0]["plugins"]) is has_point
+        (volumes,) = (
+            entry["args"]
+            for entry in plain["profiles"][0]["pluginConfig"]
+            if entry["name"] == "VolumeBinding"
+        )
+        assert ("shape" in volumes) is has_shape
+        assert load(to_yaml(plain).encode(), gates=gates) == config
 
 
 # -- any configuration ----------------------------------------------------------------------------

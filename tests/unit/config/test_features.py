@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,8 @@ from kubesched.base.errors import ConfigError
 from kubesched.config import features
 from kubesched.config.feature_table import histories
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
-from kubesched.config.references import EMULATED_RELEASES, REFERENCES, Versions, minor
+from kubesched.config.references import REFERENCES
+from kubesched.config.versions import EMULATED_RELEASES, Versions, number
 
 REFERENCE_136 = Versions(REFERENCES["1.36"])
 EMULATING_136 = Versions(emulated="1.36")
@@ -154,9 +157,9 @@ def test_the_table_is_sorted_and_its_words_are_gates_and_versions():
         assert [gate for gate, _ in row.needs] == sorted(gate for gate, _ in row.needs), name
         assert row.until in ("", *REFERENCES), name
         assert row.into == "" or row.into in rows, name
-        numbers = [minor(entry.version) for entry in row.entries]
+        numbers = [number(entry.version) for entry in row.entries]
         assert numbers == sorted(numbers), name
-        assert numbers[-1] <= max(map(minor, REFERENCES)), name
+        assert numbers[-1] <= max(map(number, REFERENCES)), name
 
 
 @pytest.mark.parametrize(
@@ -209,9 +212,9 @@ def test_every_dependency_is_a_known_gate(reference):
 
 @pytest.mark.parametrize("reference", REFERENCES)
 def test_defaults_hold_together_at_every_version_that_can_be_emulated(reference):
-    newest = minor(reference)
-    for number in range(newest - EMULATED_RELEASES, newest + 1):
-        versions = Versions(REFERENCES[reference], f"1.{number}")
+    newest = number(reference)[1]
+    for minor in range(newest - EMULATED_RELEASES, newest + 1):
+        versions = Versions(REFERENCES[reference], f"1.{minor}")
         assert features.from_map({}, versions) == FeatureGates(versions=versions)
 
 
@@ -454,11 +457,22 @@ def test_gates_of_pod_groups_are_refused_by_name(text):
         features.check_implemented(features.parse(text))
 
 
-@pytest.mark.parametrize("gate", ["DRAListTypeAttributes", "DRANodeAllocatableResources"])
-def test_alpha_gates_of_device_allocation_are_refused_by_name(gate):
-    with pytest.raises(ConfigError, match=f"{gate} is enabled, but .* are not implemented"):
-        features.check_implemented(features.parse(f"{gate}=true"))
-
-
 def test_the_default_gates_are_implemented():
     features.check_implemented(features.DEFAULT_GATES)
+
+
+def test_gates_that_are_not_implemented_are_listed_among_the_limits():
+    page = (Path(__file__).parents[3] / "docs/limits.md").read_text(encoding="utf-8")
+    section = page.split("\n## Feature gates\n")[1].split("\n## ")[0]
+    assert dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", section, re.MULTILINE)) == (
+        features.NOT_IMPLEMENTED
+    )
+
+
+@pytest.mark.parametrize("name", features.NOT_IMPLEMENTED)
+def test_a_gate_that_is_not_implemented_is_refused_by_name(name):
+    what = features.NOT_IMPLEMENTED[name]
+    gates = FeatureGates(**{name: True})
+    words = f"{name} is enabled, but {what} are not implemented: leave it off"
+    with pytest.raises(ConfigError, match=words):
+        features.check_implemented(gates)

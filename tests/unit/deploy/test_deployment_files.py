@@ -41,6 +41,7 @@ UPSTREAM = {
     ("storage.k8s.io", "volumeattachments"): "get list watch",
     ("storage.k8s.io", "storageclasses"): "get list watch",
     ("resource.k8s.io", "deviceclasses"): "get list watch",
+    ("resource.k8s.io", "devicetaintrules"): "get list watch",
     ("resource.k8s.io", "resourceslices"): "get list watch",
     ("resource.k8s.io", "resourceclaims"): "get list watch update patch create delete",
     ("resource.k8s.io", "resourceclaims/status"): "get list watch update patch",

@@ -194,8 +194,8 @@ def _end_to_end(
 
     from msgspec import structs
 
-    from kubesched import KUBERNETES_VERSION
     from kubesched.base.errors import KubeschedError
+    from kubesched.config.references import DEFAULT_REFERENCE
     from kubesched.lab.benchmarking.core_mode import with_core_decisions
     from kubesched.lab.benchmarking.end_to_end.contestants import ClientLimits, Contestant
     from kubesched.lab.benchmarking.end_to_end.driving import Pace, Release
@@ -230,7 +230,8 @@ def _end_to_end(
         return [structs.replace(result, notes=(*result.notes, *notes)) for result in results]
 
     environment = this_environment(
-        kube_scheduler=KUBERNETES_VERSION if args.against else "", control_plane=args.control_plane
+        kube_scheduler=DEFAULT_REFERENCE.release if args.against else "",
+        control_plane=args.control_plane,
     )
     return run, environment
 

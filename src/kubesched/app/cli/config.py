@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kubesched.app.cli.options import add_options, add_output
 from kubesched.app.cli.records import write_record
-from kubesched.app.cli.sources import add_configuration
+from kubesched.app.cli.sources import add_configuration, feature_gates
 from kubesched.base.errors import ConfigError, FieldProblem
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         KubeSchedulerConfiguration,
         KubeSchedulerProfile,
     )
+    from kubesched.config.versions import Versions
     from kubesched.config.yaml_nodes import Plain
 
 _VIEW = """\
@@ -66,9 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    from kubesched.config import features
-
-    gates = features.parse(args.feature_gates)
+    gates = feature_gates(args)
     return _view(args, gates) if args.config_command == "view" else _validate(args, gates)
 
 
@@ -185,16 +184,24 @@ def _view(args: argparse.Namespace, gates: FeatureGates) -> int:
     if args.output in ("yaml", "json"):
         write_record(args.output, effective_plain(config, implements))
     else:
-        _print_config(config, wide=args.output == "wide")
+        _print_config(config, gates.versions, wide=args.output == "wide")
     return 0
 
 
-def _print_config(config: KubeSchedulerConfiguration, *, wide: bool) -> None:
+def _print_config(config: KubeSchedulerConfiguration, versions: Versions, *, wide: bool) -> None:
     from kubesched.app.cli import terminal
     from kubesched.app.cli.plugin_lookup import implements
     from kubesched.config.expansion import expand
 
     if wide:
+        terminal.heading("Versions")
+        rows = [
+            ("reference", versions.reference.release),
+            ("emulated", versions.emulated),
+            ("minimum compatibility", versions.min_compatibility),
+        ]
+        terminal.table(("VERSION", "VALUE"), rows, indent=2)
+        print()
         terminal.heading("Settings")
         terminal.table(("FIELD", "VALUE"), _settings(config), indent=2)
         print()

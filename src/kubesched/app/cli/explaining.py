@@ -26,7 +26,6 @@ from kubesched.app.event_loop import run
 from kubesched.base.errors import KubeschedError, NotFound
 from kubesched.base.logs import silence
 from kubesched.client.client_config import load_default_config
-from kubesched.config import features
 from kubesched.config.features import FeatureGates
 from kubesched.config.load import load
 from kubesched.config.types import KubeSchedulerConfiguration
@@ -85,7 +84,7 @@ def _configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfiguration
     if args.config or args.recording is None:
         return load_configuration(args)
     header = RecordingReader.of_folder(args.recording).segments[-1].header
-    gates = features.from_map(header.feature_gates)
+    gates = header.gates()
     return load(msgspec.json.encode(header.config), args.recording, gates), gates
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kubesched.app.cli.options import add_options, add_output
 from kubesched.app.cli.parsing import usage_error
 from kubesched.app.cli.records import write_page
-from kubesched.app.cli.sources import add_configuration
+from kubesched.app.cli.sources import add_configuration, feature_gates, has_gates
 from kubesched.app.cli.sweeping import add_sweep_options
 
 if TYPE_CHECKING:
@@ -110,11 +110,10 @@ def _trace(args: argparse.Namespace) -> Trace:
 def _import_plugins(args: argparse.Namespace) -> None:
     """Import the plugins of the given files: a recording may only name loaded ones."""
     from kubesched.app.cli.plugin_lookup import installed_plugins
-    from kubesched.config import features
     from kubesched.config.load import load_file
     from kubesched.framework.profile import enabled_plugins
 
-    gates = features.parse(args.feature_gates)
+    gates = feature_gates(args)
     for text in args.config:
         path = text.partition("=")[2] or text
         if path not in ("own", "default"):
@@ -141,7 +140,6 @@ def _play(args: argparse.Namespace, trace: Trace) -> Report:
 
 def _cells(args: argparse.Namespace, trace: Trace) -> list[Cell]:
     """Every configuration with every seed."""
-    from kubesched.config import features
     from kubesched.config.load import default_config, load_file
     from kubesched.lab.traces.cells import with_recorded
     from kubesched.lab.traces.player import Cell
@@ -150,8 +148,8 @@ def _cells(args: argparse.Namespace, trace: Trace) -> list[Cell]:
     from kubesched.lab.traces.trace import TraceError
 
     own = trace.own
-    gates = features.parse(args.feature_gates)
-    if own is not None and not args.feature_gates:
+    gates = feature_gates(args)
+    if own is not None and not has_gates(args):
         gates = own.gates
     prices = read_prices(args.prices) if args.prices else None
     named = {}

@@ -43,7 +43,7 @@ def run_words(words: Sequence[str]) -> int:
         sys.stdout.write(_help_text())
         return 0
     if line.options.version != "false":
-        return _print_version()
+        return _print_version(line.options.reference_version)
     with signals_held():
         from kubesched.app.run import run
 
@@ -89,9 +89,11 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
             groups[flag.group].add_argument(*names, metavar=flag.type.name, help=text)
 
 
-def _print_version() -> int:
-    from kubesched import KUBERNETES_VERSION, __version__
+def _print_version(reference_version: str) -> int:
+    from kubesched import __version__
+    from kubesched.config.references import DEFAULT_REFERENCE, REFERENCES
 
     # Scripts written for kube-scheduler parse the first word and the number.
-    print(f"Kubernetes v{KUBERNETES_VERSION} (kubesched {__version__})")
+    reference = REFERENCES.get(reference_version, DEFAULT_REFERENCE)
+    print(f"Kubernetes v{reference.release} (kubesched {__version__})")
     return 0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kubesched.app.cli.options import add_options
 from kubesched.app.cli.parsing import usage_error
 from kubesched.app.cli.terminal import ProgressLine
+from kubesched.config.references import DEFAULT_REFERENCE, REFERENCES
 
 if TYPE_CHECKING:
     from kubesched.config.features import FeatureGates
@@ -119,15 +120,50 @@ def _listing(progress: Progress) -> str:
 
 # -- the scheduler's configuration -----------------------------------------------------------------
 
-_GATES = """
---feature-gates A=true,... {=}  feature gates to assume; they change defaults and what is allowed
+_GATES = f"""
+--feature-gates A=true,... {{=}}  feature gates to assume; they change defaults and what is allowed
+--reference-version V {{|{"|".join(REFERENCES)}}}  the kube-scheduler release to stand in for
+    (default: {DEFAULT_REFERENCE.version})
+--emulated-version V {{=}}  the version whose feature gates that release emulates (default: its own)
+--min-compatibility-version V {{=}}  oldest version of the other components; some feature gates wait
+    for it (default: one before the emulated version)
 """
 _CONFIG = "--config FILE  the scheduler's configuration (default: the defaults)"
 
 
 def add_configuration(parser: argparse.ArgumentParser, config: str = _CONFIG) -> None:
-    """Add the options `--config`, which may be absent or different, and `--feature-gates`."""
+    """Add `--config`, which may be absent or different, and the options of `feature_gates`."""
     add_options(parser, f"{config}\n{_GATES}")
+
+
+def feature_gates(args: argparse.Namespace) -> FeatureGates:
+    """The gates of the options.
+
+    Raises:
+        ConfigError: unknown gates or versions.
+    """
+    from kubesched.config.features import from_flags
+
+    return from_flags(
+        args.feature_gates,
+        args.reference_version or "",
+        _listed(args.emulated_version),
+        _listed(args.min_compatibility_version),
+    )
+
+
+def _listed(text: str) -> list[str]:
+    return text.split(",") if text else []
+
+
+def has_gates(args: argparse.Namespace) -> bool:
+    """Whether any option of `feature_gates` is given."""
+    return bool(
+        args.feature_gates
+        or args.reference_version
+        or args.emulated_version
+        or args.min_compatibility_version
+    )
 
 
 def load_configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfiguration, FeatureGates]:
@@ -136,8 +172,7 @@ def load_configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfigura
     Raises:
         ConfigError: with all problems in gates or file.
     """
-    from kubesched.config import features
     from kubesched.config.load import default_config, load_file
 
-    gates = features.parse(args.feature_gates)
+    gates = feature_gates(args)
     return (load_file(args.config, gates) if args.config else default_config(gates)), gates

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kubesched.app.cli.interruption import signals_held, stop_event
 from kubesched.app.cli.options import add_options, add_page_options
 from kubesched.app.cli.parsing import number_up_to
-from kubesched.app.cli.sources import add_configuration
+from kubesched.app.cli.sources import add_configuration, feature_gates
 
 if TYPE_CHECKING:
     from kubesched.app.demo import Placement
@@ -132,7 +132,7 @@ def _settings(args: argparse.Namespace) -> PlaygroundSettings:
     from kubesched.playground.kubelet.node_templates import DEFAULT_POOLS, load_node_pools
     from kubesched.playground.kubelet.stages import default_stages, load_stages
 
-    gates = features.parse(args.feature_gates)
+    gates = feature_gates(args)
     features.check_implemented(gates)
     version = args.kubernetes_version or gates.reference.version
     data_dir = Path(args.data_dir).expanduser() if args.data_dir else None

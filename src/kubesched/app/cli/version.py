@@ -17,11 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     import platform
 
-    from kubesched import KUBERNETES_VERSION, __version__
+    from kubesched import __version__
+    from kubesched.config.references import DEFAULT_REFERENCE, REFERENCES
 
     versions = {
         "version": __version__,
-        "kubernetesVersion": f"v{KUBERNETES_VERSION}",
+        "kubernetesVersion": f"v{DEFAULT_REFERENCE.release}",
+        "references": [f"v{reference.release}" for reference in REFERENCES.values()],
         "pythonVersion": platform.python_version(),
         "platform": f"{platform.system().lower()}/{platform.machine()}",
     }

@@ -9,12 +9,12 @@ from random import Random
 from time import gmtime, strftime
 from typing import Final
 
-from kubesched import KUBERNETES_VERSION
 from kubesched.app.server.requests import PageRequest, accepted_types
 from kubesched.app.server.responses import json_body, not_acceptable, rendered, text
 from kubesched.base.clock import Clock
 from kubesched.base.http_server.messages import Response
 from kubesched.config.output import to_yaml
+from kubesched.config.versions import Versions
 from kubesched.config.yaml_nodes import Plain
 
 COMPONENT: Final = "kube-scheduler"
@@ -47,12 +47,15 @@ class FlagsPage:
 
     flags: Mapping[str, str]
     random: Random
+    cbor: bool = False
+    """Whether `application/cbor` is served (gate CBORServingAndStorage)."""
 
     async def __call__(self, request: PageRequest) -> Response:
         delimiter = self.random.choice(DELIMITERS)
         lines = "".join(f"{name}{delimiter}{value}\n" for name, value in self.flags.items())
         page = f"\n{COMPONENT} flagz\n{WARNING}\n{lines}"
-        return negotiated(request, "Flagz", page, lambda: {"flags": dict(self.flags)})
+        fields: Callable[[], dict[str, Plain]] = lambda: {"flags": dict(self.flags)}  # noqa: E731 - only built on request
+        return negotiated(request, "Flagz", page, fields, cbor=self.cbor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +65,24 @@ class StatusPage:
     started: float
     """Seconds since the epoch."""
     paths: Sequence[str]
+    versions: Versions
     clock: Clock
     random: Random
+    cbor: bool = False
+    """Whether `application/cbor` is served (gate CBORServingAndStorage)."""
 
     async def __call__(self, request: PageRequest) -> Response:
         seconds = max(0, int(self.clock.now() - self.started))
-        minor = KUBERNETES_VERSION.rpartition(".")[0]
+        # Upstream shows the release's own version here even if it emulates another one.
+        binary, emulated = self.versions.reference.release, self.versions.emulated
         python = f"python{platform.python_version()}"
         delimiter = self.random.choice(DELIMITERS)
         shown = {
             "Started": strftime("%a %b %d %H:%M:%S UTC %Y", gmtime(self.started)),
             "Up": f"{seconds // 3600} hr {seconds // 60 % 60:02d} min {seconds % 60:02d} sec",
             "Python version": python,
-            "Binary version": KUBERNETES_VERSION,
-            "Emulation version": minor,
+            "Binary version": binary,
+            "Emulation version": emulated,
             "Paths": " ".join(self.paths),
         }
         # Upstream: a space follows the delimiter here, but not on the page of flags.
@@ -86,17 +93,28 @@ class StatusPage:
             "uptimeSeconds": seconds,
             # Upstream's schema has a field for Go only; the value names Python.
             "goVersion": python,
-            "binaryVersion": KUBERNETES_VERSION,
-            "emulationVersion": minor,
+            "binaryVersion": binary,
+            "emulationVersion": emulated,
             "paths": list(self.paths),
         }
-        return negotiated(request, "Statusz", page, fields)
+        return negotiated(request, "Statusz", page, fields, cbor=self.cbor)
 
 
 def negotiated(
-    request: PageRequest, kind: str, page: str, fields: Callable[[], dict[str, Plain]]
+    request: PageRequest,
+    kind: str,
+    page: str,
+    fields: Callable[[], dict[str, Plain]],
+    *,
+    cbor: bool = False,
 ) -> Response:
     """Text, unless the client asks for the structured kind with group, version and `as`."""
+    structured: dict[str, Callable[[dict[str, Plain]], bytes]] = {
+        "application/json": lambda made: rendered(made, pretty=request.pretty).encode(),
+        "application/yaml": lambda made: to_yaml(made).encode(),
+    }
+    if cbor:
+        structured["application/cbor"] = to_cbor
     wanted = accepted_types(request.accept)
     if not wanted:
         return text(page)
@@ -106,7 +124,7 @@ def negotiated(
         parameters = media_type.parameters
         version = parameters.get("v", "")
         if (
-            media_type.name not in ("application/json", "application/yaml")
+            media_type.name not in structured
             or parameters.get("g") != GROUP
             or version not in VERSIONS
             or parameters.get("as") != kind
@@ -118,19 +136,16 @@ def negotiated(
             "metadata": {"name": COMPONENT},
             **fields(),
         }
-        body = (
-            rendered(document, pretty=request.pretty)
-            if media_type.name == "application/json"
-            else to_yaml(document)
-        )
+        body = structured[media_type.name](document)
         content_type = f"{media_type.name};g={GROUP};v={version};as={kind}"
-        response = Response(body=body.encode(), content_type=content_type)
+        response = Response(body=body, content_type=content_type)
         return _with_deprecation(response, kind) if version == DEPRECATED else response
     # Upstream: an error in a format that the client did not ask for is indented for every client.
     readable = any(
         media_type.name == "application/json" and not media_type.parameters for media_type in wanted
     )
-    accepted = ("application/json", "application/yaml", "text/plain")
+    accepted = [*structured]
+    accepted.insert(2, "text/plain")
     return not_acceptable(*accepted, pretty=request.pretty or not readable)
 
 
@@ -140,3 +155,31 @@ def _with_deprecation(response: Response, kind: str) -> Response:
         'version."'
     )
     return replace(response, headers={**(response.headers or {}), "Warning": note})
+
+
+def to_cbor(document: dict[str, Plain]) -> bytes:
+    """CBOR as Kubernetes writes it: tagged (RFC 8949, 3.4.6), with byte strings for texts."""
+    return bytes.fromhex("d9d9f7") + _cbor(document)
+
+
+def _cbor(value: object) -> bytes:
+    match value:
+        case int():
+            return _cbor_head(0, value)
+        case str():
+            return _cbor_head(2, len(value.encode())) + value.encode()
+        case list():
+            return _cbor_head(4, len(value)) + b"".join(map(_cbor, value))
+        case dict():
+            items = (_cbor(key) + _cbor(item) for key, item in value.items())
+            return _cbor_head(5, len(value)) + b"".join(items)
+    raise TypeError(f"no such value is on these pages: {value!r}")
+
+
+def _cbor_head(major: int, argument: int) -> bytes:
+    if argument < 24:
+        return bytes([major << 5 | argument])
+    for code, size in ((24, 1), (25, 2), (26, 4)):
+        if argument < 1 << 8 * size:
+            return bytes([major << 5 | code]) + argument.to_bytes(size)
+    return bytes([major << 5 | 27]) + argument.to_bytes(8)

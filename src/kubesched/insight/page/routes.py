@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from kubesched import KUBERNETES_VERSION, __version__
+from kubesched import __version__
 from kubesched.api.core_v1 import Pod
 from kubesched.base.errors import ApiError, KubeschedError
 from kubesched.base.http_server.event_stream import event_stream
@@ -146,7 +146,7 @@ class Pages:
             "canAct": source.actions is not None,
             "readers": self.updates.readers,
             "version": __version__,
-            "kubernetes": KUBERNETES_VERSION,
+            "kubernetes": source.gates.reference.release,
             "profiles": [profile.scheduler_name for profile in source.config.profiles],
         }
         if self._moments is not None:

@@ -86,8 +86,11 @@ def open_recording(
         time=clock.monotonic(),
         attempts=0,
         seed=seed,
-        config=to_plain(config),
+        config=to_plain(config, gates.reference),
         feature_gates={name: on for name, _stage, on in gates.states()},
+        reference_version=gates.reference.version,
+        emulated_version=gates.versions.emulated,
+        min_compatibility_version=gates.versions.min_compatibility,
         max_in_unschedulable_s=max_in_unschedulable_s,
         classes=classes,
     )

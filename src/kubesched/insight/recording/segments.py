@@ -26,6 +26,9 @@ from typing import Any, BinaryIO
 import msgspec
 
 from kubesched.base.errors import KubeschedError
+from kubesched.config import features
+from kubesched.config.features import FeatureGates
+from kubesched.config.versions import parse_versions
 from kubesched.insight.recording.records import AnyEntry, decode_entries
 
 MAGIC = b"KUBESCHED-REC\n"
@@ -65,12 +68,32 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     config: dict[str, Any]
     """The KubeSchedulerConfiguration in effect."""
     feature_gates: dict[str, bool]
+    reference_version: str = "1.36"
+    """The kube-scheduler release that was stood in for; recordings that do not say it mean 1.36."""
+    emulated_version: str = ""
+    min_compatibility_version: str = ""
     max_in_unschedulable_s: float = 300.0
     """The flag --pod-max-in-unschedulable-pods-duration."""
     classes: bool = True
     """Whether equal pods shared answers and waited as one; False for `bench run --no-classes`."""
     is_playable: bool = False
     """Whether the checkpoint includes the scheduler's state."""
+
+    def gates(self) -> FeatureGates:
+        """The feature gates in effect, and the release.
+
+        Raises:
+            ConfigError: this version of kubesched does not know the release.
+        """
+        versions = parse_versions(
+            self.reference_version,
+            [self.emulated_version] if self.emulated_version else [],
+            [self.min_compatibility_version] if self.min_compatibility_version else [],
+        )
+        # Older versions of kubesched listed gates that kube-scheduler does not have.
+        known = features.known(versions)
+        given = {name: on for name, on in self.feature_gates.items() if name in known}
+        return features.from_map(given, versions)
 
     @property
     def is_origin(self) -> bool:

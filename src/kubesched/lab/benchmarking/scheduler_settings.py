@@ -10,8 +10,8 @@ from kubesched.config import features
 from kubesched.config.feature_table import Gate
 from kubesched.config.features import FeatureGates
 from kubesched.config.load import default_config, load_file
-from kubesched.config.references import DEFAULT_VERSIONS, Versions
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.config.versions import DEFAULT_VERSIONS, Versions
 from kubesched.lab.benchmarking.workload_files import Workload
 
 

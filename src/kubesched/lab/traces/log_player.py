@@ -24,7 +24,7 @@ from kubesched.base.logs import quiet_logs
 from kubesched.base.metrics.registry import MetricsRegistry
 from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.client.informers.factory import InformerFactory
-from kubesched.config.features import FeatureGates, from_map
+from kubesched.config.features import FeatureGates
 from kubesched.config.load import load
 from kubesched.config.types import Extender as ExtenderConfig
 from kubesched.config.types import KubeSchedulerConfiguration
@@ -192,7 +192,7 @@ class _Player:
         self._attempts = 0
         self._decisions = 0
         self.clock = LatchedClock(header.time, self._wall)
-        gates: FeatureGates = from_map(header.feature_gates)
+        gates = header.gates()
         config = load(msgspec.json.encode(header.config), gates=gates)
         self._informers = InformerFactory(cast("Any", None), clock=self.clock, random=Random(0))
         self._assembly = self._assemble(config, gates, registry)

@@ -30,7 +30,6 @@ from msgspec import structs
 from kubesched.api.core_v1 import Pod, PodStatus
 from kubesched.api.names import key_of
 from kubesched.api.resource_v1 import ResourceClaim, ResourceClaimStatus
-from kubesched.config.features import from_map
 from kubesched.config.load import load
 from kubesched.insight.recording.reader import Objects, RecordingReader, Run
 from kubesched.insight.recording.recorded_dependencies import EXTENDER_VERBS
@@ -154,7 +153,7 @@ class _Conversion:
         header, state, last = self._header, self._state, self._run.segments[-1]
         if state is None:
             raise TraceError(f"{last.name}: breaks off at byte {last.torn_at}, before its log")
-        gates = from_map(header.feature_gates)
+        gates = header.gates()
         notes = list(missing)
         if last.torn_at is not None:
             notes.append(f"{last.name} breaks off at byte {last.torn_at}")

@@ -44,6 +44,11 @@ def test_help_goes_to_stdout_and_names_every_group(capsys):
 @pytest.mark.parametrize("flag", ["--version", "--version=raw", "--version=true"])
 def test_version_begins_as_kube_schedulers(capsys, flag):
     assert main(["run", flag]) == 0
+    assert capsys.readouterr().out.startswith("Kubernetes v1.37.0 ")
+
+
+def test_version_is_that_of_the_reference(capsys):
+    assert main(["run", "--version", "--reference-version=1.36"]) == 0
     assert capsys.readouterr().out.startswith("Kubernetes v1.36.4 ")
 
 

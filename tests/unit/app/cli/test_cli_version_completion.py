@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubesched import KUBERNETES_VERSION, __version__
+from kubesched import __version__
 from kubesched.app.cli.completion import candidates, complete_for_kubectl, complete_why, walk
 from kubesched.app.cli.main import main, parser_of
 
@@ -21,7 +21,7 @@ from kubesched.app.cli.main import main, parser_of
 def test_version_is_one_line(capsys):
     assert main(["version"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith(f"kubesched {__version__} (kube-scheduler v{KUBERNETES_VERSION}, Python ")
+    assert out.startswith(f"kubesched {__version__} (kube-scheduler v1.37.0, Python ")
     assert out.count("\n") == 1
 
 
@@ -30,8 +30,15 @@ def test_version_can_be_read_by_programs(form, read, capsys):
     assert main(["version", "-o", form]) == 0
     versions = read(capsys.readouterr().out)
     assert versions["version"] == __version__
-    assert versions["kubernetesVersion"] == f"v{KUBERNETES_VERSION}"
-    assert set(versions) == {"version", "kubernetesVersion", "pythonVersion", "platform"}
+    assert versions["kubernetesVersion"] == "v1.37.0"
+    assert versions["references"] == ["v1.36.4", "v1.37.0"]
+    assert set(versions) == {
+        "version",
+        "kubernetesVersion",
+        "references",
+        "pythonVersion",
+        "platform",
+    }
 
 
 @pytest.fixture

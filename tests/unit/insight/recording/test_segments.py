@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.api.core_v1 import Pod
+from kubesched.base.errors import ConfigError
+from kubesched.config import features
+from kubesched.config.versions import Versions
 from kubesched.insight.recording.records import (
     CHANGED,
     STORED,
@@ -144,3 +148,22 @@ def test_an_update_gives_back_the_new_version(old: Pod, new: Pod) -> None:
     assert restored(Pod, entry.parts) == old
     [entry] = read(written([[(CHANGED, 1.0, "pods", "u", "k", difference(old, new))]]))[0]
     assert patched(old, entry.parts) == new
+
+
+def test_a_recording_that_does_not_name_its_release_is_of_1_36() -> None:
+    gates = HEADER.gates()  # a gate that kube-scheduler does not have is left out
+    assert gates == features.defaults("1.36")
+
+
+def test_a_recording_has_the_versions_of_its_gates() -> None:
+    given = features.parse("DRAExtendedResource=false", Versions(emulated="1.36"))
+    header = msgspec.structs.replace(
+        HEADER,
+        feature_gates={name: on for name, _, on in given.states()},
+        reference_version="1.37",
+        emulated_version="1.36",
+        min_compatibility_version="1.35",
+    )
+    assert header.gates() == given
+    with pytest.raises(ConfigError, match="not one of the known releases"):
+        msgspec.structs.replace(HEADER, reference_version="1.99").gates()

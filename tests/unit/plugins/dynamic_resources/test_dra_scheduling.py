@@ -21,7 +21,7 @@ from msgspec import convert, structs
 from kubesched.api.resource_v1 import AllocatedDeviceStatus, ResourceClaim
 from kubesched.base.errors import ServerError
 from kubesched.config.features import from_map
-from kubesched.config.references import Versions
+from kubesched.config.versions import Versions
 from kubesched.framework.events import Action, Resource
 from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod

@@ -18,11 +18,12 @@ from typing import Any
 
 import yaml
 
-from kubesched import KUBERNETES_VERSION, __version__
+from kubesched import __version__
 from kubesched.base.errors import ApiError, TransportError
 from kubesched.client.pool import HttpTransport
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.client.transport import AnonymousCredentials, ConnectionConfig
+from kubesched.config.references import DEFAULT_REFERENCE
 from kubesched.lab.benchmarking.end_to_end.metric_pages import MetricPage, MetricsError
 from kubesched.lab.benchmarking.end_to_end.planes import Plane
 from kubesched.testing.control_plane import Assets, ControlPlaneError, Process
@@ -65,7 +66,9 @@ class Contestant:
     @classmethod
     def kube_scheduler(cls, assets: Assets) -> Contestant:
         command = (str(assets.kube_scheduler),)
-        return cls(KUBE_SCHEDULER, command, KUBERNETES_VERSION, "protobuf", tells_decisions=True)
+        return cls(
+            KUBE_SCHEDULER, command, DEFAULT_REFERENCE.release, "protobuf", tells_decisions=True
+        )
 
 
 class RunningScheduler:
