@@ -41,40 +41,17 @@ class Status(Record):
     code: int = 0
 
 
+_KINDS = tuple(
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, ApiError) and kind.reason
+)
 _BY_REASON: dict[str, type[ApiError]] = {
-    "AlreadyExists": errors.AlreadyExists,
-    "BadRequest": errors.BadRequest,
-    "Conflict": errors.Conflict,
-    "Expired": errors.Gone,
-    "Forbidden": errors.Forbidden,
+    **{kind.reason: kind for kind in _KINDS},
     "Gone": errors.Gone,
-    "InternalError": errors.ServerError,
-    "Invalid": errors.Invalid,
-    "MethodNotAllowed": errors.MethodNotAllowed,
-    "NotAcceptable": errors.NotAcceptable,
-    "NotFound": errors.NotFound,
-    "RequestEntityTooLarge": errors.RequestEntityTooLarge,
-    "ServerTimeout": errors.ServerError,
-    "ServiceUnavailable": errors.ServerError,
-    "Timeout": errors.ServerError,
-    "TooManyRequests": errors.TooManyRequests,
-    "Unauthorized": errors.Unauthorized,
-    "UnsupportedMediaType": errors.UnsupportedMediaType,
+    **dict.fromkeys(("ServerTimeout", "ServiceUnavailable", "Timeout"), errors.ServerError),
 }
-_BY_CODE: dict[int, type[ApiError]] = {
-    400: errors.BadRequest,
-    401: errors.Unauthorized,
-    403: errors.Forbidden,
-    404: errors.NotFound,
-    405: errors.MethodNotAllowed,
-    406: errors.NotAcceptable,
-    409: errors.Conflict,
-    410: errors.Gone,
-    413: errors.RequestEntityTooLarge,
-    415: errors.UnsupportedMediaType,
-    422: errors.Invalid,
-    429: errors.TooManyRequests,
-}
+_BY_CODE = {kind.code: kind for kind in _KINDS if kind is not errors.AlreadyExists}
 
 _status_decoder: msgspec.json.Decoder[Status] = msgspec.json.Decoder(Status)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kubesched.api.cel.libraries.ip_parsing import AddressError, parse_address
 from kubesched.base.logs import quoted as quote
@@ -40,7 +40,6 @@ class ParsedUrl:
     raw_query: str = ""
     force_query: bool = False
     fragment: str = ""
-    raw_fragment: str = ""
 
     def host_and_port(self) -> tuple[str, str]:
         host, colon, port = self.host.rpartition(":")
@@ -113,15 +112,7 @@ def parse(text: str) -> ParsedUrl:
         unescaped = _unescape(fragment)
     except UrlError as error:
         raise UrlError(f"parse {quote(text)}: {error}") from error
-    return ParsedUrl(
-        **{
-            name: getattr(parsed, name)
-            for name in ParsedUrl.__slots__
-            if name not in ("fragment", "raw_fragment")
-        },
-        fragment=unescaped,
-        raw_fragment=fragment,
-    )
+    return replace(parsed, fragment=unescaped)
 
 
 def _parse(text: str, *, via_request: bool) -> ParsedUrl:
