@@ -22,13 +22,14 @@ import asyncio
 import base64
 import functools
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from kubesched.base.clock import Clock
 from kubesched.base.errors import CredentialsError
 from kubesched.base.logs import get_logger
+from kubesched.base.single_flight import SingleFlight
 from kubesched.client.tls_context import FileSignature, RotatingTls, signature
 from kubesched.client.transport import HeaderValues
 
@@ -298,40 +299,6 @@ class ClientCredentials:
             headers["Authorization"] = proof.authorization
         self._headers = headers
         self._proof = proof
-
-
-class SingleFlight(Generic[T]):
-    """Shares one call among concurrent callers (single flight)."""
-
-    def __init__(self) -> None:
-        self._flight: asyncio.Future[T] | None = None
-
-    @property
-    def is_under_way(self) -> bool:
-        return self._flight is not None
-
-    async def run(self, call: Callable[[], Awaitable[T]]) -> T:
-        while self._flight is not None:
-            flight = self._flight
-            await asyncio.wait([flight])
-            if not flight.cancelled():
-                return flight.result()
-            # Only its caller was cancelled: one of the waiters takes over.
-        self._flight = flight = asyncio.get_running_loop().create_future()
-        try:
-            result = await call()
-        except asyncio.CancelledError:
-            flight.cancel()
-            raise
-        except Exception as error:
-            flight.set_exception(error)
-            flight.exception()  # marks it as retrieved, even without a waiter
-            raise
-        else:
-            flight.set_result(result)
-            return result
-        finally:
-            self._flight = None
 
 
 def is_sendable(secret: str) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
 from typing import Generic, TypeVar
 
 from kubesched.base.clock import Clock
-from kubesched.base.errors import KubeschedError, TooManyRequests
+from kubesched.base.errors import TooManyRequests
+from kubesched.base.single_flight import SingleFlight
 
 A = TypeVar("A")
 
@@ -33,7 +34,7 @@ class ReviewCache(Generic[A]):
         self._max_entries = max_entries
         self._max_questions = max_questions
         self._answers: OrderedDict[Hashable, tuple[float, A]] = OrderedDict()
-        self._asking: dict[Hashable, asyncio.Future[A]] = {}
+        self._asking: dict[Hashable, SingleFlight[A]] = {}
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -48,35 +49,22 @@ class ReviewCache(Generic[A]):
         if known is not None and known[0] > self._clock.monotonic():
             self._answers.move_to_end(subject)
             return known[1]
-        asking = self._asking.get(subject)
-        if asking is not None:
-            return await asyncio.shield(asking)
-        if len(self._asking) >= self._max_questions:
-            raise TooManyRequests("too many questions to the API server are open")
-        return await self._ask(subject, ask)
+        flight = self._asking.get(subject)
+        if flight is None:
+            if len(self._asking) >= self._max_questions:
+                raise TooManyRequests("too many questions to the API server are open")
+            flight = self._asking[subject] = SingleFlight()
+        try:
+            return await flight.run(partial(self._ask, subject, ask))
+        finally:
+            # A later question about the subject has a flight of its own.
+            if not flight.is_under_way and self._asking.get(subject) is flight:
+                del self._asking[subject]
 
     async def _ask(self, subject: Hashable, ask: Callable[[], Awaitable[A]]) -> A:
-        future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
-        self._asking[subject] = future
-        try:
-            answer = await ask()
-        except (KubeschedError, asyncio.CancelledError) as error:
-            # Callers that share this request must not hang, nor be cancelled together with this
-            # one.
-            shared = (
-                error
-                if isinstance(error, KubeschedError)
-                else TooManyRequests("the request to the API server was cancelled")
-            )
-            future.set_exception(shared)
-            future.exception()  # marks it as retrieved, in case no other caller shares it
-            raise
-        else:
-            future.set_result(answer)
-            self._keep(subject, answer)
-            return answer
-        finally:
-            del self._asking[subject]
+        answer = await ask()
+        self._keep(subject, answer)
+        return answer
 
     def _keep(self, subject: Hashable, answer: A) -> None:
         ttl_s = self._ttl_s(answer)
