@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from kubesched.app.cli.main import main
+from kubesched.base.errors import KubeschedError
 from kubesched.lab.conformance.comparison import Aspect
 from kubesched.lab.conformance.generate_sequence import FEATURES, sequence
 from kubesched.lab.conformance.player import PlayResult
@@ -22,6 +23,7 @@ from kubesched.lab.conformance.run import (
     Played,
     first_difference,
     recorded,
+    reference_of,
     run,
 )
 from kubesched.lab.conformance.sequences import Decision, Sequence, Step
@@ -509,3 +511,16 @@ def test_sequences_with_devices_change_slices_and_use_every_kind_of_claim():
         for entry in step.object["spec"].get("resourceClaims", ())
     }
     assert {"one", "first", "near", "all-nics", "amount", "part", "monitor", "pool-gpu"} <= used
+
+
+@pytest.mark.parametrize(
+    ("version", "reference"), [("v1.36.4", "1.36"), ("v1.37.0", "1.37"), ("v1.37.0-rc.1", "1.37")]
+)
+def test_a_kube_scheduler_is_compared_as_what_it_says_it_is(version, reference):
+    assert reference_of(version) == reference
+
+
+@pytest.mark.parametrize("version", ["v1.35.2", "v2", ""])
+def test_a_kube_scheduler_that_is_not_known_has_to_be_compared_with_a_named_one(version):
+    with pytest.raises(KubeschedError, match=r"not one of 1\.36 and 1\.37; --reference-version"):
+        reference_of(version)

@@ -4,7 +4,13 @@ import os
 
 import pytest
 
-from kubesched.lab.conformance.run import ConformanceSettings, run, stages
+from kubesched.lab.conformance.run import (
+    ConformanceSettings,
+    reference_of,
+    run,
+    stages,
+    version_of,
+)
 from kubesched.testing.control_plane import ASSETS_VARIABLE, find_assets
 
 
@@ -14,7 +20,8 @@ async def test_both_schedulers_decide_the_same(tmp_path):
     if not os.environ.get(ASSETS_VARIABLE):
         pytest.skip(f"needs etcd, kube-apiserver and kube-scheduler in ${ASSETS_VARIABLE}")
     settings = ConformanceSettings(find_assets(), tmp_path, sequences=2, pods=25, seed=3)
-    async with stages(settings.assets, settings.folder) as on_stage:
+    reference = reference_of(await version_of(settings.assets))
+    async with stages(settings.assets, settings.folder, reference) as on_stage:
         report = await run(settings, on_stage)
     assert report.differences == []
     assert report.sequences_in_agreement == 2

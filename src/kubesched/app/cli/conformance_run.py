@@ -51,6 +51,7 @@ _OPTIONS = """
 --first N {number=0}   number of the first sequence, to do a long run in parts
 --features A,B,... {=}  what pods and clusters make use of (default: all of the above)
 --assets DIR {=}       the programs (default: $KUBEBUILDER_ASSETS)
+--reference-version V {|1.37|1.36}  what to stand in for (default: what kube-scheduler says it is)
 --record FILE          append kube-scheduler's decisions to this recording
 --cases DIR {=conformance-cases}  where to write shrunk differences
 --time-limit MINUTES {positive}  begin no sequence after this time (default: none)
@@ -119,16 +120,18 @@ def _features(text: str) -> tuple[str, ...]:
 
 
 async def _run(settings: ConformanceSettings, args: argparse.Namespace) -> RunReport:
-    from kubesched.lab.conformance.run import run, stages, version_of
+    from kubesched.lab.conformance.run import reference_of, run, stages, version_of
 
     differed: list[Played] = []
     stop = _stop_on_signals()
-    async with stages(settings.assets, settings.folder) as on_stage:
+    version = await version_of(settings.assets)
+    reference = args.reference_version or reference_of(version)
+    async with stages(settings.assets, settings.folder, reference) as on_stage:
         with _progress(settings.sequences) as progress, _recorder(args.record) as record:
             report = await run(
                 settings, on_stage, stop=stop, progress=progress, record=record, differed=differed
             )
-        report.kube_scheduler = await version_of(settings.assets)
+        report.kube_scheduler, report.reference_version = version, reference
         if not args.no_shrink:
             from kubesched.lab.conformance.shrink import MAX_PLAYS, shrink_difference, write_case
 
@@ -208,7 +211,8 @@ def print_report(report: RunReport) -> None:
         f"{tally.agreed} of {tally.compared} decisions"
     )
     terminal.sentence(
-        f"kube-scheduler {report.kube_scheduler}: {report.placed} pods placed, "
+        f"kube-scheduler {report.kube_scheduler}, compared with kubesched as "
+        f"{report.reference_version}: {report.placed} pods placed, "
         f"{report.unschedulable} unschedulable, {report.preempting} after preemption, "
         f"{report.volumes_bound} volumes bound; {report.refused} steps refused by both API servers"
     )
@@ -255,6 +259,7 @@ def _as_json(report: RunReport, settings: ConformanceSettings) -> dict[str, Any]
 
     return {
         "kubeScheduler": report.kube_scheduler,
+        "referenceVersion": report.reference_version,
         "generator": VERSION,
         **fields(settings, "seed first"),
         "podsPerSequence": settings.pods,

@@ -20,6 +20,7 @@ import msgspec
 import yaml
 
 from kubesched.base.errors import KubeschedError
+from kubesched.config.references import REFERENCES
 from kubesched.lab.conformance.comparison import (
     Agreement,
     Aspect,
@@ -87,6 +88,8 @@ class RunReport:
 
     kube_scheduler: str = ""
     """kube-scheduler's version."""
+    reference_version: str = ""
+    """The release whose behaviour this scheduler showed."""
     sequences: int = 0
     sequences_in_agreement: int = 0
     decisions: Tally = field(default_factory=Tally)
@@ -122,8 +125,15 @@ class Played:
 class Stages:
     """The two control planes with their schedulers."""
 
-    def __init__(self, assets: Assets, theirs: ControlPlane, ours: ControlPlane) -> None:
-        self._assets, self._theirs, self._ours = assets, theirs, ours
+    def __init__(
+        self, assets: Assets, theirs: ControlPlane, ours: ControlPlane, reference_version: str
+    ) -> None:
+        self._theirs, self._ours = theirs, ours
+        self._kube_scheduler: list[str | Path] = [assets.kube_scheduler]
+        self._kubesched: list[str | Path] = [
+            *(sys.executable, "-m", "kubesched", "run"),
+            f"--reference-version={reference_version}",
+        ]
 
     async def play(self, scenario: Sequence) -> Played:
         """Play on both at the same time, with new schedulers."""
@@ -133,8 +143,10 @@ class Stages:
                 await wipe(self._ours.client, scenario)
             try:
                 async with asyncio.TaskGroup() as group:
-                    theirs = group.create_task(_play_on(self._theirs, self._assets, scenario))
-                    ours = group.create_task(_play_on(self._ours, None, scenario))
+                    theirs = group.create_task(
+                        _play_on(self._theirs, self._kube_scheduler, scenario)
+                    )
+                    ours = group.create_task(_play_on(self._ours, self._kubesched, scenario))
                 break
             except* KubeschedError as errors:
                 if attempt == ATTEMPTS - 1:
@@ -143,16 +155,15 @@ class Stages:
         return Played(scenario, theirs.result(), ours.result(), difference)
 
 
-async def _play_on(plane: ControlPlane, assets: Assets | None, scenario: Sequence) -> PlayResult:
+async def _play_on(
+    plane: ControlPlane, program: list[str | Path], scenario: Sequence
+) -> PlayResult:
     async with extender_server(plane.client, scenario.extenders) as extenders:
-        command = scheduler_command(assets, plane, extenders.configured(scenario.configuration))
-        return await play(plane, command, scenario, extenders)
+        config = _write_configuration(plane, extenders.configured(scenario.configuration))
+        return await play(plane, [*program, f"--config={config}"], scenario, extenders)
 
 
-def scheduler_command(
-    assets: Assets | None, plane: ControlPlane, configuration: Json
-) -> list[str | Path]:
-    """Command of kube-scheduler, or of this scheduler without `assets`, for the comparison."""
+def _write_configuration(plane: ControlPlane, configuration: Json) -> Path:
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -169,10 +180,7 @@ def scheduler_command(
     }
     path = plane.folder / "scheduler-config.yaml"
     path.write_text(yaml.safe_dump(config))
-    program: list[str | Path] = (
-        [sys.executable, "-m", "kubesched", "run"] if assets is None else [assets.kube_scheduler]
-    )
-    return [*program, f"--config={path}"]
+    return path
 
 
 async def version_of(assets: Assets) -> str:
@@ -184,14 +192,30 @@ async def version_of(assets: Assets) -> str:
     return answer.decode(errors="replace").strip().rpartition(" ")[2]
 
 
+def reference_of(version: str) -> str:
+    """The release to compare a kube-scheduler of this version with, e.g. `1.36` for `v1.36.4`.
+
+    Raises:
+        KubeschedError: its behaviour is not known here.
+    """
+    minor = ".".join(version.removeprefix("v").split(".")[:2])
+    if minor not in REFERENCES:
+        known = " and ".join(REFERENCES)
+        raise KubeschedError(
+            f"kube-scheduler {version or 'without a version'} is not one of {known}; "
+            "--reference-version names the one to compare it with"
+        )
+    return minor
+
+
 @contextlib.asynccontextmanager
-async def stages(assets: Assets, folder: Path) -> AsyncIterator[Stages]:
-    """Two fresh control planes."""
+async def stages(assets: Assets, folder: Path, reference_version: str) -> AsyncIterator[Stages]:
+    """Two fresh control planes, and the release whose behaviour this scheduler shows."""
     async with (
         control_plane(assets, folder / "kube-scheduler") as theirs,
         control_plane(assets, folder / "kubesched") as ours,
     ):
-        yield Stages(assets, theirs, ours)
+        yield Stages(assets, theirs, ours, reference_version)
 
 
 async def run(
