@@ -54,7 +54,7 @@ class PlaygroundSettings:
     config: KubeSchedulerConfiguration | None = None
     gates: FeatureGates = DEFAULT_GATES
     cluster_gates: FeatureGates | None = None
-    """Gates of the cluster, and its release, if they are not those of the scheduler."""
+    """Gates of the cluster, which decide about its release; None for those of the scheduler."""
     record: str | None = None
     """Folder to record decisions in; None records in memory."""
     record_limit: int = RING_BYTES

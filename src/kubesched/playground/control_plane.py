@@ -6,7 +6,7 @@ import random
 
 from kubesched.base.clock import Clock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
-from kubesched.playground.apimachinery.catalog import BUILT_IN, ResourceCatalog, previews
+from kubesched.playground.apimachinery.catalog import ResourceCatalog, served
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.apimachinery.releases import release_of
 from kubesched.playground.registry.namespace_defaults import (
@@ -33,10 +33,14 @@ def build_registry(
     gates: FeatureGates = DEFAULT_GATES,
 ) -> RestStorage:
     """Build a registry over a new or restored store, ready for use."""
-    catalog = ResourceCatalog((*BUILT_IN, *previews(gates)))
-    release = release_of(gates)
+    catalog = ResourceCatalog(served(gates))
     registry = RestStorage(
-        store, catalog, clock=clock, rng=rng, kinds=strategies_for(release), release=release
+        store,
+        catalog,
+        clock=clock,
+        rng=rng,
+        kinds=strategies_for(gates),
+        release=release_of(gates),
     )
     custom_resources = CustomResources(registry)
     DefaultServiceAccounts(registry)

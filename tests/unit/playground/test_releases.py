@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -201,6 +202,87 @@ def test_a_resize_completes_pod_level_resources(clusters):
     patch = {"spec": {"resources": {"requests": {"cpu": "3"}, "limits": {"cpu": None}}}}
     resized = api.patch("pods", "default", "p", patch, subresource="resize")
     assert resized["spec"]["resources"] == {"requests": {"cpu": "3"}, "limits": {"cpu": "3"}}
+
+
+# -- fields behind gates --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("version", "is_kept"), [("1.36", False), ("1.37", True)])
+def test_a_driver_that_pods_wait_for(clusters, version, is_kept):
+    driver = {"metadata": {"name": "csi.lim"}, "spec": {"preventPodSchedulingIfMissing": True}}
+    made = clusters[version].create("csidrivers.storage.k8s.io", driver)
+    assert ("preventPodSchedulingIfMissing" in made["spec"]) is is_kept
+
+
+async def test_fields_of_gates_that_are_off_are_dropped(clusters, clock):
+    counters = {"counterSet": "c", "counters": {"m": {"value": "1"}}, "compatibilityGroups": ["a"]}
+    spec = {
+        "driver": "d.example.com",
+        "nodeName": "n",
+        "pool": {"name": "n", "generation": 0, "resourceSliceCount": 1},
+        "partitionTypeAttribute": "d.example.com/type",
+        "devices": [{"name": "d", "consumesCounters": [counters]}],
+    }
+    path = "/apis/resource.k8s.io/v1/resourceslices?fieldValidation=Strict"
+    http = http_of(clusters["1.37"], clock)
+    made = await http.post(path, {"metadata": {"name": "s"}, "spec": spec})
+    assert "partitionTypeAttribute" not in made["spec"]
+    [kept] = made["spec"]["devices"][0]["consumesCounters"]
+    assert sorted(kept) == ["counterSet", "counters"]
+
+
+# -- device taint rules ---------------------------------------------------------------------------
+
+RULE = {
+    "metadata": {"name": "r"},
+    "spec": {
+        "deviceSelector": {"driver": "d.example.com"},
+        "taint": {"key": "k", "effect": "NoSchedule"},
+    },
+}
+
+
+async def test_device_taint_rules_are_stable(clusters, clock):
+    http = http_of(clusters["1.37"], clock)
+    [group] = [
+        group for group in (await http.get("/apis"))["groups"] if group["name"] == "resource.k8s.io"
+    ]
+    assert [version["version"] for version in group["versions"]] == ["v1"]
+    path = "/apis/resource.k8s.io/v1/devicetaintrules"
+    made = await http.post(path, RULE)
+    assert (made["apiVersion"], made["metadata"]["generation"]) == ("resource.k8s.io/v1", 1)
+    assert made["spec"]["taint"]["timeAdded"] == made["metadata"]["creationTimestamp"]
+    made["status"] = {"conditions": [CONDITION]}
+    status, answer = await http.call("PUT", f"{path}/r/status", made)
+    assert (status, answer["status"]) == (200, {"conditions": [CONDITION]})
+    answer["status"]["conditions"] = [{**CONDITION, "type": f"C{index}"} for index in range(9)]
+    status, answer = await http.call("PUT", f"{path}/r/status", answer)
+    assert (status, answer["details"]["causes"][0]["field"]) == (422, "status.conditions")
+    status, answer = await http.call("DELETE", f"{path}/r")
+    assert (status, answer["kind"], answer["status"]) == (200, "Status", "Success")
+
+
+CONDITION = {
+    "type": "EvictionInProgress",
+    "status": "False",
+    "reason": "NoEviction",
+    "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+async def test_device_taint_rules_were_behind_a_gate(clock, is_on):
+    gates = replace(features.defaults("1.36"), DRADeviceTaintRules=is_on)
+    api = LocalApi.in_memory(clock=clock, rng=random.Random(7), gates=gates)
+    http = http_of(api, clock)
+    path = "/apis/resource.k8s.io/{}/devicetaintrules"
+    assert (await http.call("GET", path.format("v1")))[0] == 404
+    status, _ = await http.call("POST", path.format("v1beta2"), RULE)
+    assert status == (201 if is_on else 404)
+    if is_on:
+        status, answer = await http.call("DELETE", path.format("v1beta2") + "/r")
+        assert (status, answer["kind"]) == (200, "DeviceTaintRule")
 
 
 # -- ranges of capacity ---------------------------------------------------------------------------

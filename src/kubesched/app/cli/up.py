@@ -17,6 +17,7 @@ from kubesched.app.cli.interruption import signals_held, stop_event
 from kubesched.app.cli.options import add_options, add_page_options
 from kubesched.app.cli.parsing import number_up_to
 from kubesched.app.cli.sources import add_configuration, feature_gates
+from kubesched.config.references import minor
 
 if TYPE_CHECKING:
     from kubesched.app.demo import Placement
@@ -36,7 +37,7 @@ _OPTIONS = """
 --node-template FILE        a NodePools file: what the nodes look like
 --stages FILE               a file of pod life-cycle stages for the fake kubelets
 --kubernetes-version V {|1.37|1.36}  the release that the cluster is (default: that of the
-    scheduler; with another one, --feature-gates concern the scheduler only)
+    scheduler, which is of the cluster's release by default, too)
 --data-dir DIR              keep the cluster there across restarts (default: in memory)
 --name NAME {name}          of the cluster, its context and its kubeconfig; several clusters need
     several names
@@ -96,6 +97,9 @@ def main(args: argparse.Namespace) -> int:
     began = time.monotonic()
     if args.once and not args.demo:
         args.parser.error("argument --once: only with --demo")
+    cluster, scheduler = args.kubernetes_version, args.reference_version
+    if cluster and scheduler and minor(scheduler) > minor(cluster):
+        args.parser.error("argument --reference-version: newer than --kubernetes-version")
     _configure_logging(args.v)
     with signals_held():
         from kubesched.app.event_loop import run
@@ -132,6 +136,7 @@ def _settings(args: argparse.Namespace) -> PlaygroundSettings:
     from kubesched.playground.kubelet.node_templates import DEFAULT_POOLS, load_node_pools
     from kubesched.playground.kubelet.stages import default_stages, load_stages
 
+    args.reference_version = args.reference_version or args.kubernetes_version
     gates = feature_gates(args)
     features.check_implemented(gates)
     version = args.kubernetes_version or gates.reference.version

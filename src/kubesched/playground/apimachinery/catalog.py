@@ -16,6 +16,7 @@ from kubesched.api.resource_v1beta2 import DeviceTaintRule
 from kubesched.base.errors import NotFound
 from kubesched.config.features import FeatureGates
 from kubesched.playground.apimachinery.objects import JsonObject
+from kubesched.playground.apimachinery.releases import release_of
 
 STORED_ONLY = frozenset(
     {
@@ -101,10 +102,12 @@ BUILT_IN: tuple[ResourceInfo, ...] = tuple(built_in(kind) for kind in KINDS if n
 DEVICE_TAINT_RULES: ResourceInfo = built_in(kind_of(DeviceTaintRule))
 
 
-def previews(gates: FeatureGates) -> tuple[ResourceInfo, ...]:
-    """Kinds of unstable versions that feature gates enable."""
-    is_preview = gates.DRADeviceTaintRules and not gates.reference.taint_rules_are_stable
-    return (DEVICE_TAINT_RULES,) if is_preview else ()
+def served(gates: FeatureGates) -> tuple[ResourceInfo, ...]:
+    """The built-in kinds of a cluster: those of its release, and previews that gates enable."""
+    if release_of(gates).taint_rules_are_stable:
+        return BUILT_IN
+    rest = tuple(resource for resource in BUILT_IN if resource.key != DEVICE_TAINT_RULES.key)
+    return (*rest, DEVICE_TAINT_RULES) if gates.DRADeviceTaintRules else rest
 
 
 class ResourceCatalog:

@@ -1,8 +1,8 @@
 """The Kubernetes releases that the playground can be, and how their API servers differ.
 
-`up --kubernetes-version` chooses one; the default is the release of the scheduler's reference. A
+`up --kubernetes-version` chooses one, through the reference of the cluster's feature gates. A
 behaviour is a field of `Release` with one value per release; code asks for it by name, once, when
-it is built. What a feature gate decides is not here: `gates` of a cluster are those of its release.
+it is built. What a feature gate decides is not here but in `resources.gated_fields`.
 """
 
 from __future__ import annotations

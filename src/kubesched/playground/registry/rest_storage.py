@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from kubesched.api import field_errors
@@ -313,7 +313,8 @@ class RestStorage:
             if not self.strategy(resource).allows_unconditional_update:
                 detail = "must be specified for an update"
                 problem = field_errors.invalid("metadata.resourceVersion", 0, detail)
-                raise invalid(resource, name, [problem])
+                # Upstream: this message names the resource and not the kind.
+                raise invalid(replace(resource, kind=resource.plural), name, [problem])
         elif int(stated) != old.revision:
             raise stale(resource, name)
 

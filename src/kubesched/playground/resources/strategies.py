@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from kubesched.config.features import FeatureGates
 from kubesched.playground.apimachinery.object_meta import label_problems, path_segment_problems
-from kubesched.playground.apimachinery.releases import Release
+from kubesched.playground.apimachinery.releases import release_of
 from kubesched.playground.apimachinery.validation import never_changes
 from kubesched.playground.registry.strategy import WRITABLE_METADATA, Strategy, SubresourceWrite
 from kubesched.playground.resources import custom_resources
@@ -26,6 +27,7 @@ from kubesched.playground.resources.defaults.pods import (
     default_pod_status,
     default_pod_with_requests,
 )
+from kubesched.playground.resources.gated_fields import GATED, dropped_fields, dropping
 from kubesched.playground.resources.validation import (
     cluster,
     pod_subresources,
@@ -44,8 +46,9 @@ _WORKLOAD = Strategy(
 _RETURNED = Strategy(returns_deleted_object=True)
 
 
-def strategies_for(release: Release) -> dict[str, Strategy]:
+def strategies_for(gates: FeatureGates) -> dict[str, Strategy]:
     """The strategies by resource; those that differ in this release replace the newest ones."""
+    release = release_of(gates)
     known = dict(STRATEGIES)
     slices, rules = "resourceslices.resource.k8s.io", "devicetaintrules.resource.k8s.io"
     if not release.range_steps_are_checked:
@@ -63,6 +66,10 @@ def strategies_for(release: Release) -> dict[str, Strategy]:
             prepare_update=admit_pod_update,
             subresources={**pod.subresources, "resize": resize},
         )
+    for resource in GATED:
+        if dropped := dropped_fields(resource, gates):
+            strategy = known[resource]
+            known[resource] = replace(strategy, default=dropping(dropped, strategy.default))
     return known
 
 
@@ -112,9 +119,11 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "devicetaintrules.resource.k8s.io": Strategy(
         tracks_generation=True,
+        allows_unconditional_update=False,
         admit=device_admission.admit_device_taint_rule,
         prepare_update=device_admission.admit_device_taint_rule_update,
         validate=resource_slices.validate_device_taint_rule,
+        validate_status=resource_slices.validate_device_taint_rule_status,
     ),
     "events": Strategy(default=cluster_defaults.default_event, validate=cluster.validate_event),
     "jobs.batch": replace(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 
+import pytest
+
+from kubesched.app.cli import main as cli
 from kubesched.app.cli import up
 from kubesched.base import logs
 from kubesched.base.errors import Conflict, Forbidden, NotFound
@@ -34,3 +38,27 @@ def test_errors_that_are_retried_are_not_told(capsys):
         logging.getLogger().handlers[:] = before
         logging.captureWarnings(False)
         logs.set_verbosity(0)
+
+
+@pytest.mark.parametrize(
+    ("words", "scheduler", "cluster"),
+    [
+        ((), "1.37", "1.37"),
+        (("--kubernetes-version", "1.36"), "1.36", "1.36"),
+        (("--reference-version", "1.36"), "1.36", "1.36"),
+        (("--reference-version", "1.36", "--kubernetes-version", "1.37"), "1.36", "1.37"),
+    ],
+)
+def test_the_releases_of_scheduler_and_cluster(words, scheduler, cluster):
+    parser = argparse.ArgumentParser()
+    up.add_arguments(parser)
+    settings = up._settings(parser.parse_args(words))
+    assert settings.gates.reference.version == scheduler
+    assert settings.cluster_gates.reference.version == cluster
+
+
+def test_a_scheduler_is_not_newer_than_its_cluster(capsys):
+    words = ["up", "--kubernetes-version", "1.36", "--reference-version", "1.37"]
+    with pytest.raises(SystemExit):
+        cli.main(words)
+    assert "--reference-version: newer than --kubernetes-version" in capsys.readouterr().err

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from kubesched.api.kinds import KINDS
-from kubesched.config import features
 from kubesched.playground.apimachinery import selectors
-from kubesched.playground.apimachinery.catalog import BUILT_IN, ResourceCatalog, previews
+from kubesched.playground.apimachinery.catalog import BUILT_IN, ResourceCatalog
 from kubesched.playground.apimachinery.schema.table import type_of_kind
 from kubesched.playground.handlers.openapi.schemas import descriptions
 from kubesched.playground.handlers.tables.columns import COLUMNS
@@ -21,8 +20,7 @@ from kubesched.playground.resources.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[4]
 SERVED = [kind for kind in KINDS if not kind.is_preview]
-PREVIEWS = previews(features.parse("DRADeviceTaintRules=true"))
-STORED = {resource.storage_key for resource in (*BUILT_IN, *PREVIEWS) if resource.is_stored}
+STORED = {resource.storage_key for resource in BUILT_IN if resource.is_stored}
 
 
 def named(kind):

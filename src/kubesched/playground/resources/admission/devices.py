@@ -42,18 +42,23 @@ def admit_claim_status(registry: RestStorage, claim: JsonObject, old: JsonObject
 
 
 def admit_device_taint_rule(registry: RestStorage, obj: JsonObject) -> None:
-    taint = obj["spec"].get("taint") or {}
+    obj["status"] = {}
+    _set_taint_time(registry, obj)
+
+
+def _set_taint_time(registry: RestStorage, obj: JsonObject) -> None:
+    taint = (obj.get("spec") or {}).get("taint") or {}
     if not taint.get("timeAdded"):
         taint["timeAdded"] = timestamp(registry.clock.now())
 
 
 def admit_device_taint_rule_update(registry: RestStorage, obj: JsonObject, old: JsonObject) -> None:
     """Reset the time of a taint whose effect changed, unless the update sets it."""
-    taint, before = obj["spec"].get("taint") or {}, old["spec"].get("taint") or {}
+    taint, before = ((each.get("spec") or {}).get("taint") or {} for each in (obj, old))
     is_new = taint.get("effect") != before.get("effect")
     if is_new and taint.get("timeAdded") == before.get("timeAdded"):
         taint.pop("timeAdded", None)
-    admit_device_taint_rule(registry, obj)
+    _set_taint_time(registry, obj)
 
 
 def set_taint_times(registry: RestStorage, obj: JsonObject, *_old: JsonObject) -> None:

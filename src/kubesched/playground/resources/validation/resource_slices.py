@@ -24,6 +24,7 @@ _MAX_PROPERTIES = 32
 _MAX_ATTRIBUTE_VALUES = 48
 _MAX_VALUE = 64
 _MAX_TAINTS = 16
+_MAX_CONDITIONS = 8
 _MAX_VALID_VALUES = 10
 _MAX_INT64 = 2**63 - 1
 _MAX_SHOWN_KEY = 63 + 1 + 32
@@ -91,6 +92,12 @@ def validate_device_taint_rule(obj: JsonObject) -> Problems:
         for problem in rule(selector[name], f"{path}.{name}")
     )
     yield from devices.device_taint(spec.get("taint") or {}, "spec.taint")
+
+
+def validate_device_taint_rule_status(obj: JsonObject) -> Problems:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    if len(conditions) > _MAX_CONDITIONS:
+        yield too_many("status.conditions", len(conditions), _MAX_CONDITIONS)
 
 
 def _pool(pool: JsonObject, path: str) -> Problems:
