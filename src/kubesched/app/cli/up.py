@@ -17,7 +17,7 @@ from kubesched.app.cli.interruption import signals_held, stop_event
 from kubesched.app.cli.options import add_options, add_page_options
 from kubesched.app.cli.parsing import number_up_to
 from kubesched.app.cli.sources import add_configuration, feature_gates
-from kubesched.config.references import minor
+from kubesched.config.references import REFERENCES
 
 if TYPE_CHECKING:
     from kubesched.app.demo import Placement
@@ -98,7 +98,8 @@ def main(args: argparse.Namespace) -> int:
     if args.once and not args.demo:
         args.parser.error("argument --once: only with --demo")
     cluster, scheduler = args.kubernetes_version, args.reference_version
-    if cluster and scheduler and minor(scheduler) > minor(cluster):
+    releases = list(REFERENCES)  # the oldest first
+    if cluster and scheduler and releases.index(scheduler) > releases.index(cluster):
         args.parser.error("argument --reference-version: newer than --kubernetes-version")
     _configure_logging(args.v)
     with signals_held():
