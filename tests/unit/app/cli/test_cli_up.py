@@ -7,7 +7,6 @@ import logging
 
 import pytest
 
-from kubesched.app.cli import main as cli
 from kubesched.app.cli import up
 from kubesched.base import logs
 from kubesched.base.errors import Conflict, Forbidden, NotFound
@@ -55,10 +54,3 @@ def test_the_releases_of_scheduler_and_cluster(words, scheduler, cluster):
     settings = up._settings(parser.parse_args(words))
     assert settings.gates.reference.version == scheduler
     assert settings.cluster_gates.reference.version == cluster
-
-
-def test_a_scheduler_is_not_newer_than_its_cluster(capsys):
-    words = ["up", "--kubernetes-version", "1.36", "--reference-version", "1.37"]
-    with pytest.raises(SystemExit):
-        cli.main(words)
-    assert "--reference-version: newer than --kubernetes-version" in capsys.readouterr().err

@@ -26,6 +26,7 @@ from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster, held
         pytest.param(["--record-limit=lots"], "argument --record-limit: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'", id="no quantity"),
         pytest.param(["--record-limit=64"], "argument --record-limit: must be at least 1048576 bytes", id="small record limit"),
         pytest.param(["--once"], "argument --once: only with --demo", id="once without a demonstration"),
+        pytest.param(["--kubernetes-version", "1.36", "--reference-version", "1.37"], "argument --reference-version: newer than --kubernetes-version", id="a scheduler newer than its cluster"),
     ],
 )  # fmt: skip
 def test_wrong_options_are_named(words, message, capsys):
