@@ -259,6 +259,12 @@ def _field_specs(record: type[Any]) -> dict[str, _FieldSpec]:
     }
 
 
+def json_fields(record: type[Any]) -> dict[str, object]:
+    """JSON name -> annotation of every field of a record."""
+    hints = typing.get_type_hints(record, include_extras=True)
+    return {name: hints[attribute] for attribute, name, _ in _declared_fields(record)}
+
+
 def _declared_fields(record: type[Any]) -> Iterator[tuple[str, str, bool]]:
     """Attribute, JSON name, and whether it is required."""
     if issubclass(record, msgspec.Struct):

@@ -7,7 +7,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kubesched.app.cli import conformance_extender, conformance_run, terminal
+from kubesched.app.cli import (
+    conformance_extender,
+    conformance_run,
+    conformance_upstream,
+    terminal,
+)
 from kubesched.app.cli.options import add_options, add_output
 from kubesched.app.cli.records import fields, write_record
 
@@ -47,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(golden, "table", "json")
     conformance_run.add_parser(kinds)
     conformance_extender.add_parser(kinds)
+    conformance_upstream.add_parser(kinds)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -59,6 +65,8 @@ def main(args: argparse.Namespace) -> int:
             show=args.show,
             explained=args.explain,
         )
+    if args.kind == "upstream":
+        return conformance_upstream.main(args)
     if args.kind == "extender":
         return conformance_extender.main(args)
     if conformance_run.is_without_programs(args):
