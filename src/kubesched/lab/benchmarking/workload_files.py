@@ -18,6 +18,7 @@ from msgspec import structs
 
 from kubesched.api.meta import Record
 from kubesched.base.errors import ConfigError, FieldProblem
+from kubesched.config.features import NOT_IMPLEMENTED
 from kubesched.config.schema import RawArgs, decode_args
 from kubesched.config.yaml_nodes import Mapping, Node, Scalar, Sequence, from_plain, is_json, parse
 from kubesched.lab.benchmarking import operations as ops
@@ -70,6 +71,11 @@ class Workload:
     def not_supported(self) -> str:
         """Why this cannot be run; empty if it can."""
         reasons = [f"{op.code}: {op.reason}" for op in self.ops if isinstance(op, ops.NotSupported)]
+        reasons += [
+            f"{gate}: {NOT_IMPLEMENTED[gate]} are not implemented"
+            for gate, is_on in self.feature_gates.items()
+            if is_on and gate in NOT_IMPLEMENTED
+        ]
         return "; ".join(dict.fromkeys(reasons))
 
     @property

@@ -320,3 +320,17 @@ def test_template_parameters_may_have_defaults_in_yaml(read):
         )
     )
     assert op.template_params == {"a": 5, "b": 2, "c": ["x"], "d": None}
+
+
+def test_a_workload_of_a_feature_that_is_not_implemented_cannot_be_run(tmp_path):
+    path = tmp_path / "workloads.yaml"
+    path.write_text(
+        "- name: Case\n  featureGates: {DRAListTypeAttributes: true}\n"
+        "  workloadTemplate: [{opcode: createNodes, count: 1}]\n"
+        "  workloads: [{name: one}, {name: two, featureGates: {DRAListTypeAttributes: false}}]\n"
+    )
+    one, two = load(path)
+    assert one.not_supported == (
+        "DRAListTypeAttributes: device attributes with several values are not implemented"
+    )
+    assert not two.not_supported
