@@ -222,6 +222,7 @@ def test_every_plugin_equals_its_twin_on_any_cluster(cluster, json):
     judge_node_rules(cluster, all_plugins(cluster.table), json)
 
 
+@pytest.mark.slow
 @thorough
 @given(clusters(), st.lists(pending_pods(), min_size=1, max_size=2), st.booleans())
 def test_every_plugin_equals_its_twin_after_changes_to_nodes_and_pods(cluster, jsons, by_class):
@@ -279,6 +280,7 @@ def test_a_node_with_pods_added_and_removed_in_thought_is_judged_as_if_they_were
             assert score.tolist() == [expected(imagined, json, name)]
 
 
+@pytest.mark.slow
 @thorough
 @given(clusters(), pending_pods(), st.data())
 def test_strategies_equal_their_twins_for_any_resource_list(cluster, json, data):

@@ -97,6 +97,7 @@ def judge(worlds, plugin, json):
                 assert same(plugin, outcome(verdicts, index), theirs), name
 
 
+@pytest.mark.slow
 @thorough
 @given(storage_worlds())
 def test_every_plugin_equals_its_twin_in_any_world(worlds):
@@ -121,6 +122,7 @@ def test_every_plugin_equals_its_twin_after_any_changes(worlds):
             worlds.change()
 
 
+@pytest.mark.slow
 @thorough
 @given(storage_worlds())
 def test_pods_added_and_removed_in_thought_count_as_if_they_were(worlds):

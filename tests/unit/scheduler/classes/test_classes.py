@@ -59,6 +59,13 @@ WAYS = {
 }
 """Bounds that decide which code runs."""
 
+
+def seeds(*numbers: int) -> list[object]:
+    """All but the first are slow: together they take half a minute of CPU time."""
+    first, *others = numbers
+    return [first, *(pytest.param(number, marks=pytest.mark.slow) for number in others)]
+
+
 WEIGHTS = (1, 7, 1000)
 """Of NodeResourcesFit. With the last, levels take eight bytes instead of two."""
 
@@ -295,7 +302,7 @@ def _nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("parallelism", [1, 16])
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(*range(10)))
 def test_classes_and_plain_columns_decide_alike(
     seed: int, way: str, parallelism: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,7 +324,7 @@ def test_classes_and_plain_columns_decide_alike(
         pytest.param((Whim, OneByOne), id="both"),
     ],
 )
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(*range(6)))
 def test_plugins_of_others_decide_alike_with_and_without_classes(seed, strangers, parallelism):
     history = History(seed, parallelism, strangers)
     for number in range(160):
@@ -325,6 +332,7 @@ def test_plugins_of_others_decide_alike_with_and_without_classes(seed, strangers
     assert any(a.scores is not None for a in history.sides[0].engine.classes.all_answers())
 
 
+@pytest.mark.slow
 def test_most_of_these_decisions_come_from_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     served = []
     original = ClassEngine.decide
@@ -363,7 +371,7 @@ def plain_rule(honest):
 
 
 @pytest.mark.parametrize("parallelism", [1, 16])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(*range(6)))
 def test_plugins_without_faster_forms_decide_alike(seed: int, parallelism: int) -> None:
     history = History(seed, parallelism)
     without_faster_forms(history.sides[0].framework)
@@ -393,7 +401,7 @@ class ManyShapes(History):
 
 
 @pytest.mark.parametrize("few", [0, 3, 16])
-@pytest.mark.parametrize("seed", [1, 2, 4, 5, 7, 8])
+@pytest.mark.parametrize("seed", seeds(1, 2, 4, 5, 7, 8))
 def test_many_shapes_in_turn_decide_alike(
     seed: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
