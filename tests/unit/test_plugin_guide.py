@@ -1,4 +1,6 @@
-"""The plugin guide works as printed: its files are written out, its configuration validated, its tests run."""
+"""The plugin guide works as printed: its files are written out, its configuration validated, its
+tests run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whatever an API server, or something that poses as one, sends: it is understood, or refused naming object and field.
+"""Whatever an API server, or something that poses as one, sends: it is understood, or refused
+naming object and field.
 
 `KUBESCHED_FUZZ_EXAMPLES` sets how many examples each test draws.
 """

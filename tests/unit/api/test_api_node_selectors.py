@@ -1,4 +1,6 @@
-"""Node selectors, required node affinity and preferred terms, case by case as upstream decides them."""
+"""Node selectors, required node affinity and preferred terms, case by case as upstream decides
+them.
+"""
 
 from __future__ import annotations
 
@@ -181,19 +183,22 @@ def test_fields_of_a_nameless_node_are_not_looked_at():
     [
         pytest.param(
             [term(need("k", "Near", "v"))],
-            'nodeSelectorTerms[0].matchExpressions[0].operator: Unsupported value: "Near": supported '
+            'nodeSelectorTerms[0].matchExpressions[0].operator: Unsupported value: "Near": '
+            "supported "
             'values: "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"',
             id="an unknown operator",
         ),
         pytest.param(
             [term(), term(need("k", "In"))],
-            "nodeSelectorTerms[1].matchExpressions[0].values: Invalid value: null: for 'in', 'notin' "
+            "nodeSelectorTerms[1].matchExpressions[0].values: Invalid value: null: for 'in', "
+            "'notin' "
             "operators, values set can't be empty",
             id="paths count empty terms",
         ),
         pytest.param(
             [name_in("a", "b")],
-            'nodeSelectorTerms[0].matchFields[0].values: Invalid value: ["a","b"]: must have one element',
+            'nodeSelectorTerms[0].matchFields[0].values: Invalid value: ["a","b"]: must have one '
+            "element",
             id="two field values",
         ),
         pytest.param(
@@ -204,9 +209,11 @@ def test_fields_of_a_nameless_node_are_not_looked_at():
         ),
         pytest.param(
             [term(need("k", "Near")), name_in("a", "b")],
-            '[nodeSelectorTerms[0].matchExpressions[0].operator: Unsupported value: "Near": supported '
+            '[nodeSelectorTerms[0].matchExpressions[0].operator: Unsupported value: "Near": '
+            "supported "
             'values: "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", '
-            'nodeSelectorTerms[1].matchFields[0].values: Invalid value: ["a","b"]: must have one element]',
+            'nodeSelectorTerms[1].matchFields[0].values: Invalid value: ["a","b"]: must have one '
+            "element]",
             id="problems of all terms",
         ),
     ],

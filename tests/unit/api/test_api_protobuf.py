@@ -1,4 +1,5 @@
-"""Bindings and events as protobuf: the bytes on the wire, what is left to JSON, and reading a Status back.
+"""Bindings and events as protobuf: the bytes on the wire, what is left to JSON, and reading a
+Status back.
 
 The expected bytes are written out by hand from the field numbers of the API's .proto files.
 """

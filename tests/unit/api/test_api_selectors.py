@@ -1,4 +1,6 @@
-"""Label selectors: meaning, construction errors, text form, and that equal meanings are equal keys."""
+"""Label selectors: meaning, construction errors, text form, and that equal meanings are equal
+keys.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,8 @@ def test_gt_and_lt_compare_labels_as_integers(label, greater, less):
 
 
 NAME_RULE = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with "
     "an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
     "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
@@ -164,12 +167,14 @@ def test_a_selector_that_cannot_be_built_says_why(written, message):
         ),
         pytest.param(
             ["1", "2"],
-            "values: Invalid value: [\"1\",\"2\"]: for 'Gt', 'Lt' operators, exactly one value is required",
+            "values: Invalid value: [\"1\",\"2\"]: for 'Gt', 'Lt' operators, exactly one value "
+            "is required",
             id="two",
         ),
         pytest.param(
             ["x"],
-            "values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer",
+            "values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an "
+            "integer",
             id="not a number",
         ),
         pytest.param(
@@ -265,7 +270,8 @@ def test_text_is_parsed(text, printed):
         ),
         pytest.param(
             "a>x",
-            "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, "
+            "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' "
+            "operators, "
             "the value must be an integer",
             id="a bad bound",
         ),

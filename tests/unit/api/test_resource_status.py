@@ -1,4 +1,6 @@
-"""Whether an update changes what a pod takes on its node is decided without adding up its requests again."""
+"""Whether an update changes what a pod takes on its node is decided without adding up its requests
+again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What SIGUSR2 finds: differences between cache, informers and API server, and only those that last."""
+"""What SIGUSR2 finds: differences between cache, informers and API server, and only those that
+last.
+"""
 
 from dataclasses import dataclass, field
 

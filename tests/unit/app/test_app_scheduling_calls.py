@@ -1,4 +1,6 @@
-"""The scheduler's writes: unclear bindings are settled, a former leader writes nothing, dry runs only talk."""
+"""The scheduler's writes: unclear bindings are settled, a former leader writes nothing, dry runs
+only talk.
+"""
 
 import asyncio
 from random import Random
@@ -28,7 +30,9 @@ POD = make_pod("a").build()
 
 
 class FakeRest:
-    """Binds or fails as told, and shows a pod on request. A list is told item by item; its last item stays."""
+    """Binds or fails as told, and shows a pod on request. A list is told item by item; its last
+    item stays.
+    """
 
     def __init__(self, *, error=None, answers=None, leads=True):
         self.errors = error if isinstance(error, list) else [error]
@@ -286,7 +290,7 @@ async def test_a_dry_run_says_what_it_would_do(caplog):
     ]
 
 
-# -- statuses ----------------------------------------------------------------------------------------------------------
+# -- statuses --------------------------------------------------------------------------------------
 
 
 def claim(**status):

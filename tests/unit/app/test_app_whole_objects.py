@@ -1,4 +1,6 @@
-"""Extenders are sent the objects that the scheduler means: complete, current, and never another one of the same name."""
+"""Extenders are sent the objects that the scheduler means: complete, current, and never another one
+of the same name.
+"""
 
 from __future__ import annotations
 

@@ -109,7 +109,9 @@ def test_the_culprit_is_the_innermost_call_of_an_extension_point():
 
 
 def test_every_method_of_an_extension_point_has_a_name():
-    """A new method of the plugin interfaces must be named here, or the watchdog calls its point empty."""
+    """A new method of the plugin interfaces must be named here, or the watchdog calls its point
+    empty.
+    """
     labels_read = {"labels_read", "labels_read_version"}
     internal = {
         "events_to_register",

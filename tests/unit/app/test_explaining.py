@@ -1,7 +1,8 @@
 """Recorded attempts of fault simulations, explained while they are played.
 
-The scheduler that is asked has nominations, assumed pods and preemptions under way. What it says must be what the attempt then
-comes to, and being asked must not change that: the play goes on as logged.
+The scheduler that is asked has nominations, assumed pods and preemptions under way. What it says
+must be what the attempt then comes to, and being asked must not change that: the play goes on as
+logged.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def test_explaining_every_attempt_says_what_it_comes_to_and_changes_nothing(seed
         told = explainer.explain(pod, fix=number % 10 == 0)
         if decision.node:
             placed += 1
-            # The pod may have entered the queue before a preemption for it began, which keeps it out from then on.
+            # The pod may have entered the queue before a preemption for it began, which keeps it
+            # out from then on.
             if {wait.code for wait in told.waiting_for} != {"PreemptionUnderWay"}:
                 assert told.verdict is Verdict.FITS
             assert decision.node in {row.node for row in told.matrix if row.feasible}

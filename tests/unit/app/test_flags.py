@@ -1,4 +1,6 @@
-"""The command line of `kubesched run`: Go's syntax and messages, and that every flag of kube-scheduler is known."""
+"""The command line of `kubesched run`: Go's syntax and messages, and that every flag of
+kube-scheduler is known.
+"""
 
 import pytest
 
@@ -172,7 +174,8 @@ def test_a_default_that_is_spelled_out_still_counts_as_given():
         (["--=x"], "bad flag syntax: --=x"),
         (
             ["--secure-port=x"],
-            'invalid argument "x" for "--secure-port" flag: strconv.ParseInt: parsing "x": invalid syntax',
+            'invalid argument "x" for "--secure-port" flag: strconv.ParseInt: parsing "x": '
+            "invalid syntax",
         ),
         (
             ["--kube-api-burst=99999999999"],
@@ -181,19 +184,23 @@ def test_a_default_that_is_spelled_out_still_counts_as_given():
         ),
         (
             ["--kube-api-qps=x"],
-            'invalid argument "x" for "--kube-api-qps" flag: strconv.ParseFloat: parsing "x": invalid syntax',
+            'invalid argument "x" for "--kube-api-qps" flag: strconv.ParseFloat: parsing "x": '
+            "invalid syntax",
         ),
         (
             ["--leader-elect=maybe"],
-            'invalid argument "maybe" for "--leader-elect" flag: strconv.ParseBool: parsing "maybe": invalid syntax',
+            'invalid argument "maybe" for "--leader-elect" flag: strconv.ParseBool: parsing '
+            '"maybe": invalid syntax',
         ),
         (
             ["-vx"],
-            'invalid argument "x" for "-v, --v" flag: strconv.ParseUint: parsing "x": invalid syntax',
+            'invalid argument "x" for "-v, --v" flag: strconv.ParseUint: parsing "x": invalid '
+            "syntax",
         ),
         (
             ["--v=-1"],
-            'invalid argument "-1" for "-v, --v" flag: strconv.ParseUint: parsing "-1": invalid syntax',
+            'invalid argument "-1" for "-v, --v" flag: strconv.ParseUint: parsing "-1": invalid '
+            "syntax",
         ),
         (
             ["--bind-address=x"],
@@ -201,15 +208,18 @@ def test_a_default_that_is_spelled_out_still_counts_as_given():
         ),
         (
             ["--leader-elect-lease-duration=x"],
-            'invalid argument "x" for "--leader-elect-lease-duration" flag: time: invalid duration "x"',
+            'invalid argument "x" for "--leader-elect-lease-duration" flag: time: invalid '
+            'duration "x"',
         ),
         (
             ["--tls-sni-cert-key=a"],
-            'invalid argument "a" for "--tls-sni-cert-key" flag: expected comma separated certificate and key file paths',
+            'invalid argument "a" for "--tls-sni-cert-key" flag: expected comma separated '
+            "certificate and key file paths",
         ),
         (
             ["--allow-metric-labels=a"],
-            'invalid argument "a" for "--allow-metric-labels" flag: a must be formatted as key=value',
+            'invalid argument "a" for "--allow-metric-labels" flag: a must be formatted as '
+            "key=value",
         ),
         (
             ["--vmodule=a"],
@@ -217,7 +227,8 @@ def test_a_default_that_is_spelled_out_still_counts_as_given():
         ),
         (
             ["--version=foo"],
-            'invalid argument "foo" for "--version" flag: strconv.ParseBool: parsing "foo": invalid syntax',
+            'invalid argument "foo" for "--version" flag: strconv.ParseBool: parsing "foo": '
+            "invalid syntax",
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -251,7 +262,8 @@ def test_the_defaults_are_in_order():
     [
         (
             {"secure_port": 70000},
-            "--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0",
+            "--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off "
+            "with 0",
         ),
         (
             {"tls_cert_file": "x"},
@@ -263,12 +275,14 @@ def test_the_defaults_are_in_order():
         ),
         (
             {"show_hidden_metrics_for_version": "1.20"},
-            'metrics.showHiddenMetricsForVersion: Invalid value: "1.20": must be omitted or have the value '
+            'metrics.showHiddenMetricsForVersion: Invalid value: "1.20": must be omitted or have '
+            "the value "
             "'1.36'; only the previous minor version is allowed",
         ),
         (
             {"show_hidden_metrics_for_version": "1.36", "reference_version": "1.36"},
-            'metrics.showHiddenMetricsForVersion: Invalid value: "1.36": must be omitted or have the value '
+            'metrics.showHiddenMetricsForVersion: Invalid value: "1.36": must be omitted or have '
+            "the value "
             "'1.35'; only the previous minor version is allowed",
         ),
     ],

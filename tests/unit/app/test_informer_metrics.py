@@ -21,7 +21,8 @@ from kubesched.plugins.registry import in_tree_registry
 from kubesched.testing import make_node
 
 GROUPS = {
-    "": "namespaces nodes persistentvolumeclaims persistentvolumes pods replicationcontrollers services",
+    "": "namespaces nodes persistentvolumeclaims persistentvolumes pods replicationcontrollers "
+    "services",
     "apps": "replicasets statefulsets",
     "policy": "poddisruptionbudgets",
     "resource.k8s.io": "deviceclasss resourceclaims resourceslices",

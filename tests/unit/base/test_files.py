@@ -1,4 +1,6 @@
-"""Paths that lead to what never ends, or unpacks to more than there is room for: refused with a sentence."""
+"""Paths that lead to what never ends, or unpacks to more than there is room for: refused with a
+sentence.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Log lines: klog's text and JSON forms, verbosity, modules named by --vmodule, and that no value can forge a line."""
+"""Log lines: klog's text and JSON forms, verbosity, modules named by --vmodule, and that no value
+can forge a line.
+"""
 
 import io
 import json

@@ -1,4 +1,6 @@
-"""Control characters from objects: shown, never sent to the terminal, in every command and log line."""
+"""Control characters from objects: shown, never sent to the terminal, in every command and log
+line.
+"""
 
 from __future__ import annotations
 

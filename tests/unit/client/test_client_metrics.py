@@ -1,4 +1,6 @@
-"""`rest_client_*` count every request of every client, answered or not, and the time spent waiting for our own limit."""
+"""`rest_client_*` count every request of every client, answered or not, and the time spent waiting
+for our own limit.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Events over REST go to the right place in the right form; only a server without the group is told apart."""
+"""Events over REST go to the right place in the right form; only a server without the group is told
+apart.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The two ways to write a new event are the same: straight from what is known of it, and through its record."""
+"""The two ways to write a new event are the same: straight from what is known of it, and through
+its record.
+"""
 
 import random
 

@@ -1,4 +1,6 @@
-"""Leader election settings that cannot work are refused before anything is started, in client-go's words."""
+"""Leader election settings that cannot work are refused before anything is started, in client-go's
+words.
+"""
 
 from __future__ import annotations
 

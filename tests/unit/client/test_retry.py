@@ -1,4 +1,6 @@
-"""Which requests are under way: those of a caller are counted while the transport has them, however they end."""
+"""Which requests are under way: those of a caller are counted while the transport has them, however
+they end.
+"""
 
 import asyncio
 import random

@@ -1,4 +1,6 @@
-"""Watch streams: any cut of the bytes gives the same events, and errors come after what preceded them."""
+"""Watch streams: any cut of the bytes gives the same events, and errors come after what preceded
+them.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,9 @@ def test_estimates_are_upstreams(expression, cost):
 
 
 def test_the_key_of_an_attribute_counts_as_long_as_its_value():
-    """Upstream's paths of both variables share memory: 36 characters are compared, not the 32 of an identifier."""
+    """Upstream's paths of both variables share memory: 36 characters are compared, not the 32 of an
+    identifier.
+    """
     expression = 'device.attributes["d"].exists(k, v, k == "{}" && v == device.driver)'
     assert worst_cost(expression.format("x" * 36), device_environment()) == 612
 
@@ -83,7 +85,8 @@ def test_evaluation_costs_no_more_than_estimated(expression):
 def test_sizes_are_the_callers():
     environment = cel.Environment({"texts": types.list_of(types.STRING)}, cel.KUBERNETES)
     sizes = {("texts",): 10, ("texts", "@items"): 100}
-    # The list and the result 1 each; 10 times the condition 2, the accumulator and the text 1 each, reading 1 character 1.
+    # The list and the result 1 each; 10 times the condition 2, the accumulator and the text 1 each,
+    # reading 1 character 1.
     cost = cel.estimate_cost("texts.all(t, t == 'a')", environment, sizes.get)
     assert cost == 2 + 10 * (2 + 1 + 1 + 1)
     assert cel.estimate_cost("texts.all(t, t == 'a')", environment, {}.get) == MAX

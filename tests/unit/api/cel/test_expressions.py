@@ -24,7 +24,8 @@ TRUE = """
 r'\\d' == '\\\\d' && '\\u0041\\x42\\103' == 'ABC' && b'\\xff\\377' == b'\\xff\\xff'
 '''a'b''' == 'a\\'b' && \"\"\"c\"d\"\"\" == 'c"d'
 [1, 2] + [3] == [1, 2, 3] && 2 in [1, 2] && 'k' in {'k': 1} && !(3 in {1: 'x'})
-{1: 'a'}[1] == 'a' && {1: 'a'}[dyn(1u)] == 'a' && {true: 'b'}[true] == 'b' && {'a': {'b': 2}}.a.b == 2
+{1: 'a'}[1] == 'a' && {1: 'a'}[dyn(1u)] == 'a'
+{true: 'b'}[true] == 'b' && {'a': {'b': 2}}.a.b == 2
 dyn([1, 2]) == [1.0, 2.0] && {'a': 1} == {'a': 1} && [[1]] != [[2]]
 null == null && dyn(null) != 1
 any.n + 1 == 2 && any['s'].startsWith('a') && any.l[1] == 2 && has(any.s) && !has(any.x)
@@ -42,37 +43,53 @@ any.nosuch == 1 || true
 cel.bind(x, 2, x * x) == 4 && cel.bind(unused, 1 / 0, true)
 type(1) == int && type('a') == string && type([1]) == list && type(type(1)) == type
 int('12') == 12 && int(2.9) == 2 && uint('7') == 7u && double('1.5') == 1.5 && bool('true')
-string(1e6) == '1e+06' && string(123456.0) == '123456' && string(true) == 'true' && string(b'a') == 'a'
+string(1e6) == '1e+06' && string(123456.0) == '123456'
+string(true) == 'true' && string(b'a') == 'a'
 duration('1h30m').getMinutes() == 90 && string(duration('1.5s')) == '1.5s'
-timestamp('2026-02-03T04:05:06Z').getHours() == 4 && timestamp('2026-02-03T04:05:06Z').getDayOfWeek() == 2
+timestamp('2026-02-03T04:05:06Z').getHours() == 4
+timestamp('2026-02-03T04:05:06Z').getDayOfWeek() == 2
 timestamp('2026-02-03T04:05:06Z').getHours('+02:00') == 6
 timestamp('2026-02-03T04:05:06Z') + duration('1h') == timestamp('2026-02-03T06:05:06+01:00')
 string(timestamp('2026-02-03T04:05:06.5+02:00')) == '2026-02-03T04:05:06.5+02:00'
 optional.of(1).value() == 1 && !optional.none().hasValue() && optional.none().orValue(3) == 3
 {'a': 1}.?b.orValue(2) == 2 && [1][?3].orValue(7) == 7 && {'a': {'b': 1}}.?a.b == optional.of(1)
-optional.of(1).optMap(x, x + 1).value() == 2 && !optional.of(1).optFlatMap(x, optional.none()).hasValue()
-[?optional.none(), 1] == [1] && {?'a': optional.none()} == {} && !optional.ofNonZeroValue('').hasValue()
+optional.of(1).optMap(x, x + 1).value() == 2
+!optional.of(1).optFlatMap(x, optional.none()).hasValue()
+[?optional.none(), 1] == [1] && {?'a': optional.none()} == {}
+!optional.ofNonZeroValue('').hasValue()
 'hello'.charAt(1) == 'e' && 'hello'.indexOf('l') == 2 && 'hello'.lastIndexOf('l') == 3
-'a,b,c'.split(',', 2) == ['a', 'b,c'] && ['a', 'b'].join('-') == 'a-b' && 'aaa'.replace('a', 'b', 2) == 'bba'
-'hello'.substring(1, 3) == 'el' && '  a '.trim() == 'a' && 'aB'.lowerAscii() == 'ab' && 'aB'.upperAscii() == 'AB'
-'%s %d %.2f %x %b'.format(['a', 1, 1.5, 255, true]) == 'a 1 1.50 ff 1' && '%f'.format([1234.5]) == '1,234.500000'
+'a,b,c'.split(',', 2) == ['a', 'b,c'] && ['a', 'b'].join('-') == 'a-b'
+'aaa'.replace('a', 'b', 2) == 'bba'
+'hello'.substring(1, 3) == 'el' && '  a '.trim() == 'a'
+'aB'.lowerAscii() == 'ab' && 'aB'.upperAscii() == 'AB'
+'%s %d %.2f %x %b'.format(['a', 1, 1.5, 255, true]) == 'a 1 1.50 ff 1'
+'%f'.format([1234.5]) == '1,234.500000'
 '%s'.format([[1, 'a', {'k': 1.5}]]) == '[1, "a", {"k":1.500000}]' && '%%'.format([]) == '%'
 strings.quote('a\\n"b"') == '"a\\\\n\\\\"b\\\\""'
-[3, 1, 2].sort() == [1, 2, 3] && ['bb', 'a'].sortBy(x, size(x)) == ['a', 'bb'] && [1, 1].distinct() == [1]
-[1, 2, 3].slice(1, 2) == [2] && [[1], [2]].flatten() == [1, 2] && [1, 2].reverse() == [2, 1] && lists.range(2) == [0, 1]
-[1, 2].sum() == 3 && [2, 1].min() == 1 && [1, 2].isSorted() && [1, 2, 1].lastIndexOf(1) == 2 && [].sum() == 0
+[3, 1, 2].sort() == [1, 2, 3] && ['bb', 'a'].sortBy(x, size(x)) == ['a', 'bb']
+[1, 1].distinct() == [1]
+[1, 2, 3].slice(1, 2) == [2] && [[1], [2]].flatten() == [1, 2]
+[1, 2].reverse() == [2, 1] && lists.range(2) == [0, 1]
+[1, 2].sum() == 3 && [2, 1].min() == 1 && [1, 2].isSorted()
+[1, 2, 1].lastIndexOf(1) == 2 && [].sum() == 0
 [1].first().value() == 1 && ![].last().hasValue()
 sets.contains([1, 2], [1]) && sets.equivalent([1], [1, 1]) && !sets.intersects([1], [2])
 'abc'.matches('^a.c$') && 'a1b22'.find('[0-9]+') == '1' && 'a1b22'.findAll('[0-9]+') == ['1', '22']
-isIP('::1') && !isIP('::ffff:1.2.3.4') && ip('10.0.0.1').family() == 4 && ip.isCanonical('2001:db8::1')
+isIP('::1') && !isIP('::ffff:1.2.3.4')
+ip('10.0.0.1').family() == 4 && ip.isCanonical('2001:db8::1')
 cidr('10.0.0.0/8').containsIP('10.1.2.3') && cidr('10.1.2.3/8').masked() == cidr('10.0.0.0/8')
 cidr('10.0.0.0/8').containsCIDR('10.1.0.0/16') && cidr('10.1.2.3/8').ip() == ip('10.1.2.3')
-url('https://u@h.com:8080/p%20q?a=1&a=2').getHost() == 'h.com:8080' && isURL('/path') && !isURL('path')
-url('https://h.com/?a=1&a=2').getQuery() == {'a': ['1', '2']} && url('http://[::1]:80/').getHostname() == '::1'
-quantity('1Gi') == quantity('1024Mi') && quantity('1k').compareTo(quantity('1000')) == 0 && sign(quantity('-1')) == -1
-quantity('1').add(1) == quantity('2') && quantity('5').asInteger() == 5 && !quantity('1000m').isInteger()
+url('https://u@h.com:8080/p%20q?a=1&a=2').getHost() == 'h.com:8080' && isURL('/path')
+!isURL('path')
+url('https://h.com/?a=1&a=2').getQuery() == {'a': ['1', '2']}
+url('http://[::1]:80/').getHostname() == '::1'
+quantity('1Gi') == quantity('1024Mi') && quantity('1k').compareTo(quantity('1000')) == 0
+sign(quantity('-1')) == -1
+quantity('1').add(1) == quantity('2') && quantity('5').asInteger() == 5
+!quantity('1000m').isInteger()
 semver('1.2.3') == semver('1.2.3+build') && semver('1.2.3-alpha').isLessThan(semver('1.2.3'))
-semver('v1.2', true) == semver('1.2.0') && semver('1.0.0-a.1').isLessThan(semver('1.0.0-a.b')) && !isSemver('1.2')
+semver('v1.2', true) == semver('1.2.0') && semver('1.0.0-a.1').isLessThan(semver('1.0.0-a.b'))
+!isSemver('1.2')
 format.dns1123Label().validate('a_b').hasValue() && !format.named('nosuch').hasValue()
 !format.uuid().validate('123e4567-e89b-12d3-a456-426614174000').hasValue()
 // a comment
@@ -193,7 +210,8 @@ OPERAND = (
         (
             "'%d'.format(['a'])",
             14,
-            "error during formatting: decimal clause can only be used on integers, was given string",
+            "error during formatting: decimal clause can only be used on integers, was given "
+            "string",
         ),
         (
             "'%s'.format([1, 2])",

@@ -1,4 +1,6 @@
-"""`kubesched bench`: listing, running, comparing and the gate; tables, files, exit codes and refusals."""
+"""`kubesched bench`: listing, running, comparing and the gate; tables, files, exit codes and
+refusals.
+"""
 
 import json
 import subprocess
@@ -106,7 +108,8 @@ def test_what_is_not_supported_is_said_and_the_rest_is_run(capsys, tmp_path):
 def test_a_workload_that_gets_stuck_ends_with_1_and_its_reason(capsys, tmp_path):
     path = tmp_path / "stuck.yaml"
     path.write_text(
-        "- name: Stuck\n  workloadTemplate: [{opcode: createPods, count: 1, collectMetrics: true}]\n"
+        "- name: Stuck\n  workloadTemplate: [{opcode: createPods, count: 1, collectMetrics: "
+        "true}]\n"
         "  workloads: [{name: one}]\n"
     )
     code, out, err = run(capsys, "run", path, *QUICK)
@@ -195,7 +198,7 @@ def test_reports_without_anything_in_common_end_with_1(capsys, tmp_path):
     assert "no workload in common" in err
 
 
-# -- the gate --------------------------------------------------------------------------------------------------------
+# -- the gate --------------------------------------------------------------------------------------
 
 
 @pytest.fixture

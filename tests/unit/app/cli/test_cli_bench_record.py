@@ -1,4 +1,6 @@
-"""`kubesched bench run --record`: every decision of a workload comes out the same when its recording is played."""
+"""`kubesched bench run --record`: every decision of a workload comes out the same when its
+recording is played.
+"""
 
 from dataclasses import replace
 from functools import partial

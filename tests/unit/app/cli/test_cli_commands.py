@@ -1,4 +1,6 @@
-"""Every command is in the table, can be loaded and is documented: the checklist in CONTRIBUTING.md."""
+"""Every command is in the table, can be loaded and is documented: the checklist in
+CONTRIBUTING.md.
+"""
 
 from __future__ import annotations
 

@@ -84,8 +84,10 @@ def test_a_file_is_shown_with_its_effect(config_file, capsys):
     path = config_file(
         "profiles:\n"
         "- schedulerName: packer\n"
-        "  plugins: {score: {disabled: [{name: '*'}], enabled: [{name: NodeResourcesFit, weight: 9}]}}\n"
-        "  pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]\n"
+        "  plugins: {score: {disabled: [{name: '*'}], enabled: [{name: NodeResourcesFit, weight: "
+        "9}]}}\n"
+        "  pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: "
+        "MostAllocated}}}]\n"
         "- schedulerName: plain\n"
     )
     assert main(["config", "view", "--config", path]) == 0

@@ -1,4 +1,6 @@
-"""`kubesched explain` from the command line: what it prints, and one clear sentence for every wrong input."""
+"""`kubesched explain` from the command line: what it prints, and one clear sentence for every wrong
+input.
+"""
 
 from __future__ import annotations
 

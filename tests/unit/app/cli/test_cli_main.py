@@ -1,4 +1,6 @@
-"""Proves the shell around the commands: help, dispatch, exit codes, and errors without tracebacks."""
+"""Proves the shell around the commands: help, dispatch, exit codes, and errors without
+tracebacks.
+"""
 
 from __future__ import annotations
 
@@ -215,7 +217,9 @@ def test_an_error_that_task_groups_have_wrapped_is_told_like_any_other(command, 
     "words", [["run", "--help"], ["completion", "bash"], ["up", "--nodes=1", "--demo"]]
 )
 def test_a_reader_that_leaves_ends_the_command_quietly(words, tmp_path):
-    """As in `kubesched ... | head -1`, with a reader that is gone before the first line is written."""
+    """As in `kubesched ... | head -1`, with a reader that is gone before the first line is
+    written.
+    """
     read_end, write_end = os.pipe()
     os.close(read_end)
     try:

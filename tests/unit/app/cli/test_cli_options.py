@@ -55,8 +55,21 @@ def test_what_is_given(parser):
 
 @pytest.mark.parametrize(
     "words",
-    [["--key", "k"], ["a"], *(["a", "--key", "k", *more] for more in (["--count", "0"], ["--mode", "x"], ["--kind", ""], ["--with", "z"], ["--force=1"]))],
-)  # fmt: skip
+    [
+        ["--key", "k"],
+        ["a"],
+        *(
+            ["a", "--key", "k", *more]
+            for more in (
+                ["--count", "0"],
+                ["--mode", "x"],
+                ["--kind", ""],
+                ["--with", "z"],
+                ["--force=1"],
+            )
+        ),
+    ],
+)
 def test_what_is_refused(words, parser, capsys):
     with pytest.raises(SystemExit):
         parser.parse_args(words)

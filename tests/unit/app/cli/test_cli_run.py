@@ -1,4 +1,6 @@
-"""`kubesched run` up to the point where it would talk to a cluster: usage, versions, exit codes, first errors."""
+"""`kubesched run` up to the point where it would talk to a cluster: usage, versions, exit codes,
+first errors.
+"""
 
 import io
 import logging

@@ -17,18 +17,56 @@ from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster, held
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        pytest.param(["--nodes=abc"], "argument --nodes: 'abc' is not a whole number from 0 to 100000", id="no number"),
-        pytest.param(["--nodes=-1"], "argument --nodes: '-1' is not a whole number from 0 to 100000", id="negative"),
-        pytest.param(["--port=70000"], "argument --port: '70000' is not a whole number from 0 to 65535", id="no port"),
-        pytest.param(["--address=here"], "argument --address: 'here' is not an IP address", id="no address"),
-        pytest.param(["--name=A b"], "argument --name: 'A b' is not a name: lower case letters, digits and '-', 63 characters at most", id="no name"),
-        pytest.param(["-v=x"], "argument -v: 'x' is not a whole number from 0 to 2147483647", id="no verbosity"),
-        pytest.param(["--record-limit=lots"], "argument --record-limit: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'", id="no quantity"),
-        pytest.param(["--record-limit=64"], "argument --record-limit: must be at least 1048576 bytes", id="small record limit"),
-        pytest.param(["--once"], "argument --once: only with --demo", id="once without a demonstration"),
-        pytest.param(["--kubernetes-version", "1.36", "--reference-version", "1.37"], "argument --reference-version: newer than --kubernetes-version", id="a scheduler newer than its cluster"),
+        pytest.param(
+            ["--nodes=abc"],
+            "argument --nodes: 'abc' is not a whole number from 0 to 100000",
+            id="no number",
+        ),
+        pytest.param(
+            ["--nodes=-1"],
+            "argument --nodes: '-1' is not a whole number from 0 to 100000",
+            id="negative",
+        ),
+        pytest.param(
+            ["--port=70000"],
+            "argument --port: '70000' is not a whole number from 0 to 65535",
+            id="no port",
+        ),
+        pytest.param(
+            ["--address=here"], "argument --address: 'here' is not an IP address", id="no address"
+        ),
+        pytest.param(
+            ["--name=A b"],
+            "argument --name: 'A b' is not a name: lower case letters, digits and '-', 63 "
+            "characters at most",
+            id="no name",
+        ),
+        pytest.param(
+            ["-v=x"],
+            "argument -v: 'x' is not a whole number from 0 to 2147483647",
+            id="no verbosity",
+        ),
+        pytest.param(
+            ["--record-limit=lots"],
+            "argument --record-limit: quantities must match the regular expression "
+            "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            id="no quantity",
+        ),
+        pytest.param(
+            ["--record-limit=64"],
+            "argument --record-limit: must be at least 1048576 bytes",
+            id="small record limit",
+        ),
+        pytest.param(
+            ["--once"], "argument --once: only with --demo", id="once without a demonstration"
+        ),
+        pytest.param(
+            ["--kubernetes-version", "1.36", "--reference-version", "1.37"],
+            "argument --reference-version: newer than --kubernetes-version",
+            id="a scheduler newer than its cluster",
+        ),
     ],
-)  # fmt: skip
+)
 def test_wrong_options_are_named(words, message, capsys):
     assert cli.main(["up", *words]) == 2
     assert capsys.readouterr().err == f"error: {message}\nsee 'kubesched up --help'\n"

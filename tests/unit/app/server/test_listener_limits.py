@@ -1,4 +1,6 @@
-"""Slow, silent, greedy and numerous clients: each is cut off or waits, and others are served meanwhile."""
+"""Slow, silent, greedy and numerous clients: each is cut off or waits, and others are served
+meanwhile.
+"""
 
 import asyncio
 import gc
@@ -80,7 +82,9 @@ async def test_a_client_that_stops_in_the_middle_of_its_handshake_is_cut(serve, 
 
 
 async def test_a_probe_gets_through_while_another_address_floods(serve, context):
-    """All places are taken by clients of one address that stop in the middle; another address is served at once."""
+    """All places are taken by clients of one address that stop in the middle; another address is
+    served at once.
+    """
     limits = Limits(max_connections=10, max_waiting=20, handshakes_per_s=1e6, handshake_s=600.0)
     running = await serve(limits=limits)
     port = running.listener.port

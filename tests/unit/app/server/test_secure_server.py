@@ -1,4 +1,6 @@
-"""Whole requests over TLS: the order of authentication, authorization and routing, and that faults stay contained."""
+"""Whole requests over TLS: the order of authentication, authorization and routing, and that faults
+stay contained.
+"""
 
 import asyncio
 import gzip

@@ -1,4 +1,6 @@
-"""TLS of the server: self-signed certificates, reloading, names, versions, ciphers, client certificates."""
+"""TLS of the server: self-signed certificates, reloading, names, versions, ciphers, client
+certificates.
+"""
 
 import contextlib
 import os

@@ -1,4 +1,6 @@
-"""Client authorities: from files, from the cluster's configmap, which one wins, and what happens when neither works."""
+"""Client authorities: from files, from the cluster's configmap, which one wins, and what happens
+when neither works.
+"""
 
 import asyncio
 import json

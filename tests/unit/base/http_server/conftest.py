@@ -1,4 +1,6 @@
-"""Every async test in this folder runs on plain asyncio and, where it is installed, on uvloop: each has its own TLS."""
+"""Every async test in this folder runs on plain asyncio and, where it is installed, on uvloop: each
+has its own TLS.
+"""
 
 import asyncio
 import importlib.util

@@ -1,4 +1,6 @@
-"""One connection over a transport that only records: order, bounds, back pressure, timeouts, failures."""
+"""One connection over a transport that only records: order, bounds, back pressure, timeouts,
+failures.
+"""
 
 import asyncio
 import gc
@@ -120,7 +122,9 @@ async def test_a_refused_request_whose_body_has_arrived_keeps_the_connection(app
 async def test_after_a_refusal_input_is_dropped_for_a_while_and_then_the_connection_closed(
     app, connect
 ):
-    """Closing a socket that has unread input resets it, and the client may never see the response."""
+    """Closing a socket that has unread input resets it, and the client may never see the
+    response.
+    """
     peer = connect(linger_s=0.05)
     app.refused["/no"] = Response(403, b"no")
     peer.send(post("/no", b"", length=50_000))

@@ -1,6 +1,8 @@
-"""Real sockets, with and without TLS: hostile clients, half-close, uploads that are refused, shutting down.
+"""Real sockets, with and without TLS: hostile clients, half-close, uploads that are refused,
+shutting down.
 
-The limits of the scheduler's own port are tested in `tests/unit/app/server/test_listener_limits.py`.
+The limits of the scheduler's own port are tested in
+`tests/unit/app/server/test_listener_limits.py`.
 """
 
 import asyncio

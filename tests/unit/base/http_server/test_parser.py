@@ -1,4 +1,6 @@
-"""What is a request and what is refused. Everything a proxy might read differently than we do must be refused."""
+"""What is a request and what is refused. Everything a proxy might read differently than we do must
+be refused.
+"""
 
 import pytest
 from hypothesis import given

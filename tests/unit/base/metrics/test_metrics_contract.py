@@ -1,7 +1,8 @@
 """Proves that the scheduler's metrics are the ones dashboards for kube-scheduler expect.
 
-The table below is the contract: name, type, labels, buckets, stability and the feature a metric belongs to. It is
-compared with a live registry in both directions, so neither a missing nor an extra metric passes.
+The table below is the contract: name, type, labels, buckets, stability and the feature a metric
+belongs to. It is compared with a live registry in both directions, so neither a missing nor an
+extra metric passes.
 """
 
 from __future__ import annotations

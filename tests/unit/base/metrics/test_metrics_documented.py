@@ -1,4 +1,6 @@
-"""docs/reference/metrics.md lists every metric, those of the scheduler with type and labels: the checklist in CONTRIBUTING.md."""
+"""docs/reference/metrics.md lists every metric, those of the scheduler with type and labels: the
+checklist in CONTRIBUTING.md.
+"""
 
 import ast
 import re

@@ -1,4 +1,6 @@
-"""Proves that instruments count correctly and that prometheus_client's parser reads back what was observed."""
+"""Proves that instruments count correctly and that prometheus_client's parser reads back what was
+observed.
+"""
 
 from __future__ import annotations
 

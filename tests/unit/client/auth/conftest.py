@@ -108,7 +108,9 @@ def server_context(authority: Authority, tmp_path: Path) -> ssl.SSLContext:
 
 @pytest.fixture
 def write_config(tmp_path: Path):
-    """Write a kubeconfig with one cluster, user and context, each named after `name`; returns its path."""
+    """Write a kubeconfig with one cluster, user and context, each named after `name`; returns its
+    path.
+    """
 
     def write(name: str = "a", *, cluster=None, user=None, context=None, folder=None, **top) -> str:
         folder = Path(folder or tmp_path)

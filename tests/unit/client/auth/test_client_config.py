@@ -1,7 +1,8 @@
 """Which connection comes out of flags, environment and files, and what is said when none can.
 
-Covers both sets of rules, the choice of the context, every contradiction and every removed or unsupported way
-to log in. What the credentials do afterwards is proved in `test_credentials` and its neighbours.
+Covers both sets of rules, the choice of the context, every contradiction and every removed or
+unsupported way to log in. What the credentials do afterwards is proved in `test_credentials` and
+its neighbours.
 """
 
 from __future__ import annotations
@@ -395,19 +396,22 @@ def test_proxy_and_server_name_reach_the_connection(write_config, nowhere):
         pytest.param(
             {},
             {"auth-provider": {"name": "gcp", "config": {"access-token": SECRET}}},
-            'user "a": the auth-provider "gcp" is not supported; use the exec plugin gke-gcloud-auth-plugin instead',
+            'user "a": the auth-provider "gcp" is not supported; use the exec plugin '
+            "gke-gcloud-auth-plugin instead",
             id="gcp is gone",
         ),
         pytest.param(
             {},
             {"auth-provider": {"name": "azure"}},
-            'user "a": the auth-provider "azure" is not supported; use the exec plugin kubelogin instead',
+            'user "a": the auth-provider "azure" is not supported; use the exec plugin kubelogin '
+            "instead",
             id="azure is gone",
         ),
         pytest.param(
             {},
             {"auth-provider": {"name": "oidc", "config": {"id-token": SECRET}}},
-            'user "a": the auth-provider "oidc" is not supported; use the exec plugin kubectl oidc-login',
+            'user "a": the auth-provider "oidc" is not supported; use the exec plugin kubectl '
+            "oidc-login",
             id="oidc is for plugins",
         ),
         pytest.param(

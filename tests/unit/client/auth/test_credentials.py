@@ -1,4 +1,5 @@
-"""Credentials that change while we run: token files, certificates and authorities are picked up, broken ones are not.
+"""Credentials that change while we run: token files, certificates and authorities are picked up,
+broken ones are not.
 
 Certificates are judged by real TLS handshakes with a server on loopback.
 """

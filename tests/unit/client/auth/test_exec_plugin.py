@@ -1,4 +1,6 @@
-"""Exec plugins: real scripts are run, told what they must know, believed within limits, and never quoted."""
+"""Exec plugins: real scripts are run, told what they must know, believed within limits, and never
+quoted.
+"""
 
 from __future__ import annotations
 
@@ -306,7 +308,8 @@ async def test_a_failing_plugin_is_not_started_for_every_request(
             json.dumps(
                 {"kind": "ExecCredential", "apiVersion": f"{V1}beta1", "status": {"token": SECRET}}
             ),
-            f'configured to use API version {V1}, but the plugin returned kind "ExecCredential" of version "{V1}beta1"',
+            f'configured to use API version {V1}, but the plugin returned kind "ExecCredential" '
+            f'of version "{V1}beta1"',
             id="another version",
         ),
         pytest.param(

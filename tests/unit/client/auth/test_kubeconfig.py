@@ -1,4 +1,5 @@
-"""Kubeconfig files become what kubectl would make of them, and broken ones are refused without showing secrets.
+"""Kubeconfig files become what kubectl would make of them, and broken ones are refused without
+showing secrets.
 
 `MERGED_BY_KUBECTL` was recorded from `kubectl config view --merge -o json`, version 1.32.
 """

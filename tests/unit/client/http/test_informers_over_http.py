@@ -1,6 +1,8 @@
-"""The whole way from socket to lister: factory, informers, REST, watch, TLS, against a server that cuts and refuses.
+"""The whole way from socket to lister: factory, informers, REST, watch, TLS, against a server that
+cuts and refuses.
 
-What informers do in detail is proved in `tests/unit/client/informers`; here it is that the layers fit together.
+What informers do in detail is proved in `tests/unit/client/informers`; here it is that the layers
+fit together.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Requests that are started and call back: the answer, what is left to `request`, and giving up.
 
-The same requests awaited are in `test_transport_requests`; connections that break in `test_transport_faults`.
+The same requests awaited are in `test_transport_requests`; connections that break in
+`test_transport_faults`.
 """
 
 from __future__ import annotations

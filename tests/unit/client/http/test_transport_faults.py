@@ -1,4 +1,5 @@
-"""Servers that misbehave: every fault becomes the right `TransportError`, in time, and the pool survives it.
+"""Servers that misbehave: every fault becomes the right `TransportError`, in time, and the pool
+survives it.
 
 The claim behind `sent`: it is False only when the server cannot have acted on the request.
 """
@@ -75,7 +76,8 @@ async def test_connection_closed_too_early_is_stream_ended(serve, connect, answe
             id="two lengths",
         ),
         pytest.param(
-            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: "
+            b"chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
             id="length and chunks together",
         ),
         pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", id="a negative length"),

@@ -1,4 +1,6 @@
-"""Proxies: which one is chosen, the handshakes with it, and that its password stays out of errors."""
+"""Proxies: which one is chosen, the handshakes with it, and that its password stays out of
+errors.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,9 @@ class FakeStream:
     def __init__(self, collection: FakeCollection, after: int = 0) -> None:
         self.collection = collection
         self.after = after
-        """Only events beyond this revision are sent, as API servers have it, also if it lies in the future."""
+        """Only events beyond this revision are sent, as API servers have it, also if it lies in the
+        future.
+        """
         self.is_open = True
         self._chunks: deque[bytes] = deque()
         self._arrival = asyncio.Event()
@@ -97,7 +99,9 @@ class FakeCollection:
     snapshots: dict[str, list[Pod]] = field(default_factory=dict)
     restores: int = 0
     is_shared: bool = False
-    """Whether other kinds write, too, so that no two histories have a change of this kind at the same revision."""
+    """Whether other kinds write, too, so that no two histories have a change of this kind at the
+    same revision.
+    """
 
     # Changes.
 

@@ -427,7 +427,9 @@ async def test_objects_are_trimmed_before_they_are_stored_or_seen(collection, st
 async def test_listed_objects_are_trimmed_once_as_they_arrive(
     collection, story, prefers_streaming: bool
 ):
-    """A list of untrimmed objects would need a multiple of the memory that they take when they are kept."""
+    """A list of untrimmed objects would need a multiple of the memory that they take when they are
+    kept.
+    """
     scene = Scene(collection, story, prefers_streaming=prefers_streaming, page_size=2)
     arrived: list[tuple[str, int]] = []
 

@@ -1,7 +1,9 @@
-"""Random server histories: whatever the server does, the informer ends equal to it and its story was consistent.
+"""Random server histories: whatever the server does, the informer ends equal to it and its story
+was consistent.
 
-The machine interleaves changes, faults and turns of the event loop. `Story` objects at every call to anything that
-contradicts what it was told before; at the end the faults stop and store and server must agree.
+The machine interleaves changes, faults and turns of the event loop. `Story` objects at every call
+to anything that contradicts what it was told before; at the end the faults stop and store and
+server must agree.
 """
 
 from __future__ import annotations
@@ -90,7 +92,9 @@ def make_machine(new_collection, new_story):
             turns=st.integers(0, 10),
         )
         def outage(self, changes, compact, turns):
-            """The server goes away, things change meanwhile, and it may not remember them when it is back."""
+            """The server goes away, things change meanwhile, and it may not remember them when it
+            is back.
+            """
             self.collection.drop(StreamEnded("reset"))
             for action, name in changes:
                 self.do(action, name)
@@ -110,7 +114,9 @@ def make_machine(new_collection, new_story):
             turns=st.integers(0, 10),
         )
         def restore(self, changes, others, compact, turns):
-            """The server comes back from a backup, and its new history is ahead of ours when we look again."""
+            """The server comes back from a backup, and its new history is ahead of ours when we
+            look again.
+            """
             reached = self.collection.revision
             self.collection.restore(self.backup)
             self.collection.revision = reached + others

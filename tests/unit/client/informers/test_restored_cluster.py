@@ -1,4 +1,6 @@
-"""A cluster restored from a backup: its revisions go back, and watches from the lost future stay silent."""
+"""A cluster restored from a backup: its revisions go back, and watches from the lost future stay
+silent.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +144,9 @@ async def test_other_kinds_list_at_once_and_pods_are_taken_over_last(
 async def test_pods_are_listed_when_all_others_are_however_often_the_cluster_is_restored(
     collection, story, new_story, make_clock
 ):
-    """Pods wait for a kind that is late; nodes are done, and notice that the cluster is restored again."""
+    """Pods wait for a kind that is late; nodes are done, and notice that the cluster is restored
+    again.
+    """
     kinds = {name: type(collection)(is_shared=True) for name in ("pods", "nodes", "services")}
     stories = {"pods": story, "nodes": new_story(), "services": new_story()}
     pods, nodes, services = kinds.values()
@@ -295,7 +299,9 @@ async def test_restore_that_leaves_the_watch_open_is_noticed_by_the_periodic_che
 
 
 def overtake(collection, backup, past=100):
-    """The cluster is restored, and its new history goes on until it is past what the informer knows."""
+    """The cluster is restored, and its new history goes on until it is past what the informer
+    knows.
+    """
     reached = collection.revision
     collection.restore(backup)
     while collection.revision <= reached + past:
@@ -399,7 +405,9 @@ async def test_pod_that_lost_its_node_shows_the_restore(shared, story, make_cloc
 async def test_server_that_was_merely_restarted_is_not_listed_again(
     shared, story, make_clock, has_changed, requests
 ):
-    """It has the newest change of another kind, which is not older than the last bookmark of this one."""
+    """It has the newest change of another kind, which is not older than the last bookmark of this
+    one.
+    """
     nodes = OtherKind()
     shared.revision += 10
     async with following(shared, story, make_clock, nodes):
@@ -451,7 +459,9 @@ async def test_deletion_that_no_list_showed_and_that_was_undone_is_noticed(
 async def test_history_that_nothing_confirms_is_listed_again(
     shared, story, make_clock, ahead, outcome
 ):
-    """A restored cluster has the newest change of this kind, too, and another one where we know of none."""
+    """A restored cluster has the newest change of this kind, too, and another one where we know of
+    none.
+    """
     nodes = OtherKind(outcome)
     backup = shared.backup()
     shared.revision += 100

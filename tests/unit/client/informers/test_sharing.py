@@ -1,4 +1,6 @@
-"""Equal parts of pods are kept once, and only as many as the limit allows. That nothing changes is tested with states."""
+"""Equal parts of pods are kept once, and only as many as the limit allows. That nothing changes is
+tested with states.
+"""
 
 from __future__ import annotations
 

@@ -117,7 +117,9 @@ async def test_the_lease_stays_when_release_is_off(make_clock):
 def test_a_silent_holder_is_replaced_after_a_full_lease_on_our_own_clock(
     in_virtual_time, make_clock
 ):
-    """Whatever the wall clocks say: the lease looks a day old to one candidate and a day ahead to the other."""
+    """Whatever the wall clocks say: the lease looks a day old to one candidate and a day ahead to
+    the other.
+    """
 
     async def main(wall_error_s):
         server = LeaseServer()

@@ -1,4 +1,6 @@
-"""Leader election in virtual time: how leadership ends, and that two never lead at once whatever the network does."""
+"""Leader election in virtual time: how leadership ends, and that two never lead at once whatever
+the network does.
+"""
 
 from __future__ import annotations
 
