@@ -6,6 +6,7 @@ All recordings under `data` are of generated clusters:
     configured   other plugin arguments and weights, Services and owners of pods; answers of kube-scheduler 1.36.4
     unreadable   selectors that cannot be read, down to the wording of errors; answers of kube-scheduler 1.36.4
     devices      resource claims, classes and slices; devices, writes and reasons of kube-scheduler 1.36.4
+    devices-1.37 the same of 1.37; most of them differ from 1.36, or have taint rules
 """
 
 import gzip
@@ -52,6 +53,12 @@ def test_every_recorded_placement_is_decided_as_recorded(name):
     report = evaluate([DATA / f"{name}.jsonl.gz"], RECORDED_FROM)
     assert report.disagreements == []
     assert report.pods == report.pods_in_agreement > 100
+
+
+def test_devices_are_allocated_as_1_37_does_it():
+    report = evaluate([DATA / "devices-1.37.jsonl.gz"], defaults("1.37"))
+    assert report.disagreements == []
+    assert report.pods == report.pods_in_agreement > 150
 
 
 @pytest.mark.parametrize("name", ["placements", "configured", "unreadable"])

@@ -24,6 +24,7 @@ from dra_objects import (
 from msgspec import convert, structs
 
 from kubesched.api.resource_v1 import AllocationResult
+from kubesched.config.references import REFERENCES
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.plugins.dynamic_resources.signature_column import SignatureColumn
 from kubesched.plugins.dynamic_resources.structured import allocated_state, node_pools
@@ -136,16 +137,17 @@ def random_claims(random):
 class World:
     """Slices, nodes and allocated claims, with everything that is kept between attempts."""
 
-    def __init__(self):
+    def __init__(self, version="1.37"):
+        self.features = Features(reference=REFERENCES[version])
         self.table = NodeTable()
         self.nodes = {name: node(name, zone="a") for name in NODES}
         for each in self.nodes.values():
             self.table.set_node(each)
         self.known = {}
-        self.slices = Slices()
+        self.slices = Slices(reference=self.features.reference)
         self.state = AllocatedState()
         self.allocated = []
-        self.pools = PoolIndex(self.slices, self.state, Features())
+        self.pools = PoolIndex(self.slices, self.state, self.features)
         self.column = SignatureColumn(self.table, self.pools, self.slices, self.state)
 
     def put(self, new):
@@ -175,7 +177,7 @@ class World:
 
     def attempt(self):
         return Allocator(
-            Features(),
+            self.features,
             self.state,
             {"gpu": CLASS}.get,
             self.pools,
@@ -188,7 +190,7 @@ class World:
             structs.replace(claim("x"), status=structs.replace(claim("x").status, allocation=each))
             for each in self.allocated
         ]
-        return allocator(list(self.known.values()), [CLASS], owners)
+        return allocator(list(self.known.values()), [CLASS], owners, self.features)
 
 
 def answer(made, on, claims):

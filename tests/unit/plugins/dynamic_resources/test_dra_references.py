@@ -220,6 +220,72 @@ def test_fractions_are_rounded_to_whole_units_without_their_gate(version):
 
 
 @pytest.mark.parametrize(
+    ("requested", "consumed"),
+    [("600m", "750m"), ("1", "1"), ("1100m", "1250m"), ("100m", "500m")],
+)
+def test_fractions_are_rounded_to_steps_with_their_gate(requested, consumed):
+    """T36."""
+    policy = {"default": "500m", "validRange": {"min": "500m", "max": "2", "step": "250m"}}
+    slices = resource_slice("s", shareable("s0", "10", policy))
+    objects = [device_class(), slices, wanting("c", requested)]
+    with cluster("1.37", *objects, DRAFractionalCapacityRange=True) as world:
+        scheduled(world, pod("p", "c"))
+        assert results(world, "c")[0].consumed_capacity == {"mem": consumed}
+
+
+SHORT_OF = "capacity request cannot be represented in the device's range arithmetic: "
+
+
+@pytest.mark.parametrize(
+    ("requested", "valid", "problem"),
+    [
+        (
+            "1u",
+            {"min": "0", "step": "1m"},
+            SHORT_OF + "request 1u is not a representable milli value",
+        ),
+        (
+            "9223372036854775",
+            {"min": "1", "step": "5000"},
+            SHORT_OF
+            + "rounding request 9223372036854775 up to the next step passes the milli-value range",
+        ),
+        (
+            "9223372036854775808",
+            {"min": "0", "step": "9223372036854775807"},
+            SHORT_OF + "request 9223372036854775808 exceeds MaxInt64",
+        ),
+        (
+            "1",
+            {"min": "-3", "step": "1"},
+            SHORT_OF + "rounding request 1 up to the next step passes the milli-value range",
+        ),
+        ("-2", {"min": "-2"}, "capacity value is negative"),
+    ],
+)
+def test_amounts_that_cannot_be_computed(requested, valid, problem):
+    slices = resource_slice("s", shareable("s0", "9223372036854775807", {"validRange": valid}))
+    objects = [device_class(), slices, wanting("c", requested)]
+    with cluster("1.37", *objects, DRAFractionalCapacityRange=True) as world:
+        assert scheduled(world, pod("p", "c")) == (
+            "SchedulerError",
+            'running "DynamicResources" filter plugin: claim default/c, request r0: checking capacity for '
+            f'device gpu.example.com/s/s0: capacity "mem": {problem}',
+        )
+
+
+def test_with_all_devices_an_amount_that_cannot_be_computed_is_told_with_the_bare_name():
+    slices = resource_slice("s", shareable("s0", "-1"))
+    wants = claim("c", exactly("r0", mode="All"))
+    with cluster("1.37", device_class(), slices, wants) as world:
+        assert scheduled(world, pod("p", "c")) == (
+            "SchedulerError",
+            'running "DynamicResources" filter plugin: claim default/c, request r0: checking capacity for '
+            'device s0: capacity "mem": capacity value is negative',
+        )
+
+
+@pytest.mark.parametrize(
     ("version", "condition"),
     [
         (

@@ -1,4 +1,4 @@
-"""The search against a plain twin: every step looks at everything anew, and nothing is given up early.
+"""The search against a plain twin in which every step looks at everything anew.
 
 The twin is the recursion that upstream's allocator is, device by device, with the rules of each release. It knows no
 candidates, no charges and no lists of constraints per request.

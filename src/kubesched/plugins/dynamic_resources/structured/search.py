@@ -1,10 +1,11 @@
 """The search: depth first over claims, requests and devices, until the first complete solution.
 
 Devices of one request are picked in increasing position, so a request never takes a device twice;
-every further request starts at the first device again. A request that has fewer candidates left
-than it lacks devices is given up at once: no combination of them can complete it. If a claim would
-get too many devices, the search abandons the devices of its earlier exact requests at once, since
-other ones cannot help.
+every further request starts at the first device again. If a claim would get too many devices, the
+search abandons the devices of its earlier exact requests at once, since other ones cannot help.
+
+Upstream: the search does not count. For more devices than there are it tries every combination, and
+may run out of time, which other nodes that fit do not make good. So does this one, to answer alike.
 
 Each request is a generator that yields the steps it depends on, driven by `_run`: a pod with many
 requests would exceed Python's recursion limit.
@@ -129,21 +130,21 @@ class Search:
                 if outcome is Outcome.FOUND:
                     return outcome
                 if outcome is Outcome.TOO_MANY:
-                    self._give_back(claim, len(taken))
+                    for _ in taken:
+                        self._give_back(claim)
                     return outcome
             else:
-                self._check_time()
-                wanted = position + request.count - len(taken)
-                while len(candidates) < wanted and (candidate := next(coming, None)) is not None:
-                    candidates.append(candidate)
-                if len(candidates) >= wanted:
+                if position == len(candidates) and (found := next(coming, None)) is not None:
+                    candidates.append(found)
+                if position < len(candidates):
                     if self._take(claim, candidates[position], must=False):
                         taken.append(position)
+                        self._check_time()
                     position += 1
                     continue
             if not taken:
                 return Outcome.NO
-            self._give_back(claim, 1)
+            self._give_back(claim)
             position = taken.pop() + 1
 
     def _all_devices(self, claim: int, index: int, request: Request) -> Step:
@@ -161,7 +162,8 @@ class Search:
         else:
             outcome = yield self._request(claim, index + 1)
         if outcome is not Outcome.FOUND:
-            self._give_back(claim, taken)
+            for _ in range(taken):
+                self._give_back(claim)
         return outcome
 
     def _check_time(self) -> None:
@@ -216,23 +218,21 @@ class Search:
         self.picks[claim].append(candidate)
         return True
 
-    def _give_back(self, claim: int, count: int) -> None:
-        """Undo the last picks of a claim."""
-        for _ in range(count):
-            candidate = self.picks[claim].pop()
-            pooled, request = candidate.pooled, candidate.request
-            if candidate.consumed is None:
-                self._picked_by[pooled].pop()
-            else:
-                self._shared.remove(pooled.id, candidate.amounts)
-                if candidate.was_shared:
-                    # The earlier share still marks the device as picked, even if it consumes
-                    # nothing.
-                    self._shared.mark(pooled.id)
-            if request.constraints:
-                self._leave_constraints(request)
-            if candidate.has_charged:
-                self._counters.give_back(pooled)
+    def _give_back(self, claim: int) -> None:
+        """Undo the last pick of a claim."""
+        candidate = self.picks[claim].pop()
+        pooled, request = candidate.pooled, candidate.request
+        if candidate.consumed is None:
+            self._picked_by[pooled].pop()
+        else:
+            self._shared.remove(pooled.id, candidate.amounts)
+            if candidate.was_shared:
+                # The earlier share still marks the device as picked, even if it consumes nothing.
+                self._shared.mark(pooled.id)
+        if request.constraints:
+            self._leave_constraints(request)
+        if candidate.has_charged:
+            self._counters.give_back(pooled)
 
     @staticmethod
     def _join_constraints(request: Request, pooled: PooledDevice, *, must: bool) -> bool:
