@@ -24,8 +24,8 @@ from kubesched.base.errors import FieldProblem
 from kubesched.config import field_problems
 from kubesched.config.schema import Seconds, decode_file
 from kubesched.playground.apimachinery.objects import JsonObject, annotations_of, labels_of
+from kubesched.playground.apimachinery.paths import Path, PathError
 from kubesched.playground.kubelet.node_templates import header_problems
-from kubesched.playground.kubelet.paths import Path, PathError
 
 KIND = "KubeletStages"
 

@@ -20,7 +20,7 @@ from kubesched.playground.apimachinery.objects import (
     with_condition,
     without_condition,
 )
-from kubesched.playground.kubelet.paths import Path
+from kubesched.playground.apimachinery.paths import Path
 from kubesched.playground.kubelet.stages import ContainerChange, Transition
 
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kubesched.base.errors import ConfigError
-from kubesched.playground.kubelet.paths import Path, PathError
+from kubesched.playground.apimachinery.paths import Path, PathError
 from kubesched.playground.kubelet.stages import choose, default_stages, load_stages
 
 POD = {
@@ -35,6 +35,12 @@ POD = {
         pytest.param('.metadata.annotations["example.com/speed"]', ["5s"], id="a quoted member"),
         pytest.param(".metadata.ownerReferences[].kind", ["Job", "Other"], id="every element"),
         pytest.param(".status.conditions[type=Ready].status", ["True"], id="chosen elements"),
+        pytest.param(".metadata.ownerReferences[1].kind", ["Other"], id="one element"),
+        pytest.param(".metadata.ownerReferences[2].kind", [], id="an element too many"),
+        pytest.param(
+            '.status.conditions[?(@.type=="Ready")].status', ["True"], id="chosen by a JSON path"
+        ),
+        pytest.param(".metadata.annotations['example.com/speed']", ["5s"], id="single quotes"),
         pytest.param(".status.phase[].x", [], id="an element of something that has none"),
     ],
 )

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from kubesched.playground.apimachinery.catalog import ResourceInfo
 from kubesched.playground.apimachinery.objects import Json, JsonObject
+from kubesched.playground.apimachinery.paths import Path, PathError
 from kubesched.playground.handlers.tables.table import AGE, NAME, Column, age
 from kubesched.playground.registry.rest_storage import RestStorage
-
-_STEP = re.compile(
-    r"\.([A-Za-z0-9_-]+)|\['([^']+)'\]|\[(\d+)\]|\[\?\(@\.([A-Za-z0-9_-]+)==\"([^\"]*)\"\)\]"
-)
 
 
 def custom_columns(registry: RestStorage, resource: ResourceInfo) -> tuple[Column, ...]:
@@ -24,10 +19,14 @@ def custom_columns(registry: RestStorage, resource: ResourceInfo) -> tuple[Colum
 
 
 def _column(definition: JsonObject) -> Column:
-    path, kind = definition.get("jsonPath", ""), definition.get("type", "string")
+    kind = definition.get("type", "string")
+    try:
+        path = Path(definition.get("jsonPath", ""))
+    except PathError:
+        path = None  # JSON paths have more forms; such a column stays empty
 
     def cell(obj: JsonObject, now: float) -> Json:
-        value = find(obj, path)
+        value = next(iter(path.values(obj)), None) if path is not None else None
         if value is None:
             return None
         if kind == "date":
@@ -46,20 +45,3 @@ def _column(definition: JsonObject) -> Column:
         definition.get("format", ""),
         definition.get("priority", 0),
     )
-
-
-def find(obj: Json, path: str) -> Json:
-    """The value at a simple JSON path (`.a.b[0].c`, `.a[?(@.type=="Ready")].status`), or None."""
-    for field, quoted, index, key, wanted in _STEP.findall(path):
-        name = field or quoted
-        if name:
-            obj = obj.get(name) if isinstance(obj, dict) else None
-        elif index:
-            obj = obj[int(index)] if isinstance(obj, list) and int(index) < len(obj) else None
-        elif isinstance(obj, list):
-            obj = next(
-                (item for item in obj if isinstance(item, dict) and item.get(key) == wanted), None
-            )
-        if obj is None:
-            return None
-    return obj

@@ -1,9 +1,11 @@
-"""Paths into an object, as stages write them.
+"""Paths into an object, as stages and the columns of custom resources write them.
 
-    .status.phase                           a member
-    .metadata.annotations["example.com/a"]  a member whose name needs quotes
-    .spec.initContainers[].name             of every element
-    .status.conditions[type=Ready].status   of the elements with that member
+    .status.phase                               a member
+    .metadata.annotations["example.com/a"]      a member whose name needs quotes
+    .spec.initContainers[].name                 of every element
+    .spec.containers[0].name                    of one element
+    .status.conditions[type=Ready].status       of the elements with that member
+    .status.conditions[?(@.type=="Ready")].status   the same as a JSON path
 
 A path yields the values it finds, or none if a step is missing.
 """
@@ -13,13 +15,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kubesched.playground.apimachinery.objects import JsonObject
+from kubesched.playground.apimachinery.objects import JsonObject, value_at
 
 _STEP = re.compile(
     r"""
     \.(?P<member>[A-Za-z_][A-Za-z0-9_-]*)
-    | \["(?P<quoted>[^"]+)"\]
+    | \[(?P<quote>["'])(?P<quoted>[^"']+)(?P=quote)\]
+    | \[(?P<index>[0-9]+)\]
     | \[(?P<key>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>[^\]]+)\]
+    | \[\?\(@\.(?P<json_key>[A-Za-z0-9_-]+)=="(?P<json_value>[^"]*)"\)\]
     | (?P<every>\[\])
     """,
     re.VERBOSE,
@@ -54,11 +58,7 @@ class Path:
     def values(self, obj: JsonObject) -> list[Any]:
         """The values at the path, without nulls."""
         if self._members is not None:
-            value: Any = obj
-            for name in self._members:
-                if not isinstance(value, dict):
-                    return []
-                value = value.get(name)
+            value = value_at(obj, self._members)
             return [] if value is None else [value]
         matches: list[Any] = [obj]
         for kind, name, wanted in self._steps:
@@ -66,21 +66,28 @@ class Path:
                 matches = [
                     match[name] for match in matches if isinstance(match, dict) and name in match
                 ]
-            else:
-                elements = [item for group in matches if isinstance(group, list) for item in group]
-                if kind == "where":
-                    elements = [
-                        element
-                        for element in elements
-                        if isinstance(element, dict) and str(element.get(name)) == wanted
-                    ]
-                matches = elements
+                continue
+            lists = [match for match in matches if isinstance(match, list)]
+            if kind == "index":
+                matches = [item for group in lists for item in group[int(name) : int(name) + 1]]
+                continue
+            matches = [
+                item
+                for group in lists
+                for item in group
+                if kind == "every" or (isinstance(item, dict) and str(item.get(name)) == wanted)
+            ]
         return [match for match in matches if match is not None]
 
 
 def _step(match: re.Match[str]) -> tuple[str, str, str]:
     if match["member"] or match["quoted"]:
         return "member", match["member"] or match["quoted"], ""
+    if match["index"]:
+        return "index", match["index"], ""
     if match["key"]:
         return "where", match["key"], match["value"].strip('"')
-    return "every", "", ""
+    return ("where", match["json_key"], match["json_value"]) if match["json_key"] else _EVERY
+
+
+_EVERY = ("every", "", "")
