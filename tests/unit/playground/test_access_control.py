@@ -387,3 +387,25 @@ def test_aggregated_roles_follow_the_roles_they_select(world):
     world.settle()
     rules = world.api.get(f"clusterroles.{RBAC}", None, "all")["rules"]
     assert [each["verbs"] for each in rules] == [["list"]]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "is_allowed"),
+    [
+        ("GET", "/api/v1/pods", True),
+        ("GET", "/apis/resource.k8s.io/v1/devicetaintrules", True),
+        ("GET", "/apis/storage.k8s.io/v1/storageclasses", True),
+        ("POST", "/api/v1/namespaces/default/pods/p/binding", True),
+        ("DELETE", "/api/v1/namespaces/default/pods/p", True),
+        ("PATCH", "/api/v1/namespaces/default/pods/p/status", True),
+        ("PATCH", "/api/v1/namespaces/default/persistentvolumeclaims/p", True),
+        ("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler", True),
+        ("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/other", False),
+        ("POST", "/api/v1/namespaces/default/pods", False),
+        ("GET", "/api/v1/secrets", False),
+    ],
+)
+async def test_what_a_scheduler_may_do(call, method, path, is_allowed):
+    body = {} if method in ("POST", "PUT") else None
+    status, _ = await call(method, path, body, user=User("system:kube-scheduler"))
+    assert (status != 403) is is_allowed

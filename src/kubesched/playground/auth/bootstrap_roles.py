@@ -60,6 +60,35 @@ _DISCOVERY = [
     "/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi",
     "/openapi/*", "/readyz", "/version", "/version/",
 ]  # fmt: skip
+_UPDATE = ["patch", "update"]
+_SCHEDULER = [
+    _rule("", ["namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods",
+               "replicationcontrollers", "services"], _READ),
+    _rule("apps", ["replicasets", "statefulsets"], _READ),
+    _rule("policy", ["poddisruptionbudgets"], _READ),
+    _rule("storage.k8s.io", ["csidrivers", "csinodes", "csistoragecapacities",
+                             "volumeattachments"], _READ),
+    _rule("resource.k8s.io", ["deviceclasses", "devicetaintrules", "resourceclaims",
+                              "resourceclaims/status", "resourceslices"], _READ),
+    _rule("", ["pods"], ["delete"]),
+    _rule("", ["bindings", "pods/binding"], ["create"]),
+    _rule("", ["pods/finalizers"], ["update"]),
+    _rule("", ["pods/status"], _UPDATE),
+    _rule("resource.k8s.io", ["resourceclaims"], ["create", "delete", *_UPDATE]),
+    _rule("resource.k8s.io", ["resourceclaims/binding", "resourceclaims/status"], _UPDATE),
+    _rule("", ["events"], ["create", *_UPDATE]),
+    _rule("events.k8s.io", ["events"], ["create", *_UPDATE]),
+    _rule("coordination.k8s.io", ["leases"], ["create"]),
+    {**_rule("coordination.k8s.io", ["leases"], [*_READ, "update"]),
+     "resourceNames": ["kube-scheduler"]},
+    _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
+    _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+]  # fmt: skip
+_VOLUME_SCHEDULER = [
+    _rule("", ["persistentvolumes"], [*_READ, *_UPDATE]),
+    _rule("storage.k8s.io", ["storageclasses"], _READ),
+    _rule("", ["persistentvolumeclaims"], [*_READ, *_UPDATE]),
+]
 
 ROLES: dict[str, list[JsonObject]] = {
     "cluster-admin": _EVERYTHING,
@@ -72,16 +101,21 @@ ROLES: dict[str, list[JsonObject]] = {
               ["create"]),
         _rule("authentication.k8s.io", ["selfsubjectreviews"], ["create"]),
     ],
+    "system:kube-scheduler": _SCHEDULER,
+    "system:volume-scheduler": _VOLUME_SCHEDULER,
 }  # fmt: skip
 _AGGREGATE_TO = "rbac.authorization.k8s.io/aggregate-to-"
 _AGGREGATED = ("admin", "edit", "view")
 _AGGREGATED_TO = {"edit": "admin", "view": "edit"}
 _PLAIN_ROLE = {"apiVersion": _API, "kind": "ClusterRole"}
 BINDINGS = {
-    "cluster-admin": MASTERS,
-    "system:discovery": AUTHENTICATED,
-    "system:basic-user": AUTHENTICATED,
+    "cluster-admin": ("Group", MASTERS),
+    "system:discovery": ("Group", AUTHENTICATED),
+    "system:basic-user": ("Group", AUTHENTICATED),
+    "system:kube-scheduler": ("User", "system:kube-scheduler"),
+    "system:volume-scheduler": ("User", "system:kube-scheduler"),
 }
+"""Kind and name of the subject of each role."""
 
 
 def create_roles(registry: RestStorage) -> None:
@@ -101,7 +135,7 @@ def create_roles(registry: RestStorage) -> None:
             }
             _ensure(registry, CLUSTER_ROLES, {**_PLAIN_ROLE, "metadata": part, "rules": rules})
         _ensure(registry, CLUSTER_ROLES, role)
-    for name, group in BINDINGS.items():
+    for name, (kind, subject) in BINDINGS.items():
         binding = {
             "apiVersion": _API,
             "kind": "ClusterRoleBinding",
@@ -111,7 +145,7 @@ def create_roles(registry: RestStorage) -> None:
                 "kind": "ClusterRole",
                 "name": name,
             },
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}],
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": subject}],
         }
         _ensure(registry, CLUSTER_ROLE_BINDINGS, binding)
 
