@@ -20,8 +20,9 @@ from storage_objects import (
 )
 
 from kubesched.base.errors import ConfigError
-from kubesched.config.features import FeatureGates
+from kubesched.config.features import FeatureGates, defaults
 from kubesched.config.plugin_args import UtilizationShapePoint, VolumeBindingArgs
+from kubesched.config.versions import Versions
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
 from kubesched.framework.nodes.views import NodeColumns
@@ -159,9 +160,16 @@ def test_asking_for_more_than_there_is_counts_as_full():
     assert scored(plugin, table, pod_with("c")) == [100, 100, 10]
 
 
-def test_without_the_gate_nothing_is_scored():
+@pytest.mark.parametrize(
+    "gates",
+    [
+        pytest.param(FeatureGates(StorageCapacityScoring=False), id="off"),
+        pytest.param(FeatureGates(versions=Versions(emulated="1.36")), id="emulating 1.36 (X1)"),
+        pytest.param(defaults("1.36"), id="1.36"),
+    ],
+)
+def test_without_the_gate_nothing_is_scored(gates):
     table = cluster(make_node("n1"))
-    gates = FeatureGates(StorageCapacityScoring=False)
     plugin = make(VolumeBinding, table, listers=MemoryListers(), gates=gates)
     assert scores(plugin, make_pod("p"), table).code is Code.SKIP
     state, pod = CycleState(), make_pod("p").build()

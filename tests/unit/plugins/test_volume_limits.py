@@ -17,7 +17,8 @@ from storage_objects import (
 )
 
 from kubesched.api.storage_v1 import CSINode
-from kubesched.config.features import FeatureGates
+from kubesched.config.features import FeatureGates, defaults
+from kubesched.config.versions import Versions
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
 from kubesched.framework.nodes.pods import PodInfo
@@ -459,9 +460,13 @@ def test_a_driver_may_insist_on_being_installed(objects, node, fits):
     else:
         assert answer.code is Code.UNSCHEDULABLE
         assert answer.reasons == (f"{DRIVER} CSI driver is not installed on the node",)
-    gates = FeatureGates(VolumeLimitScaling=False)
-    relaxed = World(*bound(1), *objects, limits={DRIVER: None}, node=node, gates=gates)
-    assert relaxed.verdict(pod_with("c1")) is None
+    for gates in (
+        FeatureGates(VolumeLimitScaling=False),
+        FeatureGates(versions=Versions(emulated="1.36")),  # X2
+        defaults("1.36"),
+    ):
+        relaxed = World(*bound(1), *objects, limits={DRIVER: None}, node=node, gates=gates)
+        assert relaxed.verdict(pod_with("c1")) is None
 
 
 # -- hints -------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kubesched.app.cli import terminal
 from kubesched.app.cli.bench_record import RecordedWorkloads
 from kubesched.app.cli.options import add_options, add_output
+from kubesched.app.cli.sources import REFERENCE
 
 if TYPE_CHECKING:
     from kubesched.app.cli.parsing import Subparsers
@@ -40,20 +41,21 @@ Exit code 0 means that everything asked for was measured, 1 that something faile
 QUIET_CORES = 0.2
 """Load of other programs below which no warning is printed."""
 
-_OPTIONS = """
-workloads FILE|NAME {*}    what to run (default: all, size small)
---mode MODE {core|end-to-end}  core or end-to-end
---size, --workload PATTERN {*}  sizes to run: tiny, small, medium, large, or a pattern of workload
+_OPTIONS = f"""
+workloads FILE|NAME {{*}}    what to run (default: all, size small)
+--mode MODE {{core|end-to-end}}  core or end-to-end
+--size, --workload PATTERN {{*}}  sizes to run: tiny, small, medium, large, or a pattern of workload
     names in a file
---labels A,-B,... {=}      only workloads with label A and without label B
---param NAME=N {param*}    replaces a parameter of the workloads, e.g. measurePods=2000
---rate N {float=0}         create measured pods at N per second (default: as fast as it goes)
---percentage-of-nodes-to-score N {positive}  replaces the workload's, for all schedulers; 100: no
+--labels A,-B,... {{=}}      only workloads with label A and without label B
+--param NAME=N {{param*}}    replaces a parameter of the workloads, e.g. measurePods=2000
+--rate N {{float=0}}         create measured pods at N per second (default: as fast as it goes)
+--percentage-of-nodes-to-score N {{positive}}  replaces the workload's, for all schedulers; 100: no
     sampling
---repeats N {positive=3}   repetitions
---warmup N {number=1}      repetitions before, which do not count
+--repeats N {{positive=3}}   repetitions
+--warmup N {{number=1}}      repetitions before, which do not count
 --phases                   also show the time per extension point (core)
 --output-dir DIR           write report.json and report.html there
+{REFERENCE}
 """
 _CORE = """
 --no-classes  without sharing answers between equal pods
@@ -176,6 +178,7 @@ def _core(
 
 
 def _core_options(args: argparse.Namespace) -> CoreOptions:
+    from kubesched.config.versions import parse_versions
     from kubesched.lab.benchmarking.core_mode import CoreOptions
 
     return CoreOptions(
@@ -184,6 +187,7 @@ def _core_options(args: argparse.Namespace) -> CoreOptions:
         classes=not args.no_classes,
         percentage_of_nodes_to_score=args.percentage_of_nodes_to_score,
         pods_per_s=args.rate,
+        versions=parse_versions(args.reference_version or ""),
     )
 
 
@@ -195,7 +199,7 @@ def _end_to_end(
     from msgspec import structs
 
     from kubesched.base.errors import KubeschedError
-    from kubesched.config.references import DEFAULT_REFERENCE
+    from kubesched.config.versions import parse_versions
     from kubesched.lab.benchmarking.core_mode import with_core_decisions
     from kubesched.lab.benchmarking.end_to_end.contestants import ClientLimits, Contestant
     from kubesched.lab.benchmarking.end_to_end.driving import Pace, Release
@@ -208,9 +212,10 @@ def _end_to_end(
         raise KubeschedError("--record needs core mode; end to end, record with 'kubesched run'")
     needs_assets = args.control_plane == "real" or args.against
     assets = find_assets(args.assets) if needs_assets else None
-    contestants = [Contestant.kubesched()]
+    versions = parse_versions(args.reference_version or "")
+    contestants = [Contestant.kubesched(versions.reference)]
     if args.against and assets is not None:
-        contestants.append(Contestant.kube_scheduler(assets))
+        contestants.append(Contestant.kube_scheduler(assets, versions.reference))
     options = EndToEndOptions(
         contestants=tuple(contestants),
         assets=assets if args.control_plane == "real" else None,
@@ -222,7 +227,7 @@ def _end_to_end(
     )
 
     def run(workload: Workload, progress: Progress) -> list[RunResult]:
-        gates, notes = gates_to_set(workload)
+        gates, notes = gates_to_set(workload, versions)
         settled = replace(workload, feature_gates=gates)
         results = asyncio.run(run_end_to_end(settled, options, progress))
         if args.against:
@@ -230,7 +235,7 @@ def _end_to_end(
         return [structs.replace(result, notes=(*result.notes, *notes)) for result in results]
 
     environment = this_environment(
-        kube_scheduler=DEFAULT_REFERENCE.release if args.against else "",
+        kube_scheduler=versions.reference.release if args.against else "",
         control_plane=args.control_plane,
     )
     return run, environment

@@ -15,6 +15,8 @@ from kubesched.app.cli import (
 )
 from kubesched.app.cli.options import add_options, add_output
 from kubesched.app.cli.records import fields, write_record
+from kubesched.app.cli.sources import REFERENCE
+from kubesched.config.references import DEFAULT_REFERENCE
 
 if TYPE_CHECKING:
     from kubesched.lab.conformance.golden import Disagreement, Report
@@ -34,11 +36,11 @@ Exit code 0 means agreement in every aspect, 1 at least one disagreement or an u
 wrong usage.
 """
 
-_RECORDINGS = """
-files FILE {+}        recorded placements or sequences
---limit N {positive}  stop after N pods (default: all)
---show N {positive=10}  disagreements to show
---reference-version V {1.37|1.36}  the kube-scheduler that was recorded
+_RECORDINGS = f"""
+files FILE {{+}}        recorded placements or sequences
+--limit N {{positive}}  stop after N pods (default: all)
+--show N {{positive=10}}  disagreements to show
+{REFERENCE}
 --explain             compare what 'kubesched explain' says about each pod of a placement
 """
 
@@ -59,7 +61,7 @@ def main(args: argparse.Namespace) -> int:
     if args.kind == "golden":
         return _golden(
             args.files,
-            args.reference_version,
+            args.reference_version or DEFAULT_REFERENCE.version,
             args.output,
             limit=args.limit,
             show=args.show,

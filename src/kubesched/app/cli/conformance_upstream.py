@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kubesched.app.cli import terminal
 from kubesched.app.cli.options import add_options, add_output
 from kubesched.app.cli.sources import add_configuration, feature_gates
 
 if TYPE_CHECKING:
     from kubesched.app.cli.parsing import Subparsers
+    from kubesched.lab.conformance.upstream import Finding
 
 _DESCRIPTION = """\
 List what a kube-scheduler has that the reference does not know, or knows otherwise: feature gates
@@ -34,7 +37,6 @@ def add_parser(kinds: Subparsers) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    from kubesched.app.cli import terminal
     from kubesched.app.cli.records import write_record
     from kubesched.app.flags import all_flags
     from kubesched.lab.conformance import upstream
@@ -45,12 +47,16 @@ def main(args: argparse.Namespace) -> int:
     unknown = upstream.findings(found, own)
     if args.output == "table":
         terminal.heading(f"{len(unknown)} of {len(found)} facts are not those of {gates.versions}")
-        rows = [
-            (fact.kind, fact.name, fact.detail, "unknown" if ours is None else ours)
-            for fact, ours in unknown
-        ]
-        terminal.table(("KIND", "NAME", "UPSTREAM", "OURS"), rows)
+        print_findings(unknown)
     else:
         plain = [{**fact._asdict(), "ours": ours} for fact, ours in unknown]
         write_record(args.output, {"compared": len(found), "unknown": plain})
     return 1 if unknown else 0
+
+
+def print_findings(findings: Iterable[Finding]) -> None:
+    rows = [
+        (fact.kind, fact.name, fact.detail, "unknown" if ours is None else ours)
+        for fact, ours in findings
+    ]
+    terminal.table(("KIND", "NAME", "UPSTREAM", "OURS"), rows)

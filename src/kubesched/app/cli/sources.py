@@ -120,10 +120,12 @@ def _listing(progress: Progress) -> str:
 
 # -- the scheduler's configuration -----------------------------------------------------------------
 
+REFERENCE = f"""\
+--reference-version V {{|{"|".join(REFERENCES)}}}  the kube-scheduler release to stand in for
+    (default: {DEFAULT_REFERENCE.version})"""
 _GATES = f"""
 --feature-gates A=true,... {{=}}  feature gates to assume; they change defaults and what is allowed
---reference-version V {{|{"|".join(REFERENCES)}}}  the kube-scheduler release to stand in for
-    (default: {DEFAULT_REFERENCE.version})
+{REFERENCE}
 --emulated-version V {{=}}  the version whose feature gates that release emulates (default: its own)
 --min-compatibility-version V {{=}}  oldest version of the other components; some feature gates wait
     for it (default: one before the emulated version)

@@ -16,6 +16,7 @@ from msgspec import structs
 
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.base.errors import KubeschedError
+from kubesched.config.versions import DEFAULT_VERSIONS, Versions
 from kubesched.lab.benchmarking import operations as ops
 from kubesched.lab.benchmarking.core_cluster import PACE_S, CoreCluster, MakeRecording
 from kubesched.lab.benchmarking.core_measuring import Measurement
@@ -42,6 +43,7 @@ class CoreOptions:
     """Creation rate of measured pods, in virtual time; 0: all at once."""
     times_cycles: bool = False
     """Also time scheduling cycles alone, which makes attempts slightly slower."""
+    versions: Versions = DEFAULT_VERSIONS
     record: MakeRecording | None = None
     """Records every repetition, including warm-ups."""
 
@@ -102,7 +104,7 @@ def play(
     make_measurement: type[Measurement] = Measurement,
 ) -> list[RunResult]:
     """Run one repetition; returns a result per measured interval."""
-    gates, notes = feature_gates(workload)
+    gates, notes = feature_gates(workload, options.versions)
     cluster = CoreCluster(
         configuration(workload, gates, options.percentage_of_nodes_to_score),
         gates,

@@ -174,6 +174,14 @@ def conformance_golden(folder: Path) -> Callable[[], object]:
     return lambda: print_report(report)
 
 
+def conformance_upstream(folder: Path) -> Callable[[], object]:
+    from kubesched.app.cli.conformance_upstream import print_findings
+    from kubesched.lab.conformance.upstream import Fact, Finding
+
+    gate = Fact("gate", "StorageCapacityScoring", "1.33 alpha- 1.37 beta+")
+    return lambda: print_findings([Finding(gate, "1.33 alpha-"), Finding(Fact("flag", "x"), None)])
+
+
 def replay(folder: Path) -> Callable[[], object]:
     from kubesched.app.cli.replay_tables import print_report
     from kubesched.lab.traces.report import Report
@@ -221,6 +229,7 @@ OTHERS = {
     "bench gate": bench_gate,
     "conformance run": conformance,
     "conformance golden": conformance_golden,
+    "conformance upstream": conformance_upstream,
     "replay": replay,
     "up --demo": demonstration,
     "plan --diff": plan_diff,

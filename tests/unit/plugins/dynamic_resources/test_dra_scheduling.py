@@ -20,9 +20,10 @@ from msgspec import convert, structs
 
 from kubesched.api.resource_v1 import AllocatedDeviceStatus, ResourceClaim
 from kubesched.base.errors import ServerError
-from kubesched.config.features import from_map
+from kubesched.config.features import FeatureGates, defaults, from_map
 from kubesched.config.versions import Versions
 from kubesched.framework.events import Action, Resource
+from kubesched.plugins.dynamic_resources.plugin import DynamicResources
 from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod
 
@@ -358,6 +359,19 @@ def test_the_gate_leaves_extended_resources_to_device_plugins():
         assert harness.condition("p")[1].startswith(
             "0/1 nodes are available: 1 Insufficient example.com/gpu."
         )
+
+
+@pytest.mark.parametrize(
+    ("gates", "listed"),
+    [
+        pytest.param(FeatureGates(), True, id="1.37"),
+        pytest.param(FeatureGates(versions=Versions(emulated="1.36")), False, id="emulating (X3)"),
+        pytest.param(defaults("1.36"), False, id="1.36"),
+    ],
+)
+def test_taint_rules_are_listed_where_the_release_has_them_on(gates, listed):
+    names = {kind.__name__ for kind in DynamicResources.kinds_to_list(gates)}
+    assert any(name.startswith("DeviceTaintRule") for name in names) is listed
 
 
 # -- binding conditions ------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from kubesched.base.errors import ApiError, TransportError
 from kubesched.client.pool import HttpTransport
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.client.transport import AnonymousCredentials, ConnectionConfig
-from kubesched.config.references import DEFAULT_REFERENCE
+from kubesched.config.references import DEFAULT_REFERENCE, Reference
 from kubesched.lab.benchmarking.end_to_end.metric_pages import MetricPage, MetricsError
 from kubesched.lab.benchmarking.end_to_end.planes import Plane
 from kubesched.testing.control_plane import Assets, ControlPlaneError, Process
@@ -59,16 +59,15 @@ class Contestant:
     """Whether its CPU profile resolves decisions; ours are too short for 100 samples per second."""
 
     @classmethod
-    def kubesched(cls) -> Contestant:
-        command = (sys.executable, "-m", "kubesched", "run")
+    def kubesched(cls, reference: Reference = DEFAULT_REFERENCE) -> Contestant:
+        version = f"--reference-version={reference.version}"
+        command = (sys.executable, "-m", "kubesched", "run", version)
         return cls(KUBESCHED, command, __version__, "JSON, writes protobuf")
 
     @classmethod
-    def kube_scheduler(cls, assets: Assets) -> Contestant:
+    def kube_scheduler(cls, assets: Assets, reference: Reference = DEFAULT_REFERENCE) -> Contestant:
         command = (str(assets.kube_scheduler),)
-        return cls(
-            KUBE_SCHEDULER, command, DEFAULT_REFERENCE.release, "protobuf", tells_decisions=True
-        )
+        return cls(KUBE_SCHEDULER, command, reference.release, "protobuf", tells_decisions=True)
 
 
 class RunningScheduler:
