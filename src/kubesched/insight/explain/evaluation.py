@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interfaces import FilterPlugin
 from kubesched.framework.nodes.columns import Ids, Indices, Ints, Mask
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
@@ -99,32 +100,50 @@ def evaluate(framework: Framework, pod: PodInfo) -> Evaluation:
 
 
 def _filter(framework: Framework, evaluation: Evaluation) -> None:
-    table, state, pod = evaluation.table, evaluation.state, evaluation.pod
-    view = NodeColumns(table)
-    alive, passing = view.alive, view.alive.copy()
+    view = NodeColumns(evaluation.table)
+    passing = view.alive.copy()
     barred, narrowed = _pre_filter(framework, evaluation, view)
     if evaluation.pod_statuses:
         passing[:] = False
     for plugin in framework.filter:
-        if plugin.name in barred or plugin.name in state.skip_filter_plugins:
-            continue
-        outcome = run_filters(framework, state, pod.pod, view, [plugin])
-        if outcome.error is not None:
-            broken = alive if outcome.broken is None else alive & outcome.broken
-            _add(evaluation, plugin.name, broken, outcome.error)
-            passing &= ~broken
-            continue
-        rejected = np.flatnonzero(alive & ~outcome.passing)
-        if len(rejected):
-            ids = np.full(table.high_water, PASSES, dtype=np.int32)
-            ids[rejected], statuses = outcome.classify(rejected)
-            evaluation.rejections.append(Rejections(plugin.name, ids, statuses))
-            passing[rejected] = False
+        if plugin.name not in barred and plugin.name not in evaluation.state.skip_filter_plugins:
+            _run_filter(framework, evaluation, plugin, view, passing)
     for name, kept in narrowed.items():
         _narrow(evaluation, name, kept, view, passing)
     if not barred:
         _with_nominated_pods(framework, evaluation, view, passing)
     evaluation.feasible = evaluation.rows[passing[evaluation.rows]]
+
+
+def _run_filter(
+    framework: Framework,
+    evaluation: Evaluation,
+    plugin: FilterPlugin,
+    view: NodeColumns,
+    passing: Mask,
+) -> None:
+    """Run one plugin. If it fails on some nodes, run it again on the others."""
+    table, state, pod = evaluation.table, evaluation.state, evaluation.pod.pod
+    while True:
+        outcome = run_filters(framework, state, pod, view, [plugin])
+        if outcome.error is None:
+            break
+        broken = view.alive if outcome.broken is None else view.alive & outcome.broken
+        failed = np.zeros(table.high_water, dtype=np.bool_)
+        failed[view.row_indices()[broken]] = True
+        _add(evaluation, plugin.name, failed, outcome.error)
+        passing &= ~failed
+        left = view.row_indices()[view.alive & ~broken]
+        if outcome.broken is None or not len(left):
+            return
+        view = NodeColumns(table, left)
+    rejected = np.flatnonzero(view.alive & ~outcome.passing)
+    if len(rejected):
+        ids = np.full(table.high_water, PASSES, dtype=np.int32)
+        rows = view.row_indices()[rejected]
+        ids[rows], statuses = outcome.classify(rejected)
+        evaluation.rejections.append(Rejections(plugin.name, ids, statuses))
+        passing[rows] = False
 
 
 def _pre_filter(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from explaining import explain, explainer, state_of
 
 from kubesched.api.core_v1 import Pod
+from kubesched.framework.status import error_status, unschedulable
+from kubesched.framework.verdicts import Verdicts
 from kubesched.insight.explain.model import Verdict
 from kubesched.insight.explain.sources import explainer_of
 from kubesched.insight.state.memory import in_memory_scheduler
+from kubesched.plugins.node_ports import NodePorts
 from kubesched.scheduler.scheduler import FINISHED
 from kubesched.testing import make_node, make_pod
 
@@ -217,6 +221,28 @@ def test_an_error_of_a_plugin_is_not_a_rejection():
     found = explain(make_pod("a").affinity("nodeAffinity", required=bad), node("n").label("a", "1"))
     assert found.message
     assert found.verdict in (Verdict.NEVER, Verdict.NOT_NOW)
+
+
+def test_a_plugin_that_fails_on_a_node_still_rejects_others(monkeypatch):
+    """The scheduler does not notice the failure if an earlier plugin rejects that node."""
+
+    def filter_nodes(self, state, pod, nodes):
+        codes = [{"broken": 1, "closed": 2}.get(nodes.name_at(at), 0) for at in range(len(nodes))]
+        numbers = np.array(codes, dtype=np.uint16)
+        statuses = [error_status("no answer"), unschedulable("is closed")]
+        return Verdicts.numbered(numbers, statuses, numbers == 1)
+
+    monkeypatch.setattr(NodePorts, "filter_nodes", filter_nodes)
+    wanted = make_pod("a").host_port(80)
+    found = explain(wanted, node("broken").taint("x"), node("closed"), node("fine"))
+    reasons = {
+        row.node: [f.reasons for f in row.failures if f.plugin == "NodePorts"]
+        for row in found.matrix
+    }
+    assert reasons["closed"] == [["is closed"]]
+    assert "no answer" in reasons["broken"][0][0]
+    assert [row.node for row in found.matrix if row.feasible] == ["fine"]
+    assert found.chosen.node == "fine"
 
 
 def test_extenders_are_not_asked_and_that_is_said():
