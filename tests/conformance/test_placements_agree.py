@@ -7,6 +7,7 @@ All recordings under `data` are of generated clusters:
     unreadable   selectors that cannot be read, down to the wording of errors; answers of kube-scheduler 1.36.4
     devices      resource claims, classes and slices; devices, writes and reasons of kube-scheduler 1.36.4
     devices-1.37 the same of 1.37; most of them differ from 1.36, or have taint rules
+    placements-1.37, volumes-1.37   default configuration, with resized pods and storage; kube-scheduler 1.37.0
 """
 
 import gzip
@@ -17,6 +18,7 @@ from random import Random
 import generated_placements
 import msgspec
 import pytest
+from faster_forms import without_faster_forms
 from record_placements import answered
 
 from kubesched.config.features import defaults
@@ -48,7 +50,10 @@ OF_SEQUENCES = {
 }
 
 
-@pytest.mark.parametrize("name", ["placements", "configured", "unreadable", "devices"])
+OF_BOTH = ["placements", "configured", "unreadable", "placements-1.37", "volumes-1.37"]
+
+
+@pytest.mark.parametrize("name", [*OF_BOTH, "devices"])
 def test_every_recorded_placement_is_decided_as_recorded(name):
     report = evaluate([DATA / f"{name}.jsonl.gz"], RECORDED_FROM)
     assert report.disagreements == []
@@ -61,11 +66,20 @@ def test_devices_are_allocated_as_1_37_does_it():
     assert report.pods == report.pods_in_agreement > 150
 
 
-@pytest.mark.parametrize("name", ["placements", "configured", "unreadable"])
+@pytest.mark.parametrize("name", OF_BOTH)
 def test_every_recorded_pod_is_explained_as_recorded(name):
     report = evaluate([DATA / f"{name}.jsonl.gz"], RECORDED_FROM, explained=True)
     assert report.disagreements == []
     assert report.pods == report.pods_in_agreement > 100
+
+
+def test_placements_are_decided_as_recorded_without_faster_forms():
+    for recorded in read_placements(DATA / "placements-1.37.jsonl.gz"):
+        cluster = Cluster(recorded.placement, defaults(recorded.setting.version))
+        for pending in recorded.placement.pending:
+            without_faster_forms(cluster.framework_for(pending.pod))
+            found = compare(pending.expect, cluster.place(pending.pod))
+            assert [finding for finding in found if not finding.agrees] == []
 
 
 def test_the_recordings_exercise_every_aspect():

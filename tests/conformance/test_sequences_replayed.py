@@ -4,7 +4,9 @@ The files in `data` hold answers of kube-scheduler 1.36.4, written by `kubesched
 `sequences.jsonl.gz` with `--seed 7 --sequences 6` (generator 1), `sequences-volumes.jsonl.gz` with `--seed 101`
 (generator 2): sequences 5, 17, 23, 31 and 39, which bind volumes on demand and have two profiles. What comes with the
 program are sequences 3, 7, 10 and 11 of `--seed 301` (generator 3), with extenders, resizes and pod-level resources, and
-168 of `--seed 101` (generator 2), in which it shows whether nodes are marked.
+168 of `--seed 101` (generator 2), in which it shows whether nodes are marked; and answers of kube-scheduler 1.37.0 to
+sequences 0, 1 and 3 of `--seed 3700`, with preemption and resizes. `sequences-1.37.jsonl.gz` has 2, 4 and 5 of them and
+two runs without preemption. Recordings of several versions say which one answered.
 """
 
 import gzip
@@ -12,9 +14,11 @@ import json
 from pathlib import Path
 
 import pytest
+from faster_forms import without_faster_forms
 
 from kubesched.app.cli.main import main
 from kubesched.config.features import defaults
+from kubesched.framework.runtime import Framework
 from kubesched.lab.conformance.comparison import Aspect
 from kubesched.lab.conformance.golden import SHIPPED, evaluate
 from kubesched.lab.conformance.recordings import RecordingError, read_recordings
@@ -22,6 +26,7 @@ from kubesched.lab.conformance.recordings import RecordingError, read_recordings
 DATA = Path(__file__).parent / "data"
 RECORDED = DATA / "sequences.jsonl.gz"
 WITH_VOLUMES = DATA / "sequences-volumes.jsonl.gz"
+OF_1_37 = DATA / "sequences-1.37.jsonl.gz"
 
 
 @pytest.mark.parametrize(
@@ -29,13 +34,31 @@ WITH_VOLUMES = DATA / "sequences-volumes.jsonl.gz"
     [
         pytest.param(RECORDED, 900, id="of the first generator"),
         pytest.param(WITH_VOLUMES, 729, id="of the second generator"),
-        pytest.param(SHIPPED, 721, id="that come with kubesched"),
+        pytest.param(OF_1_37, 505, id="of 1.37"),
+        pytest.param(SHIPPED, 987, id="that come with kubesched"),
     ],
 )
 def test_every_recorded_sequence_is_decided_as_recorded(file, decisions):
     report = evaluate([file], defaults("1.36"))
     assert report.disagreements == []
     assert report.pods == report.pods_in_agreement == decisions
+
+
+def test_sequences_are_decided_as_recorded_without_faster_forms(monkeypatch):
+    """What plugins give beside the contract makes decisions faster, and nothing else."""
+    stripped = []
+    build = Framework.__init__
+
+    def without(self, *arguments, **options):
+        build(self, *arguments, **options)
+        without_faster_forms(self)
+        stripped.append(self)
+
+    monkeypatch.setattr(Framework, "__init__", without)
+    report = evaluate([OF_1_37])
+    assert report.disagreements == []
+    assert report.pods == report.pods_in_agreement == 505
+    assert len(stripped) == report.clusters
 
 
 def recorded_steps(file):

@@ -77,15 +77,17 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _recorded(args: argparse.Namespace) -> int:
-    from kubesched.lab.conformance.golden import RECORDED_VERSION, SHIPPED
+    from kubesched.config.references import DEFAULT_REFERENCE, REFERENCES
+    from kubesched.lab.conformance.golden import SHIPPED
 
+    versions = " and ".join(REFERENCES)
     print(
         "no programs to compare with: these are the recorded answers of kube-scheduler "
-        f"{RECORDED_VERSION} that come with kubesched\nto compare with a running one, name the "
+        f"{versions} that come with kubesched\nto compare with a running one, name the "
         "folder of etcd, kube-apiserver and kube-scheduler with --assets or $KUBEBUILDER_ASSETS",
         file=sys.stderr,
     )
-    return _golden([str(SHIPPED)], RECORDED_VERSION, args.output)
+    return _golden([str(SHIPPED)], DEFAULT_REFERENCE.version, args.output)
 
 
 def _golden(

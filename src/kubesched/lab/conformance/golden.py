@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from kubesched.base.errors import ConfigError
-from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.features import DEFAULT_GATES, FeatureGates, defaults
+from kubesched.config.references import REFERENCES
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.lab.conformance.comparison import (
     Agreement,
@@ -36,7 +37,6 @@ from kubesched.lab.conformance.selectors import compare_selector
 
 SHIPPED = Path(__file__).with_name("recorded.jsonl.gz")
 """Sequences with kube-scheduler's answers, for use without its binary."""
-RECORDED_VERSION = "1.36"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ def evaluate(
 ) -> Report:
     """Evaluate up to `limit` pods and selectors and keep the first `show` disagreements.
 
+    `gates` apply to recordings that do not name the version of kube-scheduler.
     `explained`: compare only the output of `kubesched explain` for the pods of placements.
 
     Raises:
@@ -108,13 +109,18 @@ def evaluate(
 def _gates_of(
     recorded: RecordedPlacement | RecordedDevicePlacement | RecordedSequence, gates: FeatureGates
 ) -> FeatureGates:
-    """The gates with those that the recording sets."""
-    unknown = [name for name in recorded.gates if not isinstance(getattr(gates, name, None), bool)]
-    if unknown:
-        where = f"{recorded.file}:{recorded.line}: gates"
-        raise RecordingError(f"{where}: there is no feature gate {unknown[0]}")
-    named: dict[str, Any] = dict(recorded.gates)
-    return replace(gates, **named) if named else gates
+    """The gates of the kube-scheduler that answered, if the recording says, with those it sets."""
+    where = f"{recorded.file}:{recorded.line}"
+    version, named = recorded.setting
+    if version:
+        if version not in REFERENCES:
+            raise RecordingError(f"{where}: version: there is no behaviour of {version}")
+        gates = defaults(version)
+    for name in named:
+        if not isinstance(getattr(gates, name, None), bool):
+            raise RecordingError(f"{where}: gates: there is no feature gate {name}")
+    values: dict[str, Any] = dict(named)
+    return replace(gates, **values) if values else gates
 
 
 def _evaluate_cluster(

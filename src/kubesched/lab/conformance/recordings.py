@@ -5,7 +5,7 @@ each judged independently on that state: feasible nodes, all scores, rejections 
 It may include the objects that default spreading and volumes read, and a configuration other
 than the default. A placement *with devices* also has resource slices, classes and claims, and its
 pods may affect later ones. A *sequence* is a cluster that receives pods one by one (`sequences`).
-Each of them may set feature `gates`.
+Each of them may name the `version` of kube-scheduler that answered, and set feature `gates`.
 """
 
 from __future__ import annotations
@@ -179,13 +179,20 @@ class RecordedSelector(NamedTuple):
     selector: Selector
 
 
+class Setting(NamedTuple):
+    """Which kube-scheduler answered; without a version, the caller knows."""
+
+    version: str = ""
+    gates: Mapping[str, bool] = {}
+
+
 class RecordedDevicePlacement(NamedTuple):
     """A placement with devices and its location."""
 
     file: str
     line: int
     placement: DevicePlacement
-    gates: Mapping[str, bool] = {}
+    setting: Setting = Setting()
 
 
 class RecordedPlacement(NamedTuple):
@@ -194,7 +201,7 @@ class RecordedPlacement(NamedTuple):
     file: str
     line: int
     placement: Placement
-    gates: Mapping[str, bool] = {}
+    setting: Setting = Setting()
 
 
 class RecordedSequence(NamedTuple):
@@ -203,12 +210,13 @@ class RecordedSequence(NamedTuple):
     file: str
     line: int
     sequence: Sequence
-    gates: Mapping[str, bool] = {}
+    setting: Setting = Setting()
 
 
 class _Shape(msgspec.Struct, frozen=True):
     """The fields that tell the kind of a recording, and what every kind has."""
 
+    version: str = ""
     gates: dict[str, bool] = {}
     aims: msgspec.Raw = msgspec.Raw()
 
@@ -239,17 +247,17 @@ def read_recordings(path: str | Path) -> Iterator[Recorded]:
         what = "recording"
         try:
             shape = _shape_of(line)
-            gates = shape.gates
+            setting = Setting(shape.version, shape.gates)
             if bytes(shape.aims):
                 raise RecordingError(f"{path}:{number}: recordings of pod groups are not supported")
             if bytes(shape.resource_slices):
                 what = "recorded placement with devices"
                 devices = _device_placement_of(line)
-                yield RecordedDevicePlacement(str(path), number, devices, gates)
+                yield RecordedDevicePlacement(str(path), number, devices, setting)
                 continue
             if bytes(shape.pending):
                 what = "recorded placement"
-                yield RecordedPlacement(str(path), number, _placement_of(line), gates)
+                yield RecordedPlacement(str(path), number, _placement_of(line), setting)
                 continue
             if bytes(shape.expression):
                 what = "recorded selector"
@@ -260,7 +268,7 @@ def read_recordings(path: str | Path) -> Iterator[Recorded]:
                 sequence = _sequence_of(line)
             else:
                 sequence = _simple_sequence_of(line).as_sequence()
-            yield RecordedSequence(str(path), number, sequence, gates)
+            yield RecordedSequence(str(path), number, sequence, setting)
         except msgspec.DecodeError as error:
             raise RecordingError(f"{path}:{number}: not a {what}: {error}") from error
 

@@ -74,6 +74,9 @@ SEQUENCE = {"namespaces": {}, "nodes": [NODE], "pods": [{"pod": POD, "expect": {
             id="an unknown gate",
         ),
         pytest.param(
+            placement(version="1.1"), ":1: version: there is no behaviour of 1.1", id="an old one"
+        ),
+        pytest.param(
             b'{"aims": "gang", "gates": {"GenericWorkload": true}, "steps": []}',
             ":1: recordings of pod groups are not supported",
             id="pod groups",
@@ -117,6 +120,18 @@ def test_a_recording_can_set_gates(write):
         report = evaluate([write(placement(pending=pending, gates=gates))], limit=1)
         findings = [d.finding.aspect for d in report.disagreements]
         assert (Aspect.FEASIBLE not in findings) is fits
+
+
+def test_a_recording_says_which_version_answered(write):
+    named = {**POD, "spec": {"nodeName": "n2"}}
+    message = "node(s) didn't match the requested node name"
+    said = f"0/1 nodes are available: 1 {message}."
+    answer = ANSWER | {"feasible": [], "message": said}
+    rejected = {"plugin": "NodeName", "code": "UnschedulableAndUnresolvable", "reasons": [message]}
+    pending = [{"pod": named, "expect": answer | {"rejected": {"n1": rejected}}}]
+    for version, agrees in (("1.36", True), ("1.37", False), ("", False)):
+        report = evaluate([write(placement(pending=pending, version=version))])
+        assert (report.disagreements == []) is agrees
 
 
 def test_a_placement_can_have_storage(write):

@@ -9,17 +9,16 @@ the forms that plugins give beside the contract.
 from __future__ import annotations
 
 from random import Random
-from types import MethodType
 
 import numpy as np
 import pytest
+from faster_forms import without_faster_forms
 from msgspec import structs
 from random_clusters import random_node, random_pod
 
 from kubesched.api.core_v1 import Service, ServiceSpec
 from kubesched.api.meta import ObjectMeta
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     FilterPlugin,
@@ -348,26 +347,6 @@ def test_most_of_these_decisions_come_from_what_is_kept(monkeypatch: pytest.Monk
         for number in range(260):
             history.step(number)
     assert sum(served) > 200
-
-
-def without_faster_forms(framework: Framework) -> None:
-    """Take away all that plugins give beside the contract."""
-    for plugin in framework.plugins:
-        for point in ("filter_rule", "score_rule"):
-            if hasattr(plugin, point):
-                setattr(plugin, point, plain_rule(getattr(plugin, point)))
-        for name, member in vars(InTreePlugin).items():
-            if callable(member):
-                setattr(plugin, name, MethodType(member, plugin))
-    framework.answers_by_spec = framework.fails_per_class = False
-
-
-def plain_rule(honest):
-    def rule(state, pod):
-        given = honest(state, pod)
-        return None if given is None else Rule(given.depends_on, given.premise)
-
-    return rule
 
 
 @pytest.mark.parametrize("parallelism", [1, 16])
