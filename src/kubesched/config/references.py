@@ -80,6 +80,8 @@ class Reference:
     """DeviceTaintRules are read as `resource.k8s.io/v1`."""
     device_configuration_is_deduplicated: bool = True
     """An allocation holds each configuration once, without naming all requests."""
+    device_attributes_are_dynamic: bool = True
+    """Selectors can read attributes with several values, and know `includes`."""
     distinct_attribute_counts_all: bool = True
     """distinctAttribute looks at every device picked, not at one per request."""
     full_devices_fail_all: bool = True
@@ -136,6 +138,7 @@ REFERENCES: Final = {
             batches_are_scored_again=False,
             taint_rules_are_stable=False,
             device_configuration_is_deduplicated=False,
+            device_attributes_are_dynamic=False,
             distinct_attribute_counts_all=False,
             full_devices_fail_all=False,
             shared_counters_charged_once=False,

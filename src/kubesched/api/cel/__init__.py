@@ -30,12 +30,14 @@ from kubesched.api.cel.errors import (
     Issue,
 )
 from kubesched.api.cel.libraries import KUBERNETES
+from kubesched.api.cel.libraries.lists import INCLUDES
 from kubesched.api.cel.libraries.semver import Semver, parse_semver
 from kubesched.api.cel.program import Evaluation, Program, compile, estimate_cost
 from kubesched.api.cel.types import Type
 from kubesched.api.cel.values import DefaultMap, Duration, Optional, Timestamp, Uint, Value, type_of
 
 __all__ = [
+    "INCLUDES",
     "KUBERNETES",
     "CelError",
     "CompileError",

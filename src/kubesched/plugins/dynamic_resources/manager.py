@@ -26,7 +26,10 @@ class DRAManager:
         self._taint_rule = taint_rule_kind(gates)
         self._signatures: SignatureColumn | None = None
         self.features = Features.of(gates)
-        self.selectors = DeviceSelectors(consumable_capacity=self.features.consumable_capacity)
+        self.selectors = DeviceSelectors(
+            consumable_capacity=self.features.consumable_capacity,
+            dynamic_attributes=gates.reference.device_attributes_are_dynamic,
+        )
 
     @cached_property
     def claims(self) -> ClaimTracker:

@@ -309,6 +309,37 @@ def test_an_amount_that_overflows(version, condition):
         assert scheduled(world, pod("p", "co")) == condition
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_selectors_read_attributes_with_several_values(version):
+    """They became readable in 1.37, whatever the gate says; 1.36 could not judge such a device."""
+    several = {"zones": {"strings": ["a", "b"]}, "sizes": {"ints": [1]}, "model": "x"}
+    versions = {"fits": {"versions": ["1.2.3"]}}
+    slices = resource_slice("s", device("d", attributes={**several, **versions}))
+    attributes = f'device.attributes["{DRIVER}"]'
+    expression = " && ".join(
+        [
+            f'{attributes}.zones.includes("b") && !{attributes}.zones.includes("c")',
+            f'{attributes}.zones.exists(zone, zone == "a") && {attributes}.sizes == [1]',
+            f'{attributes}.model.includes("x") && !{attributes}.model.includes("y")',
+            f'{attributes}.fits.includes(semver("1.2.3"))',
+        ]
+    )
+    plain = f'{attributes}.model == "x"'
+    objects = [device_class(), slices]
+    wants = [claim("c", exactly(selectors=[expression])), claim("d", exactly(selectors=[plain]))]
+    with cluster(version, *objects, *wants) as world:
+        texts = [scheduled(world, pod(name, name)) for name in "cd"]
+        if version == "1.37":
+            assert world.client.bindings == {"default/c": "n1"}
+            return
+        assert "undeclared reference" in texts[0][1] or "includes" in texts[0][1]
+        assert texts[1] == (
+            "SchedulerError",
+            'running "DynamicResources" filter plugin: claim default/d: selector #0: CEL runtime error: '
+            "attribute zones: unsupported attribute value",
+        )
+
+
 # -- taint rules -------------------------------------------------------------------------------------------------------
 
 

@@ -64,6 +64,18 @@ def _last_index_of(elements: list[Value], element: Value) -> int:
     return len(elements) - 1 - index if index >= 0 else -1
 
 
+def _includes(target: Value, element: Value) -> bool:
+    elements = target if isinstance(target, list) else [target]
+    return _index_of(elements, element) >= 0
+
+
+INCLUDES = Library(
+    "kubernetes.lists.includes",
+    (declare(".includes(dyn, dyn) -> bool", _includes),),
+    costs={"includes": costs.of_whole_tree},
+)
+"""New in 1.37; API servers of 1.37 do not accept it in new expressions yet."""
+
 KUBERNETES_LISTS = Library(
     "kubernetes.lists",
     (

@@ -36,7 +36,6 @@ _EXPRESSIONS_LIMIT: Final = 256
 API allows takes 0.7 MB when compiled, and claims may bring any number of them.
 """
 
-_BY_DOMAIN: Final = types.map_of(types.STRING, types.map_of(types.STRING, types.ANY))
 _CAPACITY: Final = types.map_of(types.STRING, types.map_of(types.STRING, types.QUANTITY))
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -53,8 +52,13 @@ class SelectorFailure(Exception):
 class DeviceSelectors:
     """Evaluates selector expressions."""
 
-    def __init__(self, *, consumable_capacity: bool = True) -> None:
-        self._environment = device_environment(consumable_capacity=consumable_capacity)
+    def __init__(
+        self, *, consumable_capacity: bool = True, dynamic_attributes: bool = False
+    ) -> None:
+        self._environment = device_environment(
+            consumable_capacity=consumable_capacity, dynamic_attributes=dynamic_attributes
+        )
+        self._dynamic_attributes = dynamic_attributes
         self._known: dict[str, _Known] = {}
         self._answer_count = 0
 
@@ -76,7 +80,7 @@ class DeviceSelectors:
         known = self._known.get(expression)
         if known is None:
             known = self._known[expression] = _Known(self._compile(expression))
-        answer = known.answers[content.key] = _evaluated(known.program, content)
+        answer = known.answers[content.key] = self._evaluated(known.program, content)
         self._answer_count += 1
         return answer
 
@@ -85,6 +89,17 @@ class DeviceSelectors:
             return compile_selector(expression, self._environment)
         except ValueError as error:
             return SelectorFailure(f"CEL compile error: {error}")
+
+    def _evaluated(
+        self, program: cel.Program | SelectorFailure, content: DeviceContent
+    ) -> bool | SelectorFailure:
+        if isinstance(program, SelectorFailure):
+            return program
+        try:
+            device = content.variable(has_lists=self._dynamic_attributes)
+            return _as_bool(program.evaluate({"device": device}))
+        except (cel.EvaluationError, ValueError) as error:
+            return SelectorFailure(f"CEL runtime error: {error}", is_at_run_time=True)
 
 
 class _Known:
@@ -95,17 +110,6 @@ class _Known:
     def __init__(self, program: cel.Program | SelectorFailure) -> None:
         self.program = program
         self.answers: dict[bytes, bool | SelectorFailure] = {}
-
-
-def _evaluated(
-    program: cel.Program | SelectorFailure, content: DeviceContent
-) -> bool | SelectorFailure:
-    if isinstance(program, SelectorFailure):
-        return program
-    try:
-        return _as_bool(program.evaluate({"device": content.variable()}))
-    except (cel.EvaluationError, ValueError) as error:
-        return SelectorFailure(f"CEL runtime error: {error}", is_at_run_time=True)
 
 
 class DeviceContent:
@@ -122,12 +126,18 @@ class DeviceContent:
         self.key = _encode((driver, device.attributes, amounts, shared))
         """Equal for devices that no expression can distinguish."""
 
-    def variable(self) -> dict[str, Any]:
-        """The value of `device`; raises ValueError for an attribute without a usable value."""
+    def variable(self, *, has_lists: bool = False) -> dict[str, Any]:
+        """The value of `device`; raises ValueError for an attribute without a usable value.
+
+        `has_lists`: attributes with several values are usable.
+        """
         attributes: dict[str, dict[str, Any]] = {}
         for name, attribute in (self._device.attributes or {}).items():
             domain, identifier = self._qualified(name)
-            attributes.setdefault(domain, {})[identifier] = _attribute_value(name, attribute)
+            value = _list_value(name, attribute) if has_lists else None
+            if value is None:
+                value = _attribute_value(name, attribute)
+            attributes.setdefault(domain, {})[identifier] = value
         capacities: dict[str, dict[str, Any]] = {}
         for name, capacity in (self._device.capacity or {}).items():
             domain, identifier = self._qualified(name)
@@ -144,15 +154,23 @@ class DeviceContent:
         return (domain, identifier) if slash else (self._driver, name)
 
 
-@lru_cache(maxsize=2)
-def device_environment(*, consumable_capacity: bool = True) -> cel.Environment:
-    """The CEL environment of selectors in classes and claims."""
-    fields = {"driver": types.STRING, "attributes": _BY_DOMAIN, "capacity": _CAPACITY}
+@lru_cache(maxsize=4)
+def device_environment(
+    *, consumable_capacity: bool = True, dynamic_attributes: bool = False
+) -> cel.Environment:
+    """The CEL environment of selectors in classes and claims.
+
+    `dynamic_attributes`: they may have several values, which `includes` looks at. API servers still
+    compile new expressions without.
+    """
+    attribute = types.DYN if dynamic_attributes else types.ANY
+    by_domain = types.map_of(types.STRING, types.map_of(types.STRING, attribute))
+    fields = {"driver": types.STRING, "attributes": by_domain, "capacity": _CAPACITY}
     if consumable_capacity:
         fields["allowMultipleAllocations"] = types.BOOL
     return cel.Environment(
         variables={"device": types.object_type("kubernetes.DRADevice", fields)},
-        libraries=cel.KUBERNETES,
+        libraries=(*cel.KUBERNETES, cel.INCLUDES) if dynamic_attributes else cel.KUBERNETES,
         cost_limit=COST_LIMIT,
     )
 
@@ -165,7 +183,8 @@ def compile_selector(expression: str, environment: cel.Environment) -> cel.Progr
         raise ValueError(f"compilation failed: {error}") from error
     except cel.InstantiationError as error:
         raise ValueError(f"program instantiation failed: {error}") from error
-    if program.output_type not in (types.BOOL, types.ANY):
+    dynamic = types.DYN if cel.INCLUDES in environment.libraries else types.ANY
+    if program.output_type not in (types.BOOL, dynamic):
         raise ValueError(f"must evaluate to bool or the unknown type, not {program.output_type}")
     return program
 
@@ -215,6 +234,18 @@ def _attribute_value(name: str, attribute: DeviceAttribute) -> Any:  # noqa: ANN
         except cel.EvaluationError as error:
             raise ValueError(f"attribute {name}: parse semantic version: {error}") from error
     raise ValueError(f"attribute {name}: unsupported attribute value")
+
+
+def _list_value(name: str, attribute: DeviceAttribute) -> list[Any] | None:
+    for values in (attribute.int_values, attribute.bool_values, attribute.string_values):
+        if values is not None:
+            return list(values)
+    if attribute.version_values is None:
+        return None
+    return [
+        _attribute_value(name, DeviceAttribute(version_value=version))
+        for version in attribute.version_values
+    ]
 
 
 _CONVERSIONS: Final = {
