@@ -58,6 +58,7 @@ from kubesched.client.client_config import ClientConfig, load_config
 from kubesched.client.leader_election import LeaderElectionSettings
 from kubesched.client.metrics import ClientMetrics
 from kubesched.config import features
+from kubesched.config.features import FeatureGates, Stage
 from kubesched.config.output import to_plain, to_yaml
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.config.yaml_nodes import Plain
@@ -92,6 +93,7 @@ def run(line: CommandLine) -> int:
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return FAILURE
+    _warn_of_settled_gates(options, gates)
     _log_flags(options)
     try:
         # Before the loop starts: reading the configuration and importing plugins would block it.
@@ -113,6 +115,20 @@ def load_plugins(config: KubeSchedulerConfiguration) -> Registry:
     registry.add_installed()
     enabled_plugins(config, registry)
     return registry
+
+
+def _warn_of_settled_gates(options: RunOptions, gates: FeatureGates) -> None:
+    """Gates that are named although their feature is stable or deprecated."""
+    texts = {
+        Stage.GA: "Warning: setting GA feature gate. It will be removed in a future release.",
+        Stage.DEPRECATED: (
+            "Warning: setting deprecated feature gate. It will be removed in a future release."
+        ),
+    }
+    for name, value in features.wanted(options.feature_gates).items():
+        stage = features.known(gates.versions)[name].stage
+        if stage in texts:
+            log.info(texts[stage], featureGate=name, value=value)
 
 
 def _log_flags(options: RunOptions) -> None:

@@ -32,6 +32,7 @@ __all__ = [
     "is_newer",
     "known",
     "parse",
+    "wanted",
 ]
 
 ALL_ALPHA = "AllAlpha"
@@ -188,7 +189,16 @@ def parse(text: str, versions: Versions = DEFAULT_VERSIONS) -> FeatureGates:
     Raises:
         ConfigError: with every problem found.
     """
-    wanted: dict[str, bool] = {}
+    return from_map(wanted(text), versions)
+
+
+def wanted(text: str) -> dict[str, bool]:
+    """The gates that a `--feature-gates` value names, known or not.
+
+    Raises:
+        ConfigError: it is not of that form.
+    """
+    given: dict[str, bool] = {}
     problems: list[str] = []
     prefixes: set[str] = set()
     for item in text.split(","):
@@ -206,7 +216,7 @@ def parse(text: str, versions: Versions = DEFAULT_VERSIONS) -> FeatureGates:
                 f'err: strconv.ParseBool: parsing "{value}": invalid syntax'
             )
         else:
-            wanted[name] = _BOOLEANS[value]
+            given[name] = _BOOLEANS[value]
     problems += [
         f"component not registered: {prefix}" for prefix in sorted(prefixes - {"", "kube"})
     ]
@@ -217,7 +227,7 @@ def parse(text: str, versions: Versions = DEFAULT_VERSIONS) -> FeatureGates:
         )
     if problems:
         raise _error(problems)
-    return from_map(wanted, versions)
+    return given
 
 
 def from_flags(

@@ -98,3 +98,16 @@ def test_flags_are_logged_when_asked(capsys, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     main(["run", "-v=1", "--secure-port=0"])
     assert '] FLAG: --secure-port="0"' in capsys.readouterr().err
+
+
+def test_setting_a_gate_whose_feature_is_settled_is_warned_of(capsys):
+    """X7"""
+    gates = "--feature-gates=DRAPrioritizedList=false,KMSv1=true,SchedulerAsyncAPICalls=true"
+    assert main(["run", "--emulated-version=1.36", gates, "--secure-port=70000"]) == 1
+    lines = [line for line in capsys.readouterr().err.splitlines() if "Warning: setting" in line]
+    assert [line.partition("] ")[2] for line in lines] == [
+        '"Warning: setting GA feature gate. It will be removed in a future release." '
+        'featureGate="DRAPrioritizedList" value=false',
+        '"Warning: setting deprecated feature gate. It will be removed in a future release." '
+        'featureGate="KMSv1" value=true',
+    ]
