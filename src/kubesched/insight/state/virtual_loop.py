@@ -4,9 +4,7 @@ Execution order depends on the program alone. Handles run in queue order. Tasks 
 by address, because task groups keep children in sets and cancel them in iteration order. Garbage
 collection is off, because its timing decides when abandoned generators are closed.
 
-A round is asyncio's (`BaseEventLoop._run_once`): the same handles in the same order, without
-support for sockets, threads and debugging. This halves the cost of rounds and handles, which is a
-sixth of a seed's CPU time in asyncio.
+Rounds are asyncio's own. The loop stands where a selector would: asked to wait, it lets time pass.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from asyncio import tasks
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from contextvars import Context, ContextVar, copy_context
+from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
 from kubesched.base.errors import KubeschedError
@@ -37,8 +35,6 @@ slightly slow clock would approach its deadline without ever reaching it.
 """
 CLOCK_RESOLUTION_S = 1e-9
 """Timers due within this time run at once, as in asyncio on Linux."""
-MANY_TIMERS = 100
-"""Below this number, cancelled timers are removed only from the top, as in asyncio."""
 FEW_TASKS = 256
 """Number of tasks kept, finished or not, before finished ones are dropped."""
 MAX_ROUNDS_AT_ONE_INSTANT = 20_000
@@ -60,60 +56,6 @@ class NumberedTask(asyncio.Task[Any]):
         return self._number
 
 
-class _Handle(asyncio.Handle):
-    """asyncio's handle without the check for debug mode."""
-
-    __slots__ = ()
-
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: VirtualLoop,
-        context: Context | None,
-    ) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = self._source_traceback = None  # read by asyncio's repr of a handle
-
-
-class _Timer(asyncio.TimerHandle):
-    """asyncio's timer without the check for debug mode. Equal only to itself."""
-
-    __slots__ = ()
-
-    def __init__(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: VirtualLoop,
-        context: Context | None,
-    ) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = self._source_traceback = None
-        self._when = when
-        self._scheduled = True
-
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
-
-    def cancel(self) -> None:
-        if self._cancelled:
-            return
-        if self._scheduled:
-            self._loop.cancelled_timers += 1
-        self._cancelled = True
-        self._callback = self._args = None  # type: ignore[assignment]  # as asyncio does
-
-
 class VirtualLoop(asyncio.BaseEventLoop):
     """Plain asyncio in virtual time, starting at zero."""
 
@@ -127,54 +69,25 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._rounds = 0
         """Rounds since time last advanced."""
         self._queued: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]  # asyncio's own queue
-        self._timers: list[tuple[float, _Timer]] = self._scheduled  # type: ignore[attr-defined]  # and its heap
-        """In pairs, since comparing floats is much faster than comparing timers."""
-        self.cancelled_timers = 0
-        """Number of cancelled timers in the heap."""
+        self._timer_cancelled_count = 0
+        self._selector = self
+        self._clock_resolution = CLOCK_RESOLUTION_S
         self.before_time_passes: Callable[[], None] = lambda: None
         """Called when nothing is left to do at this instant. An exception ends the run."""
         self.safe_point: Callable[[], None] = lambda: None
         """Called between two instants, when no task or callback runs. Exceptions end the run."""
         self._broken: BaseException | None = None
         self._frozen: dict[str, list[asyncio.Handle]] = {}
-        self.set_exception_handler(lambda _loop, _context: None)  # reported during the run
+        self.set_exception_handler(self._note_broken)
 
     def time(self) -> float:
         return self._elapsed_s
 
-    # Handles and rounds.
-
-    def call_soon(
-        self, callback: Callable[..., object], *args: object, context: Context | None = None
-    ) -> asyncio.Handle:
-        return self._call_soon(callback, args, context)
-
-    def _call_soon(
-        self, callback: Callable[..., object], args: tuple[object, ...], context: Context | None
-    ) -> asyncio.Handle:
-        handle = _Handle(callback, args, self, context)
-        self._queued.append(handle)
-        return handle
-
-    def call_later(
-        self,
-        delay: float,
-        callback: Callable[..., object],
-        *args: object,
-        context: Context | None = None,
-    ) -> asyncio.TimerHandle:
-        return self.call_at(self._elapsed_s + delay, callback, *args, context=context)
-
-    def call_at(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        *args: object,
-        context: Context | None = None,
-    ) -> asyncio.TimerHandle:
-        timer = _Timer(when, callback, args, self, context)
-        heapq.heappush(self._timers, (when, timer))
-        return timer
+    @property
+    def _timers(self) -> list[asyncio.TimerHandle]:
+        """Asyncio's heap, which it sometimes replaces."""
+        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]  # as above
+        return timers
 
     def create_task(self, coro: Any, **settings: Any) -> NumberedTask:  # noqa: ANN401  # asyncio's own keywords
         self._task_count += 1
@@ -190,54 +103,38 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return [task for task in self._tasks if not task.done()]
 
     def _run_once(self) -> None:
-        """Run the queued handles. If there are none, first advance time to the next timer."""
-        queued, timers = self._queued, self._timers
-        self._drop_cancelled_timers()
         if self._frozen:
             self._hold_back()
-        if not queued and not timers:
+        super()._run_once()  # type: ignore[misc]  # asyncio's own round
+
+    def select(self, timeout: float | None) -> tuple[()]:
+        """Called by asyncio's round to wait, like a selector; lets time pass instead."""
+        if timeout is None:
             raise SimulationStuck("every task waits for ever")
-        if queued or timers[0][0] <= self._elapsed_s:
-            self._rounds += 1
-            if self._rounds > MAX_ROUNDS_AT_ONE_INSTANT:
-                raise SimulationStuck(f"busy without end at {self._elapsed_s:.6f} s")
-        else:
+        if timeout > 0:
             self._rounds = 0
             self._pass_time()
-        now = self._elapsed_s + CLOCK_RESOLUTION_S
-        while timers and timers[0][0] < now:
-            timer = heapq.heappop(timers)[1]
-            timer._scheduled = False
-            queued.append(timer)
-        for _ in range(len(queued)):  # handles queued by these run in the next round
-            handle: Any = queued.popleft()
-            if handle._cancelled:
-                continue
-            try:
-                handle._context.run(handle._callback, *handle._args)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:  # ends the run after this instant
-                self._broken = self._broken or error
+            return ()
+        self._rounds += 1
+        if self._rounds > MAX_ROUNDS_AT_ONE_INSTANT:
+            raise SimulationStuck(f"busy without end at {self._elapsed_s:.6f} s")
+        return ()
+
+    def _process_events(self, events: tuple[()]) -> None:
+        """Does nothing: there are no sockets."""
 
     def _drop_cancelled_timers(self) -> None:
-        """Drop cancelled timers at the top of the heap, or all of them if they are the majority."""
         timers = self._timers
-        if len(timers) > MANY_TIMERS and self.cancelled_timers > len(timers) / 2:
-            timers[:] = [entry for entry in timers if not entry[1]._cancelled]
-            heapq.heapify(timers)
-            self.cancelled_timers = 0
-            return
-        while timers and timers[0][1]._cancelled:
-            heapq.heappop(timers)[1]._scheduled = False
-            self.cancelled_timers -= 1
+        while timers and timers[0].cancelled():
+            heapq.heappop(timers)._scheduled = False  # type: ignore[attr-defined]  # as asyncio does
+            self._timer_cancelled_count -= 1
 
     def _pass_time(self) -> None:
         """Advance to the next timer."""
         self.safe_point()
         self._raise_if_broken()
         self.before_time_passes()
-        self._elapsed_s = max(self._elapsed_s + RESOLUTION_S, self._timers[0][0])
+        self._elapsed_s = max(self._elapsed_s + RESOLUTION_S, self._timers[0].when())
 
     @property
     def is_idle(self) -> bool:
@@ -246,7 +143,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     @property
     def next_timer_at(self) -> float | None:
-        return self._timers[0][0] if self._timers else None
+        return self._timers[0].when() if self._timers else None
 
     # Freezing one process while the others continue.
 
@@ -256,13 +153,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def is_interrupted(self, owner: str) -> bool:
         """Whether this process is frozen with work that is due."""
-        return any(not isinstance(handle, _Timer) for handle in self._frozen.get(owner, ()))
+        return any(
+            not isinstance(handle, asyncio.TimerHandle) for handle in self._frozen.get(owner, ())
+        )
 
     def thaw(self, owner: str) -> None:
         """Resume held-back work in order; overdue timers fire at once."""
         for handle in self._frozen.pop(owner, ()):
-            if isinstance(handle, _Timer):
-                heapq.heappush(self._timers, (handle.when(), handle))
+            if isinstance(handle, asyncio.TimerHandle):
+                heapq.heappush(self._timers, handle)
             else:
                 self._queued.append(handle)
 
@@ -277,13 +176,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         for handle in queued:
             held = frozen.get(handle._context.get(OWNER, ""))  # type: ignore[attr-defined]  # no public way to ask
             (self._queued if held is None else held).append(handle)
-        kept = []
-        for entry in timers:
-            held = frozen.get(entry[1]._context.get(OWNER, ""))
-            if held is None:
-                kept.append(entry)
-            else:
-                held.append(entry[1])
+        kept: list[Any] = []
+        for timer in timers:
+            held = frozen.get(timer._context.get(OWNER, ""))  # type: ignore[attr-defined]  # as above
+            (kept if held is None else held).append(timer)
         if len(kept) < len(timers):
             timers[:] = kept
             heapq.heapify(timers)
@@ -306,7 +202,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             while not until():
                 self._drop_cancelled_timers()
                 timers = self._timers
-                if not self._queued and not (timers and timers[0][0] <= self._elapsed_s):
+                if not self._queued and not (timers and timers[0].when() <= self._elapsed_s):
                     break
                 self._run_once()
         self._raise_if_broken()
@@ -343,6 +239,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self.run_until_complete(self.shutdown_asyncgens())
             finally:
                 self.close()
+
+    def _note_broken(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback failed: ends the run after this instant. Tasks are reported otherwise."""
+        if "handle" in context:
+            self._broken = self._broken or context["exception"]
 
     def _raise_if_broken(self) -> None:
         if self._broken is not None:
