@@ -88,7 +88,7 @@ async def wait_until_settled(
             if asked_at != cluster.store.revision:  # otherwise the answer is the same
                 asked_at = cluster.store.revision
                 untold = partial(_was_not_told, processes, turned_down)
-                placeable = what_can_be_placed(cluster, extender_traits, untold)
+                placeable = what_can_be_placed(cluster, extender_traits, untold, processes.gates)
             if placeable is None and cluster.store.revision == asked_at:
                 break
             pending = placeable

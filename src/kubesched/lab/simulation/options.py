@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any, Final
 
+from kubesched.config.references import DEFAULT_REFERENCE, REFERENCES
+
 FOCUSES = ("", "", "", "/binding", "/status", "/leases/kube-scheduler", "/pods", "/nodes")
 MIXES = ("plain", "affinity", "spread", "ports", "priorities", "gates")
 EXTRAS = {"volumes": 0.3, "budgets": 0.3, "extender": 0.25, "resizing": 0.4, "devices": 0.3}
@@ -112,6 +114,8 @@ class DiskOptions:
     """Writes during which the process crashes."""
 
 
+OLDER_REFERENCE: Final = 0.25
+"""Share of runs with the behaviour of the oldest release."""
 RECORDED: Final = 0.12
 """Share of runs that are recorded, on disks with faults."""
 ONE_SEGMENT_BYTES: Final = 1 << 24
@@ -164,6 +168,8 @@ class Options:
     """One of `HOSTILE_PODS`; comes last."""
     disk: DiskOptions | None = None
     """If set, all schedulers are recorded."""
+    reference: str = DEFAULT_REFERENCE.version
+    """The release of kube-scheduler whose behaviour all schedulers have."""
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -175,6 +181,8 @@ def of_seed(seed: int, *, faults: bool, extras: Collection[str] = ()) -> Options
     wanted = {*options.extras, *extras}
     options = replace(options, extras=tuple(name for name in EXTRAS if name in wanted))
     options = extend(options, Random(f"{seed}/more"), faults)
+    if Random(f"{seed}/reference").random() < OLDER_REFERENCE:
+        options = replace(options, reference=next(iter(REFERENCES)))
     if faults:
         # From separate generators, so that earlier events do not depend on the number of draws.
         options = replace(

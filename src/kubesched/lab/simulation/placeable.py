@@ -21,7 +21,7 @@ from kubesched.api.names import key_of
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from kubesched.api.storage_v1 import CSIDriver, CSINode, StorageClass
-from kubesched.config.features import DEFAULT_GATES
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import load
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.registry import Registry
@@ -95,6 +95,7 @@ def what_can_be_placed(
     cluster: SimulatedCluster,
     extender_traits: tuple[str, ...] | None = None,
     untold: Untold = lambda _pod, _obj: False,
+    gates: FeatureGates = DEFAULT_GATES,
 ) -> str | None:
     """A pod that a fresh scheduler would place, find volumes for, or preempt for; or None.
 
@@ -104,7 +105,7 @@ def what_can_be_placed(
         return None
     pods = cluster.records()[1]
     by_key = {key_of(pod.metadata): pod for pod in pods}
-    answer = _ask(cluster, extender_traits, by_key)
+    answer = _ask(cluster, extender_traits, by_key, gates)
     reasons = answer.in_words()
     if _is_late(answer, by_key, untold):
         return Late("; ".join(reasons)) if reasons else None
@@ -114,9 +115,12 @@ def what_can_be_placed(
 
 
 def _ask(
-    cluster: SimulatedCluster, extender_traits: tuple[str, ...] | None, by_key: dict[str, Pod]
+    cluster: SimulatedCluster,
+    extender_traits: tuple[str, ...] | None,
+    by_key: dict[str, Pod],
+    gates: FeatureGates,
 ) -> _Answer:
-    with _fresh_scheduler(cluster, extender_traits) as fresh:
+    with _fresh_scheduler(cluster, extender_traits, gates) as fresh:
         known = {obj for kind in OTHER_KINDS for obj in map(id, _put_all(fresh, cluster, kind))}
         fresh.add(*cluster.records()[0])
         fresh.add(*sorted(by_key.values(), key=lambda pod: not pod.spec.node_name))
@@ -226,7 +230,9 @@ def _means(term: PodAffinityTerm, pod: Pod) -> bool:
     return wanted.items() <= (pod.metadata.labels or {}).items()
 
 
-def _fresh_scheduler(cluster: SimulatedCluster, extender_traits: tuple[str, ...] | None) -> Cluster:
+def _fresh_scheduler(
+    cluster: SimulatedCluster, extender_traits: tuple[str, ...] | None, gates: FeatureGates
+) -> Cluster:
     transport = None
     if extender_traits is not None:
 
@@ -235,7 +241,8 @@ def _fresh_scheduler(cluster: SimulatedCluster, extender_traits: tuple[str, ...]
 
         transport = CalmExtender(Opinion(cluster, Random(1)), bind)
     fresh = Cluster(
-        config=_config_with(extender_traits),
+        config=_config_with(extender_traits, gates),
+        gates=gates,
         extender_transport=transport,
         registry=_shared_registry(),
         measures_plugins=False,
@@ -244,9 +251,11 @@ def _fresh_scheduler(cluster: SimulatedCluster, extender_traits: tuple[str, ...]
 
 
 @lru_cache(maxsize=64)
-def _config_with(extender_traits: tuple[str, ...] | None) -> KubeSchedulerConfiguration:
+def _config_with(
+    extender_traits: tuple[str, ...] | None, gates: FeatureGates
+) -> KubeSchedulerConfiguration:
     asked = "" if extender_traits is None else extenders.config(extender_traits)
-    return load((_CONFIG + asked).encode(), gates=DEFAULT_GATES)
+    return load((_CONFIG + asked).encode(), gates=gates)
 
 
 @lru_cache(maxsize=1)

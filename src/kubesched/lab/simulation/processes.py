@@ -13,7 +13,7 @@ from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
 from kubesched.base.clock import Clock
 from kubesched.client.informers.factory import InformerFactory
 from kubesched.client.transport import Request, Transport
-from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.features import FeatureGates
 from kubesched.config.load import load
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.registry import Registry
@@ -143,6 +143,7 @@ class Processes:
         *,
         seed: str,
         config: bytes,
+        gates: FeatureGates,
         registry: Registry,
         extender: Transport,
         disk: DiskOptions | None = None,
@@ -155,7 +156,8 @@ class Processes:
         self._trace = trace
         self._complaints = complaints
         self._seed = seed
-        self._config = _loaded(config)
+        self.gates = gates
+        self._config = _loaded(config, gates)
         self._registry = registry
         self._extender = extender
         self._random = Random(f"{seed}/processes")
@@ -197,7 +199,7 @@ class Processes:
         try:
             process = self._make_process(
                 self._config,
-                DEFAULT_GATES,
+                self.gates,
                 self._registry,
                 transport=transports[0],
                 lock_transport=transports[1],
@@ -358,8 +360,8 @@ class Processes:
 
 
 @lru_cache(maxsize=256)
-def _loaded(config: bytes) -> KubeSchedulerConfiguration:
-    return load(config, "simulation", DEFAULT_GATES)
+def _loaded(config: bytes, gates: FeatureGates) -> KubeSchedulerConfiguration:
+    return load(config, "simulation", gates)
 
 
 def _mend(transport: FaultyTransport) -> None:

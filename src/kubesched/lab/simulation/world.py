@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from kubesched.config.features import defaults
 from kubesched.framework.interfaces import Plugin
 from kubesched.framework.registry import Registry
 from kubesched.insight.state.virtual_loop import VirtualLoop
@@ -114,6 +115,7 @@ class World:
             self.complaints,
             seed=str(seed),
             config=self._config(),
+            gates=defaults(options.reference),
             registry=self._registry(),
             extender=self.extender,
             disk=options.disk,
