@@ -147,7 +147,7 @@ class Careless(DefaultPreemption):
 
     def __init__(self, args: Any, handle: Any) -> None:
         super().__init__(args, handle)
-        self.evaluator._budgets.list = lambda: Budgets(())  # type: ignore[method-assign]
+        self.evaluator.budgets.list = lambda: Budgets(())  # type: ignore[method-assign]
         self.evaluator._best = lambda shortlist: max(  # type: ignore[method-assign]
             shortlist.candidates(), key=lambda item: len(item.victims.pods)
         )

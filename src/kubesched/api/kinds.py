@@ -25,7 +25,8 @@ from kubesched.api import (
     resource_v1,
     resource_v1beta2,
     scheduling_v1,
-    scheduling_v1alpha2,
+    scheduling_v1alpha3,
+    scheduling_v1beta1,
     storage_v1,
 )
 from kubesched.api.meta import CustomObject, PartialObjectMetadata, Record
@@ -216,8 +217,9 @@ KINDS: tuple[Kind[Any], ...] = (
     _kind(_DRA, resource_v1.ResourceSlice, "resourceslices", cluster_scoped=True),
     _kind("resource.k8s.io/v1beta2", resource_v1beta2.DeviceTaintRule, "devicetaintrules", cluster_scoped=True, subresources="status", told_as=_SLICE),
     _kind(f"{_SCHEDULING}/v1", scheduling_v1.PriorityClass, "priorityclasses", cluster_scoped=True, short="pc"),
-    _kind(f"{_SCHEDULING}/v1alpha2", scheduling_v1alpha2.PodGroup, "podgroups", subresources="status"),
-    _kind(f"{_SCHEDULING}/v1alpha2", scheduling_v1alpha2.Workload, "workloads"),
+    _kind(f"{_SCHEDULING}/v1alpha3", scheduling_v1alpha3.CompositePodGroup, "compositepodgroups", subresources="status"),
+    _kind(f"{_SCHEDULING}/v1beta1", scheduling_v1beta1.PodGroup, "podgroups", subresources="status"),
+    _kind(f"{_SCHEDULING}/v1beta1", scheduling_v1beta1.Workload, "workloads"),
     _kind(_STORAGE, storage_v1.CSIDriver, "csidrivers", cluster_scoped=True),
     _kind(_STORAGE, storage_v1.CSINode, "csinodes", cluster_scoped=True),
     _kind(_STORAGE, storage_v1.CSIStorageCapacity, "csistoragecapacities"),

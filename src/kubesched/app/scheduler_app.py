@@ -162,4 +162,5 @@ def metric_gates(gates: FeatureGates) -> MetricGates:
         dra_extended_resource=gates.DRAExtendedResource,
         dra_device_binding_conditions=gates.DRADeviceBindingConditions,
         generic_workload=gates.GenericWorkload,
+        topology_aware_workloads=gates.TopologyAwareWorkloadScheduling,
     )

@@ -25,8 +25,10 @@ _POINTS_BY_PLUGIN = {
     "VolumeZone": "preFilter filter",
     "PodTopologySpread": "preFilter filter preScore score",
     "InterPodAffinity": "preFilter filter preScore score",
-    "DynamicResources": "preEnqueue preFilter filter postFilter score reserve preBind",
-    "DefaultPreemption": "preEnqueue postFilter",
+    "DynamicResources": (
+        "preEnqueue preFilter filter postFilter podGroupPostFilter score reserve preBind"
+    ),
+    "DefaultPreemption": "preEnqueue postFilter podGroupPostFilter",
     "NodeResourcesBalancedAllocation": "preScore score",
     "ImageLocality": "score",
     "DefaultBinder": "bind",

@@ -294,13 +294,9 @@ def from_map(wanted: Mapping[str, bool], versions: Versions = DEFAULT_VERSIONS) 
 
 
 NOT_IMPLEMENTED = {
-    "GenericWorkload": "pod groups",
-    "GangScheduling": "pod groups",
-    "TopologyAwareWorkloadScheduling": "pod groups",
-    "WorkloadAwarePreemption": "pod groups",
-    "DRAWorkloadResourceClaims": "pod groups",
-    "CompositePodGroup": "pod groups",
-    "PodGroupPreemptionPolicy": "pod groups",
+    "GangScheduling": "pod groups of kube-scheduler 1.36",
+    "WorkloadAwarePreemption": "pod groups of kube-scheduler 1.36",
+    "DRAWorkloadResourceClaims": "device claims of pod groups",
     "DRADerivedAttributes": "derived device attributes",
     "DRADeviceCompatibilityGroups": "compatibility groups of devices",
     "DRAOptionalNodeOperations": "devices without node operations",
@@ -322,8 +318,13 @@ def check_implemented(gates: FeatureGates) -> None:
     problems = [
         f"{name} is enabled, but {what} are not implemented: leave it off"
         for name, what in NOT_IMPLEMENTED.items()
-        if gates.enabled(name)
+        if name in known(gates.versions) and gates.enabled(name)
     ]
+    if gates.GenericWorkload and not gates.reference.pod_group_post_filter:
+        problems.append(
+            "GenericWorkload is enabled, but pod groups of kube-scheduler "
+            f"{gates.reference.version} are not implemented: leave it off"
+        )
     if problems:
         raise _error(problems)
 

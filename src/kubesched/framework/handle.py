@@ -17,6 +17,7 @@ from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.framework.extenders import Extender
+from kubesched.framework.groups.states import GroupStates
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nominating_info import NominatingInfo
@@ -178,6 +179,8 @@ class Handle:
     waiting_pods: WaitingPods | None = None
     pods_in_pre_bind: PodsInPreBind | None = None
     feature_gates: FeatureGates = DEFAULT_GATES
+    groups: GroupStates | None = None
+    """Groups of pods; None without the gate GenericWorkload."""
     dra_manager: Any = None
     """Dynamic resource state shared by the profiles; the first plugin that needs it creates it."""
     framework: FrameworkOfPlugins | None = None

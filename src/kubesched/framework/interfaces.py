@@ -29,6 +29,14 @@ from kubesched.api.meta import Record
 from kubesched.config.features import FeatureGates
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
+from kubesched.framework.groups.tree import (
+    GroupCycle,
+    GroupNode,
+    Nominations,
+    PlacedPod,
+    PlaceGroup,
+    Placement,
+)
 from kubesched.framework.handle import Handle
 from kubesched.framework.nodes.columns import Ints, Levels
 from kubesched.framework.nodes.node_info import NodeInfo
@@ -336,6 +344,44 @@ class SignPlugin(Plugin):
         """JSON-able fragments by key, or a refusal."""
 
 
+class PlacementFeasiblePlugin(Plugin):
+    """Says, member by member, whether a group can still succeed. Not configurable."""
+
+    @abstractmethod
+    def placement_feasible(self, group: GroupNode, remaining: int, scheduled: int) -> Status | None:
+        """Success, Wait, or Unschedulable if the members that remain cannot suffice."""
+
+
+class PodGroupPostFilterPlugin(Plugin):
+    """Makes room for a group that was rejected as a whole; runs once per cycle."""
+
+    @abstractmethod
+    def pod_group_post_filter(
+        self, cycle: GroupCycle, group: GroupNode, place: PlaceGroup
+    ) -> tuple[Nominations | None, Status]: ...
+
+
+class PlacementGeneratePlugin(Plugin):
+    """Divides the nodes into placements, of which a group uses one."""
+
+    @abstractmethod
+    def generate_placements(
+        self, group: GroupNode, parent: Placement
+    ) -> Sequence[Placement] | Status: ...
+
+
+class PlacementScorePlugin(Plugin):
+    """Scores the placements in which a group would succeed, 0 to 100 after normalisation."""
+
+    @abstractmethod
+    def score_placement(
+        self, group: GroupNode, placement: Placement, placed: Sequence[PlacedPod]
+    ) -> int | Status: ...
+
+    def normalize_placement_scores(self, scores: list[int]) -> list[int] | Status:
+        return scores
+
+
 EXTENSION_POINTS: dict[str, type[Plugin]] = {
     "preEnqueue": PreEnqueuePlugin,
     "queueSort": QueueSortPlugin,
@@ -349,6 +395,9 @@ EXTENSION_POINTS: dict[str, type[Plugin]] = {
     "preBind": PreBindPlugin,
     "bind": BindPlugin,
     "postBind": PostBindPlugin,
+    "podGroupPostFilter": PodGroupPostFilterPlugin,
+    "placementGenerate": PlacementGeneratePlugin,
+    "placementScore": PlacementScorePlugin,
 }
 """Configuration key -> the base class of plugins for that extension point."""
 

@@ -98,14 +98,16 @@ def _build(
     return Framework(
         handle,
         points,
-        # From here on, a plugin configured as `module:Class` has its own name.
-        {
-            instances[name].name: weight
-            for name, weight in expanded.score_weights.items()
-            if name in instances  # a plugin whose only point is disabled still has a weight
-        },
+        _by_own_name(expanded.score_weights, instances),
         percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
+        placement_score_weights=_by_own_name(expanded.placement_score_weights, instances),
     )
+
+
+def _by_own_name(weights: Mapping[str, int], instances: Mapping[str, Plugin]) -> dict[str, int]:
+    """From here on, a plugin configured as `module:Class` has its own name."""
+    # A plugin whose only point is disabled still has a weight.
+    return {instances[name].name: weight for name, weight in weights.items() if name in instances}
 
 
 def construct(

@@ -37,6 +37,10 @@ class QueuedPodInfo:
     signature: bytes | None = None
 
     @property
+    def priority(self) -> int:
+        return self.pod_info.priority
+
+    @property
     def is_gated(self) -> bool:
         return self.gating_plugin != ""
 

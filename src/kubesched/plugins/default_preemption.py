@@ -12,40 +12,47 @@ from typing import ClassVar, Final
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.policy_v1 import PodDisruptionBudget
-from kubesched.api.scheduling_v1alpha2 import PodGroup
 from kubesched.config.plugin_args import DefaultPreemptionArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
+from kubesched.framework.groups.states import group_of
+from kubesched.framework.groups.tree import GroupCycle, GroupNode, Nominations, PlaceGroup
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
+    PodGroupPostFilterPlugin,
     PostFilterAnswer,
     PostFilterPlugin,
     PreEnqueuePlugin,
 )
 from kubesched.framework.preemption.candidates import Candidate, CandidateCount
 from kubesched.framework.preemption.evaluator import Evaluator, OrderedScores
-from kubesched.framework.preemption.executor import Executor
+from kubesched.framework.preemption.executor import Executor, on_behalf_of_group
+from kubesched.framework.preemption.group_preemption import GroupPreemption, GroupPreemptor
 from kubesched.framework.preemption.importance import MoreImportant
 from kubesched.framework.preemption.victims import IsEligible, VictimRules
 from kubesched.framework.rules import Premise
+from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.maybe_async import then
-from kubesched.framework.status import NodeToStatus, Status, unresolvable, unschedulable
+from kubesched.framework.status import Code, NodeToStatus, Status, error_status, unresolvable
 from kubesched.plugins.helper.args import checked_args
 
 PREFIX: Final = "preemption: "
 STILL_RUNNING: Final = unresolvable("waiting for the preemption for this pod to be finished")
-GROUP_NOT_FOUND: Final = unschedulable(PREFIX + "pod group for pod not found")
-GROUP_IS_PLACED: Final = unschedulable(
-    PREFIX + "not eligible due to placement-based pod group scheduling limitation"
-)
-GROUP_PREEMPTS_ITSELF: Final = unschedulable(
-    PREFIX + "not eligible due to workload aware preemption enabled"
+GROUP_PREFIX: Final = "pod group preemption: "
+GROUP_STILL_RUNNING: Final = unresolvable(
+    "waiting for the preemption for this pod group to be finished"
 )
 
 
-class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, InTreePlugin):
+class DefaultPreemption(
+    PostFilterPlugin,
+    PreEnqueuePlugin,
+    PodGroupPostFilterPlugin,
+    EnqueueExtensions,
+    InTreePlugin,
+):
     """Preemption with upstream's rules.
 
     Subclasses can change the choice of victims and node by defining one of the hooks below, which
@@ -77,8 +84,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, I
         super().__init__(args, handle)
         gates = handle.feature_gates
         self._in_background = gates.SchedulerAsyncPreemption
-        self._groups_are_placed = gates.TopologyAwareWorkloadScheduling
-        self._groups_preempt = gates.WorkloadAwarePreemption
+        self._policy_of_group = gates.PodGroupPreemptionPolicy
         self.evaluator = Evaluator(
             handle,
             self.name,
@@ -97,24 +103,70 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, I
         return self.evaluator.executor.is_idle()
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        if self._in_background and self.evaluator.executor.keeps_back(pod):
-            return STILL_RUNNING
-        return None
+        if not self._in_background:
+            return None
+        groups, key = self.handle.groups, group_of(pod)
+        if groups is not None and key is not None:
+            root = groups.root_of(key)
+            running = root is not None and self.evaluator.executor.is_running(root)
+            return GROUP_STILL_RUNNING if running else None
+        return STILL_RUNNING if self.evaluator.executor.keeps_back(pod) else None
 
     def post_filter(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
     ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
         if self.handle.metrics is not None:
             self.handle.metrics.preemption_attempts_total.inc()
-        if pod.spec.scheduling_group is not None:
-            refused = self._refuse_group(pod)
-            if refused is not None:
-                return None, refused
         return then(self.evaluator.preempt(state, pod, statuses), _with_prefix)
 
+    def pod_group_post_filter(
+        self, cycle: GroupCycle, group: GroupNode, place: PlaceGroup
+    ) -> tuple[Nominations | None, Status]:
+        framework, states = self.handle.framework, self.handle.groups
+        assert isinstance(framework, Framework), "the framework is set once its plugins are built"
+        assert states is not None, "groups need the gate GenericWorkload"
+        started = self.handle.clock.monotonic()
+        found = GroupPreemptor(
+            framework,
+            states,
+            group,
+            place,
+            self.evaluator.budgets.list(),
+            round(self.handle.clock.now() * 1e6),
+            policy_of_group=self._policy_of_group,
+        ).find()
+        nominations: Nominations | None
+        if isinstance(found, GroupPreemption):
+            whom = on_behalf_of_group(group)
+            self._count_disruptions(found, whom.kind)
+            self.evaluator.executor.start_for(Candidate("cluster", found.victims), whom)
+            text = f"found a placement for podgroup, preempting {len(found.victims.pods)} victims"
+            nominations, status = found.nominations, Status(Code.SUCCESS, (text,))
+        else:
+            nominations, status = found
+        if self.handle.metrics is not None:
+            metrics, word = self.handle.metrics, status.code.upstream_name
+            metrics.workload_preemption_attempts_total.labels(word).inc()
+            elapsed = self.handle.clock.monotonic() - started
+            durations = metrics.preemption_evaluation_duration_seconds
+            durations.labels("podgroup", word).observe(elapsed)
+        said = GROUP_PREFIX + status.message
+        if status.code is Code.ERROR:
+            return None, error_status(said)
+        return nominations, Status(status.code, (said,))
+
+    def _count_disruptions(self, found: GroupPreemption, preemptor: str) -> None:
+        metrics = self.handle.metrics
+        if metrics is None:
+            return
+        metrics.workload_preemption_victims.observe(len(found.victims.pods))
+        violations = found.victims.pdb_violations
+        metrics.preemption_pdb_violations_total.labels(preemptor).inc(violations)
+        if found.disrupted_groups:
+            disruptions = metrics.preemption_workload_disruptions.labels(preemptor)
+            disruptions.observe(found.disrupted_groups)
+
     def answer_premise(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Premise | None:
-        if pod.spec.scheduling_group is not None:
-            return None
         return self.evaluator.premise_of_no_candidates(pod, statuses)
 
     def answer_repeated(self) -> None:
@@ -136,27 +188,6 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions, I
 
     def after_pod_deletion(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
         return Hint.QUEUE if self.evaluator.executor.was_kept_back(pod) else Hint.SKIP
-
-    # -- pod groups --------------------------------------------------------------------------------
-
-    def _refuse_group(self, pod: Pod) -> Status | None:
-        """Returns why a pod group member may not preempt on its own; None if it may."""
-        if self._groups_are_placed:
-            group = self._group_of(pod)
-            if group is None:
-                return GROUP_NOT_FOUND
-            if group.spec.scheduling_constraints is not None:
-                return GROUP_IS_PLACED
-        return GROUP_PREEMPTS_ITSELF if self._groups_preempt else None
-
-    def _group_of(self, pod: Pod) -> PodGroup | None:
-        listers, member_of = self.handle.listers, pod.spec.scheduling_group
-        if listers is None or member_of is None:
-            return None
-        group: PodGroup | None = listers.of(PodGroup).get(
-            pod.metadata.namespace, member_of.pod_group_name or ""
-        )
-        return group
 
 
 def _with_prefix(answer: PostFilterAnswer) -> PostFilterAnswer:

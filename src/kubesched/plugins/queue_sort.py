@@ -19,4 +19,4 @@ class PrioritySort(QueueSortPlugin, InTreePlugin):
         return self.sort_key(a) < self.sort_key(b)
 
     def sort_key(self, info: QueuedPodInfo) -> tuple[int, float]:
-        return (-info.pod_info.priority, info.timestamp)
+        return (-info.priority, info.timestamp)

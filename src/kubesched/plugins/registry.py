@@ -10,6 +10,7 @@ IN_TREE: dict[str, str] = {
     "DefaultBinder": "kubesched.plugins.default_binder:DefaultBinder",
     "DefaultPreemption": "kubesched.plugins.default_preemption:DefaultPreemption",
     "DynamicResources": "kubesched.plugins.dynamic_resources:DynamicResources",
+    "GangScheduling": "kubesched.plugins.gang_scheduling:GangScheduling",
     "ImageLocality": "kubesched.plugins.image_locality:ImageLocality",
     "InterPodAffinity": "kubesched.plugins.inter_pod_affinity:InterPodAffinity",
     "NodeAffinity": "kubesched.plugins.node_affinity:NodeAffinity",
@@ -22,10 +23,14 @@ IN_TREE: dict[str, str] = {
     "NodeResourcesFit": "kubesched.plugins.node_resources.fit:NodeResourcesFit",
     "NodeVolumeLimits": "kubesched.plugins.node_volume_limits:NodeVolumeLimits",
     "NodeUnschedulable": "kubesched.plugins.node_unschedulable:NodeUnschedulable",
+    "PodGroupPodsCount": "kubesched.plugins.pod_group_pods_count:PodGroupPodsCount",
     "PodTopologySpread": "kubesched.plugins.pod_topology_spread:PodTopologySpread",
     "PrioritySort": "kubesched.plugins.queue_sort:PrioritySort",
     "SchedulingGates": "kubesched.plugins.scheduling_gates:SchedulingGates",
     "TaintToleration": "kubesched.plugins.taint_toleration:TaintToleration",
+    "TopologyPlacementGenerator": (
+        "kubesched.plugins.topology_placement_generator:TopologyPlacementGenerator"
+    ),
     "VolumeBinding": "kubesched.plugins.volume_binding:VolumeBinding",
     "VolumeRestrictions": "kubesched.plugins.volume_restrictions:VolumeRestrictions",
     "VolumeZone": "kubesched.plugins.volume_zone:VolumeZone",

@@ -31,6 +31,7 @@ from kubesched.framework.events import (
     ClusterEvent,
     Resource,
 )
+from kubesched.framework.groups.states import Group
 from kubesched.framework.waiting_pods import WaitingPods
 from kubesched.scheduler.cache.cache import Cache, CacheError
 from kubesched.scheduler.change_events import node_changes, pod_changes
@@ -272,6 +273,9 @@ class EventHandlers:
     @parkable
     def namespace_deleted(self, namespace: Namespace) -> None:
         self._cache.table.namespaces.remove(namespace.metadata.name)
+
+    def group_added(self, group: Group) -> None:
+        """A group of pods, for schedulers that know groups."""
 
     def generic(self, resource: str, action: Action) -> Callable[[object, object], None]:
         """A handler (old, new) that passes changes of any other kind to the queue."""

@@ -55,6 +55,7 @@ from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.scheduler.extended_algorithm import ExtendedAlgorithm
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.flight import FlightRecorder
+from kubesched.scheduler.parts import Parts
 from kubesched.scheduler.queue.hints import HintMap, PluginEvents, build_hint_map
 from kubesched.scheduler.queue.nominator import Nominator
 from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
@@ -134,7 +135,7 @@ def assemble(
     hints = build_hint_map(
         {name: plugin_events(framework) for name, framework in frameworks.items()},
         has_extenders=bool(shared.extenders),
-        generic_workload=gates.GenericWorkload,
+        group_resources=() if shared.groups is None else shared.groups.resources,
         reference=gates.reference,
     )
     batching: dict[str, Batching] = {}
@@ -149,10 +150,12 @@ def assemble(
         batching=batching,
     )
     is_largest_sum = gates.reference.footprint_is_max_of_sums
-    cache = Cache(shared.table, ACCOUNTED if is_largest_sum else ACCOUNTED_BY_CONTAINER)
+    cache = shared.parts.cache(
+        shared.table, ACCOUNTED if is_largest_sum else ACCOUNTED_BY_CONTAINER
+    )
     event_gate = EventGate()
     scheduler = _make_scheduler(shared, frameworks, queue, cache, event_gate, algorithm)
-    handlers = EventHandlers(
+    handlers = shared.parts.handlers(
         cache,
         queue,
         shared.waiting_pods,
@@ -164,6 +167,23 @@ def assemble(
         resize_events=gates.reference.target_pod_events,
     )
     return Assembly(scheduler, handlers, hints, frameworks, shared.table, shared.waiting_pods)
+
+
+def _parts(config: KubeSchedulerConfiguration, gates: FeatureGates, world: Dependencies) -> Parts:
+    """The parts that differ if pods are scheduled in groups.
+
+    Raises:
+        ConfigError: something beside groups that does not work with them yet.
+    """
+    if not gates.GenericWorkload:
+        return Parts()
+    if config.extenders or world.flight is not None:
+        what = "extenders" if config.extenders else "a recorder"
+        text = f"GenericWorkload is enabled, but pod groups beside {what} are not implemented"
+        raise ConfigError([FieldProblem("", text)], source="--feature-gates")
+    from kubesched.scheduler.groups.parts import GroupParts
+
+    return GroupParts(gates)
 
 
 class _Shared:
@@ -180,6 +200,8 @@ class _Shared:
         self.waiting_pods = WaitingPods(world.call_later)
         self.background = BackgroundTasks(flight=world.flight)
         self.jitter = world.jitter or world.random
+        self.parts = _parts(config, gates, world)
+        self.groups = self.parts.groups
         self.queue: SchedulingQueue
         """Set after the profiles were built, which its order and its hints depend on."""
         self._in_pre_bind = PodsInPreBind()
@@ -205,6 +227,7 @@ class _Shared:
             nominator=self.nominator,
             activate=lambda pods: self.queue.activate(pods),
             spawn=self.background.spawn,
+            groups=self.groups,
             dra_manager=self._dra_manager,
         )
 
@@ -218,7 +241,7 @@ def _make_queue(
 ) -> SchedulingQueue:
     config, gates, world = shared.config, shared.gates, shared.world
     first = next(iter(frameworks.values()))
-    return SchedulingQueue(
+    return shared.parts.queue(
         clock=world.clock if world.flight is None else world.flight.clock,
         stopwatch=world.clock,
         queue_sort=first.queue_sort[0],
@@ -236,7 +259,6 @@ def _make_queue(
             max_backoff_s=config.pod_max_backoff_seconds,
             max_in_unschedulable_s=max_in_unschedulable_s,
             pop_from_backoff_q=gates.enabled("SchedulerPopFromBackoffQ"),
-            generic_workload=gates.enabled("GenericWorkload"),
             reference=gates.reference,
         ),
     )
@@ -270,7 +292,7 @@ def _make_scheduler(
         counts_flushed=shared.gates.reference.flushed_pods_are_counted,
         flight=world.flight,
     )
-    return Scheduler(
+    return shared.parts.scheduler(
         queue=queue,
         cache=cache,
         frameworks=frameworks,

@@ -71,7 +71,15 @@ class QueueEmpty:
 FINISHED: Final = Finished()
 QUEUE_EMPTY: Final = QueueEmpty()
 
-AttemptOutcome = Assumed | Finished | Suspended | QueueEmpty
+
+@dataclass(frozen=True, slots=True)
+class AssumedGroup:
+    """The members of a group that are to be bound, possibly none."""
+
+    members: list[Assumed]
+
+
+AttemptOutcome = Assumed | AssumedGroup | Finished | Suspended | QueueEmpty
 
 
 class Scheduler:
@@ -129,8 +137,9 @@ class Scheduler:
         if self._flight is not None:
             self._flight.tick()
         info = self.queue.pop()
-        if info is None:
-            return QUEUE_EMPTY
+        return QUEUE_EMPTY if info is None else self._begin(info)
+
+    def _begin(self, info: QueuedPodInfo) -> AttemptOutcome:
         if self._flight is not None:
             self._flight.attempt(info)
         pod = info.pod_info.pod
@@ -145,7 +154,7 @@ class Scheduler:
             )
             self.queue.done(pod.metadata.uid)
             return FINISHED
-        if self._is_to_be_skipped(framework, pod):
+        if self.is_to_be_skipped(framework, pod):
             self.queue.done(pod.metadata.uid)
             return FINISHED
         if framework.tracing is not None:
@@ -248,7 +257,7 @@ class Scheduler:
             )
         return seconds
 
-    def _is_to_be_skipped(self, framework: Framework, pod: Pod) -> bool:
+    def is_to_be_skipped(self, framework: Framework, pod: Pod) -> bool:
         meta = pod.metadata
         if meta.deletion_timestamp is not None:
             log.info("Skip schedule deleting pod", v=3, pod=pod)
@@ -310,6 +319,9 @@ class Scheduler:
             worked = True
             if isinstance(outcome, Assumed):
                 self.start_binding(group, outcome)
+            elif isinstance(outcome, AssumedGroup):
+                for assumed in outcome.members:
+                    self.start_binding(group, assumed)
             elif isinstance(outcome, Suspended):
                 return outcome
             if self._clock.monotonic() >= deadline:

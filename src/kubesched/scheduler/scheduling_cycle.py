@@ -67,7 +67,7 @@ class SchedulingCycle:
     def run(
         self, framework: Framework, state: CycleState, info: QueuedPodInfo, started: float
     ) -> Assumed | Failed | Awaitable[Assumed | Failed]:
-        self._recall_nomination(info.pod_info)
+        self.recall_nomination(info.pod_info)
         algorithm = self._extended or self.algorithm
         outcome = algorithm.schedule(framework, state, info.pod_info)
         if type(outcome) is ScheduleResult:  # inlined `then` for most pods
@@ -94,7 +94,7 @@ class SchedulingCycle:
 
         PostFilter plugins do run; see `preemption.executor.Rehearsing` for those that evict.
         """
-        self._recall_nomination(pod)
+        self.recall_nomination(pod)
         # On a copy, because an extender may have to be awaited; and by full evaluation, because the
         # engine would cache results for later attempts.
         plain = copy(self.algorithm)
@@ -115,7 +115,7 @@ class SchedulingCycle:
             return outcome
         return self._try_to_make_room(framework, state, pod, outcome, started)
 
-    def _recall_nomination(self, pod: PodInfo) -> None:
+    def recall_nomination(self, pod: PodInfo) -> None:
         """Apply a nomination that the API server has not confirmed yet.
 
         Upstream writes the nomination before it pops the next pod. Here the status writer works in
@@ -141,7 +141,7 @@ class SchedulingCycle:
         if isinstance(outcome, Status):
             return self._try_to_make_room(framework, state, info.pod_info, outcome, started)
         framework.algorithm_done(started)
-        return self._assume(
+        return self.assume(
             Assumed(
                 framework,
                 state,
@@ -193,7 +193,7 @@ class SchedulingCycle:
 
         return then(run_post_filter(framework, state, pod.pod, statuses), conclude)
 
-    def _assume(self, assumed: Assumed) -> Assumed | Failed:
+    def assume(self, assumed: Assumed) -> Assumed | Failed:
         framework, state, pod = assumed.framework, assumed.state, assumed.pod
         try:
             self._cache.assume_pod(pod)

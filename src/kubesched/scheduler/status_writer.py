@@ -57,7 +57,7 @@ class StatusWriter:
     def __init__(
         self, client: SchedulerClient, pods: Lister[Pod], clock: Clock, random: Random
     ) -> None:
-        self._client = client
+        self.client = client
         self._pods = pods
         self._clock = clock
         self._random = random
@@ -183,7 +183,7 @@ class StatusWriter:
             return status_patch(known, update.condition, update.nomination, self._clock.now())
 
         try:
-            await write_status(self._client, update.pod, patch, self._random)
+            await write_status(self.client, update.pod, patch, self._random)
         except KubeschedError as error:
             log.error("Error updating pod", error, pod=update.pod)
             return False

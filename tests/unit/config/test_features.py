@@ -447,14 +447,12 @@ def test_any_text_is_parsed_or_refused(text):
     assert refusal is None or refusal.problems
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["GenericWorkload=true", "AllAlpha=true,GenericWorkload=true"],
-)
-def test_gates_of_pod_groups_are_refused_by_name(text):
-    words = "GenericWorkload is enabled, but pod groups are not implemented: leave it off"
+def test_pod_groups_are_those_of_1_37():
+    gates = {"GenericWorkload": True}
+    features.check_implemented(features.from_map(gates))
+    words = "GenericWorkload is enabled, but pod groups of kube-scheduler 1.36 are not implemented"
     with pytest.raises(ConfigError, match=words):
-        features.check_implemented(features.parse(text))
+        features.check_implemented(features.from_map(gates, Versions(REFERENCES["1.36"])))
 
 
 def test_the_default_gates_are_implemented():
@@ -472,7 +470,8 @@ def test_gates_that_are_not_implemented_are_listed_among_the_limits():
 @pytest.mark.parametrize("name", features.NOT_IMPLEMENTED)
 def test_a_gate_that_is_not_implemented_is_refused_by_name(name):
     what = features.NOT_IMPLEMENTED[name]
-    gates = FeatureGates(**{name: True})
+    versions = Versions(REFERENCES["1.36"]) if "1.36" in what else Versions()
+    gates = FeatureGates(**{name: True}, versions=versions)
     words = f"{name} is enabled, but {what} are not implemented: leave it off"
     with pytest.raises(ConfigError, match=words):
         features.check_implemented(gates)

@@ -32,7 +32,10 @@ PLUGIN_SECONDS: Final = exponential_buckets(0.00001, 1.5, 20)
 """10 µs to 22 ms: one call of one plugin."""
 BATCH_SECONDS: Final = exponential_buckets(0.00001, 2, 12)
 """10 µs to 20 ms: batching look-ups."""
+PREEMPTION_SECONDS: Final = exponential_buckets(0.001, 2, 16)
+"""1 ms to 33 s: preemption by a group."""
 VICTIMS: Final = exponential_buckets(1, 2, 7)
+GROUP_VICTIMS: Final = exponential_buckets(1, 2, 11)
 ATTEMPTS: Final = exponential_buckets(1, 2, 5)
 BINDING_CONDITION_SECONDS: Final = exponential_buckets(0.1, 2, 14)
 """0.1 s to 14 min: preparing a device."""
@@ -53,6 +56,7 @@ class MetricGates:
     dra_extended_resource: bool = True
     dra_device_binding_conditions: bool = True
     generic_workload: bool = False
+    topology_aware_workloads: bool = False
 
 
 class SchedulerMetrics:
@@ -82,6 +86,7 @@ class SchedulerMetrics:
             registry if gates.dra_device_binding_conditions else unlisted,
         )
         self._pod_groups(registry if gates.generic_workload else unlisted)
+        self._placements(registry if gates.topology_aware_workloads else unlisted)
 
     def _attempts(self, registry: MetricsRegistry) -> None:
         self.schedule_attempts_total: Family[Counter] = registry.counter(
@@ -355,6 +360,57 @@ class SchedulerMetrics:
             "[ALPHA] Seconds spent choosing nodes for one pod group.",
             buckets=ATTEMPT_SECONDS,
         ).labels()
+        self.workload_preemption_attempts_total: Family[Counter] = registry.counter(
+            _PREFIX + "workload_preemption_attempts_total",
+            "[ALPHA] Attempts of pod groups to preempt, by how they ended.",
+            labels=("result",),
+        )
+        self.workload_preemption_victims: Histogram = registry.histogram(
+            _PREFIX + "workload_preemption_victims",
+            "[ALPHA] Pods evicted by one preemption of a pod group.",
+            buckets=GROUP_VICTIMS,
+        ).labels()
+        self.preemption_workload_disruptions: Family[Histogram] = registry.histogram(
+            _PREFIX + "preemption_workload_disruptions",
+            "[ALPHA] Groups, or members of groups, evicted by one preemption.",
+            labels=("preemptor",),
+            buckets=GROUP_VICTIMS,
+        )
+        self.preemption_evaluation_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "preemption_evaluation_duration_seconds",
+            "[ALPHA] Seconds it took to find the victims of one preemption.",
+            labels=("preemptor", "result"),
+            buckets=PREEMPTION_SECONDS,
+        )
+        self.preemption_execution_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "preemption_execution_duration_seconds",
+            "[ALPHA] Seconds it took to evict the victims of one preemption.",
+            labels=("preemptor", "result"),
+            buckets=PREEMPTION_SECONDS,
+        )
+        self.preemption_pdb_violations_total: Family[Counter] = registry.counter(
+            _PREFIX + "preemption_pdb_violations_total",
+            "[ALPHA] Victims whose eviction violates a disruption budget.",
+            labels=("preemptor",),
+        )
+
+    def _placements(self, registry: MetricsRegistry) -> None:
+        self.generated_placements_total: Family[Counter] = registry.counter(
+            _PREFIX + "generated_placements_total",
+            "[ALPHA] Placements generated for pod groups.",
+            labels=("profile",),
+        )
+        self.placement_evaluations_total: Family[Counter] = registry.counter(
+            _PREFIX + "placement_evaluations_total",
+            "[ALPHA] Placements of pod groups that were tried, by result.",
+            labels=("result", "profile"),
+        )
+        self.placement_evaluation_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "placement_evaluation_duration_seconds",
+            "[ALPHA] Seconds one placement of a pod group took to try.",
+            labels=("result", "profile"),
+            buckets=ATTEMPT_SECONDS,
+        )
 
 
 def attempts_label(attempts: int) -> str:

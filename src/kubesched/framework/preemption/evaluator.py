@@ -8,6 +8,7 @@ With extenders, and without asynchronous preemption, the answer is an awaitable.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -44,6 +45,7 @@ from kubesched.framework.preemption.executor import (
 )
 from kubesched.framework.preemption.extenders import ask_extenders, interested_in
 from kubesched.framework.preemption.known_victims import KnownVictims
+from kubesched.framework.preemption.units import Units
 from kubesched.framework.preemption.victims import NO_VICTIMS, Preemptor, VictimRules
 from kubesched.framework.rules import Premise
 from kubesched.framework.runtime import Framework
@@ -93,7 +95,7 @@ class Evaluator:
         self._ordered_scores = ordered_scores
         reference = handle.feature_gates.reference
         self._names_the_node = reference.preemption_has_text
-        self._budgets = BudgetLister(
+        self.budgets = BudgetLister(
             handle.listers, stops_at_violation=reference.budgets_stop_at_first_violation
         )
         self._known_victims = KnownVictims(handle.table, (plugin_name, "known victims"))
@@ -173,8 +175,11 @@ class Evaluator:
         if row is None or statuses.get(nominated).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return ""
         priority = pod.spec.priority or 0
+        groups = self._handle.groups
+        priority_of = None if groups is None else Units(groups, 0).priority_of
         still_going = any(
-            other.priority < priority and is_terminating_by_preemption(other.pod)
+            (other.priority if priority_of is None else priority_of(other.pod)) < priority
+            and is_terminating_by_preemption(other.pod)
             for other in table.pods[row].values()
         )
         return STILL_TERMINATING if still_going else ""
@@ -207,7 +212,8 @@ class Evaluator:
         if not len(rows) or not table.priorities.has_below(pod.spec.priority or 0):
             return NodeStatusColumns(table, rows, np.zeros(len(rows), np.int32), [NO_VICTIMS])
         preemptor = Preemptor(self._framework, state, PodInfo(pod), self._now_us())
-        budgets, can_be_kept = self._budgets.list(), self._rules.are_usual and is_current
+        rules = self._rules_now(preemptor.now_us)
+        budgets, can_be_kept = self.budgets.list(), rules.are_usual and is_current
         known = self._known_victims.of(preemptor, budgets) if can_be_kept else None
         still_none = None if known is None else known.still_none(preemptor, rows)
         if still_none is not None:
@@ -217,12 +223,19 @@ class Evaluator:
         found = None if known is None else known.find(preemptor, rows, wanted)
         if found is not None:
             return found
-        done = dry_run(preemptor, rows, wanted, budgets, self._rules)
+        done = dry_run(preemptor, rows, wanted, budgets, rules)
         if done.shortlist is not None:
             return done.shortlist
         if done.errors:
             return None, error_status(field_errors.aggregate(done.errors))
         return done.statuses()
+
+    def _rules_now(self, now_us: int) -> VictimRules:
+        """The rules; units take the place of pods while members of groups are placed."""
+        groups = self._handle.groups
+        if groups is None or not groups.has_scheduled_pods:
+            return self._rules
+        return replace(self._rules, units=Units(groups, now_us))
 
     @property
     def _framework(self) -> Framework:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
@@ -26,6 +27,8 @@ from kubesched.api.core_v1 import Pod, PodCondition
 from kubesched.api.names import key_of
 from kubesched.base.errors import KubeschedError, NotFound
 from kubesched.base.logs import get_logger
+from kubesched.framework.groups.states import Group
+from kubesched.framework.groups.tree import GroupNode
 from kubesched.framework.handle import Handle, SchedulerClient
 from kubesched.framework.nominating_info import CLEAR_NOMINATION
 from kubesched.framework.pod_status import status_patch, write_status
@@ -46,6 +49,38 @@ class Rehearsing(Protocol):
     def rehearse(self) -> AbstractContextManager[Sequence[Candidate]]:
         """Evict nothing in this context; yields the candidates that would be evicted, in order."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class OnBehalfOf:
+    """Whoever needs the room: a pod, or a group of them."""
+
+    obj: Pod | Group
+    kind: str
+    """As events and conditions call it."""
+    scheduler_name: str
+    priority: int
+    pods: Sequence[Pod]
+    """The pods to try again when something goes wrong."""
+
+    @property
+    def uid(self) -> str:
+        return self.obj.metadata.uid
+
+    @property
+    def related(self) -> Group | None:
+        """The related object of events; upstream fails to name a pod."""
+        return None if isinstance(self.obj, Pod) else self.obj
+
+
+def on_behalf_of(pod: Pod) -> OnBehalfOf:
+    return OnBehalfOf(pod, "pod", pod.spec.scheduler_name, pod.spec.priority or 0, (pod,))
+
+
+def on_behalf_of_group(group: GroupNode) -> OnBehalfOf:
+    pods = [info.pod_info.pod for info in group.all_members()]
+    kind = "compositepodgroup" if group.key.is_composite else "podgroup"
+    return OnBehalfOf(group.group, kind, pods[0].spec.scheduler_name, group.priority, pods)
 
 
 class _LastVictim(NamedTuple):
@@ -90,27 +125,31 @@ class Executor:
 
     def start(self, candidate: Candidate, preemptor: Pod) -> None:
         """Evict the victims in the background, except those already terminating."""
+        self.start_for(candidate, on_behalf_of(preemptor))
+
+    def start_for(self, candidate: Candidate, preemptor: OnBehalfOf) -> None:
         if self._rehearsed is not None:
             self._rehearsed.append(candidate)
             return
         victims = [pod for pod in candidate.victims.pods if not _is_terminating(pod)]
-        if victims or self._counts_terminating:
+        if preemptor.related is None and (victims or self._counts_terminating):
             self._count_victims(candidate)
         if not victims:
             return
         spawn = self._handle.spawn
         assert spawn is not None, "preemption needs `spawn` for its background work"
-        self._preempting.add(preemptor.metadata.uid)
+        self._preempting.add(preemptor.uid)
         log.info(
             "Start the preemption asynchronously",
             v=2,
-            preemptor=preemptor,
+            preemptor=preemptor.obj,
             node=candidate.node_name,
             numVictims=len(candidate.victims.pods),
             numVictimsToDelete=len(victims),
         )
         work = self._evict(candidate, victims, preemptor)
-        spawn(work, f"preemption for pod {key_of(preemptor.metadata)} on {candidate.node_name}")
+        name = f"{preemptor.kind} {key_of(preemptor.obj.metadata)}"
+        spawn(work, f"preemption for {name} on {candidate.node_name}")
 
     def keeps_back(self, preemptor: Pod) -> bool:
         """True if the pod must stay out of the active queue for now.
@@ -128,8 +167,8 @@ class Executor:
         """True if an event that helps the pod arrived too early. It will not arrive again."""
         return preemptor.metadata.uid in self._kept_back
 
-    def is_running(self, preemptor: Pod) -> bool:
-        """True while the pod's victims are being evicted and the last one is not terminating."""
+    def is_running(self, preemptor: Pod | Group) -> bool:
+        """True while its victims are being evicted and the last one is not terminating."""
         uid = preemptor.metadata.uid
         if uid not in self._preempting:
             return False
@@ -140,13 +179,15 @@ class Executor:
         victim: Pod | None = listers.of(Pod).get(*last) if listers is not None else None
         return victim is not None and not _is_terminating(victim)
 
-    async def _evict(self, candidate: Candidate, victims: Sequence[Pod], preemptor: Pod) -> None:
+    async def _evict(
+        self, candidate: Candidate, victims: Sequence[Pod], preemptor: OnBehalfOf
+    ) -> None:
         """Evict all victims but one concurrently, then the last, which wakes the preemptor.
 
         If another eviction fails, the last victim stays: its deletion would wake the preemptor
         without enough room.
         """
-        uid, started = preemptor.metadata.uid, self._handle.clock.monotonic()
+        uid, started = preemptor.uid, self._handle.clock.monotonic()
         failed = True
         try:
             cleared = await self._clear_nominations(candidate, preemptor)
@@ -158,18 +199,18 @@ class Executor:
                 # tasks run. Nothing is awaited from there to the end of this method, so
                 # `_preempting` is clear by then.
                 if self._stopped_in_memory(candidate, last, preemptor):
-                    self._activate_after_undo(last, preemptor)
+                    self._activate_after_undo(last, preemptor.pods[0])
                 else:
                     error = await self._try_to_delete(candidate, last, preemptor)
             failed = error is not None or not cleared
         finally:
             self._preempting.discard(uid)
             self._last_victims.pop(uid, None)
-            self._observe(started, failed=failed)
+            self._observe(started, preemptor.kind, failed=failed)
             log.info(
                 "Async Preemption finished completely",
                 v=2,
-                preemptor=preemptor,
+                preemptor=preemptor.obj,
                 node=candidate.node_name,
                 result="error" if failed else "success",
             )
@@ -178,7 +219,7 @@ class Executor:
             has_room = not self._holds_place(victims[-1], candidate.node_name)
             missed = uid in self._kept_back and has_room
             if (failed or missed) and self._handle.activate is not None:
-                self._handle.activate({key_of(preemptor.metadata): preemptor})
+                self._handle.activate({key_of(pod.metadata): pod for pod in preemptor.pods})
             self._forget_the_gone()
 
     def _activate_after_undo(self, victim: Pod, preemptor: Pod) -> None:
@@ -207,7 +248,7 @@ class Executor:
         for uid in [uid for uid, pod in self._kept_back.items() if self._is_gone(pod)]:
             del self._kept_back[uid]
 
-    def _observe(self, started: float, *, failed: bool) -> None:
+    def _observe(self, started: float, kind: str, *, failed: bool) -> None:
         """Record the outcome.
 
         Upstream records it before the work starts: always success, always 0 seconds.
@@ -218,6 +259,8 @@ class Executor:
             elapsed = self._handle.clock.monotonic() - started
             metrics.preemption_goroutines_execution_total.labels(result).inc()
             metrics.preemption_goroutines_duration_seconds.labels(result).observe(elapsed)
+            durations = metrics.preemption_execution_duration_seconds
+            durations.labels(kind, result).observe(elapsed)
 
     # -- while the attempt waits -------------------------------------------------------------------
 
@@ -228,10 +271,11 @@ class Executor:
             return None
         self._count_victims(candidate)
         victims = [pod for pod in candidate.victims.pods if not _is_terminating(pod)]
-        error = await self._preempt_all(candidate, victims, preemptor)
+        whom = on_behalf_of(preemptor)
+        error = await self._preempt_all(candidate, victims, whom)
         if error is not None:
             return error_status(error)
-        await self._clear_nominations(candidate, preemptor)
+        await self._clear_nominations(candidate, whom)
         return None
 
     # -- parts of both -----------------------------------------------------------------------------
@@ -247,7 +291,7 @@ class Executor:
         return client
 
     async def _preempt_all(
-        self, candidate: Candidate, victims: Sequence[Pod], preemptor: Pod
+        self, candidate: Candidate, victims: Sequence[Pod], preemptor: OnBehalfOf
     ) -> KubeschedError | None:
         """Preempt pods, `parallelism` at a time; the first failure cancels the rest."""
         # Victims on Permit or in PreBind are looked up here and not in the tasks, which start
@@ -271,7 +315,7 @@ class Executor:
             await asyncio.gather(*tasks, return_exceptions=True)
         return None
 
-    def _stopped_in_memory(self, candidate: Candidate, victim: Pod, preemptor: Pod) -> bool:
+    def _stopped_in_memory(self, candidate: Candidate, victim: Pod, preemptor: OnBehalfOf) -> bool:
         """Stop a victim that is not bound yet (on Permit or in PreBind); False if too late."""
         handle, uid = self._handle, victim.metadata.uid
         waiting = handle.waiting_pods.get(uid) if handle.waiting_pods is not None else None
@@ -285,7 +329,7 @@ class Executor:
         return stopped
 
     async def _try_to_delete(
-        self, candidate: Candidate, victim: Pod, preemptor: Pod
+        self, candidate: Candidate, victim: Pod, preemptor: OnBehalfOf
     ) -> KubeschedError | None:
         try:
             if await self.delete(victim, preemptor):
@@ -294,36 +338,38 @@ class Executor:
             log.error(
                 "Error when preempting a pod",
                 error,
-                preemptor=preemptor,
+                preemptor=preemptor.obj,
                 victim=victim,
                 node=candidate.node_name,
             )
             return error
         return None
 
-    def _report(self, candidate: Candidate, victim: Pod, preemptor: Pod, suffix: str = "") -> None:
+    def _report(
+        self, candidate: Candidate, victim: Pod, preemptor: OnBehalfOf, suffix: str = ""
+    ) -> None:
         log.info(
             "Preemptor Pod preempted victim Pod",
             v=2,
-            preemptor=preemptor,
+            preemptor=preemptor.obj,
             victim=victim,
             node=candidate.node_name,
         )
         if self._handle.recorder is not None:
-            note = (
-                f"Preempted by pod {preemptor.metadata.uid} on node {candidate.node_name}{suffix}"
+            whom = f"{preemptor.kind} {preemptor.uid}"
+            note = f"Preempted by {whom} on node {candidate.node_name}{suffix}"
+            self._handle.recorder.event(
+                victim, preemptor.related, "Normal", "Preempted", "Preempting", note
             )
-            # Upstream passes the preemptor as the related object, but fails to build a reference.
-            self._handle.recorder.event(victim, None, "Normal", "Preempted", "Preempting", note)
 
-    async def delete(self, victim: Pod, preemptor: Pod) -> bool:
+    async def delete(self, victim: Pod, preemptor: OnBehalfOf) -> bool:
         """Set the DisruptionTarget condition, then delete the pod. False if it was already gone."""
         condition = PodCondition(
             type=DISRUPTION_TARGET,
             status="True",
             reason=PREEMPTION_BY_SCHEDULER,
-            message=f"{preemptor.spec.scheduler_name}: preempting to accommodate "
-            "a higher priority pod",
+            message=f"{preemptor.scheduler_name}: preempting to accommodate "
+            f"a higher priority {preemptor.kind}",
             observed_generation=victim.metadata.generation or 0,
         )
         now = self._handle.clock.now()
@@ -338,19 +384,19 @@ class Executor:
             log.info(
                 "Victim Pod is already deleted",
                 v=2,
-                preemptor=preemptor,
+                preemptor=preemptor.obj,
                 victim=victim,
                 node=victim.spec.node_name,
             )
             return False
         return True
 
-    async def _clear_nominations(self, candidate: Candidate, preemptor: Pod) -> bool:
+    async def _clear_nominations(self, candidate: Candidate, preemptor: OnBehalfOf) -> bool:
         """Clear nominations of lower priority to the node; logs failures and returns False."""
         nominator = self._handle.nominator
         if nominator is None:
             return True
-        priority = preemptor.spec.priority or 0
+        priority = preemptor.priority
         succeeded = True
         for other in list(nominator.nominated_pods_for_node(candidate.node_name)):
             if other.priority >= priority or not other.pod.status.nominated_node_name:

@@ -24,6 +24,7 @@ from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns, WhatIfColumns
 from kubesched.framework.preemption.budgets import Budgets
 from kubesched.framework.preemption.importance import MoreImportant, by_importance
+from kubesched.framework.preemption.units import Unit, Units, split_by_budgets
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.filter import is_row_local, pod_dependent_filters
 from kubesched.framework.runtime.nominated import filter_node_with_nominated
@@ -42,10 +43,12 @@ class VictimRules:
 
     is_eligible: IsEligible | None = None
     more_important: MoreImportant | None = None
+    units: Units | None = None
+    """Set if pods of groups are among the potential victims: units are evicted, not pods."""
 
     @property
     def are_usual(self) -> bool:
-        return self.is_eligible is None and self.more_important is None
+        return self.is_eligible is None and self.more_important is None and self.units is None
 
 
 USUAL_RULES: Final = VictimRules()
@@ -87,7 +90,8 @@ def select_victims(
     preemptor: Preemptor, row: int, budgets: Budgets, rules: VictimRules = USUAL_RULES
 ) -> Victims | Status:
     """The pods to evict from a node, possibly none, or a status if preemption does not help."""
-    return _OneNode(preemptor, row, budgets, rules).select()
+    one_node = _OneNode if rules.units is None else _UnitsOnNode
+    return one_node(preemptor, row, budgets, rules).select()
 
 
 class _OneNode:
@@ -171,3 +175,77 @@ class _OneNode:
         failed = run_add_pod(preemptor.framework, self._state, preemptor.pod.pod, pod, self._view)
         self._view.put(0, pod)
         return failed
+
+
+class _UnitsOnNode(_OneNode):
+    """Victims among groups: a group that is evicted as a whole brings its pods on other nodes."""
+
+    def select(self) -> Victims | Status:
+        units, preemptor = self._rules.units, self._preemptor.pod
+        assert units is not None, "units are selected by the rules for units"
+        table = self._live.table
+        lower = [
+            unit
+            for unit in units.of(table, self._live.pods_at(0))
+            if unit.priority < preemptor.priority
+        ]
+        for unit in lower:
+            failed = self._take_unit(unit)
+            if failed is not None:
+                return failed
+        if not lower:
+            return NO_VICTIMS
+        status = self._filter()
+        if status is not None:
+            return status
+        ranked = sorted(lower, key=lambda unit: unit.importance)
+        violating, others = split_by_budgets(ranked, self._budgets)
+        evicted: set[int] = set()
+        violations = 0
+        for unit, count in (*violating, *((unit, 0) for unit in others)):
+            stays = self._can_stay(unit)
+            if isinstance(stays, Status):
+                return stays
+            if not stays:
+                evicted.add(id(unit))
+                violations += count
+        victims = tuple(pod.pod for unit in ranked if id(unit) in evicted for pod in unit.pods)
+        return Victims(victims, violations)
+
+    def _can_stay(self, unit: Unit) -> bool | Status:
+        for pod in unit.pods:
+            failed = self._put(pod)
+            if failed is not None:
+                return failed
+        if self._filter(self._preemptor.scopes.pod_dependent) is None:
+            return True
+        return self._take_unit(unit) or False
+
+    def _take_unit(self, unit: Unit) -> Status | None:
+        for pod in unit.pods:
+            failed = self._take(pod)
+            if failed is not None:
+                return failed
+        return None
+
+    def _take(self, pod: PodInfo) -> Status | None:
+        elsewhere = self._elsewhere(pod)
+        if elsewhere is None:
+            return super()._take(pod)
+        framework, preemptor = self._preemptor.framework, self._preemptor.pod.pod
+        return run_remove_pod(framework, self._state, preemptor, pod, elsewhere)
+
+    def _put(self, pod: PodInfo) -> Status | None:
+        elsewhere = self._elsewhere(pod)
+        if elsewhere is None:
+            return super()._put(pod)
+        framework, preemptor = self._preemptor.framework, self._preemptor.pod.pod
+        return run_add_pod(framework, self._state, preemptor, pod, elsewhere)
+
+    def _elsewhere(self, pod: PodInfo) -> NodeColumns | None:
+        """The node of a pod that is not on this one: only PreFilter states notice that it goes."""
+        table = self._live.table
+        row = table.row_of[pod.pod.spec.node_name]
+        return (
+            None if row == int(self._live.row_indices()[0]) else NodeColumns(table, np.array([row]))
+        )

@@ -47,12 +47,14 @@ class Framework:
         score_weights: Mapping[str, int],
         *,
         percentage_of_nodes_to_score: int | None = None,
+        placement_score_weights: Mapping[str, int] | None = None,
     ) -> None:
         self.handle = handle
         self.now = handle.clock.monotonic
         self.profile_name = handle.profile_name
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.score_weights = dict(score_weights)
+        self.placement_score_weights = dict(placement_score_weights or {})
 
         for point, plugins in points.items():
             kind = EXTENSION_POINTS[point]
@@ -92,6 +94,10 @@ class Framework:
         self.class_field_plugins = [p for p in self.plugins if p.has_class_fields]
         self.answers_by_spec = all(map(answers_by_spec, self.deciding_plugins))
         """True if no cached answer depends on labels, owner or claim names."""
+
+    def at(self, point: str) -> list[Any]:
+        """The plugins of a point that only some schedulers use, in order."""
+        return self.points.get(point, [])
 
     @property
     def deciding_plugins(self) -> list[Plugin]:

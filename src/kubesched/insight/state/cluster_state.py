@@ -28,7 +28,8 @@ from kubesched.api.names import object_key
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from kubesched.api.scheduling_v1 import PriorityClass
-from kubesched.api.scheduling_v1alpha2 import PodGroup, Workload
+from kubesched.api.scheduling_v1alpha3 import CompositePodGroup
+from kubesched.api.scheduling_v1beta1 import PodGroup, Workload
 from kubesched.api.storage_v1 import (
     CSIDriver,
     CSINode,
@@ -61,6 +62,7 @@ KINDS: tuple[Kind[Any], ...] = tuple(
         ResourceClaim,
         ResourceSlice,
         DeviceClass,
+        CompositePodGroup,
         PodGroup,
         Workload,
     )

@@ -26,7 +26,8 @@ from kubesched.api import (
     policy_v1,
     resource_v1,
     scheduling_v1,
-    scheduling_v1alpha2,
+    scheduling_v1alpha3,
+    scheduling_v1beta1,
     storage_v1,
 )
 from kubesched.api.core_v1 import cluster, node, placement, pod, references, storage, volumes
@@ -135,8 +136,9 @@ _fields(
     resource_v1.ResourceClaim,
     resource_v1.ResourceSlice,
     resource_v1.DeviceClass,
-    scheduling_v1alpha2.PodGroup,
-    scheduling_v1alpha2.Workload,
+    scheduling_v1alpha3.CompositePodGroup,
+    scheduling_v1beta1.PodGroup,
+    scheduling_v1beta1.Workload,
     keep="kind api_version",
 )
 _fields(
@@ -317,18 +319,20 @@ _fields(resource_v1.DeviceCounterConsumption, keep="counter_set counters compati
 _fields(resource_v1.NodeAllocatableResourceMapping, keep="capacity_key allocation_multiplier")
 _fields(resource_v1.CounterSet, keep="name counters")
 _fields(resource_v1.DeviceClassSpec, keep="extended_resource_name")
-_fields(scheduling_v1alpha2.PodGroupSpec, keep="disruption_mode", name="priority_class_name")
 _fields(
-    scheduling_v1alpha2.WorkloadPodGroupTemplateReference,
-    name="workload_name pod_group_template_name",
+    scheduling_v1alpha3.CompositePodGroupSpec,
+    scheduling_v1beta1.PodGroupSpec,
+    keep="preemption_policy",
+    name="priority_class_name parent_composite_pod_group_name",
 )
-_fields(scheduling_v1alpha2.TopologyConstraint, keep="key")
+_fields(scheduling_v1beta1.WorkloadReference, name="workload_name template_name")
+_fields(scheduling_v1beta1.TopologyConstraint, keep="key")
 _fields(
-    scheduling_v1alpha2.PodGroupResourceClaim,
+    scheduling_v1beta1.PodGroupResourceClaim,
     name="name resource_claim_name resource_claim_template_name",
 )
-_fields(scheduling_v1alpha2.PodGroupResourceClaimStatus, name="name resource_claim_name")
+_fields(scheduling_v1beta1.PodGroupResourceClaimStatus, name="name resource_claim_name")
 _fields(
-    scheduling_v1alpha2.PodGroupTemplate, keep="disruption_mode", name="name priority_class_name"
+    scheduling_v1beta1.PodGroupTemplate, keep="preemption_policy", name="name priority_class_name"
 )
 _fields(policy_v1.PodDisruptionBudgetStatus, name="disrupted_pods")

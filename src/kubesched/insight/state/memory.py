@@ -19,6 +19,8 @@ from msgspec import to_builtins
 from kubesched.api.core_v1 import Namespace, Node, Pod
 from kubesched.api.meta import Record
 from kubesched.api.names import key_of, object_key
+from kubesched.api.scheduling_v1alpha3 import CompositePodGroup
+from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.base.clock import Clock, ManualClock
 from kubesched.base.errors import KubeschedError, NotFound
 from kubesched.base.metrics.registry import MetricsRegistry
@@ -219,6 +221,8 @@ def _fill(handlers: EventHandlers, listers: MemoryListers, state: ClusterState) 
     told: tuple[tuple[type[Any], Callable[[Any], None]], ...] = (
         (Namespace, handlers.namespace_changed),
         (Node, handlers.node_added),
+        (CompositePodGroup, handlers.group_added),
+        (PodGroup, handlers.group_added),
         (Pod, handlers.pod_added),
     )
     for kind, handler in told:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from kubesched.insight.state.cluster import Cluster
-from kubesched.scheduler.scheduler import QueueEmpty, Suspended
+from kubesched.scheduler.scheduler import AssumedGroup, Finished, QueueEmpty, Suspended
 from kubesched.scheduler.scheduling_cycle import Assumed
 
 
@@ -25,6 +25,7 @@ class SteppedCluster(Cluster):
         outcome = scheduler.attempt()
         if isinstance(outcome, QueueEmpty):
             return False
+        concluded: Assumed | AssumedGroup | Finished
         if isinstance(outcome, Suspended):
             with scheduler.event_gate.hold():
                 concluded = self.loop.run(outcome.outcome)
@@ -33,6 +34,10 @@ class SteppedCluster(Cluster):
         if isinstance(concluded, Assumed):
             self.changes += 1
             self.bind(concluded)
+        elif isinstance(concluded, AssumedGroup):
+            for assumed in concluded.members:
+                self.changes += 1
+                self.bind(assumed)
         return True
 
     def bind(self, assumed: Assumed) -> asyncio.Task[None]:

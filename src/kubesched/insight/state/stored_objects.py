@@ -10,9 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
-from kubesched.api.meta import Record
+from kubesched.api import codec
+from kubesched.api.meta import Condition, Record
 from kubesched.base.errors import Conflict, NotFound
 
 R = TypeVar("R", bound=Record)
@@ -70,10 +71,19 @@ class StoredObjects(ABC):
     async def patch_status(
         self, kind: type[R], namespace: str, name: str, patch: Mapping[str, Any]
     ) -> R:
-        """Supports the scheduler's own patch: removing reservations of a claim."""
+        """Supports the scheduler's own patches: reservations of claims, conditions of groups."""
         stored: Any = await self.get(kind, namespace, name)
         if patch.get("metadata", {}).get("uid", stored.metadata.uid) != stored.metadata.uid:
             raise Conflict(f'{kind.__name__} "{name}" is another one by now')
+        if "conditions" in patch["status"]:
+            known = {each.type: each for each in stored.status.conditions or ()}
+            for change in patch["status"]["conditions"]:
+                old = known.get(change["type"])
+                merged = ({} if old is None else to_builtins(old)) | change
+                known[change["type"]] = codec.convert(merged, Condition)
+            status = structs.replace(stored.status, conditions=list(known.values()))
+            told: R = structs.replace(stored, status=status)
+            return self.store(told)
         gone = {consumer["uid"] for consumer in patch["status"]["reservedFor"]}
         kept = [
             consumer for consumer in stored.status.reserved_for or () if consumer.uid not in gone

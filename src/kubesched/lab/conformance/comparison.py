@@ -37,6 +37,9 @@ class Aspect(Enum):
     VICTIMS = "victims"
     VOLUMES = "volumes bound"
     ASKED = "questions to extenders"
+    PODS = "pods after a step"
+    POD_GROUPS = "conditions of pod groups after a step"
+    EVICTIONS = "pods evicted during a step"
 
 
 @dataclass(frozen=True, slots=True)

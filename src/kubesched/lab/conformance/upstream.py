@@ -379,6 +379,7 @@ def _own_metrics(gates: FeatureGates) -> Iterator[Fact]:
         entities=gates.reference.entity_metrics,
         async_api_calls=True,
         generic_workload=True,
+        topology_aware_workloads=True,
     )
     SchedulerMetrics(registry, everything)
     for family in registry.families():

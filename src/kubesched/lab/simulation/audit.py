@@ -22,7 +22,7 @@ from kubesched.framework.interfaces import Plugin, PostFilterAnswer, ReservePlug
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.ports import HostPortIndex
 from kubesched.framework.preemption.candidates import Candidate
-from kubesched.framework.preemption.executor import Executor
+from kubesched.framework.preemption.executor import Executor, OnBehalfOf
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.status import Code, NodeToStatus, Status
 from kubesched.insight.state.virtual_loop import OWNER
@@ -104,7 +104,7 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
                 self.judge(candidate, preemptor)
             super().start(candidate, preemptor)
 
-        async def delete(self, victim: Pod, preemptor: Pod) -> bool:
+        async def delete(self, victim: Pod, preemptor: OnBehalfOf) -> bool:
             if victim.metadata.deletion_timestamp is not None:
                 complain("no victim is evicted twice", key_of(victim.metadata))
             return await super().delete(victim, preemptor)

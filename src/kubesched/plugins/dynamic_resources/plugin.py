@@ -31,10 +31,12 @@ from kubesched.config.plugin_args import DynamicResourcesArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
+from kubesched.framework.groups.tree import GroupCycle, GroupNode, Nominations, PlaceGroup
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
+    PodGroupPostFilterPlugin,
     PostFilterAnswer,
     PostFilterPlugin,
     PreBindPlugin,
@@ -81,6 +83,7 @@ NOTHING_TO_DEALLOCATE = unschedulable("no new claims to deallocate")
 DEALLOCATED = unschedulable("deallocation of ResourceClaim completed")
 DELETED = unschedulable("deletion of ResourceClaim completed")
 STILL_NOT_SCHEDULABLE = unschedulable("still not schedulable")
+GROUP_DEALLOCATED = unschedulable("deallocation and deletion of ResourceClaims completed")
 NO_REASON = unschedulable()
 
 _POD_REQUESTS: Final = RequestOptions()
@@ -95,6 +98,7 @@ class DynamicResources(
     PreFilterPlugin,
     FilterPlugin,
     PostFilterPlugin,
+    PodGroupPostFilterPlugin,
     ScorePlugin,
     ReservePlugin,
     PreBindPlugin,
@@ -259,6 +263,10 @@ class DynamicResources(
             return None, error_status("not found")
         if not dra_state.claims:
             return None, self._nothing_to_deallocate
+        return self._free_one(dra_state, pod) or (None, self._still_not_schedulable)
+
+    def _free_one(self, dra_state: DRAState, pod: Pod) -> Awaitable[PostFilterAnswer] | None:
+        """Deallocate a claim that only this pod holds, or delete its special claim."""
         stale = dra_state.special
         is_stale = stale is not None and not stale.is_in_memory
         candidates = sorted(dra_state.unavailable)
@@ -274,7 +282,33 @@ class DynamicResources(
                 return self._deallocate(info.claim)
         if stale is not None and is_stale:
             return self._delete(stale.claim)
-        return None, self._still_not_schedulable
+        return None
+
+    def pod_group_post_filter(
+        self, cycle: GroupCycle, group: GroupNode, place: PlaceGroup
+    ) -> tuple[Nominations | None, Status]:
+        """Free claims of members that no node could use; the next plugin runs in any case."""
+        is_placed = self._gates.TopologyAwareWorkloadScheduling and (
+            group.group.spec.scheduling_constraints is not None
+        )
+        if group.key.is_composite or is_placed:
+            return None, NO_REASON
+        reached = [
+            (info.pod_info.pod, state)
+            for info in group.all_members()
+            if (member := cycle.member_states.get(info.pod_info.uid)) is not None
+            and (state := member.get(STATE)) is not None
+        ]
+        if not reached:
+            # Upstream: as for a single pod, the missing state's text.
+            return None, error_status("not found")
+        for pod, state in reached:
+            answer = self._free_one(state, pod)
+            if answer is not None:
+                spawn = self.handle.spawn
+                assert spawn is not None, "deallocation needs `spawn` for its API calls"
+                spawn(_completed(answer), f"deallocation for pod {key_of(pod.metadata)}")
+        return None, GROUP_DEALLOCATED
 
     def answer_premise(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Premise | None:
         return always if state.get(STATE) is NO_CLAIMS else None
@@ -450,3 +484,7 @@ def _taken_alternatives(request: DeviceRequest, taken: set[str]) -> list[int]:
         for position, sub in enumerate(request.first_available or ())
         if f"{request.name}/{sub.name}" in taken
     ]
+
+
+async def _completed(answer: Awaitable[object]) -> None:
+    await answer

@@ -26,10 +26,12 @@ from kubesched.config.plugin_args import NodeResourcesFitArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.engine import InTreePlugin, RowRule
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
+from kubesched.framework.groups.tree import GroupNode, PlacedPod, Placement
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
+    PlacementScorePlugin,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
@@ -57,8 +59,9 @@ from kubesched.plugins.node_resources.scored_resources import (
     RESOURCES_NOT_FOUND,
     ScoredRequests,
     ScoredResources,
+    nonzero_use,
 )
-from kubesched.plugins.node_resources.strategies import make_strategy
+from kubesched.plugins.node_resources.strategies import MostAllocated, make_strategy
 
 TOO_MANY_PODS = "Too many pods"
 PRE_FILTER_STATE = "PreFilterNodeResourcesFit"
@@ -68,6 +71,8 @@ _NEEDS_LIMIT: Final = 256
 """Maximum number of request vectors whose needs are cached."""
 _SCALARS_LIMIT: Final = 64
 """Maximum number of resources in a cached vector; pods may name thousands."""
+
+_MOST_ALLOCATED: Final = MostAllocated()
 
 SIGNATURE_REFUSED = unschedulable(
     "signature disabled when dra extended resources are used in the cluster"
@@ -79,6 +84,7 @@ class NodeResourcesFit(
     FilterPlugin,
     PreScorePlugin,
     ScorePlugin,
+    PlacementScorePlugin,
     EnqueueExtensions,
     SignPlugin,
     InTreePlugin,
@@ -223,6 +229,27 @@ class NodeResourcesFit(
 
     def _backed(self, wanted: ScoredRequests) -> dict[str, int]:
         return self._device_backed.scored(self._scored.extended, wanted)
+
+    def score_placement(
+        self, group: GroupNode, placement: Placement, placed: Sequence[PlacedPod]
+    ) -> int:
+        """How full the nodes of a placement are together, whatever strategy nodes are scored by."""
+        table = self.handle.table
+        nodes = NodeColumns(table, placement.rows)
+        wanted: dict[int, list[int]] = {}
+        for each in placed:
+            for resource, request, weight in self._resources(each.pod.pod, table).resources:
+                wanted.setdefault(resource, [weight, 0])[1] += request
+        return _MOST_ALLOCATED.score_sums(
+            [
+                (
+                    weight,
+                    request + int(nonzero_use(nodes, resource).sum()),
+                    int(nodes.allocatable(resource).sum()),
+                )
+                for resource, (weight, request) in wanted.items()
+            ]
+        )
 
     # -- events and signature ----------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ class Strategy(ABC):
         weights = [scored.weight for scored in resources]
         return np.array(
             [
-                self._score(list(zip(weights, wanted, offered, strict=True)))
+                self.score_sums(list(zip(weights, wanted, offered, strict=True)))
                 for wanted, offered in zip(requested.tolist(), capacities.tolist(), strict=True)
             ],
             dtype=np.int64,
@@ -97,7 +97,7 @@ class Strategy(ABC):
         ]
 
         def score(row: int) -> int:
-            return self._score(
+            return self.score_sums(
                 [
                     (weight, used[row] + request, offered[row])
                     for weight, request, used, offered in columns
@@ -106,7 +106,7 @@ class Strategy(ABC):
 
         return score
 
-    def _score(self, demands: list[tuple[int, int, int]]) -> int:
+    def score_sums(self, demands: list[tuple[int, int, int]]) -> int:
         """The score of one node, from (weight, requested, capacity) of each resource."""
         total = weights = 0
         for weight, requested, capacity in demands:
@@ -172,7 +172,7 @@ class RequestedToCapacityRatio(MostAllocated):
         # Halves round up: there are no negative scores.
         return np.floor(_weighted_sum(shares, weights) / np.maximum(counted, 1.0) + 0.5)
 
-    def _score(self, demands: list[tuple[int, int, int]]) -> int:
+    def score_sums(self, demands: list[tuple[int, int, int]]) -> int:
         total = weights = 0
         for weight, requested, capacity in demands:
             share = self._share(requested, capacity) if capacity else 0

@@ -122,8 +122,10 @@ class HintMap:
         self,
         by_profile: Mapping[str, Mapping[ClusterEvent, Sequence[QueueingHint]]],
         reference: Reference = DEFAULT_REFERENCE,
+        group_resources: Sequence[str] = (),
     ) -> None:
         self.by_profile = by_profile
+        self._group_resources = group_resources
         self._labels_target_pods = reference.target_pod_events
         self._events_by_plugin = _events_by_plugin(by_profile)
         self._resolved: dict[ClusterEvent, ResolvedEvent] = {}
@@ -141,7 +143,8 @@ class HintMap:
 
     def actions_by_resource(self) -> dict[str, Action]:
         """The union of all registrations but those for pods: the informer handlers to install."""
-        actions: dict[str, Action] = {}
+        # Groups are kept as nodes and pods are, whatever plugins register for.
+        actions = dict.fromkeys(self._group_resources, Action.ALL)
         for hints_by_event in self.by_profile.values():
             for event in hints_by_event:
                 if event.resource not in POD_RESOURCES:
@@ -169,7 +172,7 @@ def build_hint_map(
     profiles: Mapping[str, Sequence[PluginEvents]],
     *,
     has_extenders: bool = False,
-    generic_workload: bool = False,
+    group_resources: Sequence[str] = (),
     reference: Reference = DEFAULT_REFERENCE,
 ) -> HintMap:
     """Collect the events that could undo a rejection, from every plugin of every profile.
@@ -180,7 +183,7 @@ def build_hint_map(
     Raises:
         KubeschedError: names every plugin that failed to register.
     """
-    defaults = _default_events(generic_workload)
+    defaults = _default_events(group_resources)
     problems: list[str] = []
     by_profile: dict[str, dict[ClusterEvent, list[QueueingHint]]] = {}
     for profile, plugins in profiles.items():
@@ -199,7 +202,7 @@ def build_hint_map(
             _register(plugin, events, hints_by_event, reference)
     if problems:
         raise KubeschedError("; ".join(problems))
-    return HintMap(by_profile, reference)
+    return HintMap(by_profile, reference, group_resources)
 
 
 class HintEvaluator:
@@ -339,11 +342,9 @@ def _register(
         add(Resource.NODE, Action.UPDATE_NODE_TAINT, always_queue, per_class=True)
 
 
-def _default_events(generic_workload: bool) -> tuple[ClusterEventWithHint, ...]:
+def _default_events(group_resources: Sequence[str]) -> tuple[ClusterEventWithHint, ...]:
     """For plugins without `events_to_register`: any event may help."""
-    resources = (
-        (*_DEFAULT_RESOURCES, Resource.POD_GROUP) if generic_workload else _DEFAULT_RESOURCES
-    )
+    resources = (*_DEFAULT_RESOURCES, *group_resources)
     return tuple(ClusterEventWithHint(ClusterEvent(resource, Action.ALL)) for resource in resources)
 
 

@@ -350,8 +350,6 @@ class SchedulingQueue(QueueContents):
         pod_info = info.pod_info
         if not info.unschedulable_plugins and not info.pending_plugins:
             return Strategy.AFTER_BACKOFF
-        if self.settings.generic_workload and pod_info.pod.spec.scheduling_group is not None:
-            return Strategy.AFTER_BACKOFF
         if log.enabled(5):
             log_checking(info, self._in_flight.event_count, len(self._in_flight))
         events = self._in_flight.events_since_pop(pod_info.uid)
@@ -510,11 +508,11 @@ class SchedulingQueue(QueueContents):
         if expiration is not None:
             # With backoffs in whole seconds, ticks are whole seconds, else relative to the start.
             grid = 0.0 if self.settings.pop_from_backoff_q else self._started
-            deadlines.append(_tick_after(max(expiration, self._started), FLUSH_PERIOD_S, grid))
+            deadlines.append(tick_after(max(expiration, self._started), FLUSH_PERIOD_S, grid))
         oldest_stay = self._pool.oldest_stay
         if oldest_stay is not None and self._work is None:
             due = oldest_stay + self.settings.max_in_unschedulable_s
-            deadlines.append(_tick_after(due, LEFTOVER_PERIOD_S, self._started))
+            deadlines.append(tick_after(due, LEFTOVER_PERIOD_S, self._started))
         return min(deadlines, default=None)
 
     def run_timers(self) -> None:
@@ -532,17 +530,18 @@ class SchedulingQueue(QueueContents):
         if (yield from self._transitions.end_backoffs(now)):
             self.on_ready()
 
-    def flush_unschedulable_leftovers(self) -> None:
+    def flush_unschedulable_leftovers(self, max_stay_s: float | None = None) -> None:
         """Move pods that have waited too long for an event: one may have been missed."""
         now, oldest = self._clock.monotonic(), self._pool.oldest_stay
-        if oldest is None or now - oldest <= self.settings.max_in_unschedulable_s:
+        max_stay_s = self.settings.max_in_unschedulable_s if max_stay_s is None else max_stay_s
+        if oldest is None or now - oldest <= max_stay_s:
             return  # timers run often, and scanning all pods is slow
         if self._work is None:
-            self._begin_work(self._flush_leftovers(now))
+            self._begin_work(self._flush_leftovers(now, max_stay_s))
 
-    def _flush_leftovers(self, now: float) -> Iterator[None]:
+    def _flush_leftovers(self, now: float, max_stay_s: float) -> Iterator[None]:
         event = self._hints.resolve(UNSCHEDULABLE_TIMEOUT)
-        pods, classes = self._pool.flushed(event, now, self.settings.max_in_unschedulable_s)
+        pods, classes = self._pool.flushed(event, now, max_stay_s)
         if pods or classes:
             # Upstream: remembered for pods in flight as well, even if all overdue stay gated.
             self._in_flight.record(event, None, None, now)
@@ -608,7 +607,7 @@ class SchedulingQueue(QueueContents):
             self.on_ready()
 
 
-def _tick_after(instant: float, period_s: float, grid: float) -> float:
+def tick_after(instant: float, period_s: float, grid: float) -> float:
     """The first instant `grid + n * period` after `instant`."""
     return grid + period_s * (floor((instant - grid) / period_s) + 1)
 

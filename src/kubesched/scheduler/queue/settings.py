@@ -19,7 +19,5 @@ class QueueSettings:
     """A pod is retried after this long without a helpful event."""
     pop_from_backoff_q: bool = True
     """Feature gate SchedulerPopFromBackoffQ: pop rejected pods early if the scheduler is idle."""
-    generic_workload: bool = False
-    """Feature gate GenericWorkload: members of pod groups retry on backoff alone."""
     plugin_metrics_sample_percent: float = 10.0
     reference: Reference = DEFAULT_REFERENCE

@@ -51,7 +51,7 @@ class Transitions:
         self._clock = clock
         self._incoming = incoming
         self._nominator = nominator
-        self._pre_enqueue = pre_enqueue
+        self.pre_enqueue = pre_enqueue
         self._pops_from_backoff = pops_from_backoff
         self._nominating_labels = nominating_labels
         self.announcements = Announcements(pool.get_parked)
@@ -70,7 +70,7 @@ class Transitions:
         """Move to activeQ, or to the pool if a PreEnqueue plugin rejects the pod."""
         # With `pops_from_backoff` the plugins have run on entry into backoffQ.
         if not (from_backoff and self._pops_from_backoff):
-            self._pre_enqueue.run(info)
+            self.pre_enqueue.run(info)
         key = info.pod_info.key
         if info.is_gated:
             if key not in self._active and key not in self._backoff:
@@ -92,7 +92,7 @@ class Transitions:
     ) -> bool:
         """Move to backoffQ, or to the pool if a PreEnqueue plugin rejects the pod."""
         if self._pops_from_backoff:
-            self._pre_enqueue.run(info)
+            self.pre_enqueue.run(info)
             if info.is_gated:
                 self._keep_gated(info, label, decided)
                 return False

@@ -8,12 +8,6 @@ import pytest
 from msgspec import structs
 
 from kubesched.api.core_v1 import Pod
-from kubesched.api.meta import ObjectMeta
-from kubesched.api.scheduling_v1alpha2 import (
-    PodGroup,
-    PodGroupSchedulingConstraints,
-    PodGroupSpec,
-)
 from kubesched.base.errors import ConfigError
 from kubesched.config.features import DEFAULT_GATES, defaults
 from kubesched.config.plugin_args import DefaultPreemptionArgs
@@ -248,43 +242,10 @@ def test_a_nominated_node_that_is_gone_does_not_matter(world) -> None:
 # -- pod groups --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("gate", "constraints", "exists", "answer"),
-    [
-        pytest.param("", None, True, ("n", ""), id="no gate: a pod like any other"),
-        pytest.param(
-            "TopologyAwareWorkloadScheduling", None, False,
-            (None, "preemption: pod group for pod not found"), id="an unknown group",
-        ),
-        pytest.param(
-            "TopologyAwareWorkloadScheduling", PodGroupSchedulingConstraints(), True,
-            (None, "preemption: not eligible due to placement-based pod group scheduling limitation"),
-            id="a group with constraints",
-        ),
-        pytest.param(
-            "TopologyAwareWorkloadScheduling", None, True, ("n", ""), id="a group without constraints"
-        ),
-        pytest.param(
-            "WorkloadAwarePreemption", None, True,
-            (None, "preemption: not eligible due to workload aware preemption enabled"),
-            id="groups preempt as a whole",
-        ),
-    ],
-)  # fmt: skip
-def test_members_of_pod_groups(make_world, gate, constraints, exists, answer) -> None:
-    on = dataclasses.replace(DEFAULT_GATES, **({gate: True} if gate else {}))
-    world = make_world(
-        plugin=lambda handle: DefaultPreemption(None, dataclasses.replace(handle, feature_gates=on))
-    )
+def test_without_the_gate_a_member_of_a_group_is_a_pod_like_any_other(world) -> None:
     full_node(world)
-    if exists:
-        world.listers.of(PodGroup).put(
-            PodGroup(
-                metadata=ObjectMeta(name="g", namespace="default"),
-                spec=PodGroupSpec(scheduling_constraints=constraints),
-            )
-        )
-    assert world.preempt(world.pending().spec(schedulingGroup={"podGroupName": "g"})) == answer
+    member = world.pending().spec(schedulingGroup={"podGroupName": "g"})
+    assert world.preempt(member)[0] == "n"
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ class VictimHistory(History):
         rows = world.table.order_rows.astype(np.intp)
         rows = np.roll(rows, rng.randrange(len(rows)))
         wanted = rng.choice([1, 2, len(rows)])
-        budgets = world.plugin.evaluator._budgets.list()
+        budgets = world.plugin.evaluator.budgets.list()
         now_us = round(world.clock.now() * 1e6)
         preemptor = Preemptor(world.framework, state, info, now_us)
         known = self.known.of(preemptor, budgets)

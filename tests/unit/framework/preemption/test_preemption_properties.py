@@ -140,7 +140,7 @@ def rows_of(world):
 def run(world, preemptor, rng: Random):
     rows = rows_of(world)
     wanted = rng.choice([1, 2, len(rows)])
-    budgets = world.plugin.evaluator._budgets.list()
+    budgets = world.plugin.evaluator.budgets.list()
     done = dry_run(preemptor, rows, wanted, budgets, USUAL_RULES)
     return done, budgets
 
@@ -219,7 +219,7 @@ def test_what_was_thought_is_what_comes_of_real_evictions(world_type, seed: int)
     rng = Random(seed)
     world, preemptor = random_cluster(world_type, rng, social=True)
     rows = rows_of(world)
-    budgets = world.plugin.evaluator._budgets.list()
+    budgets = world.plugin.evaluator.budgets.list()
     done = dry_run(preemptor, rows, len(rows), budgets, USUAL_RULES)
     found = done.shortlist.candidates() if done.shortlist is not None else []
     victims = {each.node_name: each.victims.pods for each in found}
@@ -264,7 +264,7 @@ def test_what_is_done_together_is_what_is_done_node_by_node(world_type, seed: in
     world, preemptor = random_cluster(world_type, rng, social=True)
     rows = rows_of(world)
     wanted = rng.choice([1, 2, len(rows)])
-    budgets = world.plugin.evaluator._budgets.list()
+    budgets = world.plugin.evaluator.budgets.list()
     together = dry_run(preemptor, rows, wanted, budgets, USUAL_RULES)
     alone = dry_run(preemptor, rows, wanted, budgets, USUAL_RULES, together=False)
     found, expected = found_by(together), found_by(alone)
@@ -320,7 +320,7 @@ def test_candidates_that_violate_no_budget_come_first(world_type) -> None:
         world.on(name, f"v-{name}", app=app)
     world.budget("b", 0, app="guarded")
     preemptor = world.preemptor(make_pod("p").cpu("1").priority(10).build())
-    budgets = world.plugin.evaluator._budgets.list()
+    budgets = world.plugin.evaluator.budgets.list()
     for together in (True, False):
         done = dry_run(preemptor, rows_of(world), 4, budgets, USUAL_RULES, together=together)
         found = [c.node_name for c in done.shortlist.candidates()]

@@ -19,7 +19,7 @@ from kubesched.testing.builders import HOSTNAME, ZONE
 
 def victims_on(world, node, preemptor, rules=USUAL_RULES):
     """Names of the victims, and violations; or the status."""
-    budgets = world.plugin.evaluator._budgets.list()
+    budgets = world.plugin.evaluator.budgets.list()
     found = select_victims(
         world.preemptor(preemptor.build()), world.table.row_of[node], budgets, rules
     )

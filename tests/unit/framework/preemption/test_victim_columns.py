@@ -69,7 +69,7 @@ def compare(world_type, seed: int) -> None:
     preemptor = world.preemptor(random_preemptor(rng))
     rows = world.table.order_rows.astype(np.intp)
     wanted = rng.choice([1, 2, len(rows)])
-    budgets = world.plugin.evaluator._budgets.list()
+    budgets = world.plugin.evaluator.budgets.list()
     together = dry_run(preemptor, rows, wanted, budgets, USUAL_RULES)
     alone = dry_run(preemptor, rows, wanted, budgets, USUAL_RULES, together=False)
     found, expected = outcome_of(together), outcome_of(alone)

@@ -1,4 +1,4 @@
-"""scheduling.k8s.io/v1alpha2: pods that are scheduled as a group (off by default upstream)."""
+"""scheduling.k8s.io/v1beta1: pods that are scheduled as a group (gate GenericWorkload)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kubesched.api.meta import Condition, ObjectMeta, Record, constant
 
 
 class BasicSchedulingPolicy(Record):
-    """Schedules each pod individually."""
+    """Schedules each pod that fits."""
 
 
 class GangSchedulingPolicy(Record):
@@ -29,10 +29,25 @@ class TopologyConstraint(Record):
     key: str = ""
 
 
-class PodGroupSchedulingConstraints(Record):
+class SchedulingConstraints(Record):
     """Where the group may be placed."""
 
     topology: list[TopologyConstraint] | None = None
+
+
+class SingleDisruptionMode(Record):
+    """Pods of the group may be evicted one by one."""
+
+
+class AllDisruptionMode(Record):
+    """The group is evicted as a whole or not at all."""
+
+
+class DisruptionMode(Record):
+    """Exactly one of the modes."""
+
+    single: SingleDisruptionMode | None = None
+    all: AllDisruptionMode | None = None
 
 
 class PodGroupResourceClaim(Record):
@@ -43,29 +58,25 @@ class PodGroupResourceClaim(Record):
     resource_claim_template_name: str | None = None
 
 
-class WorkloadPodGroupTemplateReference(Record):
+class WorkloadReference(Record):
     """The Workload template that a group was created from."""
 
     workload_name: str = ""
-    pod_group_template_name: str = ""
-
-
-class PodGroupTemplateReference(Record):
-    """Origin of a group."""
-
-    workload: WorkloadPodGroupTemplateReference | None = None
+    template_name: str = ""
 
 
 class PodGroupSpec(Record):
-    """Scheduling rules of the group; immutable."""
+    """Scheduling rules of the group; only `minCount` may change."""
 
-    pod_group_template_ref: PodGroupTemplateReference | None = None
+    parent_composite_pod_group_name: str | None = None
+    workload_ref: WorkloadReference | None = None
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
-    scheduling_constraints: PodGroupSchedulingConstraints | None = None
+    scheduling_constraints: SchedulingConstraints | None = None
     resource_claims: list[PodGroupResourceClaim] | None = None
-    disruption_mode: str | None = None
+    disruption_mode: DisruptionMode | None = None
     priority_class_name: str = ""
     priority: int | None = None
+    preemption_policy: str | None = None
 
 
 class PodGroupResourceClaimStatus(Record):
@@ -86,7 +97,7 @@ class PodGroup(Record):
     """Pods that are scheduled together; they name it in `spec.schedulingGroup`."""
 
     kind: str = constant("PodGroup")
-    api_version: str = constant("scheduling.k8s.io/v1alpha2")
+    api_version: str = constant("scheduling.k8s.io/v1beta1")
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
@@ -97,11 +108,12 @@ class PodGroupTemplate(Record):
 
     name: str = ""
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
-    scheduling_constraints: PodGroupSchedulingConstraints | None = None
+    scheduling_constraints: SchedulingConstraints | None = None
     resource_claims: list[PodGroupResourceClaim] | None = None
-    disruption_mode: str | None = None
+    disruption_mode: DisruptionMode | None = None
     priority_class_name: str = ""
     priority: int | None = None
+    preemption_policy: str | None = None
 
 
 class WorkloadSpec(Record):
@@ -115,6 +127,6 @@ class Workload(Record):
     """Template for pod groups; the scheduler never reads it."""
 
     kind: str = constant("Workload")
-    api_version: str = constant("scheduling.k8s.io/v1alpha2")
+    api_version: str = constant("scheduling.k8s.io/v1beta1")
     metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()

@@ -1,0 +1,225 @@
+"""Recorded sequences of pod groups, played in memory and compared step by step.
+
+The player acts as API server and kubelet: a binding takes effect at once and the pod runs, a
+deleted pod is gone at once. Time passes only as the recording says: a millisecond before each step,
+and whole seconds in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from kubesched.api import codec
+from kubesched.api.core_v1 import Node, Pod, PodCondition
+from kubesched.api.kinds import find_kind
+from kubesched.api.meta import Record
+from kubesched.api.policy_v1 import PodDisruptionBudget
+from kubesched.api.scheduling_v1alpha3 import CompositePodGroup
+from kubesched.api.scheduling_v1beta1 import PodGroup
+from kubesched.api.times import format_time
+from kubesched.base.clock import ManualClock
+from kubesched.config.features import FeatureGates, from_map
+from kubesched.config.load import load
+from kubesched.insight.state.cluster import Cluster
+from kubesched.lab.conformance.comparison import Aspect, Finding
+from kubesched.lab.conformance.recordings import RecordingError
+from kubesched.scheduler.groups.conditions import INITIALLY_SCHEDULED
+
+_EPOCH_S = 1_767_225_600.0
+"""2026-01-01T00:00:00Z."""
+_FLUSH_EVERY_S = 30
+_MAX_IN_UNSCHEDULABLE_S = 300.0
+_NEVER_S = 1e9
+_CONFIG = b"""
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+parallelism: 1
+percentageOfNodesToScore: 100
+"""
+
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Node, Pod, PodGroup, CompositePodGroup, PodDisruptionBudget)
+}
+
+_GATED = PodCondition(
+    type="PodScheduled",
+    status="False",
+    reason="SchedulingGated",
+    message="Scheduling is blocked due to non-empty scheduling gates",
+)
+"""What an API server writes when a pod with gates is created."""
+
+Json = dict[str, Any]
+
+
+class GroupStep(msgspec.Struct, frozen=True):
+    """One change, or a wait, and what is seen after it."""
+
+    op: str
+    expect: Json
+    object: Json = {}
+    kind: str = ""
+    name: str = ""
+    patch: Json = {}
+    seconds: int = 0
+
+
+class GroupSequence(msgspec.Struct, frozen=True):
+    """A recorded sequence."""
+
+    aims: str
+    gates: dict[str, bool]
+    steps: tuple[GroupStep, ...]
+
+
+class GroupWorld(Cluster):
+    """The cluster that a sequence is played in."""
+
+    def __init__(self, gates: FeatureGates) -> None:
+        super().__init__(
+            config=load(_CONFIG, "sequence", gates),
+            gates=gates,
+            clock=ManualClock(_EPOCH_S + 0.1),
+            max_in_unschedulable_s=_NEVER_S,
+        )
+        self._numbers: dict[str, int] = {}
+        self._seconds = 0
+        self.evictions: list[str] = []
+
+    def perform(self, step: GroupStep) -> None:
+        """Carry out a step and let the scheduler finish."""
+        self.clock.advance(0.001)
+        self.evictions.clear()
+        if step.op == "create":
+            self._create(step.object)
+        elif step.op == "patch":
+            self._patch(step)
+        elif step.op == "delete":
+            if (gone := self._stored(step)) is not None:
+                self.delete(gone)
+        else:
+            for _ in range(step.seconds):
+                self._second()
+        self.settle()
+
+    def _create(self, manifest: Json) -> None:
+        kind = find_kind(manifest["apiVersion"], manifest["kind"])
+        assert kind is not None, f"unknown kind {manifest['kind']}"
+        obj: Any = codec.convert(manifest, kind.record)
+        if isinstance(obj, Pod):
+            self._numbers[obj.metadata.uid] = len(self._numbers) + 1
+            if obj.spec.scheduling_gates:
+                obj = structs.replace(obj, status=structs.replace(obj.status, conditions=[_GATED]))
+        self.add(obj)
+
+    def _patch(self, step: GroupStep) -> None:
+        stored = self._stored(step)
+        if stored is None:
+            raise RecordingError(f"{step.kind} {step.name} is patched and does not exist")
+        merged = _merged(msgspec.to_builtins(stored), step.patch)
+        self.update(codec.convert(merged, type(stored)))
+
+    def _stored(self, step: GroupStep) -> Record | None:
+        kind = _KINDS[step.kind]
+        named = (obj for obj in self.objects(kind) if obj.metadata.name == step.name)
+        return next(named, None)
+
+    def _second(self) -> None:
+        self._seconds += 1
+        self.clock.advance(1.0)
+        self.loop.stall(1.0)
+        self._fire_timers()
+        queue = self.assembly.scheduler.queue
+        queue.flush_backoff_completed()
+        if self._seconds % _FLUSH_EVERY_S == 0:
+            queue.flush_unschedulable_leftovers(_MAX_IN_UNSCHEDULABLE_S)
+        self._work()
+
+    def bound(self, pod: Pod, node_name: str) -> None:
+        started = format_time(_EPOCH_S + self._numbers[pod.metadata.uid])
+        status = structs.replace(pod.status, phase="Running", start_time=started)
+        super().bound(structs.replace(pod, status=status), node_name)
+
+    def evicted(self, pod: Pod) -> None:
+        self.evictions.append(pod.metadata.name)
+        super().evicted(pod)
+
+    def seen(self) -> Json:
+        """What the recording says about the same moment."""
+        seen: Json = {"pods": {pod.metadata.name: _pod(pod) for pod in self.objects(Pod)}}
+        groups = {
+            group.metadata.name: told
+            for group in self.objects(PodGroup)
+            if (told := _conditions(group))
+        }
+        if groups:
+            seen["podGroups"] = groups
+        if self.evictions:
+            seen["evicted"] = sorted(self.evictions)
+        return seen
+
+
+def compare_groups(sequence: GroupSequence) -> Iterator[tuple[int, list[Finding]]]:
+    """Play a sequence; the findings of each step, up to the first that differs."""
+    gates = from_map(sequence.gates)
+    with GroupWorld(gates) as world:
+        for number, step in enumerate(sequence.steps):
+            world.perform(step)
+            findings = list(_compare(step.expect, world.seen()))
+            yield number, findings
+            if not all(finding.agrees for finding in findings):
+                return
+
+
+def _compare(expected: Json, got: Json) -> Iterator[Finding]:
+    for aspect, part in (
+        (Aspect.PODS, "pods"),
+        (Aspect.POD_GROUPS, "podGroups"),
+        (Aspect.EVICTIONS, "evicted"),
+    ):
+        yield Finding(aspect, expected.get(part), got.get(part))
+
+
+def _pod(pod: Pod) -> Json:
+    if pod.spec.node_name:
+        return {"node": pod.spec.node_name}
+    told: Json = {}
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled":
+            told = {"reason": condition.reason, "message": condition.message}
+    if pod.status.nominated_node_name:
+        told["nominated"] = pod.status.nominated_node_name
+    return {name: value for name, value in told.items() if value}
+
+
+def _conditions(group: PodGroup) -> Json:
+    told: Json = {}
+    for condition in group.status.conditions or ():
+        fields = {
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+        }
+        shown = {name: value for name, value in fields.items() if value}
+        if condition.type == INITIALLY_SCHEDULED:
+            told |= shown
+        else:
+            told[condition.type] = shown
+    return told
+
+
+def _merged(target: Any, patch: Any) -> Any:  # noqa: ANN401  # JSON
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = _merged(result.get(name), value)
+    return result

@@ -1,0 +1,105 @@
+"""Writes the condition PodGroupInitiallyScheduled.
+
+One write per group at a time; a newer wish replaces one that waits. What was written last is
+remembered, so that a retry right after a success does not undo it while the watch lags behind.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from kubesched.api.meta import Condition
+from kubesched.api.scheduling_v1beta1 import PodGroup
+from kubesched.api.times import format_time
+from kubesched.base.clock import Clock
+from kubesched.base.errors import KubeschedError, NotFound
+from kubesched.base.logs import get_logger
+from kubesched.framework.handle import SchedulerClient, Spawn
+from kubesched.framework.status import Status
+
+log = get_logger(__name__)
+
+INITIALLY_SCHEDULED: Final = "PodGroupInitiallyScheduled"
+SCHEDULED: Final = "Scheduled"
+
+
+class Wish(NamedTuple):
+    """The condition that a group should have."""
+
+    status: str
+    reason: str
+    message: str
+
+
+def wish_of(status: Status) -> Wish:
+    if status.is_success:
+        return Wish("True", SCHEDULED, "")
+    reason = "Unschedulable" if status.is_rejected else "SchedulerError"
+    return Wish("False", reason, status.message)
+
+
+class GroupConditions:
+    """Conditions of PodGroups, written in the background."""
+
+    def __init__(self, client: SchedulerClient, clock: Clock, spawn: Spawn) -> None:
+        self._client = client
+        self._clock = clock
+        self._spawn = spawn
+        self._written: dict[str, Wish] = {}
+        """The last wish by UID, until the group is gone."""
+        self._busy: set[str] = set()
+
+    def put(self, group: PodGroup, wish: Wish) -> None:
+        """Write a condition, unless the group has it or was scheduled before: True is final."""
+        uid = group.metadata.uid
+        last = self._written.get(uid) or _present(group)
+        if last == wish or (last is not None and last.status == "True"):
+            return
+        self._written[uid] = wish
+        if uid not in self._busy:
+            self._busy.add(uid)
+            name = f"{group.metadata.namespace}/{group.metadata.name}"
+            self._spawn(self._write(group), f"condition of pod group {name}")
+
+    def forget(self, group: PodGroup) -> None:
+        self._written.pop(group.metadata.uid, None)
+
+    async def _write(self, group: PodGroup) -> None:
+        meta, shown = group.metadata, _present(group)
+        done: Wish | None = None
+        try:
+            while (wish := self._written.get(meta.uid)) is not None and wish != done:
+                patch = {
+                    "metadata": {"uid": meta.uid},
+                    "status": {
+                        "conditions": [
+                            self._as_json(
+                                wish, changed=shown is None or shown.status != wish.status
+                            )
+                        ]
+                    },
+                }
+                try:
+                    await self._client.patch_status(PodGroup, meta.namespace, meta.name, patch)
+                except NotFound:
+                    return
+                except KubeschedError as error:
+                    log.error("Failed to update pod group condition", error, podGroup=meta.name)
+                    return
+                done = shown = wish
+        finally:
+            self._busy.discard(meta.uid)
+
+    def _as_json(self, wish: Wish, *, changed: bool) -> dict[str, Any]:
+        condition: dict[str, Any] = {"type": INITIALLY_SCHEDULED, **wish._asdict()}
+        if changed:
+            condition["lastTransitionTime"] = format_time(self._clock.now())
+        return condition
+
+
+def _present(group: PodGroup) -> Wish | None:
+    conditions: list[Condition] = group.status.conditions or []
+    for condition in conditions:
+        if condition.type == INITIALLY_SCHEDULED:
+            return Wish(condition.status, condition.reason, condition.message)
+    return None

@@ -1,0 +1,339 @@
+"""The pod-group cycle: from a popped group to members that are being bound, or to a failure.
+
+A group is placed as a whole first (`placing`), without lasting effects. If it failed,
+PodGroupPostFilter may make room. Then the result is carried out member by member: those of a group
+that succeeded are assumed, reserved and permitted for good; all others fail, each with its own
+reason or the group's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.scheduling_v1beta1 import PodGroup
+from kubesched.base.logs import get_logger
+from kubesched.base.metrics.scheduler import SchedulerMetrics
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import Failed
+from kubesched.framework.groups.states import (
+    Group,
+    GroupKey,
+    GroupStates,
+    PodGroupState,
+    key_of_group,
+)
+from kubesched.framework.groups.tree import GroupCycle, GroupNode, Nominations, PlacedPod
+from kubesched.framework.interfaces import PodGroupPostFilterPlugin
+from kubesched.framework.nominating_info import CLEAR_NOMINATION
+from kubesched.framework.runtime import Framework
+from kubesched.framework.status import Code, Status, error_status
+from kubesched.scheduler.cache.cache import Cache
+from kubesched.scheduler.decisions import DecisionRing, Outcome
+from kubesched.scheduler.failure import FailureHandler
+from kubesched.scheduler.groups.conditions import GroupConditions, wish_of
+from kubesched.scheduler.groups.group_queue import GroupSchedulingQueue
+from kubesched.scheduler.groups.placing import Placing
+from kubesched.scheduler.groups.queued_group import QueuedGroup
+from kubesched.scheduler.groups.results import (
+    SUCCESS,
+    GroupResult,
+    MemberResult,
+    Verdict,
+    group_unschedulable,
+)
+from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
+
+log = get_logger(__name__)
+
+Results = dict[GroupKey, GroupResult]
+SkipPod = Callable[[Framework, Pod], bool]
+
+
+class GroupRejected(Exception):
+    """The group cannot be tried; the message is upstream's."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class GroupCycles:
+    """Runs the cycles of groups."""
+
+    cycle: SchedulingCycle
+    cache: Cache
+    queue: GroupSchedulingQueue
+    states: GroupStates
+    frameworks: Mapping[str, Framework]
+    failures: FailureHandler
+    conditions: GroupConditions
+    decisions: DecisionRing
+    metrics: SchedulerMetrics
+    random: Random
+    by_topology: bool
+    policy_of_group: bool
+    """Gate PodGroupPreemptionPolicy: the group states the policy of its pods."""
+
+    def run(self, entity: QueuedGroup, is_skipped: SkipPod) -> list[Assumed]:
+        """Try a group; returns the members to bind."""
+        try:
+            root = self._tree(entity)
+        except GroupRejected as error:
+            self._fail_before(entity, error, None)
+            return []
+        try:
+            framework = self._validated(root)
+        except GroupRejected as error:
+            self._fail_before(entity, error, root)
+            return []
+        started = framework.now()
+        self._skip(framework, entity, root, is_skipped)
+        if not entity.members:
+            self.queue.attempted_group(entity, SUCCESS)
+            return []
+        log.info("Attempting to schedule pod group", v=3, podGroup=str(root.key))
+        shared = GroupCycle()
+        results = self._placing(framework, shared).run(root)
+        root_status = results[root.key].status
+        _complete(root, results, Verdict(SUCCESS))
+        self.metrics.podgroup_scheduling_algorithm_duration_seconds.observe(
+            framework.now() - started
+        )
+        if root_status.code is Code.UNSCHEDULABLE:
+            self._post_filter(framework, shared, root, results)
+        assumed = [
+            each for leaf in root.leaves() for each in self._submit(framework, results[leaf.key])
+        ]
+        for leaf in root.leaves():
+            assert isinstance(leaf.group, PodGroup), "leaves are pod groups"
+            self.conditions.put(leaf.group, wish_of(results[leaf.key].status))
+        self._observe(framework, results[root.key], started)
+        self.queue.attempted_group(entity, root_status)
+        return assumed
+
+    def _placing(
+        self, framework: Framework, shared: GroupCycle, *, full_states: bool = False
+    ) -> Placing:
+        return Placing(
+            framework,
+            self.cycle,
+            self.cache,
+            self.queue.nominator,
+            self.states,
+            shared,
+            self.random,
+            scheduling_cycle=self.queue.scheduling_cycle,
+            by_topology=self.by_topology,
+            full_states=full_states,
+        )
+
+    # -- before placing ----------------------------------------------------------------------------
+
+    def _tree(self, entity: QueuedGroup) -> GroupNode:
+        group = self.states.find(entity.root)
+        if group is None:
+            raise GroupRejected(f"pod group object not found for pod group {entity.root}")
+        return self._node(group, entity)
+
+    def _node(self, group: Group, entity: QueuedGroup) -> GroupNode:
+        key = key_of_group(group)
+        if not key.is_composite:
+            return GroupNode(group, list(entity.members.get(key, ())))
+        children = [self._node(child, entity) for child in self.states.children(key)]
+        return GroupNode(group, children=children)
+
+    def _validated(self, root: GroupNode) -> Framework:
+        """The profile of all members, which must agree with each other and with the group."""
+        members = [info.pod_info.pod for info in root.all_members()]
+        placed = [pod for leaf in root.leaves() for pod in self._state_of(leaf).scheduled_pods()]
+        name = members[0].spec.scheduler_name
+        policy = (root.group.spec.preemption_policy or _DEFAULT) if self.policy_of_group else ""
+        for pod in (*members, *placed):
+            if pod.spec.scheduler_name != name:
+                raise GroupRejected(
+                    "all pods in a single pod group should have the same .spec.schedulerName set, "
+                    f'got: "{pod.spec.scheduler_name}" and "{name}"'
+                )
+            if (priority := pod.spec.priority or 0) != root.priority:
+                raise GroupRejected(
+                    "all pods in a single pod group should have the same priority as the pod "
+                    f"group's priority, got {priority} and {root.priority}"
+                )
+            of_pod = pod.spec.preemption_policy or _DEFAULT
+            policy = policy or of_pod
+            if of_pod != policy:
+                of_group = " as the pod group's preemption policy" if self.policy_of_group else ""
+                raise GroupRejected(
+                    "all pods in a single pod group should have the same preemption policy"
+                    f"{of_group}, got {of_pod} and {policy}"
+                )
+        framework = self.frameworks.get(name)
+        if framework is None:
+            raise GroupRejected(f'profile not found for scheduler name "{name}"')
+        return framework
+
+    def _state_of(self, leaf: GroupNode) -> PodGroupState:
+        state = self.states.state(leaf.key)
+        if state is None:
+            text = f"pod group state not found for pod group {leaf.key}"
+            raise GroupRejected(f"failed to get pod group state: {text}")
+        return state
+
+    def _fail_before(
+        self, entity: QueuedGroup, error: GroupRejected, root: GroupNode | None
+    ) -> None:
+        status = error_status(error)
+        for info in list(entity):
+            framework = self.frameworks[info.pod_info.pod.spec.scheduler_name]
+            failed = Failed(status, CLEAR_NOMINATION)
+            self.failures.handle(framework, info, failed, framework.now())
+        if root is not None:
+            for leaf in root.leaves():
+                assert isinstance(leaf.group, PodGroup), "leaves are pod groups"
+                self.conditions.put(leaf.group, wish_of(status))
+        self.queue.attempted_group(entity, status)
+
+    def _skip(
+        self, framework: Framework, entity: QueuedGroup, root: GroupNode, is_skipped: SkipPod
+    ) -> None:
+        """Leave out members that are being deleted or are assumed already."""
+        for leaf in root.leaves():
+            for info in list(leaf.members):
+                if is_skipped(framework, info.pod_info.pod):
+                    self.queue.done(info.pod_info.uid)
+                    leaf.members.remove(info)
+                    entity.remove(info.pod_info.key)
+
+    # -- after placing -----------------------------------------------------------------------------
+
+    def _post_filter(
+        self, framework: Framework, shared: GroupCycle, root: GroupNode, results: Results
+    ) -> None:
+        def place() -> tuple[Sequence[PlacedPod], Status]:
+            again = self._placing(framework, GroupCycle(), full_states=True).run(root)
+            placed = [
+                pod
+                for leaf in root.leaves()
+                if leaf.key in again
+                for pod in again[leaf.key].placed()
+            ]
+            return placed, again[root.key].status
+
+        started = framework.now()
+        nominations, status = _run_plugins(framework, shared, root, place)
+        framework.point_done("PodGroupPostFilter", started, status)
+        if status.is_success:
+            for result in results.values():
+                result.waits_for_preemption = True
+                for member in result.members:
+                    member.nomination = (nominations or {}).get(
+                        member.info.pod_info.uid, member.nomination
+                    )
+        for result in results.values():
+            if status.code is Code.ERROR:
+                result.verdict = Verdict(status)
+            else:
+                result.verdict.add_reason(status.message)
+
+    def _submit(self, framework: Framework, result: GroupResult) -> list[Assumed]:
+        """Carry out the result of one PodGroup; returns the members to bind."""
+        assumed: list[Assumed] = []
+        for member in result.members:
+            bound = self._submit_member(framework, result, member)
+            if bound is not None:
+                assumed.append(bound)
+        return assumed
+
+    def _submit_member(
+        self, framework: Framework, result: GroupResult, member: MemberResult
+    ) -> Assumed | None:
+        group, own, info = result.status, member.status, member.info
+        started = framework.now() - member.seconds
+        if group.code is Code.ERROR:
+            failed = Failed(own if own.code is Code.ERROR else group, CLEAR_NOMINATION)
+        elif not own.is_success:
+            failed = Failed(own, member.nomination)
+        elif group.is_success:
+            outcome = self._bind(framework, member, started)
+            if isinstance(outcome, Assumed):
+                return outcome
+            failed = outcome
+        elif result.waits_for_preemption:
+            failed = Failed(group, member.nomination)
+        else:
+            failed = Failed(group_unschedulable(group.message), CLEAR_NOMINATION)
+        if framework.evaluations is not None:
+            framework.evaluations.note(member.state)
+        self.failures.handle(framework, info, failed, started)
+        return None
+
+    def _bind(self, framework: Framework, member: MemberResult, started: float) -> Assumed | Failed:
+        info, found = member.info, member.result
+        assert found is not None, "a member that succeeded has a node"
+        pod = info.pod_info.assumed_on(found.node_name)
+        outcome = self.cycle.assume(
+            Assumed(framework, member.state, info, pod, found.node_name, found, started)
+        )
+        if isinstance(outcome, Assumed):
+            if framework.evaluations is not None:
+                framework.evaluations.note(member.state)
+            now = framework.handle.clock.now()
+            self.decisions.add(
+                info, framework.profile_name, now, member.seconds, Outcome.SCHEDULED, *found
+            )
+            self.queue.assumed(info)
+        return outcome
+
+    def _observe(self, framework: Framework, root: GroupResult, started: float) -> None:
+        status = root.status
+        if status.is_success:
+            word = "scheduled"
+        elif root.waits_for_preemption:
+            word = "waiting_on_preemption"
+        else:
+            word = "unschedulable" if status.is_rejected else "error"
+        labels = (word, framework.profile_name)
+        self.metrics.podgroup_schedule_attempts_total.labels(*labels).inc()
+        self.metrics.podgroup_scheduling_attempt_duration_seconds.labels(*labels).observe(
+            framework.now() - started
+        )
+
+
+_DEFAULT = "PreemptLowerPriority"
+
+
+def _complete(node: GroupNode, results: Results, parent: Verdict) -> None:
+    """Give every group and every member a result: what a failed parent says holds below it."""
+    result = results.get(node.key)
+    if result is None or (not parent.status.is_success and result.status.is_success):
+        result = results[node.key] = GroupResult(node, parent)
+    for info in node.members[len(result.members) :]:
+        result.members.append(MemberResult(info, result.status, CycleState()))
+    for child in node.children:
+        _complete(child, results, result.verdict)
+
+
+def _run_plugins(
+    framework: Framework,
+    shared: GroupCycle,
+    root: GroupNode,
+    place: Callable[[], tuple[Sequence[PlacedPod], Status]],
+) -> tuple[Nominations | None, Status]:
+    """Ask the PodGroupPostFilter plugins until one succeeds or rules it out."""
+    reasons: list[str] = []
+    plugins: Sequence[PodGroupPostFilterPlugin] = framework.at("podGroupPostFilter")
+    for plugin in plugins:
+        try:
+            nominations, status = plugin.pod_group_post_filter(shared, root, place)
+        except Exception as error:  # a plugin may raise anything; it fails this cycle only
+            log.exception(
+                "A plugin failed", plugin=plugin.name, extensionPoint="PodGroupPostFilter"
+            )
+            nominations, status = None, error_status(error)
+        if status.is_success or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return nominations, status
+        if status.code is not Code.UNSCHEDULABLE:
+            text = f'error in "{plugin.name}" PodGroupPostFilter plugins: {status.as_error()}'
+            return None, error_status(text)
+        reasons += status.all_reasons
+    return None, Status(Code.UNSCHEDULABLE, reasons)

@@ -1,0 +1,28 @@
+"""The scheduling loop with groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubesched.scheduler.groups.group_cycle import GroupCycles
+from kubesched.scheduler.groups.group_queue import GroupSchedulingQueue
+from kubesched.scheduler.groups.queued_group import QueuedGroup
+from kubesched.scheduler.scheduler import QUEUE_EMPTY, AssumedGroup, AttemptOutcome, Scheduler
+
+
+class GroupScheduler(Scheduler):
+    """Tries pods and groups, whichever is next."""
+
+    queue: GroupSchedulingQueue
+
+    def __init__(self, *, groups: GroupCycles, **parts: Any) -> None:  # noqa: ANN401  # as above
+        super().__init__(**parts)
+        self._groups = groups
+
+    def attempt(self) -> AttemptOutcome:
+        entity = self.queue.pop_entity()
+        if entity is None:
+            return QUEUE_EMPTY
+        if isinstance(entity, QueuedGroup):
+            return AssumedGroup(self._groups.run(entity, self.is_to_be_skipped))
+        return self._begin(entity)

@@ -1,0 +1,385 @@
+"""Placing a tree of groups: members one after the other, in one placement after the other.
+
+"Placing" is a trial on the live tables: members are assumed and reserved so that later ones see
+them, and everything is undone, last first. What is left is a result per group, from which the
+cycle goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from random import Random
+
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import FitError, KeptEnd
+from kubesched.framework.groups.states import GroupKey, GroupStates
+from kubesched.framework.groups.tree import GroupCycle, GroupNode, PlacedPod, Placement
+from kubesched.framework.interfaces import (
+    PlacementFeasiblePlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+)
+from kubesched.framework.nominating_info import CLEAR_NOMINATION, KEEP_NOMINATION
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.reserve import run_reserve, run_unreserve
+from kubesched.framework.status import Code, Status, error_status
+from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
+from kubesched.scheduler.cache.cache import Cache, CacheError
+from kubesched.scheduler.draws import draw_below
+from kubesched.scheduler.groups.placement_algorithm import PlacementAlgorithm
+from kubesched.scheduler.groups.results import (
+    SUCCESS,
+    GroupResult,
+    MemberResult,
+    Verdict,
+    group_unschedulable,
+)
+from kubesched.scheduler.queue.nominator import Nominator
+from kubesched.scheduler.scheduling_cycle import SchedulingCycle, as_one_node_failure
+
+Undo = Callable[[], None]
+MAX_SCORE = 100
+
+
+class Placing:
+    """One run of the algorithm for a whole tree."""
+
+    def __init__(
+        self,
+        framework: Framework,
+        cycle: SchedulingCycle,
+        cache: Cache,
+        nominator: Nominator,
+        states: GroupStates,
+        shared: GroupCycle,
+        random: Random,
+        *,
+        scheduling_cycle: int,
+        by_topology: bool,
+        full_states: bool = False,
+    ) -> None:
+        """With `full_states` every plugin evaluates every member: preemption needs their states."""
+        self._framework = framework
+        self._cycle = cycle
+        self._cache = cache
+        self._nominator = nominator
+        self._states = states
+        self._shared = shared
+        self._random = random
+        self._scheduling_cycle = scheduling_cycle
+        self._by_topology = by_topology
+        self._whole = cycle.algorithm
+        if full_states:
+            self._whole = copy(cycle.algorithm)
+            self._whole.engine = None
+        self._feasible = [
+            plugin for plugin in framework.plugins if isinstance(plugin, PlacementFeasiblePlugin)
+        ]
+        self._generate: Sequence[PlacementGeneratePlugin] = framework.at("placementGenerate")
+        self._score: Sequence[PlacementScorePlugin] = framework.at("placementScore")
+        self.results: dict[GroupKey, GroupResult] = {}
+
+    def run(self, root: GroupNode) -> dict[GroupKey, GroupResult]:
+        """Results of all groups that were reached; nothing stays assumed."""
+        table = self._whole.table
+        table.refresh()
+        undo: list[Undo] = []
+        try:
+            everywhere = Placement("", table.order_rows)
+            result = self._place(root, everywhere, undo)
+            if result.status.is_success and not result.any_scheduled:
+                result.verdict = Verdict(group_unschedulable())
+            return self.results
+        finally:
+            _revert(undo)
+            # The walk over the nodes goes on where this one ended.
+            self._cycle.algorithm.next_start = self._whole.next_start
+
+    def _place(self, node: GroupNode, within: Placement, undo: list[Undo]) -> GroupResult:
+        if node.key.is_composite or self._by_topology:
+            result = self._place_by_topology(node, within, undo)
+        else:
+            result = self._place_members(node, within, undo)
+        self.results[node.key] = result
+        return result
+
+    # -- placements --------------------------------------------------------------------------------
+
+    def _place_by_topology(
+        self, node: GroupNode, within: Placement, undo: list[Undo]
+    ) -> GroupResult:
+        """The best of the placements in which the group succeeds."""
+        placements = self._placements(node, within)
+        if isinstance(placements, Status):
+            return GroupResult(node, Verdict(placements))
+        metrics, profile = self._framework.handle.metrics, self._framework.profile_name
+        if metrics is not None and not node.key.is_composite:
+            metrics.generated_placements_total.labels(profile).inc(len(placements))
+        tried: list[tuple[GroupResult, dict[GroupKey, GroupResult]]] = []
+        for placement in placements:
+            outer, self.results = self.results, {}
+            trial: list[Undo] = []
+            try:
+                result = self._try_placement(node, placement, trial)
+                tried.append((result, self.results))
+            finally:
+                _revert(trial)
+                self.results = outer
+            if result.status.code is Code.ERROR:
+                self.results.update(tried[-1][1])
+                return result
+        best = self._best(node, placements, tried)
+        if isinstance(best, Status):
+            return GroupResult(node, Verdict(best))
+        if best is None:
+            first, below = tried[0]
+            self.results.update(below)
+            text = (
+                f"0/{len(placements)} placements are available, "
+                f"first placement status: {first.status.as_error()}"
+            )
+            return GroupResult(node, Verdict(group_unschedulable(text)), first.members)
+        result, below = tried[best]
+        self.results.update(below)
+        if self._states.composites:
+            self._assume_again(result, below, undo)
+        return result
+
+    def _placements(self, node: GroupNode, within: Placement) -> Sequence[Placement] | Status:
+        if not self._generate:
+            return [within]
+        placements = self._generate[0].generate_placements(node, within)
+        if not isinstance(placements, Status) and not placements:
+            return Status(Code.UNSCHEDULABLE, ("no feasible placements found",))
+        return placements
+
+    def _try_placement(
+        self, node: GroupNode, placement: Placement, undo: list[Undo]
+    ) -> GroupResult:
+        if node.key.is_composite:
+            return self._place_children(node, placement, undo)
+        started = self._framework.now()
+        result = self._place_members(node, placement, undo)
+        metrics = self._framework.handle.metrics
+        if metrics is not None and result.status.code is not Code.ERROR:
+            word = "feasible" if result.status.is_success else "infeasible"
+            labels = (word, self._framework.profile_name)
+            metrics.placement_evaluations_total.labels(*labels).inc()
+            elapsed = self._framework.now() - started
+            metrics.placement_evaluation_duration_seconds.labels(*labels).observe(elapsed)
+        return result
+
+    def _place_children(
+        self, node: GroupNode, placement: Placement, undo: list[Undo]
+    ) -> GroupResult:
+        remaining, scheduled = len(node.children), 0
+        status = self._is_feasible(node, remaining, scheduled)
+        result = GroupResult(node, Verdict(status))
+        if status.code is Code.UNSCHEDULABLE:
+            result.verdict = Verdict(group_unschedulable(*status.reasons))
+        if status.code in (Code.UNSCHEDULABLE, Code.ERROR):
+            return result
+        for child in node.children:
+            below = self._place(child, placement, undo)
+            if below.status.code is Code.ERROR:
+                text = "composite pod group evaluation failed due to child error: "
+                result.verdict = Verdict(error_status(text + str(below.status.as_error())))
+                return result
+            remaining -= 1
+            scheduled += below.status.is_success
+            result.any_scheduled |= below.any_scheduled
+            status = self._is_feasible(node, remaining, scheduled)
+            result.verdict = Verdict(status)
+            if status.code in (Code.UNSCHEDULABLE, Code.ERROR):
+                return result
+        if status.code is Code.WAIT:
+            result.verdict = Verdict(group_unschedulable(*status.reasons))
+        return result
+
+    def _best(
+        self,
+        node: GroupNode,
+        placements: Sequence[Placement],
+        tried: Sequence[tuple[GroupResult, dict[GroupKey, GroupResult]]],
+    ) -> int | Status | None:
+        """The index of the best successful placement; None if there is none."""
+        good = [at for at, (result, _) in enumerate(tried) if result.status.is_success]
+        if len(good) < 2 or not self._score:
+            return good[0] if good else None
+        placed = [_placed_below(*tried[at]) for at in good]
+        totals = [0] * len(good)
+        for plugin in self._score:
+            raw: list[int] = []
+            for at, pods in zip(good, placed, strict=True):
+                score = plugin.score_placement(node, placements[at], pods)
+                if isinstance(score, Status):
+                    return _score_error("running PlacementScore plugins", plugin.name, score)
+                raw.append(score)
+            scores = plugin.normalize_placement_scores(raw)
+            if isinstance(scores, Status):
+                where = "running NormalizePlacementScore on PlacementScore plugins"
+                return _score_error(where, plugin.name, scores)
+            weight = self._framework.placement_score_weights.get(plugin.name, 1)
+            for index, score in enumerate(scores):
+                if not 0 <= score <= MAX_SCORE:
+                    return error_status(
+                        f'plugin "{plugin.name}" returns an invalid score {score}, '
+                        f"it should in the range of [0, {MAX_SCORE}] after normalizing"
+                    )
+                totals[index] += weight * score
+        top = max(totals)
+        ties = [at for at, total in zip(good, totals, strict=True) if total == top]
+        return ties[0] if len(ties) == 1 else ties[draw_below(self._random, len(ties))]
+
+    def _assume_again(
+        self, result: GroupResult, below: dict[GroupKey, GroupResult], undo: list[Undo]
+    ) -> None:
+        """Sibling groups must see the members of the placement that was chosen."""
+        for each in {id(each): each for each in (result, *below.values())}.values():
+            for member in each.members:
+                if member.result is not None and member.status.is_success:
+                    self._assume(member.info, member.state, member.result, undo)
+
+    # -- members -----------------------------------------------------------------------------------
+
+    def _place_members(
+        self, node: GroupNode, placement: Placement, undo: list[Undo]
+    ) -> GroupResult:
+        """Try the members of a PodGroup in order, until it cannot succeed any more."""
+        algorithm = self._whole
+        if len(placement.rows) != algorithm.table.node_count:
+            algorithm = PlacementAlgorithm(self._whole, placement.rows)
+        state = self._states.state(node.key)
+        if state is None:
+            meta = node.group.metadata
+            text = f"podGroup {meta.namespace}/{meta.name} to compute gang feasibility"
+            missing = f"pod group state not found for pod group {node.key}"
+            error = error_status(f"failed to get podGroup state for {text}: {missing}")
+            return GroupResult(node, Verdict(error))
+        remaining, scheduled = len(node.members), state.scheduled_count
+        status = self._is_feasible(node, remaining, scheduled)
+        result = GroupResult(node, Verdict(status))
+        if status.code is Code.UNSCHEDULABLE:
+            result.verdict = Verdict(group_unschedulable(*status.reasons))
+        if status.code in (Code.UNSCHEDULABLE, Code.ERROR):
+            return result
+        trial: list[Undo] = []
+        for info in node.members:
+            member = self._try_member(info, algorithm, trial)
+            result.members.append(member)
+            if not member.status.is_success and not member.status.is_rejected:
+                text = f"failed to schedule other pod from a pod group: {member.status.as_error()}"
+                status = error_status(text)
+                break
+            remaining -= 1
+            scheduled += member.status.is_success
+            status = self._is_feasible(node, remaining, scheduled)
+            if status.code in (Code.ERROR, Code.UNSCHEDULABLE):
+                break
+            result.any_scheduled |= member.status.is_success
+        if status.code is Code.WAIT:
+            status = group_unschedulable(*status.reasons)
+        result.verdict = Verdict(status)
+        self._whole.next_start = algorithm.next_start
+        if status.is_success:
+            undo += trial
+        else:
+            _revert(trial)
+        return result
+
+    def _try_member(
+        self, info: QueuedPodInfo, algorithm: SchedulingAlgorithm, undo: list[Undo]
+    ) -> MemberResult:
+        framework = self._framework
+        started = framework.now()
+        state = CycleState()
+        state.cycle, state.signature = self._scheduling_cycle, info.signature
+        self._cycle.recall_nomination(info.pod_info)
+        outcome = algorithm.schedule(framework, state, info.pod_info)
+        self._shared.member_states[info.pod_info.uid] = state
+        framework.algorithm_done(started)
+        if isinstance(outcome, KeptEnd):
+            outcome = outcome.failed.status
+        if isinstance(outcome, Status):
+            member = MemberResult(info, _without_post_filter(outcome), state)
+            if not isinstance(outcome.error, FitError):
+                member.nomination = CLEAR_NOMINATION
+        else:
+            member = MemberResult(info, SUCCESS, state, outcome)
+            refused = self._assume(info, state, outcome, undo)
+            if refused is not None:
+                member.status, member.result = refused, None
+                member.nomination = CLEAR_NOMINATION
+        member.seconds = framework.now() - started
+        return member
+
+    def _assume(
+        self, info: QueuedPodInfo, state: CycleState, result: ScheduleResult, undo: list[Undo]
+    ) -> Status | None:
+        """Assume and reserve; the way back is added to `undo`."""
+        framework = self._framework
+        pod = info.pod_info.assumed_on(result.node_name)
+        try:
+            self._cache.assume_pod(pod)
+        except CacheError as error:
+            return error_status(error)
+        self._nominator.delete_nominated_pod(pod.pod)
+
+        def revert() -> None:
+            run_unreserve(framework, state, pod.pod, result.node_name)
+            self._cache.forget_pod(pod.pod)
+            self._nominator.add_nominated_pod(info.pod_info, KEEP_NOMINATION)
+
+        refused = run_reserve(framework, state, pod.pod, result.node_name)
+        if refused is not None:
+            revert()
+            return as_one_node_failure(pod.key, result.node_name, refused)
+        undo.append(revert)
+        return None
+
+    def _is_feasible(self, node: GroupNode, remaining: int, scheduled: int) -> Status:
+        """Success, Wait, Unschedulable, or an Error if a plugin failed."""
+        for plugin in self._feasible:
+            started = self._framework.now()
+            try:
+                status = plugin.placement_feasible(node, remaining, scheduled) or SUCCESS
+            except Exception as error:  # a plugin may raise anything; it fails this cycle only
+                status = error_status(error)
+            self._framework.point_done("PlacementFeasible", started, status)
+            if status.is_success:
+                continue
+            if status.code in (Code.WAIT, Code.UNSCHEDULABLE):
+                return status
+            if status.code is Code.ERROR:
+                text = f"running PlacementFeasible plugin: {status.as_error()}"
+            else:
+                name = status.code.upstream_name
+                text = f"unexpected status from PlacementFeasible plugin: {name}"
+            return error_status(f"failed to evaluate placement feasibility: {text}")
+        return SUCCESS
+
+
+def _revert(undo: list[Undo]) -> None:
+    while undo:
+        undo.pop()()
+
+
+def _without_post_filter(status: Status) -> Status:
+    """Members fail without PostFilter, also where a single pod of their class had one."""
+    error = status.error
+    if not isinstance(error, FitError) or not error.diagnosis.post_filter_msg:
+        return status
+    diagnosis = error.diagnosis.copy()
+    diagnosis.kept, diagnosis.post_filter_msg = None, ""
+    return Status(status.code, error=FitError(error.pod_key, error.node_count, diagnosis))
+
+
+def _placed_below(result: GroupResult, below: dict[GroupKey, GroupResult]) -> list[PlacedPod]:
+    each = {id(each): each for each in (result, *below.values())}.values()
+    return [placed for one in each for placed in one.placed()]
+
+
+def _score_error(where: str, plugin: str, status: Status) -> Status:
+    return error_status(f'{where}: plugin "{plugin}" failed with: {status.as_error()}')
