@@ -12,6 +12,7 @@ from typing import Final
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import Record
+from kubesched.api.names import key_of
 from kubesched.api.scheduling_v1alpha3 import CompositePodGroup
 from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.config.features import FeatureGates
@@ -150,11 +151,11 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin, En
         return Wait(PERMIT_TIMEOUT_S, _tree_text(root))
 
     def _activate(self, states: Sequence[PodGroupState]) -> None:
-        waiting = [pod for state in states for pod in state.unscheduled_pods()]
-        if waiting and self.handle.activate is not None:
-            self.handle.activate(
-                {f"{pod.metadata.namespace}/{pod.metadata.name}": pod for pod in waiting}
-            )
+        """Let the rest of the group be tried at once: it is one entry, so one member suffices."""
+        waiting = (pod for state in states for pod in state.unscheduled.values())
+        pod = next(waiting, None)
+        if pod is not None and self.handle.activate is not None:
+            self.handle.activate({key_of(pod.metadata): pod})
 
     def _allow(self, states: Sequence[PodGroupState]) -> None:
         waiting_pods = self.handle.waiting_pods

@@ -41,6 +41,7 @@ class PodGroupState:
 
     group: PodGroup | None = None
     pods: dict[str, Pod] = field(default_factory=dict)
+    unscheduled: dict[str, Pod] = field(default_factory=dict)
     assumed: set[str] = field(default_factory=set)
     assigned: set[str] = field(default_factory=set)
 
@@ -49,13 +50,7 @@ class PodGroupState:
         return len(self.assumed) + len(self.assigned)
 
     def scheduled_pods(self) -> list[Pod]:
-        return [pod for uid, pod in self.pods.items() if self._is_scheduled(uid)]
-
-    def unscheduled_pods(self) -> list[Pod]:
-        return [pod for uid, pod in self.pods.items() if not self._is_scheduled(uid)]
-
-    def _is_scheduled(self, uid: str) -> bool:
-        return uid in self.assumed or uid in self.assigned
+        return [pod for uid, pod in self.pods.items() if uid not in self.unscheduled]
 
 
 def group_of(pod: Pod) -> GroupKey | None:
@@ -137,38 +132,45 @@ class GroupStates:
 
     def pod_waits(self, pod: Pod) -> None:
         """A pod without a node, for which this scheduler is responsible."""
-        key = group_of(pod)
-        if key is not None:
-            self._state(key).pods[pod.metadata.uid] = pod
-
-    def pod_assumed(self, pod: Pod) -> None:
-        key = group_of(pod)
+        key, uid = group_of(pod), pod.metadata.uid
         if key is not None:
             state = self._state(key)
-            state.pods[pod.metadata.uid] = pod
-            state.assumed.add(pod.metadata.uid)
+            state.pods[uid] = pod
+            if uid not in state.assumed:
+                state.unscheduled[uid] = pod
+
+    def pod_assumed(self, pod: Pod) -> None:
+        key, uid = group_of(pod), pod.metadata.uid
+        if key is not None:
+            state = self._state(key)
+            state.pods[uid] = pod
+            state.unscheduled.pop(uid, None)
+            state.assumed.add(uid)
 
     def pod_forgotten(self, pod: Pod) -> None:
-        """An assumption was undone; the pod waits again, unless it is gone."""
-        state = self._state_of(pod)
-        if state is not None:
-            state.assumed.discard(pod.metadata.uid)
+        """An assumption was undone; the pod waits again."""
+        key, uid = group_of(pod), pod.metadata.uid
+        state = None if key is None else self._states.get(key)
+        if state is not None and uid in state.assumed:
+            state.assumed.discard(uid)
+            state.unscheduled[uid] = pod
 
     def pod_assigned(self, pod: Pod) -> None:
         """A pod with a node, whoever placed it."""
-        key = group_of(pod)
+        key, uid = group_of(pod), pod.metadata.uid
         if key is not None:
             state = self._state(key)
-            state.pods[pod.metadata.uid] = pod
-            state.assumed.discard(pod.metadata.uid)
-            state.assigned.add(pod.metadata.uid)
+            state.pods[uid] = pod
+            state.unscheduled.pop(uid, None)
+            state.assumed.discard(uid)
+            state.assigned.add(uid)
 
     def pod_removed(self, pod: Pod) -> None:
-        key = group_of(pod)
+        key, uid = group_of(pod), pod.metadata.uid
         state = None if key is None else self._states.get(key)
         if key is not None and state is not None:
-            uid = pod.metadata.uid
             state.pods.pop(uid, None)
+            state.unscheduled.pop(uid, None)
             state.assumed.discard(uid)
             state.assigned.discard(uid)
             self._drop_if_empty(key, state)
@@ -178,10 +180,6 @@ class GroupStates:
         if state is None:
             state = self._states[key] = PodGroupState()
         return state
-
-    def _state_of(self, pod: Pod) -> PodGroupState | None:
-        key = group_of(pod)
-        return None if key is None else self._states.get(key)
 
     def _drop_if_empty(self, key: GroupKey, state: PodGroupState) -> None:
         if state.group is None and not state.pods:
@@ -257,8 +255,9 @@ class GroupStates:
     def check_invariants(self) -> None:
         for key, state in self._states.items():
             assert state.group is not None or state.pods, f"{key} is kept for nothing"
-            assert not state.assumed & state.assigned, f"a pod of {key} is assumed and assigned"
-            assert state.assumed | state.assigned <= state.pods.keys(), f"{key} counts strangers"
+            parts = (*state.unscheduled, *state.assumed, *state.assigned)
+            assert len(parts) == len(state.pods), f"a pod of {key} is in two places or none"
+            assert set(parts) == state.pods.keys(), f"{key} counts strangers"
 
 
 def _missing(key: GroupKey, *, is_parent: bool) -> str:

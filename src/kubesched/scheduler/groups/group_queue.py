@@ -452,9 +452,7 @@ class GroupSchedulingQueue(SchedulingQueue):
                 self._to_active(entity, FORCE_ACTIVATE.label)
             elif (entity := self._group_backoff.remove(key)) is not None:
                 self._to_active(entity, FORCE_ACTIVATE.label, from_backoff=True)
-            elif pod.metadata.uid in self._in_flight:
-                event = self._hints.resolve(FORCE_ACTIVATE)
-                self._in_flight.record(event, None, pod, self._clock.monotonic())
+            # Nothing is noted for members in flight: events do not decide when a group is tried.
 
     # -- timers ------------------------------------------------------------------------------------
 
