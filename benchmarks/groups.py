@@ -1,4 +1,4 @@
-"""CPU time of pod-group cycles in memory: gangs of equal pods on empty nodes, placed and preempting.
+"""CPU time of pod-group cycles in memory: gangs of equal pods, placed and preempting.
 
 python benchmarks/groups.py [--nodes 5000] [--members 1000] [--groups 9]
 """
