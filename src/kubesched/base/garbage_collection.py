@@ -5,13 +5,9 @@ in one turn of the loop and takes about a second for 100,000 nodes and as many p
 objects are frozen instead of promoted. A full collection, which also finds cycles among frozen
 objects, runs only when memory has doubled since the last one and API objects do not explain it.
 
-The collector's own trigger does not bound the young generations: it counts allocations minus
-deallocations, those of old objects included. While a list is decoded and trimmed, more is freed
-than allocated, the count stays at zero, and the next collection traverses millions of objects (0.2
-s for 100,000 nodes or pods). So the youngest generation is also collected every 30 ms. Traversing
-its survivors again takes five to ten times as long, because they have left the CPU caches. With
-many survivors, as with lists, they are frozen at once; with few, the middle generation is collected
-and frozen after a while, so that short-lived cycles are still found.
+Traversing the survivors of a young collection again takes five to ten times as long, because they
+have left the CPU caches. With many survivors, as with lists, they are frozen at once; with few,
+they are frozen with the middle generation, so that short-lived cycles are still found.
 """
 
 from __future__ import annotations
@@ -32,12 +28,10 @@ YOUNG: Final = 6_000
 of pods allocate thousands of short-lived objects; with 2,000 here, the collector takes 11 µs per
 pod instead of 5.
 """
-YOUNG_S: Final = 0.03
-"""Pause between collections of the youngest generation; lists add some 10,000 objects in it."""
+MIDDLE: Final = 10
+"""Young collections before the middle generation is collected too: CPython's default."""
 MANY_S: Final = 0.0002
 """A slower collection of the youngest generation has many survivors: some thousands."""
-MIDDLE_S: Final = 0.001
-"""Total time of collections with few survivors before the middle generation is collected."""
 NEVER: Final = 2**30
 MIN_GROWTH: Final = 4_000_000
 """Memory blocks: growth below this (about 300 MB) does not justify a full collection."""
@@ -45,8 +39,8 @@ BLOCKS_PER_OBJECT: Final = 80
 """Memory blocks per API object, derived data included: 73 measured with as many pods as nodes, and
 a list (benchmarks/loop_turns.py).
 """
-PAUSES_PER_CHECK: Final = round(60.0 / YOUNG_S)
-"""The process size is checked every minute."""
+CHECK_S: Final = 60.0
+"""Pause between checks of the process size."""
 
 
 class GarbageCollection:
@@ -63,13 +57,11 @@ class GarbageCollection:
         self._blocks = blocks
         self._timer = timer
         self._began = 0.0
-        self._young_s = 0.0
-        """Time spent on the youngest generation since the middle one was last emptied."""
 
     def __enter__(self) -> Self:
         gc.freeze()
         self._thresholds = gc.get_threshold()
-        gc.set_threshold(YOUNG, NEVER, NEVER)
+        gc.set_threshold(YOUNG, MIDDLE, NEVER)
         self._started = self._blocks()
         self._settle()
         gc.callbacks.append(self._on_collection)
@@ -84,32 +76,19 @@ class GarbageCollection:
         if phase == "start":
             self._began = self._timer()
             return
-        took = self._timer() - self._began
-        if info["generation"] == 0 and took <= MANY_S:
-            self._young_s += took
-            return
-        self._young_s = 0.0
-        gc.freeze()
+        if info["generation"] > 0 or self._timer() - self._began > MANY_S:
+            gc.freeze()
 
     def _settle(self) -> None:
         self._settled = self._blocks()
 
     async def run(self, synced: asyncio.Event) -> None:
-        """Keep the young generations small, and run full collections when due."""
-        is_settled, pauses = False, 0
+        """Run full collections when due."""
+        await synced.wait()
+        self._settle()
         while True:
-            await asyncio.sleep(YOUNG_S)
-            self.collect_young()
-            if not is_settled and synced.is_set():
-                is_settled = True
-                self._settle()
-            pauses += 1
-            if is_settled and pauses % PAUSES_PER_CHECK == 0:
-                self.collect_if_due()
-
-    def collect_young(self) -> None:
-        """Collect the youngest generation; freeze older survivors."""
-        gc.collect(1 if self._young_s > MIDDLE_S else 0)
+            await asyncio.sleep(CHECK_S)
+            self.collect_if_due()
 
     def collect_if_due(self) -> None:
         blocks = self._blocks()
