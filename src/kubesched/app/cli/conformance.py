@@ -26,7 +26,8 @@ Evaluate recordings of kube-scheduler and compare every aspect of each decision.
 feasible nodes and their order, the plugin that rejected a node, its code and reasons, each plugin's
 score, the total, and the message when nothing fits. Of a sequence, in which pods are placed one
 after the other: the node chosen, ties included, the unschedulable message, nominated node, victims,
-volumes bound, questions to extenders.
+volumes bound, questions to extenders. Of a sequence of pod groups, after each step: nodes, messages
+and nominations of pods, conditions of groups, evictions.
 
 FILE is a recording: one JSON object per line, plain or gzipped. A placement has the cluster
 (`namespaces`, `nodes`, `pods`) and `pending` pods, each with the answer to `expect`; a sequence has
@@ -37,8 +38,8 @@ wrong usage.
 """
 
 _RECORDINGS = f"""
-files FILE {{+}}        recorded placements or sequences
---limit N {{positive}}  stop after N pods (default: all)
+files FILE {{+}}        recorded placements, sequences or selectors
+--limit N {{positive}}  stop after N pods or steps (default: all)
 --show N {{positive=10}}  disagreements to show
 {REFERENCE}
 --explain             compare what 'kubesched explain' says about each pod of a placement
@@ -108,7 +109,9 @@ def _golden(
     with terminal.ProgressLine() as line:
 
         def progress(report: Report) -> None:
-            line.show(f"{report.pods} pods, {report.pods_in_agreement} in agreement")
+            done = report.pods + report.steps
+            agreed = report.pods_in_agreement + report.steps_in_agreement
+            line.show(f"{done} pods and steps, {agreed} in agreement")
 
         report = evaluate(
             files,
@@ -126,13 +129,18 @@ def _golden(
 
 
 def print_report(report: Report) -> None:
-    if report.pods or not report.selectors:
+    if report.pods or not (report.selectors or report.group_sequences):
         terminal.heading(
             f"{report.pods_in_agreement} of {report.pods} pods on {report.clusters} clusters agree"
         )
     if report.selectors:
         terminal.heading(
             f"{report.selectors_in_agreement} of {report.selectors} device selectors agree"
+        )
+    if report.group_sequences:
+        terminal.heading(
+            f"{report.group_sequences_in_agreement} of {report.group_sequences} sequences of pod "
+            f"groups agree, {report.steps_in_agreement} of {report.steps} steps"
         )
     rows = [
         (aspect.value, str(tally.compared), str(tally.agreed), conformance_run.share(tally))
@@ -150,7 +158,9 @@ def print_report(report: Report) -> None:
 
 def _print_disagreement(disagreement: Disagreement) -> None:
     finding = disagreement.finding
-    where = [f"pod {disagreement.pod}" if disagreement.pod else disagreement.selector]
+    step = disagreement.step
+    what = disagreement.selector if step is None else f"step {step}"
+    where = [f"pod {disagreement.pod}" if disagreement.pod else what]
     where += [f"node {finding.node}"] if finding.node else []
     where += [f"plugin {finding.plugin}"] if finding.plugin else []
     where += [f"device {finding.device}"] if finding.device else []
@@ -170,13 +180,14 @@ def _shown(value: object) -> str:
 def _as_json(report: Report) -> dict[str, Any]:
     return {
         **fields(report, "clusters pods pods_in_agreement selectors selectors_in_agreement"),
+        **fields(report, "group_sequences group_sequences_in_agreement steps steps_in_agreement"),
         "aspects": [
             {"aspect": aspect.value, **fields(tally, "compared agreed")}
             for aspect, tally in report.agreement.by_aspect.items()
         ],
         "disagreements": [
             {
-                **fields(disagreement, "file line pod selector"),
+                **fields(disagreement, "file line pod selector step"),
                 **fields(disagreement.finding, "node plugin device"),
                 "aspect": disagreement.finding.aspect.value,
                 **fields(disagreement.finding, "expected got"),

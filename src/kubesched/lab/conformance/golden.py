@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from kubesched.lab.conformance.comparison import (
 )
 from kubesched.lab.conformance.device_placements import DeviceCluster
 from kubesched.lab.conformance.explained import ExplainedCluster
+from kubesched.lab.conformance.groups import compare_groups
 from kubesched.lab.conformance.placements import Cluster
 from kubesched.lab.conformance.recordings import (
     Recorded,
     RecordedDevicePlacement,
+    RecordedGroups,
     RecordedPlacement,
     RecordedSelector,
     RecordedSequence,
@@ -46,9 +49,11 @@ class Disagreement:
     file: str
     line: int
     pod: str
-    """Empty for a selector."""
+    """Empty for a selector and for a step."""
     finding: Finding
     selector: str = ""
+    step: int | None = None
+    """Of a sequence of pod groups, from 0."""
 
 
 @dataclass(slots=True)
@@ -60,6 +65,11 @@ class Report:
     pods_in_agreement: int = 0
     selectors: int = 0
     selectors_in_agreement: int = 0
+    group_sequences: int = 0
+    group_sequences_in_agreement: int = 0
+    steps: int = 0
+    """Of sequences of pod groups."""
+    steps_in_agreement: int = 0
     agreement: Agreement = field(default_factory=Agreement)
     disagreements: list[Disagreement] = field(default_factory=list)
     """Only the first ones."""
@@ -74,9 +84,10 @@ def evaluate(
     explained: bool = False,
     progress: Callable[[Report], None] = lambda _report: None,
 ) -> Report:
-    """Evaluate up to `limit` pods and selectors and keep the first `show` disagreements.
+    """Evaluate up to `limit` pods, selectors and steps of pod groups.
 
-    `gates` apply to recordings that do not name the version of kube-scheduler.
+    The first `show` disagreements are kept. `gates` apply to recordings that do not name the
+    version of kube-scheduler.
     `explained`: compare only the output of `kubesched explain` for the pods of placements.
 
     Raises:
@@ -85,7 +96,7 @@ def evaluate(
     report = Report()
     for file in files:
         for recorded in read_recordings(file):
-            done = report.pods + report.selectors
+            done = report.pods + report.selectors + report.steps
             if limit is not None and done >= limit:
                 return report
             remaining = None if limit is None else limit - done
@@ -98,6 +109,8 @@ def evaluate(
                 )
             elif explained:
                 continue
+            elif isinstance(recorded, RecordedGroups):
+                _evaluate_groups(recorded, report, remaining, show)
             elif isinstance(recorded, RecordedDevicePlacement):
                 _evaluate_devices(recorded, _gates_of(recorded, gates), report, remaining, show)
             else:
@@ -192,6 +205,23 @@ def _evaluate_sequence(
         _count(recorded, step.key, findings, report, show)
 
 
+def _evaluate_groups(
+    recorded: RecordedGroups, report: Report, limit: int | None, show: int
+) -> None:
+    """Play up to the first step that differs: after that the clusters differ."""
+    agrees = True
+    try:
+        for step, findings in islice(compare_groups(recorded.sequence), limit):
+            agrees = all(finding.agrees for finding in findings)
+            report.steps += 1
+            report.steps_in_agreement += agrees
+            _tally(recorded, findings, report, show, step=step)
+    except (RecordingError, ConfigError, msgspec.ValidationError) as error:
+        raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error
+    report.group_sequences += 1
+    report.group_sequences_in_agreement += agrees
+
+
 def _evaluate_selector(recorded: RecordedSelector, report: Report, show: int) -> None:
     findings = list(compare_selector(recorded.selector))
     report.selectors += 1
@@ -219,10 +249,11 @@ def _tally(
     *,
     pod: str = "",
     selector: str = "",
+    step: int | None = None,
 ) -> None:
     for finding in findings:
         report.agreement.count(finding)
         if not finding.agrees and len(report.disagreements) < show:
             report.disagreements.append(
-                Disagreement(recorded.file, recorded.line, pod, finding, selector)
+                Disagreement(recorded.file, recorded.line, pod, finding, selector, step)
             )

@@ -4,7 +4,8 @@ A *placement* is a cluster (namespaces, nodes, bound pods in order of arrival) a
 each judged independently on that state: feasible nodes, all scores, rejections of the other nodes.
 It may include the objects that default spreading and volumes read, and a configuration other
 than the default. A placement *with devices* also has resource slices, classes and claims, and its
-pods may affect later ones. A *sequence* is a cluster that receives pods one by one (`sequences`).
+pods may affect later ones. A *sequence* is a cluster that receives pods one by one (`sequences`),
+or, with `aims`, one in which pod groups come and go.
 Each of them may name the `version` of kube-scheduler that answered, and set feature `gates`.
 """
 
@@ -43,7 +44,7 @@ from kubesched.api.storage_v1 import (
     VolumeAttachment,
 )
 from kubesched.base.errors import KubeschedError
-from kubesched.lab.conformance.sequences import Sequence, SimpleSequence
+from kubesched.lab.conformance.sequences import GroupSequence, Sequence, SimpleSequence
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -213,6 +214,14 @@ class RecordedSequence(NamedTuple):
     setting: Setting = Setting()
 
 
+class RecordedGroups(NamedTuple):
+    """A sequence of pod groups and its location."""
+
+    file: str
+    line: int
+    sequence: GroupSequence
+
+
 class _Shape(msgspec.Struct, frozen=True):
     """The fields that tell the kind of a recording, and what every kind has."""
 
@@ -228,13 +237,20 @@ class _Shape(msgspec.Struct, frozen=True):
 
 _shape_of = msgspec.json.Decoder(_Shape).decode
 _device_placement_of = msgspec.json.Decoder(DevicePlacement).decode
+_groups_of = msgspec.json.Decoder(GroupSequence).decode
 _placement_of = msgspec.json.Decoder(Placement).decode
 _selector_of = msgspec.json.Decoder(Selector).decode
 _sequence_of = msgspec.json.Decoder(Sequence).decode
 _simple_sequence_of = msgspec.json.Decoder(SimpleSequence).decode
 
 
-Recorded = RecordedPlacement | RecordedDevicePlacement | RecordedSequence | RecordedSelector
+Recorded = (
+    RecordedPlacement
+    | RecordedDevicePlacement
+    | RecordedSequence
+    | RecordedGroups
+    | RecordedSelector
+)
 
 
 def read_recordings(path: str | Path) -> Iterator[Recorded]:
@@ -249,7 +265,9 @@ def read_recordings(path: str | Path) -> Iterator[Recorded]:
             shape = _shape_of(line)
             setting = Setting(shape.version, shape.gates)
             if bytes(shape.aims):
-                raise RecordingError(f"{path}:{number}: recordings of pod groups are not supported")
+                what = "recorded sequence of pod groups"
+                yield RecordedGroups(str(path), number, _groups_of(line))
+                continue
             if bytes(shape.resource_slices):
                 what = "recorded placement with devices"
                 devices = _device_placement_of(line)
@@ -290,6 +308,7 @@ def read_placements(path: str | Path) -> Iterator[RecordedPlacement]:
 
 _OTHER_KINDS: dict[type, str] = {
     RecordedSequence: "a sequence",
+    RecordedGroups: "a sequence of pod groups",
     RecordedDevicePlacement: "one with devices",
     RecordedSelector: "a selector",
 }

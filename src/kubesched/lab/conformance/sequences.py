@@ -179,3 +179,23 @@ def start_time(number: int) -> str:
 def running(number: int) -> Json:
     """A kubelet's status for a started pod."""
     return {"status": {"phase": "Running", "startTime": start_time(number)}}
+
+
+class GroupStep(msgspec.Struct, frozen=True):
+    """One change, or a wait, and what is seen after it."""
+
+    op: Literal["create", "patch", "delete", "advance"]
+    expect: Json
+    object: Json = {}
+    kind: str = ""
+    name: str = ""
+    patch: Json = {}
+    seconds: int = 0
+
+
+class GroupSequence(msgspec.Struct, frozen=True):
+    """A recorded sequence of changes to pod groups, and the feature gates that were set."""
+
+    aims: str
+    gates: dict[str, bool]
+    steps: tuple[GroupStep, ...]

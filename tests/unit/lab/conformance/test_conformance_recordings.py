@@ -77,9 +77,20 @@ SEQUENCE = {"namespaces": {}, "nodes": [NODE], "pods": [{"pod": POD, "expect": {
             placement(version="1.1"), ":1: version: there is no behaviour of 1.1", id="an old one"
         ),
         pytest.param(
-            b'{"aims": "gang", "gates": {"GenericWorkload": true}, "steps": []}',
-            ":1: recordings of pod groups are not supported",
-            id="pod groups",
+            b'{"aims": "gang", "gates": {}, "steps": [{"op": "wait", "expect": {}}]}',
+            ":1: not a recorded sequence of pod groups: Invalid enum value 'wait'",
+            id="pod groups and an unknown step",
+        ),
+        pytest.param(
+            b'{"aims": "gang", "gates": {"X": true}, "steps": []}',
+            ":1: --feature-gates: unrecognized feature gate: X",
+            id="pod groups and an unknown gate",
+        ),
+        pytest.param(
+            b'{"aims": "gang", "gates": {}, "steps": '
+            b'[{"op": "patch", "kind": "Node", "name": "n", "expect": {}}]}',
+            ":1: Node n is patched and does not exist",
+            id="pod groups and an object that does not exist",
         ),
         pytest.param(
             gzip.compress(placement())[:-9], "damaged after line", id="a truncated archive"
