@@ -6,9 +6,14 @@ duplicates the plugin classes, so a test checks that the two agree.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kubesched.config.features import FeatureGates
 from kubesched.config.references import Reference
 from kubesched.config.types import ExtensionPoint, Plugin, Plugins, PluginSet
+
+if TYPE_CHECKING:
+    from kubesched.config.expansion import Implements
 
 _POINTS_BY_PLUGIN = {
     "SchedulingGates": "preEnqueue",
@@ -69,10 +74,18 @@ _ALWAYS_ON = (
 _WITHOUT_PRE_FILTER = frozenset({"NodeName", "NodeUnschedulable", "TaintToleration"})
 
 
-def has_point(name: str, point: ExtensionPoint, reference: Reference) -> bool:
-    """False if the in-tree plugin got the point in a later release."""
-    is_new = point is ExtensionPoint.PRE_FILTER and name in _WITHOUT_PRE_FILTER
-    return reference.node_name_first or not is_new
+def as_of(reference: Reference, implements: Implements) -> Implements:
+    """The points that plugins have in that release: in-tree ones got some of theirs later."""
+
+    def implements_then(name: str, point: ExtensionPoint) -> bool | None:
+        able = implements(name, point)
+        if point is ExtensionPoint.PRE_FILTER and name in _WITHOUT_PRE_FILTER:
+            return able and reference.node_name_first
+        if point is ExtensionPoint.POD_GROUP_POST_FILTER:
+            return able and reference.pod_group_post_filter
+        return able
+
+    return implements_then
 
 
 def implements(name: str, point: ExtensionPoint) -> bool | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from kubesched.base import files
 from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.config import legacy
+from kubesched.config.default_plugins import as_of
 from kubesched.config.defaults import complete, default_configuration, default_profile
 from kubesched.config.expansion import ExpandedPlugins, Implements, expand_profiles
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
@@ -166,7 +167,7 @@ def check(
     invalid = [*validate(config, gates), *validate_start(config, gates)]
     invalid += _third_party_args(config, args_type)
     reported = {problem.path for problem in invalid}
-    expanded, problems = expand_profiles(config.profiles, implements)
+    expanded, problems = expand_profiles(config.profiles, as_of(gates.reference, implements))
     invalid += [
         document.as_written(problem) for problem in problems if problem.path not in reported
     ]

@@ -75,6 +75,7 @@ POINTS_IN_ORDER_OF_USE = (
     ExtensionPoint.PRE_FILTER,
     ExtensionPoint.FILTER,
     ExtensionPoint.POST_FILTER,
+    ExtensionPoint.POD_GROUP_POST_FILTER,
     ExtensionPoint.PRE_SCORE,
     ExtensionPoint.SCORE,
     ExtensionPoint.RESERVE,

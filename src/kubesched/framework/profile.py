@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kubesched.base.errors import ConfigError, FieldProblem, KubeschedError, describe
-from kubesched.config.default_plugins import has_point
 from kubesched.config.expansion import ExpandedPlugins
 from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import default_args
@@ -38,7 +37,7 @@ def build_frameworks(
     """
     if not profiles:
         raise ConfigError([FieldProblem("profiles", "at least one profile is required")])
-    expanded, problems = registry.expand(profiles)
+    expanded, problems = registry.expand(profiles, gates.reference)
     if problems:
         raise ConfigError(problems)
     return {
@@ -87,11 +86,7 @@ def _build(
     if problems:
         raise ConfigError(problems)
     points: Mapping[str, list[Plugin]] = {
-        point.value: [
-            instances[name]
-            for name in expanded.at(point)
-            if has_point(name, point, gates.reference)
-        ]
+        point.value: [instances[name] for name in expanded.at(point)]
         for point in ExtensionPoint
         if point.value in EXTENSION_POINTS
     }

@@ -15,8 +15,9 @@ from importlib.metadata import entry_points
 from typing import cast
 
 from kubesched.base.errors import ConfigError, FieldProblem, KubeschedError
-from kubesched.config.default_plugins import IN_TREE_PLUGINS
+from kubesched.config.default_plugins import IN_TREE_PLUGINS, as_of
 from kubesched.config.expansion import ExpandedPlugins, expand_profiles
+from kubesched.config.references import Reference
 from kubesched.config.types import ExtensionPoint, KubeSchedulerProfile
 from kubesched.framework.interfaces import EXTENSION_POINTS, FilterPlugin, Plugin, ScorePlugin
 
@@ -44,7 +45,7 @@ class Registry:
         self._loaders: dict[str, PluginLoader] = dict(plugins or {})
         self._classes: dict[str, type[Plugin]] = {}
         self._points: dict[str, frozenset[str]] = {}
-        self._expanded: tuple[Sequence[KubeSchedulerProfile], Expansion] | None = None
+        self._expanded: tuple[Sequence[KubeSchedulerProfile], Reference, Expansion] | None = None
 
     def register(self, name: str, loader: PluginLoader) -> None:
         if name in self._loaders:
@@ -104,11 +105,13 @@ class Registry:
             points = self._points[name] = _points_of(plugin)
         return point in points
 
-    def expand(self, profiles: Sequence[KubeSchedulerProfile]) -> Expansion:
+    def expand(self, profiles: Sequence[KubeSchedulerProfile], reference: Reference) -> Expansion:
         """The plugins and problems of every profile (`expand_profiles`); caches the last result."""
-        if self._expanded is None or self._expanded[0] is not profiles:
-            self._expanded = profiles, expand_profiles(profiles, self._implements)
-        return self._expanded[1]
+        last = self._expanded
+        if last is None or last[0] is not profiles or last[1] is not reference:
+            expansion = expand_profiles(profiles, as_of(reference, self._implements))
+            last = self._expanded = profiles, reference, expansion
+        return last[2]
 
     def _implements(self, name: str, point: ExtensionPoint) -> bool | None:
         try:

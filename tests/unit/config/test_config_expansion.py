@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.config import features
-from kubesched.config.default_plugins import IN_TREE_PLUGINS, default_plugins, implements
+from kubesched.config.default_plugins import IN_TREE_PLUGINS, as_of, default_plugins, implements
 from kubesched.config.defaults import default_profile, merge_plugins
 from kubesched.config.expansion import expand, profile_problems
 from kubesched.config.features import DEFAULT_GATES
@@ -235,6 +235,20 @@ DEFAULTS = expand(user(), implements)
 def test_a_filter_of_ones_own_runs_after_the_default_filters():
     filters = expand(user(filter="Foo"), mine).at(ExtensionPoint.FILTER)
     assert filters == (*DEFAULTS.at(ExtensionPoint.FILTER), "Foo")
+
+
+def test_points_of_a_later_release_do_not_exist_in_an_earlier_one():
+    gates = features.defaults("1.36")
+    then = as_of(gates.reference, implements)
+    expanded = expand(default_profile(KubeSchedulerProfile(scheduler_name="p"), gates), then)
+    new = ("NodeName", "NodeUnschedulable", "TaintToleration")
+    now = DEFAULTS.at(ExtensionPoint.PRE_FILTER)
+    assert now[:3] == new
+    assert expanded.at(ExtensionPoint.PRE_FILTER) == now[3:]
+    assert set(new) < set(expanded.at(ExtensionPoint.FILTER))
+    assert not expanded.at(ExtensionPoint.POD_GROUP_POST_FILTER)
+    assert DEFAULTS.at(ExtensionPoint.POD_GROUP_POST_FILTER)
+    assert then("Ghost", ExtensionPoint.PRE_FILTER) is None
 
 
 def test_a_weight_for_one_score_moves_it_to_the_front_and_changes_nothing_else():

@@ -24,9 +24,9 @@ def problems(text: str | bytes, **options) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def check_problems(text: str) -> list[str]:
+def check_problems(text: str, **options) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        check((HEADER + text).encode(), implements=default_plugins.implements)
+        check((HEADER + text).encode(), implements=default_plugins.implements, **options)
     return [str(problem) for problem in caught.value.problems]
 
 
@@ -289,6 +289,15 @@ def test_fields_of_a_later_release_are_unknown_to_an_earlier_one():
     assert problems(text, gates=features.defaults("1.36")) == [
         "profiles[0].plugins.podGroupPostFilter: strict decoding error: unknown field "
         '"podGroupPostFilter" (line 5, column 5)'
+    ]
+
+
+def test_plugins_cannot_be_enabled_at_points_that_they_got_in_a_later_release():
+    text = "profiles:\n- plugins:\n    preFilter: {enabled: [{name: NodeName}]}\n"
+    check((HEADER + text).encode(), implements=default_plugins.implements)
+    assert check_problems(text, gates=features.defaults("1.36")) == [
+        "profiles[0].plugins.preFilter.enabled[0]: "
+        'plugin "NodeName" does not extend PreFilterPlugin plugin (line 5, column 27)'
     ]
 
 

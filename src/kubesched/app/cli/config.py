@@ -173,6 +173,7 @@ def _plain_result(result: _Result) -> Plain:
 
 def _view(args: argparse.Namespace, gates: FeatureGates) -> int:
     from kubesched.app.cli.plugin_lookup import args_type, implements
+    from kubesched.config.default_plugins import as_of
     from kubesched.config.effective import effective_plain
     from kubesched.config.load import check, default_config
 
@@ -182,7 +183,7 @@ def _view(args: argparse.Namespace, gates: FeatureGates) -> int:
         data = _read(args.config)
         config = check(data, args.config, gates, implements=implements, args_type=args_type).config
     if args.output in ("yaml", "json"):
-        write_record(args.output, effective_plain(config, implements))
+        write_record(args.output, effective_plain(config, as_of(gates.reference, implements)))
     else:
         _print_config(config, gates.versions, wide=args.output == "wide")
     return 0
@@ -191,6 +192,7 @@ def _view(args: argparse.Namespace, gates: FeatureGates) -> int:
 def _print_config(config: KubeSchedulerConfiguration, versions: Versions, *, wide: bool) -> None:
     from kubesched.app.cli import terminal
     from kubesched.app.cli.plugin_lookup import implements
+    from kubesched.config.default_plugins import as_of
     from kubesched.config.expansion import expand
 
     if wide:
@@ -211,7 +213,7 @@ def _print_config(config: KubeSchedulerConfiguration, versions: Versions, *, wid
         terminal.heading(f"Profile {profile.scheduler_name}")
         terminal.table(
             ("EXTENSION POINT", "PLUGINS IN ORDER (WEIGHT)"),
-            _plugin_rows(expand(profile, implements)),
+            _plugin_rows(expand(profile, as_of(versions.reference, implements)), versions),
             indent=2,
         )
         arguments = _argument_rows(profile)
@@ -243,10 +245,13 @@ def _flattened(path: str, value: Plain) -> list[tuple[str, str]]:
     return [(path, _shown(value))]
 
 
-def _plugin_rows(expanded: ExpandedPlugins) -> list[tuple[str, str]]:
-    from kubesched.config.types import POINTS_IN_ORDER_OF_USE
+def _plugin_rows(expanded: ExpandedPlugins, versions: Versions) -> list[tuple[str, str]]:
+    from kubesched.config.types import POINTS_IN_ORDER_OF_USE, ExtensionPoint
 
-    return [(point.value, _plugin_list(expanded, point)) for point in POINTS_IN_ORDER_OF_USE]
+    points = list(POINTS_IN_ORDER_OF_USE)
+    if not versions.reference.pod_group_post_filter:
+        points.remove(ExtensionPoint.POD_GROUP_POST_FILTER)
+    return [(point.value, _plugin_list(expanded, point)) for point in points]
 
 
 def _plugin_list(expanded: ExpandedPlugins, point: ExtensionPoint) -> str:

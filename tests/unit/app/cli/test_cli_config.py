@@ -39,13 +39,14 @@ def test_without_a_file_the_defaults_are_shown(capsys):
         "PodTopologySpread(2), InterPodAffinity(2), DynamicResources(2), "
         "NodeResourcesBalancedAllocation(1), ImageLocality(1)"
     )
-    points = [line.split()[0] for line in lines[2:16]]
+    points = [line.split()[0] for line in lines[2:17]]
     assert points == [
         "preEnqueue",
         "queueSort",
         "preFilter",
         "filter",
         "postFilter",
+        "podGroupPostFilter",
         "preScore",
         "score",
         "reserve",
@@ -57,6 +58,18 @@ def test_without_a_file_the_defaults_are_shown(capsys):
         "placementScore",
     ]
     assert any("hardPodAffinityWeight=1" in line for line in lines)
+
+
+def test_the_view_of_an_earlier_release_has_the_points_of_that_release(capsys):
+    assert main(["config", "view", "--reference-version", "1.36"]) == 0
+    out = capsys.readouterr().out
+    points = dict(line.split(maxsplit=1) for line in out.splitlines()[1:16])
+    assert points["preFilter"].startswith("NodeAffinity, NodePorts,")
+    assert "podGroupPostFilter" not in points
+    assert main(["config", "view", "--reference-version", "1.36", "-o", "yaml"]) == 0
+    (profile,) = yaml.safe_load(capsys.readouterr().out)["profiles"]
+    assert "podGroupPostFilter" not in profile["plugins"]
+    assert profile["plugins"]["preFilter"]["enabled"][0] == {"name": "NodeAffinity"}
 
 
 def test_piped_output_is_plain_and_one_line_per_row(capsys):
