@@ -169,14 +169,22 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin, En
     # -- events ------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        # The hints read the group alone, so one member answers for all.
         events = [
-            on_event(Resource.UNSCHEDULED_POD, Action.ADD, self._after_pod),
-            on_event(Resource.ASSIGNED_POD, Action.ADD, self._after_pod),
-            on_event(Resource.POD_GROUP, Action.ADD, self._after_group),
-            on_event(Resource.POD_GROUP, Action.UPDATE, self._after_group_update),
+            on_event(resource, action, hint, per_class=True)
+            for resource, action, hint in (
+                (Resource.UNSCHEDULED_POD, Action.ADD, self._after_pod),
+                (Resource.ASSIGNED_POD, Action.ADD, self._after_pod),
+                (Resource.POD_GROUP, Action.ADD, self._after_group),
+                (Resource.POD_GROUP, Action.UPDATE, self._after_group_update),
+            )
         ]
         if self._has_composites:
-            events.append(on_event(Resource.COMPOSITE_POD_GROUP, Action.ADD, self._after_group))
+            events.append(
+                on_event(
+                    Resource.COMPOSITE_POD_GROUP, Action.ADD, self._after_group, per_class=True
+                )
+            )
         return events
 
     def _after_pod(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:

@@ -106,9 +106,8 @@ class GroupSchedulingQueue(SchedulingQueue):
             self._keep(INCOMPLETE, info)
             return INCOMPLETE
         key = key_of_group(root)
-        entity = self._take_out(key)
+        entity, place = self._take_out(key)
         if entity is not None:
-            place = self._place_before
             entity.insert(info)
             return self._put_back(entity, place, label)
         if key == self._last_popped:
@@ -164,8 +163,7 @@ class GroupSchedulingQueue(SchedulingQueue):
         if entity is None or info is None:
             return
         self._count_rejections(info, -1)
-        self._take_out(entity.root)
-        place = self._place_before
+        _, place = self._take_out(entity.root)
         entity.remove(key)
         if entity.members:
             self._put_back(entity, place, _ADDED)
@@ -197,21 +195,14 @@ class GroupSchedulingQueue(SchedulingQueue):
             self._group_active.get(key) or self._group_backoff.get(key) or self._group_pool.get(key)
         )
 
-    _place_before = ""
-    """Where `_take_out` found its entry."""
-
-    def _take_out(self, root: GroupKey) -> QueuedGroup | None:
+    def _take_out(self, root: GroupKey) -> tuple[QueuedGroup | None, str]:
+        """Remove an entry from wherever it waits; returns it and its place."""
         key = str(root)
-        for place, remove in (
-            (ACTIVE, self._group_active.remove),
-            (BACKOFF, self._group_backoff.remove),
-            (UNSCHEDULABLE, lambda key: self._group_pool.pop(key, None)),
-        ):
-            entity = remove(key)
-            if entity is not None:
-                self._place_before = place
-                return entity
-        return None
+        if (entity := self._group_active.remove(key)) is not None:
+            return entity, ACTIVE
+        if (entity := self._group_backoff.remove(key)) is not None:
+            return entity, BACKOFF
+        return self._group_pool.pop(key, None), UNSCHEDULABLE
 
     def _put_back(self, entity: QueuedGroup, place: str, label: str) -> str:
         """Requeue a changed entry by the rules of the place where it was."""
@@ -223,14 +214,21 @@ class GroupSchedulingQueue(SchedulingQueue):
         return self._to_active(entity, label)
 
     def _pre_enqueue(self, entity: QueuedGroup) -> bool:
-        """Run PreEnqueue for every member; False if one is refused, which gates all."""
+        """Whether PreEnqueue lets all members pass; the last one that is refused gates them all.
+
+        Upstream asks every member each time. The last ones suffice: newer members go behind the
+        others, so each was asked when it came.
+        """
         entity.gating_plugin, entity.gating_plugin_events = "", ()
-        for info in entity:
-            self._transitions.pre_enqueue.run(info)
-            if info.is_gated:
-                entity.gating_plugin = info.gating_plugin
-                entity.gating_plugin_events = info.gating_plugin_events
-        return not entity.is_gated
+        entity.rejected()
+        for infos in reversed(entity.members.values()):
+            for info in reversed(infos):
+                self._transitions.pre_enqueue.run(info)
+                if info.is_gated:
+                    entity.gating_plugin = info.gating_plugin
+                    entity.gating_plugin_events = info.gating_plugin_events
+                    return False
+        return True
 
     def _to_active(self, entity: QueuedGroup, label: str, *, from_backoff: bool = False) -> str:
         ran_before = from_backoff and self.settings.pop_from_backoff_q
@@ -391,8 +389,7 @@ class GroupSchedulingQueue(SchedulingQueue):
             lost = [leaf for leaf in entity.members if self._groups.root_of(leaf) is None]
             if not lost:
                 continue
-            self._take_out(entity.root)
-            place = self._place_before
+            _, place = self._take_out(entity.root)
             for leaf in lost:
                 for info in entity.remove_group(leaf):
                     self._keep(INCOMPLETE, info)
@@ -421,14 +418,23 @@ class GroupSchedulingQueue(SchedulingQueue):
         if not event.is_wildcard and entity.gating_plugin not in event.interested_plugins:
             return False
         best = Strategy.SKIP
-        for info in entity:
-            strategy = self._evaluator.evaluate(info, event, old, new)
-            if strategy is Strategy.IMMEDIATELY:
-                best = strategy
-                break
-            if strategy is not Strategy.SKIP:
-                best = strategy
+        for infos in entity.cohorts():
+            asked = infos[:1] if self._answers_for_all(infos[0], event) else infos
+            for info in asked:
+                strategy = self._evaluator.evaluate(info, event, old, new)
+                if strategy is Strategy.IMMEDIATELY:
+                    return self._release(entity, strategy, event.label)
+                if strategy is not Strategy.SKIP:
+                    best = strategy
+                    break  # the others of these were rejected by the same plugins
         return self._release(entity, best, event.label)
+
+    @staticmethod
+    def _answers_for_all(info: QueuedPodInfo, event: ResolvedEvent) -> bool:
+        """Whether the hints for this event do not tell members of a group apart."""
+        hints = event.hints_by_profile.get(info.pod_info.pod.spec.scheduler_name, ())
+        rejectors = info.rejector_plugins
+        return all(hint.per_class for hint in hints if hint.plugin in rejectors)
 
     def _release(self, entity: QueuedGroup, strategy: Strategy, label: str) -> bool:
         if strategy is Strategy.SKIP:

@@ -22,6 +22,7 @@ class QueuedGroup:
     members: dict[GroupKey, list[QueuedPodInfo]] = field(default_factory=dict)
     """By PodGroup; each list in the order in which the members are tried."""
     _by_key: dict[str, QueuedPodInfo] = field(default_factory=dict)
+    _cohorts: list[list[QueuedPodInfo]] | None = None
     attempts: int = 0
     unschedulable_count: int = 0
     consecutive_errors_count: int = 0
@@ -48,6 +49,7 @@ class QueuedGroup:
         assert leaf is not None, f"{info} is no member of a group"
         insort(self.members.setdefault(leaf, []), info, key=_trial_order)
         self._by_key[info.pod_info.key] = info
+        self._cohorts = None
 
     def find(self, key: str) -> QueuedPodInfo | None:
         return self._by_key.get(key)
@@ -57,6 +59,7 @@ class QueuedGroup:
         leaf = None if info is None else group_of(info.pod_info.pod)
         if info is None or leaf is None:
             return None
+        self._cohorts = None
         infos = self.members[leaf]
         infos.remove(info)
         if not infos:
@@ -65,10 +68,29 @@ class QueuedGroup:
 
     def remove_group(self, leaf: GroupKey) -> list[QueuedPodInfo]:
         """Take out all members of a PodGroup."""
+        self._cohorts = None
         infos = self.members.pop(leaf)
         for info in infos:
             del self._by_key[info.pod_info.key]
         return infos
+
+    def cohorts(self) -> list[list[QueuedPodInfo]]:
+        """The members of one PodGroup that the same plugins rejected, together."""
+        if self._cohorts is None:
+            found: dict[object, list[QueuedPodInfo]] = {}
+            for leaf, infos in self.members.items():
+                for info in infos:
+                    key = (
+                        leaf,
+                        *map(frozenset, (info.unschedulable_plugins, info.pending_plugins)),
+                    )
+                    found.setdefault(key, []).append(info)
+            self._cohorts = list(found.values())
+        return self._cohorts
+
+    def rejected(self) -> None:
+        """Plugins have rejected, or no longer reject, some members."""
+        self._cohorts = None
 
     def __repr__(self) -> str:
         return f"<QueuedGroup {self.root} pods={self.size} attempts={self.attempts}>"
