@@ -25,9 +25,10 @@ parallelism: 1
 class Groups(Cluster):
     """The cluster and what scenarios ask of it."""
 
-    def __init__(self, *nodes: float, gates: str = "", **settings: Any) -> None:
+    def __init__(self, *nodes: float, gates: str = "", config: str = "", **settings: Any) -> None:
+        """`config` is added to the configuration."""
         wanted = {"GenericWorkload": True} | dict.fromkeys(gates.split(), True)
-        super().__init__(config=CONFIG, gates=from_map(wanted), **settings)
+        super().__init__(config=CONFIG + config, gates=from_map(wanted), **settings)
         self.started = 0
         for number, cpu in enumerate(nodes, start=1):
             self.node(f"n{number}", cpu)
@@ -66,6 +67,12 @@ class Groups(Cluster):
             if group:
                 builder.spec(schedulingGroup={"podGroupName": group})
             self.add(builder.build())
+
+    def change_pod(self, name: str, part: str, **fields: Any) -> None:
+        """Set fields of a pod's metadata, spec or status."""
+        manifest = codec.to_json(self.pod(name))
+        manifest[part] = {**manifest.get(part, {}), **fields}
+        self.update(codec.convert(manifest, Pod))
 
     def budget(self, name: str, allowed: int, **labels: str) -> None:
         spec = {"selector": {"matchLabels": labels}}

@@ -1,0 +1,461 @@
+"""Pod groups at their edges: other schedulers, deletions, budgets, plugins; numbers as in the spec."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+from group_scenarios import NV, PUS, Groups
+
+from kubesched.api import codec
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api.scheduling_v1beta1 import PodGroup
+from kubesched.framework.interfaces import PodGroupPostFilterPlugin, PreBindPlugin, ReservePlugin
+from kubesched.framework.nominating_info import NominatingInfo
+from kubesched.framework.status import Code, Status
+
+NO_PRE_FILTER = 'error in "DynamicResources" PodGroupPostFilter plugins: not found'
+NO_CPU = "0/1 nodes are available: 1 Insufficient cpu."
+TERMINATING = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/wait"]}
+
+
+class SlowEvictions(Groups):
+    """Evicted pods stay until they are deleted."""
+
+    def evicted(self, pod: Pod) -> None:
+        self.change_pod(pod.metadata.name, "metadata", **TERMINATING)
+
+
+def test_pods_of_a_deleted_group_wait_for_the_next_one():  # 26
+    with Groups(1) as world:
+        world.group("g", 2)
+        world.pods("g", "a", "b")
+        world.settle()
+        world.delete(world.find(PodGroup, "default", "g"))
+        world.node("n2", 4)
+        world.run(10)
+        assert world.nodes_of("a", "b") == ["", ""]
+        assert world.place_in_queue("a") == world.place_in_queue("b") == "incomplete"
+        world.group("g", 2)
+        world.settle()
+        assert "" not in world.nodes_of("a", "b")
+
+
+def test_members_of_an_unknown_scheduler_count_once_they_are_bound():  # 27, 28
+    with Groups(4) as world:
+        world.group("g", 2)
+        world.pods("g", "a")
+        world.pods("g", "b", schedulerName="other")
+        world.settle()
+        assert world.condition("a") is None
+        assert world.place_in_queue("a") == "gated"
+        world.pods("g", "c", schedulerName="other", nodeName="n1")
+        world.settle()
+        text = (
+            "all pods in a single pod group should have the same .spec.schedulerName set, "
+            'got: "other" and "default-scheduler"'
+        )
+        assert world.condition("a") == ("SchedulerError", text)
+        assert world.group_says("g") == ("False", "SchedulerError", text)
+
+
+def test_members_of_two_profiles():  # 29
+    profiles = "profiles: [{schedulerName: default-scheduler}, {schedulerName: second}]"
+    with Groups(4, config=profiles) as world:
+        world.group("g", 2)
+        world.pods("g", "a")
+        world.pods("g", "b", schedulerName="second")
+        world.settle()
+        text = (
+            "all pods in a single pod group should have the same .spec.schedulerName set, "
+            'got: "second" and "default-scheduler"'
+        )
+        assert world.condition("a") == world.condition("b") == ("SchedulerError", text)
+        assert world.group_says("g") == ("False", "SchedulerError", text)
+
+
+def test_a_member_that_has_a_node_counts():  # 30
+    with Groups(4) as world:
+        world.group("g", 2)
+        world.pods("g", "a")
+        world.settle()
+        assert world.place_in_queue("a") == "gated"
+        world.pods("g", "b", nodeName="n1")
+        world.settle()
+        assert world.node_of("a") == "n1"
+
+
+def test_a_member_bound_by_hand_leaves_its_group():  # 61
+    with Groups(1) as world:
+        world.group("g", 2)
+        world.pods("g", "a", "b")
+        world.settle()
+        world.bound(world.pod("a"), "n1")
+        world.run(3)
+        assert world.message("b") == NO_CPU
+        text = "minCount (2) cannot be satisfied: 1 scheduled, 0 remaining"
+        assert world.group_says("g") == ("False", "Unschedulable", text + NV)
+        world.node("n2", 1)
+        world.run(10)
+        assert world.node_of("b") == "n2"
+
+
+def test_victims_without_a_budget_go_first():  # 33
+    with Groups(3) as world:
+        world.budget("pdb", 0, app="kept")
+        world.pods("", "x", "y", priority=-10, labels={"app": "kept"})
+        world.pods("", "free", priority=-10)
+        world.settle()
+        world.group("g", 2, priority=100)
+        world.pods("g", "a", "b", cpu=0.5, priority=100)
+        world.settle()
+        assert [world.is_gone(name) for name in ("x", "y", "free")] == [False, False, True]
+
+
+def test_a_member_beyond_the_quorum_evicts_later():  # 34
+    with Groups(4) as world:
+        world.pods("", "low", cpu=2, priority=-10)
+        world.settle()
+        world.group("g", 2, priority=100)
+        world.pods("g", "a", "b", "c", priority=100)
+        world.settle()
+        assert world.nodes_of("a", "b", "c") == ["n1", "n1", ""]
+        assert world.is_gone("low")
+        assert world.nominated("c") == "n1"
+        world.run(3)
+        assert world.node_of("c") == "n1"
+
+
+def test_a_group_waits_for_victims_that_terminate():  # 35, 36
+    with SlowEvictions(2, 1) as world:
+        world.pods("", "small", priority=-10, nodeSelector={"kubernetes.io/hostname": "n2"})
+        world.pods("", "x", "y", priority=-10)
+        world.settle()
+        assert world.nodes_of("small", "x", "y") == ["n2", "n1", "n1"]
+        world.group("g", 2, priority=100)
+        only = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+        world.pods("g", "a", "b", priority=100, **only)
+        world.settle()
+        target = world.pod("x").status.conditions[-1]
+        assert (target.type, target.status) == ("DisruptionTarget", "True")
+        who = "default-scheduler: preempting to accommodate a higher priority podgroup"
+        assert target.message == who
+        world.delete(world.pod("small"))
+        world.run(5)
+        assert world.nodes_of("a", "b") == ["", ""]
+        assert [world.nominated(name) for name in "ab"] == ["n1", "n1"]
+        found = "pod group preemption: ongoing preemption on nominated nodes"
+        assert world.group_says("g")[2].endswith(found)
+        preempted = [event for event in world.events if event.reason == "Preempted"]
+        assert len(preempted) == 2, "nobody is evicted twice"
+        for name in "xy":
+            world.delete(world.pod(name))
+        world.run(20)
+        assert world.nodes_of("a", "b") == ["n1", "n1"]
+
+
+def test_the_group_with_the_higher_priority_is_first():  # 38
+    with Groups() as world:
+        for name, priority in (("low", -10), ("high", 100)):
+            world.group(name, 2, priority=priority)
+            world.pods(name, f"{name}0", f"{name}1", priority=priority)
+            world.settle()
+        world.node("n1", 2)
+        world.run(5)
+        assert world.nodes_of("high0", "high1") == ["n1", "n1"]
+        assert world.nodes_of("low0", "low1") == ["", ""]
+
+
+def test_a_large_member_does_not_hold_up_the_others():  # 39
+    with Groups(4) as world:
+        world.group("g", 2)
+        world.pods("g", "big", cpu=9)
+        world.pods("g", "a", "b")
+        world.settle()
+        assert world.nodes_of("big", "a", "b") == ["", "n1", "n1"]
+        assert world.message("big") == NO_CPU
+        assert world.group_says("g")[0] == "True"
+
+
+def test_a_member_too_many_fails_alone():  # 40
+    with Groups(3) as world:
+        world.group("g", 3)
+        world.pods("g", "a", "b", "c")
+        world.settle()
+        world.pods("g", "d")
+        world.run(10)
+        assert world.condition("d") == ("Unschedulable", NO_CPU)
+        assert world.group_says("g") == ("True", "Scheduled", "")
+
+
+def test_a_terminating_member_is_left_out():  # 42
+    with Groups(4) as world:
+        world.group("g", 2)
+        world.pods("g", "a")
+        world.change_pod("a", "metadata", **TERMINATING)
+        world.pods("g", "b")
+        world.settle()
+        assert ("default/a", "skip schedule deleting pod: default/a") in [
+            (event.pod, event.note) for event in world.events
+        ]
+        assert world.condition("b") == ("SchedulerError", NO_PRE_FILTER)
+        world.pods("g", "c")
+        world.run(10)
+        assert world.nodes_of("a", "b", "c") == ["", "n1", "n1"]
+
+
+def claim(name: str, mode: str) -> list[Any]:
+    spec = {
+        "accessModes": [mode],
+        "volumeName": name,
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    bound = {"pv.kubernetes.io/bind-completed": "yes"}
+    meta = {"name": name, "namespace": "default", "annotations": bound}
+    volume = {
+        "accessModes": [mode],
+        "capacity": {"storage": "1Gi"},
+        "claimRef": {"name": name, "namespace": "default", "uid": ""},
+    }
+    return [
+        codec.convert(
+            {"metadata": meta, "spec": spec, "status": {"phase": "Bound"}}, PersistentVolumeClaim
+        ),
+        codec.convert({"metadata": {"name": name}, "spec": volume}, PersistentVolume),
+    ]
+
+
+def test_a_claim_for_one_pod_keeps_the_second_member_out():  # 43
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    with Groups(4) as world:
+        world.add(*claim("data", "ReadWriteOncePod"))
+        world.group("g", 2)
+        world.pods("g", "a", "b", volumes=volumes)
+        world.settle()
+        first = f"{PUS}, minCount (2) cannot be satisfied: 1 scheduled, 0 remaining{NV}"
+        assert world.message("a") == first
+        assert world.message("b") == (
+            "0/1 nodes are available: 1 node(s) unavailable due to PersistentVolumeClaim with "
+            "ReadWriteOncePod access mode already in-use by another pod."
+        )
+
+
+def test_a_missing_claim_is_an_error_of_the_group():  # 45
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]
+    with Groups(4) as world:
+        world.group("g", 2)
+        world.pods("g", "a", "b", volumes=volumes)
+        world.settle()
+        assert [world.condition(name) for name in "ab"] == [("SchedulerError", NO_PRE_FILTER)] * 2
+
+
+def test_without_gang_scheduling_nobody_counts():  # 46
+    off = "profiles: [{plugins: {multiPoint: {disabled: [{name: GangScheduling}]}}}]"
+    with Groups(2, config=off) as world:
+        world.group("g", 3)
+        world.pods("g", "a", "b")
+        world.settle()
+        assert world.nodes_of("a", "b") == ["n1", "n1"]
+        assert world.group_says("g") == ("True", "Scheduled", "")
+
+
+def test_a_restarted_scheduler_goes_on():  # 47
+    with Groups(1) as world:
+        world.group("g", 2)
+        world.pods("g", "a", "b")
+        world.settle()
+        kept = [*world.objects(Pod), *world.objects(PodGroup)]
+    with Groups(1, objects=kept) as world:
+        world.settle()
+        world.node("n2", 1)
+        world.run(3)
+        assert sorted(world.nodes_of("a", "b")) == ["n1", "n2"]
+
+
+def test_pods_without_a_group_are_told_what_they_were():  # 48
+    tail = " preemption: 0/1 nodes are available: 1 "
+    with Groups(1) as world:
+        world.pods("", "big", cpu=2)
+        world.settle()
+        assert world.message("big") == f"{NO_CPU}{tail}Preemption is not helpful for scheduling."
+    with Groups(1) as world:
+        world.pods("", "x")
+        world.settle()
+        world.pods("", "y")
+        world.settle()
+        no_victims = "No preemption victims found for incoming pod."
+        assert world.message("y") == f"{NO_CPU}{tail}{no_victims}"
+
+
+class FailsOnce(PreBindPlugin):
+    """PreBind refuses each pod named here once."""
+
+    name = "FailsOnce"
+    refused: ClassVar[list[str]] = []
+
+    def pre_bind(self, state: Any, pod: Pod, node_name: str) -> Status | None:
+        if pod.metadata.name in self.refused:
+            self.refused.remove(pod.metadata.name)
+            return Status(Code.ERROR, ("not yet",))
+        return None
+
+
+@pytest.fixture
+def fails_once(monkeypatch):
+    monkeypatch.setattr(FailsOnce, "refused", ["b"])
+    return "profiles: [{plugins: {multiPoint: {enabled: [{name: FailsOnce}]}}}]"
+
+
+def test_a_member_that_fails_to_bind_is_tried_again_at_once(fails_once):  # 49
+    with Groups(4, config=fails_once, plugins=[FailsOnce]) as world:
+        world.group("g", 2)
+        world.pods("g", "a", "b")
+        world.settle()
+        assert FailsOnce.refused == []
+        assert world.nodes_of("a", "b") == ["n1", "n1"], "without a backoff"
+
+
+class Hook(ReservePlugin):
+    """Reserve does what a test says; it is called once while placing and once for good."""
+
+    name = "Hook"
+    act: Any = None
+
+    def reserve(self, state: Any, pod: Pod, node_name: str) -> Status | None:
+        answer: Status | None = type(self).act(pod.metadata.name)
+        return answer
+
+    def unreserve(self, state: Any, pod: Pod, node_name: str) -> None: ...
+
+
+HOOKED = "profiles: [{plugins: {reserve: {enabled: [{name: Hook}]}}}]"
+
+
+def test_a_member_that_waits_on_permit_counts(monkeypatch):  # 50
+    calls: list[str] = []
+
+    def refuse_b_for_good(name: str) -> Status | None:
+        calls.append(name)
+        is_second = name == "b" and calls.count("b") == 2
+        return Status(Code.UNSCHEDULABLE, ("not now",)) if is_second else None
+
+    monkeypatch.setattr(Hook, "act", refuse_b_for_good)
+    with Groups(4, config=HOOKED, plugins=[Hook]) as world:
+        world.group("g", 2)
+        world.pods("g", "a", "b")
+        world.settle()
+        assert calls == ["a", "b", "a", "b", "b", "b"], "the second attempt is for b alone"
+        assert world.nodes_of("a", "b") == ["n1", "n1"]
+
+
+def test_a_member_that_comes_during_the_cycle_follows_at_once(monkeypatch):  # 51
+    with Groups(4, config=HOOKED, plugins=[Hook]) as world:
+        places: list[str] = []
+
+        def add_c(name: str) -> None:
+            if name == "b" and not places:
+                world.pods("g", "c")
+                places.append(world.place_in_queue("c"))
+
+        monkeypatch.setattr(Hook, "act", add_c)
+        world.group("g", 2)
+        world.pods("g", "a", "b")
+        world.settle()
+        assert places == ["pending"]
+        assert world.nodes_of("a", "b", "c") == ["n1"] * 3
+
+
+def test_a_gated_member_takes_an_active_group_out():  # 52
+    with Groups(4) as world:
+        world.group("g", 2)
+        world.pods("g", "a", "b")
+        assert world.place_in_queue("a") == "active"
+        world.pods("g", "c", schedulingGates=[{"name": "x"}])
+        assert [world.place_in_queue(name) for name in "abc"] == ["gated"] * 3
+
+
+def test_all_members_of_a_small_gang_are_tried():  # 53
+    names = [f"p{number:03}" for number in range(100)]
+    with Groups(10) as world:
+        world.group("g", 1)
+        world.pods("g", *names)
+        world.settle()
+        assert world.nodes_of(*names) == ["n1"] * 10 + [""] * 90
+        assert {world.message(name) for name in names[10:]} == {NO_CPU}
+
+
+def test_a_basic_group_evicts_for_all_its_members():  # 54
+    with Groups(4) as world:
+        world.pods("", *"wxyz", priority=-10)
+        world.settle()
+        world.group("g", 0, priority=100)
+        world.pods("g", *"abcd", priority=100)
+        world.settle()
+        assert all(map(world.is_gone, "wxyz"))
+        world.run(3)
+        assert world.nodes_of(*"abcd") == ["n1"] * 4
+
+
+def test_the_most_important_victim_stays():  # 55
+    with Groups(3) as world:
+        for name, priority in (("x", 50), ("y", 10), ("z", 10)):
+            world.pods("", name, priority=priority)
+        world.settle()
+        world.group("g", 2, priority=100)
+        world.pods("g", "a", "b", priority=100)
+        world.settle()
+        assert [world.is_gone(name) for name in "xyz"] == [False, True, True]
+
+
+class First(PodGroupPostFilterPlugin):
+    """PodGroupPostFilter that answers what a test says."""
+
+    name = "First"
+    asked = 0
+    answer: Any = None
+
+    def pod_group_post_filter(self, cycle: Any, group: Any, place: Any) -> Any:
+        type(self).asked += 1
+        return type(self).answer
+
+
+class Second(First):
+    name = "Second"
+
+
+CUSTOM = """
+profiles:
+- plugins:
+    podGroupPostFilter:
+      disabled: [{name: "*"}]
+      enabled: [{name: First}, {name: Second}, {name: DefaultPreemption}]
+"""
+
+
+def test_post_filters_of_groups_are_asked_in_order(monkeypatch):  # 59
+    for plugin, text in ((First, "one"), (Second, "two")):
+        monkeypatch.setattr(plugin, "answer", (None, Status(Code.UNSCHEDULABLE, (text,))))
+        monkeypatch.setattr(plugin, "asked", 0)
+    only = CUSTOM.replace(", {name: DefaultPreemption}", "")
+    with Groups(1, config=only, plugins=[First, Second]) as world:
+        world.group("g", 2)
+        world.pods("g", "a", "b")
+        world.settle()
+        text = "minCount (2) cannot be satisfied: 1 scheduled, 0 remaining, one, two"
+        assert world.group_says("g") == ("False", "Unschedulable", text)
+        assert (First.asked, Second.asked) == (1, 1)
+
+
+def test_a_post_filter_that_succeeds_is_the_last(monkeypatch):  # 60
+    with Groups(1, config=CUSTOM, plugins=[First, Second]) as world:
+        monkeypatch.setattr(Second, "asked", 0)
+        world.pods("", "x", priority=-10)
+        world.settle()
+        world.group("g", 1, priority=100)
+        world.pods("g", "a", priority=100)
+        nominations = {world.pod("a").metadata.uid: NominatingInfo(True, "n1")}
+        monkeypatch.setattr(First, "answer", (nominations, Status(Code.SUCCESS)))
+        world.settle()
+        assert world.nominated("a") == "n1"
+        assert not world.is_gone("x"), "DefaultPreemption is not asked"
+        assert Second.asked == 0
