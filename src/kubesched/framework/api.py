@@ -1,7 +1,7 @@
-"""API records for plugins: Kubernetes objects as frozen records.
+"""API records for plugins: Kubernetes objects as frozen records, and quantities.
 
 Part of the stable API, like `kubesched.framework`. Field names are the API's in snake case; an
-absent list or map is None.
+absent list or map is None. Amounts of resources are kept as sent; `parse_quantity` interprets them.
 """
 
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
@@ -23,7 +23,10 @@ from kubesched.api.core_v1 import (
 )
 from kubesched.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from kubesched.api.policy_v1 import PodDisruptionBudget
+from kubesched.api.quantity import Quantity
+from kubesched.api.quantity import parse as parse_quantity
 from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from kubesched.api.scheduling_v1 import PriorityClass
 from kubesched.api.storage_v1 import CSINode, StorageClass
 
 __all__ = [
@@ -43,6 +46,8 @@ __all__ = [
     "PodDisruptionBudget",
     "PodSpec",
     "PodStatus",
+    "PriorityClass",
+    "Quantity",
     "ReplicaSet",
     "ReplicationController",
     "ResourceClaim",
@@ -52,4 +57,5 @@ __all__ = [
     "StorageClass",
     "Taint",
     "Toleration",
+    "parse_quantity",
 ]
