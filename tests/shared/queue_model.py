@@ -295,10 +295,10 @@ class Model:
             if new is not None and not (isinstance(new, Pod) and new.metadata.uid == entry.uid):
                 return "skip"
             return "after backoff"
-        if entry.profile not in REGISTRATIONS:
-            return "after backoff"
         if event.resource == "TargetPod" and new.metadata.uid != entry.uid:
             return "skip"
+        if entry.profile not in REGISTRATIONS:
+            return "after backoff"
         result = "skip"
         for profile, registered, plugin, hint in self.registered():
             if (
@@ -320,8 +320,6 @@ class Model:
 
     def evaluate_in_flight(self, entry):
         if not entry.rejectors:
-            return "after backoff"
-        if self.config.generic_workload and entry.pod.spec.scheduling_group is not None:
             return "after backoff"
         if ("pod", entry.uid) not in self.in_flight:
             return "after backoff"

@@ -301,8 +301,6 @@ NOT_IMPLEMENTED = {
     "DRADeviceCompatibilityGroups": "compatibility groups of devices",
     "DRAOptionalNodeOperations": "devices without node operations",
     "InPlacePodVerticalScalingSchedulerPreemption": "preemptions for resized pods",
-    "InterPodAffinityHostnameFastPath": "shortcuts of inter-pod affinity",
-    "SchedulerPreQueueingHints": "pre-queueing hints",
     "DRAListTypeAttributes": "device attributes with several values",
     "DRANodeAllocatableResources": "devices that stand for node resources",
 }

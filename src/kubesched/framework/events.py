@@ -122,6 +122,14 @@ HintFn = Callable[[Pod, Any, Any], Hint]
 """(pod, old object or None, new object or None) -> Hint. Exceptions are logged, count as QUEUE."""
 
 
+Concerns = Callable[[Pod], bool]
+NarrowFn = Callable[[Any, Any], Concerns | None]
+"""(old object or None, new object or None) -> which waiting pods the event is about; None: any.
+
+Upstream's PreQueueingHintFn, which returns names instead. An exception counts as None.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
     """One registration: the event and its hint function (None: always queue)."""
@@ -133,13 +141,20 @@ class ClusterEventWithHint:
 
     One call may then answer for all waiting pods of a class.
     """
+    narrow: NarrowFn | None = None
+    """Called once per event, before any hint, if SchedulerPreQueueingHints is on."""
 
 
 def on_event(
-    resource: str, action: Action, hint: HintFn | None = None, *, per_class: bool = False
+    resource: str,
+    action: Action,
+    hint: HintFn | None = None,
+    *,
+    per_class: bool = False,
+    narrow: NarrowFn | None = None,
 ) -> ClusterEventWithHint:
     """A registration, e.g. `on_event(Resource.NODE, Action.ADD, self.after_node_added)`."""
-    return ClusterEventWithHint(ClusterEvent(resource, action), hint, per_class)
+    return ClusterEventWithHint(ClusterEvent(resource, action), hint, per_class, narrow)
 
 
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(WILDCARD, Action.ALL, "UnschedulableTimeout")

@@ -137,6 +137,7 @@ def assemble(
         has_extenders=bool(shared.extenders),
         group_resources=() if shared.groups is None else shared.groups.resources,
         reference=gates.reference,
+        narrows=gates.SchedulerPreQueueingHints and not gates.CompositePodGroup,
     )
     batching: dict[str, Batching] = {}
     signers = _enable_batching(frameworks, gates, batching)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from judging import cluster, hint, make, names_in_order, scores, verdict
 
-from kubesched.config.features import defaults
+from kubesched.config.features import FeatureGates, defaults
 from kubesched.config.plugin_args import InterPodAffinityArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
@@ -131,6 +131,23 @@ def test_a_pod_matching_one_of_two_terms_does_not_bar_the_first(plugin) -> None:
 def test_a_matching_pod_on_a_node_without_any_key_does_not_bar_the_first(plugin) -> None:
     table = cluster(make_node("z").zone("a"), make_node("bare"), pods=[app("x", "web", "bare")])
     assert answers(plugin, near(term(ZONE, app="web")).label("app", "web"), table)["z"] is None
+
+
+def test_with_the_hostname_fast_path_a_matching_pod_on_any_node_bars_the_first(plugin) -> None:
+    """If all terms are about hostnames; otherwise the gate changes nothing."""
+    fast = make(InterPodAffinity, gates=FeatureGates(InterPodAffinityHostnameFastPath=True))
+    elsewhere = app("x", "web", "bare")
+    bare = make_node("bare")
+    del bare.json["metadata"]["labels"][HOSTNAME]
+    table = cluster(make_node("named").zone("a"), bare, pods=[elsewhere])
+    hosts = near(term(HOSTNAME, app="web")).label("app", "web")
+    assert answers(plugin, hosts, table)["named"] is None
+    assert answers(fast, hosts, table)["named"] == AFFINITY
+    before, after = what_if(fast, hosts, table, [(-1, elsewhere)])
+    assert (before, after) == (set(), {"named"})
+    zones = near(term(HOSTNAME, app="web"), term(ZONE, app="web")).label("app", "web")
+    assert answers(fast, zones, table) == answers(plugin, zones, table)
+    assert answers(fast, zones, table)["named"] is None
 
 
 def test_anti_affinity_closes_the_whole_domain(plugin) -> None:

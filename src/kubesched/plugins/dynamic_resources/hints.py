@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from kubesched.api.core_v1 import Pod
+from kubesched.api.core_v1 import Pod, PodResourceClaim
 from kubesched.api.resource_v1 import EXTENDED_RESOURCE_CLAIM_ANNOTATION, ResourceClaim
-from kubesched.framework.events import Hint
-from kubesched.plugins.dynamic_resources.claim_lookup import ClaimGetter, ClaimProblem, pod_claims
+from kubesched.framework.events import Concerns, Hint
+from kubesched.plugins.dynamic_resources.claim_lookup import (
+    ClaimGetter,
+    ClaimProblem,
+    claim_name,
+    pod_claims,
+)
 
 
 def after_claim_change(
@@ -37,6 +42,35 @@ def after_claim_deletion(pod: Pod, old: ResourceClaim | None, *, frees_devices: 
     is_special = annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == "true"
     is_own = owner is not None and owner.uid == pod.metadata.uid
     return Hint.QUEUE if is_special and is_own else Hint.SKIP
+
+
+def pods_of_claim(old: ResourceClaim | None, new: ResourceClaim | None) -> Concerns | None:
+    """The pods that a change of a claim is about; None (any) if devices became free."""
+    claim = old if new is None else new
+    assert claim is not None, "asked about changes only"
+    had_devices = old is not None and old.status.allocation is not None
+    if had_devices and (new is None or new.status.allocation is None):
+        return None
+    namespace, name, owner = (
+        claim.metadata.namespace,
+        claim.metadata.name,
+        claim.metadata.controller(),
+    )
+
+    def uses_it(pod: Pod) -> bool:
+        if pod.metadata.namespace != namespace:
+            return False
+        is_own = owner is not None and owner.uid == pod.metadata.uid  # a special claim has no entry
+        return is_own or any(_name(pod, entry) == name for entry in pod.spec.resource_claims or ())
+
+    return uses_it
+
+
+def _name(pod: Pod, entry: PodResourceClaim) -> str | None:
+    try:
+        return claim_name(pod, entry)[0]
+    except ClaimProblem:
+        return None
 
 
 def after_pod_change(new: Pod, get: ClaimGetter) -> Hint:

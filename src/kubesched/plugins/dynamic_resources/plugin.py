@@ -415,7 +415,12 @@ class DynamicResources(
         changed = Action.ADD | Action.UPDATE
         events = [
             on_event(Resource.NODE, node_actions),
-            on_event(Resource.RESOURCE_CLAIM, changed, self.after_claim_change),
+            on_event(
+                Resource.RESOURCE_CLAIM,
+                changed,
+                self.after_claim_change,
+                narrow=hints.pods_of_claim,
+            ),
             on_event(
                 Resource.TARGET_POD,
                 Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM,
@@ -426,7 +431,12 @@ class DynamicResources(
         ]
         if self._has_extended_resources or self._frees_deleted_claims:
             events.append(
-                on_event(Resource.RESOURCE_CLAIM, Action.DELETE, self.after_claim_deletion)
+                on_event(
+                    Resource.RESOURCE_CLAIM,
+                    Action.DELETE,
+                    self.after_claim_deletion,
+                    narrow=hints.pods_of_claim,
+                )
             )
         return events
 

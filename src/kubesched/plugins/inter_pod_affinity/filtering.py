@@ -54,6 +54,9 @@ class FilterState:
     affinity: tuple[CountedTerm, ...]
     anti: tuple[CountedTerm, ...]
     existing: tuple[Term, ...]
+    counts_every_node: bool = False
+    """True if pods on nodes without the topology label are of the kind, too."""
+    _changed_pods: int = 0
     _changed_affinity: Changes = field(default_factory=dict)
     _changed_anti: Changes = field(default_factory=dict)
     _changed_existing: Changes = field(default_factory=dict)
@@ -70,7 +73,12 @@ class FilterState:
 
     def verdicts(self, nodes: NodeColumns) -> Verdicts | None:
         """None if every node passes. The violated rule is determined only when it is reported."""
-        if self._changed_affinity or self._changed_anti or self._changed_existing:
+        if (
+            self._changed_affinity
+            or self._changed_anti
+            or self._changed_existing
+            or (self._changed_pods and self.counts_every_node)
+        ):
             codes = self._codes(nodes)  # computed now, as further changes may follow
             return Verdicts(codes, _STATUSES.__getitem__) if codes.any() else None
         pairs = [(c.term.topology_key, c.domains) for c in self.anti]
@@ -120,6 +128,8 @@ class FilterState:
 
         # Upstream: matching pods on nodes without any of the topology labels are not counted.
         """
+        if self.counts_every_node and self.affinity[0].counter.total + self._changed_pods > 0:
+            return False
         if any(c.domains.total for c in self.affinity) and not self._changed_affinity:
             return False
         if self._changed_affinity and self._has_affinity_entry():
@@ -161,6 +171,7 @@ class FilterState:
         if self.affinity and all(
             c.term.matches(other.namespace, other_labels) for c in self.affinity
         ):
+            self._changed_pods += delta
             for key in dict.fromkeys(c.term.topology_key for c in self.affinity):
                 _note(self._changed_affinity, labels, key, delta)
         for counted in self.anti:

@@ -58,6 +58,7 @@ PRE_SCORE_STATE = "PreScoreInterPodAffinity"
 
 _FILTERING = (REQUIRED_ANTI_AFFINITY,)
 """The kinds of existing pods' terms that filter."""
+_HOSTNAME: Final = "kubernetes.io/hostname"
 _RESOLVED_LIMIT: Final = 1024
 """Maximum number of cached term sets with resolved namespaces."""
 _TERMS_LIMIT: Final = 64
@@ -89,6 +90,7 @@ class InterPodAffinity(
         super().__init__(args, handle)
         reference = handle.feature_gates.reference
         self._existing_namespaces_only = reference.namespace_selectors_are_expanded
+        self._has_hostname_fast_path = handle.feature_gates.InterPodAffinityHostnameFastPath
         self._any_term_wakes = reference.any_anti_affinity_term_wakes
         self._hard_weight = args.hard_pod_affinity_weight
         self._scoring: tuple[str, ...] = (PREFERRED_AFFINITY, PREFERRED_ANTI_AFFINITY)
@@ -114,7 +116,11 @@ class InterPodAffinity(
         # For affinity a pod must match all terms to count, for anti-affinity any of them.
         affinity = counted_together(table, terms.required_affinity)
         anti = [c for t in terms.required_anti_affinity for c in counted_together(table, (t,))]
-        required = FilterState(pod, affinity, tuple(anti), tuple(existing))
+        # Upstream's fast path reads such terms on each node instead of counting them by label.
+        on_nodes = self._has_hostname_fast_path and all(
+            term.topology_key == _HOSTNAME for term in terms.required_affinity
+        )
+        required = FilterState(pod, affinity, tuple(anti), tuple(existing), on_nodes)
         state.write(PRE_FILTER_STATE, required)
         return None
 

@@ -26,8 +26,10 @@ from kubesched.framework.events import (
     Action,
     ClusterEvent,
     ClusterEventWithHint,
+    Concerns,
     Hint,
     HintFn,
+    NarrowFn,
     Resource,
 )
 from kubesched.framework.queued_pod import QueuedPodInfo
@@ -70,6 +72,20 @@ class QueueingHint(NamedTuple):
     decide: HintFn
     per_class: bool
     """True if the answer depends only on the class key, so one call serves all pods of a class."""
+    narrow: NarrowFn | None = None
+
+
+class Narrowed(NamedTuple):
+    """The pods that an event is about, according to the plugins that can tell."""
+
+    by_plugin: Mapping[str, Sequence[Concerns]]
+
+    def includes(self, pod: Pod) -> bool:
+        return any(concerns(pod) for tests in self.by_plugin.values() for concerns in tests)
+
+    def asks(self, plugin: str, pod: Pod) -> bool:
+        tests = self.by_plugin.get(plugin)
+        return tests is None or any(concerns(pod) for concerns in tests)
 
 
 class PluginEvents(NamedTuple):
@@ -89,6 +105,7 @@ class ResolvedEvent:
         "is_about_target",
         "is_wildcard",
         "label",
+        "narrowing",
     )
 
     def __init__(
@@ -106,6 +123,9 @@ class ResolvedEvent:
         """The hints for this event per known profile; possibly empty."""
         self.interested_plugins = interested_plugins
         """Plugins of any profile with a registration that covers this event."""
+        self.narrowing = tuple(
+            hint for hints in hints_by_profile.values() for hint in hints if hint.narrow
+        )
 
     @property
     def is_of_interest(self) -> bool:
@@ -174,11 +194,13 @@ def build_hint_map(
     has_extenders: bool = False,
     group_resources: Sequence[str] = (),
     reference: Reference = DEFAULT_REFERENCE,
+    narrows: bool = False,
 ) -> HintMap:
     """Collect the events that could undo a rejection, from every plugin of every profile.
 
     `profiles` lists, per scheduler name, the plugins that implement PreEnqueue, PreFilter, Filter,
-    Reserve or Permit: only these can reject a pod.
+    Reserve or Permit: only these can reject a pod. With `narrows` they may say which pods an event
+    is about.
 
     Raises:
         KubeschedError: names every plugin that failed to register.
@@ -189,7 +211,7 @@ def build_hint_map(
     for profile, plugins in profiles.items():
         hints_by_event = by_profile[profile] = {}
         if has_extenders:
-            _register(EXTENDER, defaults, hints_by_event, reference)
+            _register(EXTENDER, defaults, hints_by_event, reference, narrows)
         for plugin, events_to_register in plugins:
             try:
                 events = defaults if events_to_register is None else _checked(events_to_register())
@@ -199,7 +221,7 @@ def build_hint_map(
                 )
                 log.exception("A plugin failed", plugin=plugin, extensionPoint="EventsToRegister")
                 continue
-            _register(plugin, events, hints_by_event, reference)
+            _register(plugin, events, hints_by_event, reference, narrows)
     if problems:
         raise KubeschedError("; ".join(problems))
     return HintMap(by_profile, reference, group_resources)
@@ -212,10 +234,35 @@ class HintEvaluator:
         self._hints = hints
         self._clock = clock
         self._durations = metrics.queueing_hint_execution_duration_seconds
+        self._narrowings = metrics.pre_queueing_hint_evaluations_total
         self._reported: set[tuple[str, str]] = set()
 
+    def narrow(self, event: ResolvedEvent, old: object, new: object) -> Narrowed | None:
+        """The waiting pods that the event is about; None if it may be any."""
+        if not event.narrowing or event.is_wildcard or (old is None and new is None):
+            return None
+        by_plugin: dict[str, list[Concerns]] = {}
+        for hint in event.narrowing:
+            assert hint.narrow is not None, "only such hints are listed"
+            try:
+                concerns = hint.narrow(old, new)
+            except Exception:  # third-party code: ask all pods
+                log.exception("PreQueueingHint failed, all pods are evaluated", plugin=hint.plugin)
+                return None
+            result = "all_pods" if concerns is None else "narrowed"
+            self._narrowings.labels(hint.plugin, result).inc()
+            if concerns is None:
+                return None
+            by_plugin.setdefault(hint.plugin, []).append(concerns)
+        return Narrowed(by_plugin)
+
     def evaluate(
-        self, info: QueuedPodInfo, event: ResolvedEvent, old: object, new: object
+        self,
+        info: QueuedPodInfo,
+        event: ResolvedEvent,
+        old: object,
+        new: object,
+        narrowed: Narrowed | None = None,
     ) -> Strategy:
         """The verdict for one pod and one event."""
         rejectors = info.rejector_plugins
@@ -233,7 +280,12 @@ class HintEvaluator:
         if hints is None:
             log.error("Pod waits for an unknown profile", pod=info.pod_info.pod, profile=profile)
             return Strategy.AFTER_BACKOFF
-        relevant = [hint for hint in hints if hint.plugin in rejectors]
+        pod = info.pod_info.pod
+        relevant = [
+            hint
+            for hint in hints
+            if hint.plugin in rejectors and (narrowed is None or narrowed.asks(hint.plugin, pod))
+        ]
         return self.ask(relevant, info, event, old, new)
 
     def evaluate_all(
@@ -316,10 +368,17 @@ def _register(
     events: Iterable[ClusterEventWithHint],
     hints_by_event: dict[ClusterEvent, list[QueueingHint]],
     reference: Reference,
+    narrows: bool,
 ) -> None:
-    def add(resource: str, action: Action, decide: HintFn, per_class: bool) -> None:
+    def add(
+        resource: str,
+        action: Action,
+        decide: HintFn,
+        per_class: bool,
+        narrow: NarrowFn | None = None,
+    ) -> None:
         hints = hints_by_event.setdefault(ClusterEvent(resource, action), [])
-        hints.append(QueueingHint(plugin, decide, per_class))
+        hints.append(QueueingHint(plugin, decide, per_class, narrow))
 
     node_actions = Action.NONE
     for registration in events:
@@ -330,7 +389,7 @@ def _register(
         # Without a hint function the answer is the same for every pod.
         per_class = registration.per_class or registration.hint is None
         for specific in POD_RESOURCES if resource == Resource.POD else (resource,):
-            add(specific, action, decide, per_class)
+            add(specific, action, decide, per_class, registration.narrow if narrows else None)
         if resource == Resource.TARGET_POD and not reference.target_pod_events:
             add(Resource.ASSIGNED_POD, action, never_queue, per_class=True)
     # Waiting for new nodes implies waiting for their taints, even though hints are always on.

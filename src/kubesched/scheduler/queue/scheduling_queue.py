@@ -405,8 +405,9 @@ class SchedulingQueue(QueueContents):
         self._in_flight.record(resolved, old, new, now)
         if self._in_flight.event_count and log.enabled(5):
             log.info("Event received while entities are in flight", v=5, event=resolved.label)
+        narrowed = self._evaluator.narrow(resolved, old, new)
         if len(self._pool):  # usually empty
-            judged = self._pool.judged(resolved, old, new, pre_check, self._evaluator)
+            judged = self._pool.judged(resolved, old, new, pre_check, self._evaluator, narrowed)
             self._begin_work(self._move(*judged, resolved.label, now))
 
     def _move(

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias, TypeVar
 from kubesched.base.metrics import SchedulerMetrics
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.scheduler.queue.cohorts import Cohort, CohortKey, PreCheck, cohort_key, since
-from kubesched.scheduler.queue.hints import HintEvaluator, ResolvedEvent, Strategy
+from kubesched.scheduler.queue.hints import HintEvaluator, Narrowed, ResolvedEvent, Strategy
 from kubesched.scheduler.queue.incoming import Incoming
 from kubesched.scheduler.queue.waiting_classes import Member, WaitingClass
 
@@ -232,6 +232,7 @@ class UnschedulablePods:
         new: object,
         pre_check: PreCheck | None,
         evaluator: HintEvaluator,
+        narrowed: Narrowed | None = None,
     ) -> tuple[Judged[QueuedPodInfo], Judged[WaitingClass]]:
         """Yield the event's effect on each pod and class that it concerns."""
         asked = (event, old, new, evaluator)
@@ -240,6 +241,8 @@ class UnschedulablePods:
             info = member.catch_up()
             if pre_check is not None and not pre_check(info.pod_info.pod):
                 return info, Strategy.SKIP
+            if narrowed is not None:
+                return info, evaluator.evaluate(info, event, old, new, narrowed)
             return info, member.cohort.evaluate(info, *asked)
 
         def judge_class(waiting: WaitingClass) -> tuple[WaitingClass, Strategy]:
@@ -248,7 +251,9 @@ class UnschedulablePods:
                 return waiting, Strategy.SKIP
             return waiting, waiting.cohort.evaluate(info, *asked)
 
-        pods, classes = self._concerned_by(event)
+        pods, classes = self._concerned_by(event, per_class=narrowed is None)
+        if narrowed is not None:
+            pods = [pod for pod in pods if narrowed.includes(pod.info.pod_info.pod)]
         return map(judge_pod, pods), map(judge_class, classes)
 
     def flushed(
@@ -274,7 +279,9 @@ class UnschedulablePods:
                 self._note_stay(waiting.since)
         return pods, woken
 
-    def _concerned_by(self, event: ResolvedEvent) -> tuple[list[Member], list[WaitingClass]]:
+    def _concerned_by(
+        self, event: ResolvedEvent, *, per_class: bool = True
+    ) -> tuple[list[Member], list[WaitingClass]]:
         """Pods to evaluate individually, and sleeping classes to evaluate as one.
 
         The pods are in order of arrival, the classes in order of timestamps.
@@ -286,7 +293,7 @@ class UnschedulablePods:
                 continue
             pods += cohort.alone.values()
             asleep = [waiting for waiting in cohort.classes.values() if not waiting.is_awake]
-            if cohort.asks_per_class(event):
+            if per_class and cohort.asks_per_class(event):
                 classes += asleep
             else:
                 for waiting in asleep:

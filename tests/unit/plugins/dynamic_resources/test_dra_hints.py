@@ -8,6 +8,7 @@ from kubesched.plugins.dynamic_resources.hints import (
     after_claim_change,
     after_claim_deletion,
     after_pod_change,
+    pods_of_claim,
 )
 from kubesched.testing.builders import make_pod
 
@@ -75,3 +76,30 @@ def test_a_pod_is_tried_again_once_its_old_special_claim_is_gone(annotations, ow
 def test_a_deleted_claim_frees_its_devices(gone, hint):
     assert after_claim_deletion(POD, gone, frees_devices=True) is hint
     assert after_claim_deletion(POD, gone, frees_devices=False) is Hint.SKIP
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(ALLOCATED, MINE, id="deallocated"),
+        pytest.param(ALLOCATED, None, id="deleted while allocated"),
+    ],
+)
+def test_freed_devices_are_about_all_pods(old, new):
+    assert pods_of_claim(old, new) is None
+
+
+def test_other_changes_of_a_claim_are_about_the_pods_that_use_it():
+    template = {"name": "e", "resourceClaimTemplateName": "t"}
+    recorded = {"resourceClaimStatuses": [{"name": "e", "resourceClaimName": "c"}]}
+    generated = make_pod("g").spec(resourceClaims=[template])
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": "s", "uid": "s", "controller": True}
+    special = claim("c", meta={"ownerReferences": [reference]})
+    for old, new in ((None, special), (special, ALLOCATED), (special, None)):
+        concerns = pods_of_claim(old, new)
+        assert concerns(POD)
+        assert concerns(generated.status(**recorded).build())
+        assert not concerns(make_pod("g").spec(resourceClaims=[template]).build())
+        assert not concerns(make_pod("x").build())
+        assert not concerns(make_pod("p", "other").spec(resourceClaims=[template]).build())
+    assert pods_of_claim(special, None)(make_pod("s").uid("s").build())

@@ -36,7 +36,14 @@ class QueueWorld:
     """The queue and everything it talks to."""
 
     def __init__(
-        self, *, registered=None, profiles=(PROFILE,), queue_sort=None, signers=None, **settings
+        self,
+        *,
+        registered=None,
+        profiles=(PROFILE,),
+        queue_sort=None,
+        signers=None,
+        narrows=False,
+        **settings,
     ):
         """`registered`: plugin -> list of ClusterEventWithHint, for every profile."""
         self.clock = ManualClock()
@@ -59,6 +66,7 @@ class QueueWorld:
                     for profile in profiles
                 },
                 reference=settings.get("reference", DEFAULT_REFERENCE),
+                narrows=narrows,
             ),
             pre_enqueue={
                 profile: {name: self._gate(name) for name in ("GateA", "GateB")}

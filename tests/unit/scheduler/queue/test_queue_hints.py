@@ -70,7 +70,7 @@ class TestBuilding:
         }
 
     def test_pod_groups_are_in_the_default_set_only_with_their_gate(self):
-        hint_map = built(PluginEvents("Silent", None), generic_workload=True)
+        hint_map = built(PluginEvents("Silent", None), group_resources=(Resource.POD_GROUP,))
         expected = {
             ClusterEvent(r, Action.ALL) for r in DEFAULT_RESOURCES | {"scheduling.k8s.io/PodGroup"}
         }

@@ -61,12 +61,11 @@ class QueueMachine(RuleBasedStateMachine):
 
     @initialize(
         pop_from_backoff_q=st.booleans(),
-        generic_workload=st.booleans(),
         backoff=st.sampled_from([(1.0, 10.0), (0.25, 1.0), (1.0, 0.0)]),
         queue_sort=st.sampled_from([BySortKey, ByLess]),
         reference=st.sampled_from(list(REFERENCES.values())),
     )
-    def start(self, pop_from_backoff_q, generic_workload, backoff, queue_sort, reference):
+    def start(self, pop_from_backoff_q, backoff, queue_sort, reference):
         LOGGER.setLevel(logging.CRITICAL)  # hints break on purpose here, thousands of times
         self.clock = ManualClock()
         self.metrics = SchedulerMetrics(MetricsRegistry())
@@ -80,7 +79,6 @@ class QueueMachine(RuleBasedStateMachine):
             initial_backoff_s=backoff[0],
             max_backoff_s=backoff[1],
             pop_from_backoff_q=pop_from_backoff_q,
-            generic_workload=generic_workload,
             reference=reference,
         )
         self.model = Model(self.clock, self.closed_gates, self.known_pods, config)
@@ -438,7 +436,6 @@ class Driver:
         self.machine = machine = QueueMachine()
         machine.start(
             pop_from_backoff_q=bool(seed % 2),
-            generic_workload=choose([True, False, False]),
             backoff=choose([(1.0, 10.0), (1.0, 10.0), (0.25, 1.0), (1.0, 0.0)]),
             queue_sort=choose([BySortKey, ByLess]),
             reference=choose(list(REFERENCES.values())),

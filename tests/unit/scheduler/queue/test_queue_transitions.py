@@ -7,7 +7,6 @@ import logging
 import pytest
 from msgspec import structs
 
-from kubesched.api.core_v1 import PodSchedulingGroup
 from kubesched.config.references import REFERENCES
 from kubesched.framework.events import (
     EVENT_NODE_ADD,
@@ -188,19 +187,6 @@ def test_a_failed_pod_that_was_never_popped_is_retried_after_backoff(world, capl
     world.queue.done("uid-a")
     world.fail(info, "Fit")
     assert world.where("a") == "backoff"
-
-
-def test_members_of_pod_groups_retry_on_backoff_alone(make_world):
-    for gate, place in ((True, "backoff"), (False, "unschedulable")):
-        world = make_world(registered=REGISTERED, generic_workload=gate)
-        pod = world.pod("a")
-        pod = structs.replace(
-            pod,
-            spec=structs.replace(pod.spec, scheduling_group=PodSchedulingGroup(pod_group_name="g")),
-        )
-        world.queue.add(pod)
-        world.fail(world.pop("a"), "Fit")
-        assert world.where("a") == place
 
 
 def test_failing_sets_the_clock_of_the_entry_anew(world):
