@@ -3,6 +3,7 @@
     explain pod NAME         one pod
     explain pods             several, grouped by explanation
     explain workload K/NAME  the pods of a workload, and why it has no more
+    explain podgroup NAME    a pod group and its pods
     explain attempts         the attempts of a recording, for --at
     explain schema           the JSON schema of -o json
 
@@ -53,6 +54,12 @@ Explain the pods of a Deployment, ReplicaSet, StatefulSet, DaemonSet or Job that
 say why its controller makes no more: a quota, an admission that refuses them, a pause.
 """
 
+_GROUP = """\
+Explain a pod group: its pods are tried together, as the scheduler does. It says which of them find
+a node, how far they get in each topology domain, what is missing or gated, whom the scheduler would
+evict, and what would let the group start. Needs --feature-gates GenericWorkload=true.
+"""
+
 _ATTEMPTS = """\
 List the scheduling attempts of a recording, oldest first, with the numbers that --at takes.
 """
@@ -83,6 +90,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(pods, _SELECTION)
     workload = kinds.add_parser("workload", help="explain a workload", description=_WORKLOAD)
     add_options(workload, "workload KIND/NAME  such as deployment/web")
+    group = kinds.add_parser("podgroup", help="explain a pod group", description=_GROUP)
+    add_options(group, "name NAME  the group; NAMESPACE/NAME works, too")
+    add_options(group, "-n, --namespace NAMESPACE {=}  its namespace")
+    add_output(group, "table", "json", "yaml")
+    add_configuration(group)
+    add_state_source(group)
     for parser in (pod, pods, workload):
         add_options(parser, _COMMON)
         add_output(parser, "table", "wide", "json", "yaml")
@@ -102,7 +115,7 @@ def run_words(words: Sequence[str]) -> int:
     from kubesched.insight.planning.workload_kinds import KINDS, workload_kind
 
     word, slash, _ = words[0].partition("/") if words else ("", "", "")
-    if slash and workload_kind(word) is None:
+    if slash and workload_kind(word) is None and not _is_group(word):
         return usage_error(f'unknown kind "{word}"{did_you_mean(word, list(KINDS))}')
     return parse_and_run(sys.modules[__name__], ["explain", *spelled_out(words)])
 
@@ -113,12 +126,18 @@ def spelled_out(words: Sequence[str]) -> list[str]:
 
     first, *rest = words or [""]
     word, slash, name = first.partition("/")
+    if _is_group(word):
+        return ["podgroup", *([name] if slash else []), *rest]
     kind = workload_kind(word)
     if kind is None or (not slash and (word in ("pod", "pods") or not rest)):
         return list(words)
     if not slash:
         name, *rest = rest
     return ["pod", name, *rest] if kind == "Pod" else ["workload", f"{word}/{name}", *rest]
+
+
+def _is_group(word: str) -> bool:
+    return word.lower().partition(".")[0] in ("podgroup", "podgroups")
 
 
 def why() -> int:
@@ -133,6 +152,8 @@ def why_words(words: Sequence[str]) -> list[str]:
     if not words or words[0] in ("-h", "--help"):
         return ["pod", "--help"]
     spelled = spelled_out(words)
+    if spelled[0] == "podgroup":
+        return spelled
     return [*(spelled if spelled[0] in ("pod", "pods", "workload") else ["pod", *words]), "--fix"]
 
 

@@ -11,7 +11,14 @@ from kubesched.app.cli.layout import clean
 
 if TYPE_CHECKING:
     from kubesched.insight.explain import Explanation
-    from kubesched.insight.explain.model import Fix, NodeRow, Reason, Verdict, WokenBy
+    from kubesched.insight.explain.model import (
+        Fix,
+        GroupExplanation,
+        NodeRow,
+        Reason,
+        Verdict,
+        WokenBy,
+    )
     from kubesched.insight.explain.workloads import Workload
     from kubesched.insight.page.attempts import Listed
 
@@ -263,6 +270,34 @@ def print_workload(workload: Workload) -> None:
         print()
         rows = [(pod.metadata.name, pod.spec.node_name) for pod in placed]
         terminal.table(("POD", "NODE"), rows)
+
+
+def print_pod_group(explanation: GroupExplanation, *, told: Sequence[str] = ()) -> None:
+    """Prints verdict, members, topology domains, victims, and what would help."""
+    terminal.heading(f"PodGroup {explanation.group}: {explanation.summary}")
+    if explanation.message:
+        terminal.sentence(f"Message: {explanation.message}")
+    if explanation.members:
+        print()
+        rows = [(one.pod, one.node or "-", one.lacks or "-") for one in explanation.members]
+        terminal.table(("MEMBER", "NODE", "LACKS"), rows)
+    if explanation.domains:
+        print()
+        listed = [
+            (one.name, str(one.nodes), str(one.placed), one.lacks or "-")
+            for one in explanation.domains
+        ]
+        terminal.table(("DOMAIN", "NODES", "MEMBERS PLACED", "LACKS"), listed)
+    if explanation.preemption is not None:
+        print()
+        victims = [(one.pod, str(one.priority)) for one in explanation.preemption.victims]
+        terminal.table(("WOULD BE EVICTED", "PRIORITY"), victims)
+    if explanation.helps:
+        print()
+        terminal.heading("WHAT WOULD HELP (each was tried)")
+        for help_ in explanation.helps:
+            terminal.sentence(help_)
+    terminal.notes(note for note in explanation.notes if note not in told)
 
 
 def print_attempts(listed: Sequence[Listed]) -> None:

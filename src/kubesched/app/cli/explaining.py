@@ -48,6 +48,8 @@ def explain(args: argparse.Namespace) -> int:
         return _print_schema()
     if args.what == "attempts":
         return _list_attempts(args)
+    if args.what == "podgroup":
+        return _explain_group(args)
     if args.ask_extenders and args.recording is not None and not args.config:
         return usage_error("--ask-extenders needs --config: a recording's URLs are not called")
     if args.what == "pod" and args.recording is not None and not args.config:
@@ -225,6 +227,20 @@ def _select_pods(args: argparse.Namespace, state: ClusterState) -> Sequence[Pod]
         and (args.placed or not pod.spec.node_name)
         and selector.matches(pod.metadata.labels)
     ]
+
+
+# -- a pod group -----------------------------------------------------------------------------------
+
+
+def _explain_group(args: argparse.Namespace) -> int:
+    config, gates = _configuration(args)
+    state = load_state(args)
+    told = explainer_of(state, config, gates=gates).explain_group(*_key(args))
+    if args.output == "table":
+        explain_tables.print_pod_group(told, told=state.notes)
+    else:
+        write_record(args.output, told)
+    return 0
 
 
 # -- a workload ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from kubesched.api.names import key_of
 from kubesched.base.errors import KubeschedError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Failed, FitError
+from kubesched.framework.groups.states import GroupKey, group_of
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.pod_status import (
     POD_SCHEDULED,
@@ -22,7 +23,7 @@ from kubesched.framework.pod_status import (
 from kubesched.framework.preemption.candidates import Candidate
 from kubesched.framework.preemption.executor import Rehearsing
 from kubesched.framework.runtime import Framework
-from kubesched.insight.explain import waiting
+from kubesched.insight.explain import pod_groups, waiting
 from kubesched.insight.explain.evaluation import Evaluation, evaluate
 from kubesched.insight.explain.extenders import ask_extenders
 from kubesched.insight.explain.fixes.entry import changes_for_entry
@@ -32,6 +33,7 @@ from kubesched.insight.explain.model import (
     Condition,
     Explanation,
     Fix,
+    GroupExplanation,
     NodeCounts,
     Preemption,
     Verdict,
@@ -146,20 +148,41 @@ class Explainer:
         self, framework: Framework, pod: PodInfo
     ) -> tuple[ScheduleResult | Failed | None, Candidate | None]:
         """The result of an attempt and its victims; None if a PostFilter plugin has to wait."""
-        random = framework.handle.random
-        drawn = random.getstate()
-        random.seed(0)  # makes answers reproducible
-        with ExitStack() as rehearsal:
-            rehearsal.callback(random.setstate, drawn)
-            evictions = [
-                rehearsal.enter_context(plugin.rehearse())
-                for plugin in framework.post_filter
-                if isinstance(plugin, Rehearsing)
-            ]
+        with self.rehearse(framework) as evictions:
             decided = self.assembly.scheduler.cycle.decide(framework, CycleState(), pod)
             outcome = self._finished(decided)
         candidates = [candidate for rehearsed in evictions for candidate in rehearsed]
         return outcome, candidates[-1] if candidates else None
+
+    @contextmanager
+    def rehearse(self, framework: Framework) -> Iterator[Sequence[Sequence[Candidate]]]:
+        """A dry run, reproducible: evictions are only noted, per plugin."""
+        random = framework.handle.random
+        drawn = random.getstate()
+        random.seed(0)
+        with ExitStack() as rehearsal:
+            rehearsal.callback(random.setstate, drawn)
+            yield [
+                rehearsal.enter_context(plugin.rehearse())
+                for plugin in framework.plugins
+                if isinstance(plugin, Rehearsing)
+            ]
+
+    def explain_group(self, namespace: str, name: str) -> GroupExplanation:
+        """Explain a PodGroup, with the tree it belongs to.
+
+        Raises:
+            ExplainError: groups are not looked at, or there is no such group and no pod names it.
+        """
+        cycles = pod_groups.cycles_of(self.assembly)
+        if cycles is None:
+            raise ExplainError(
+                "pod groups are not looked at: --feature-gates GenericWorkload=true turns them on"
+            )
+        if cycles.states.state(GroupKey(namespace, name)) is None:
+            raise ExplainError(f"PodGroup {namespace}/{name} not found, nor a pod that names it")
+        key = GroupKey(namespace, name)
+        return pod_groups.explain_group(cycles, self.rehearse, key, self.notes)
 
     def _finished(
         self, outcome: ScheduleResult | Failed | Awaitable[ScheduleResult | Failed]
@@ -192,6 +215,8 @@ class _Story:
         self.is_later = False
         """True if the pod was placed earlier and the cluster has changed since."""
         self.notes = list(explainer.notes)
+        self.group = group_of(info.pod)
+        self.cycles = pod_groups.cycles_of(explainer.assembly) if self.group is not None else None
 
     def told(self, select: Selection, *, fix: bool) -> Explanation:
         framework, pod = self.framework, self.pod
@@ -202,9 +227,7 @@ class _Story:
         outside = [] if self.node_name else self._waits_outside_the_queue()
         waits = [*outside, *([] if self.node_name else self._waits_for_objects(evaluation))]
         is_tried = not self.node_name and not outside
-        decision, candidate = (
-            self.explainer.decide(framework, self.info) if is_tried else (None, None)
-        )
+        decision, candidate = self._decided() if is_tried else (None, None)
         if is_tried and decision is None:
             self.notes.append(POST_FILTER_NOT_KNOWN)
         verdict = self._verdict(evaluation, waits, decision)
@@ -227,7 +250,9 @@ class _Story:
             uid=pod.metadata.uid,
             profile=framework.profile_name,
             verdict=verdict,
-            summary=summary_of(verdict, counts, waits, chosen, preemption),
+            summary=summary_of(
+                verdict, counts, waits, chosen, preemption, self._of_group(verdict, counts)
+            ),
             message=decision.status.message if isinstance(decision, Failed) else "",
             condition_reason=_condition_reason(decision),
             condition=condition_of(pod),
@@ -243,6 +268,28 @@ class _Story:
             notes=self.notes,
         )
 
+    def _decided(self) -> tuple[ScheduleResult | Failed | None, Candidate | None]:
+        if self.cycles is None or self.group is None:
+            return self.explainer.decide(self.framework, self.info)
+        attempt = pod_groups.attempt(self.cycles, self.explainer.rehearse, self.group)
+        if attempt is None:
+            return None, None
+        return attempt.outcome_for(self.pod), attempt.candidate
+
+    def _of_group(self, verdict: Verdict, counts: NodeCounts) -> str:
+        """What the pod's group lacks, if the pod itself would find a node."""
+        if self.group is None or self.node_name:
+            return ""
+        named = f"PodGroup {self.group.namespace}/{self.group.name}"
+        if self.cycles is None:
+            self.notes.append(f"{named} is not looked at: the feature gate GenericWorkload is off")
+            return ""
+        told = self.explainer.explain_group(self.group.namespace, self.group.name)
+        if verdict is Verdict.NOT_NOW and counts.feasible:
+            return f"{named} does not start: {told.summary.removeprefix('not now. ')}"
+        self.notes.append(f"{named}: {told.summary}")
+        return ""
+
     def _fixes(self, evaluation: Evaluation, verdict: Verdict) -> list[Fix]:
         if verdict not in (Verdict.NOT_NOW, Verdict.NEVER, Verdict.WAITING):
             return []
@@ -255,6 +302,8 @@ class _Story:
         """What keeps the pod out of the queue."""
         if self.pod.metadata.deletion_timestamp is not None:
             return [waiting.deletion()]
+        if self.cycles is not None and self.group is not None:
+            return pod_groups.waits_of(self.cycles, self.group)
         queue = self.explainer.assembly.scheduler.queue
         return list(waiting.before_the_queue(self.framework, queue, self.info.pod))
 

@@ -198,6 +198,48 @@ class Explanation(_Record):
     """Limits of the answer: what is unknown or was not evaluated."""
 
 
+class Member(_Record):
+    """A pending member of a pod group, tried after the ones before it."""
+
+    pod: str
+    node: str
+    """Where it would go; empty if nowhere."""
+    lacks: str
+
+
+class Domain(_Record):
+    """A topology domain, and how far the group gets in it."""
+
+    name: str
+    nodes: int
+    placed: int
+    """Pending members that find a node there."""
+    lacks: str
+    """What the first member without a node is told."""
+
+
+class GroupExplanation(_Record):
+    """Everything there is to say about one pod group."""
+
+    group: str
+    verdict: Verdict
+    summary: str
+    message: str
+    """What the scheduler writes as the group's condition; empty if it starts or is not tried."""
+    min_count: int
+    """1 for a basic group, 0 for one that does not exist."""
+    pods: int
+    scheduled: int
+    waiting_for: list[WaitingFor]
+    members: list[Member]
+    domains: list[Domain]
+    """Of groups with a topology constraint."""
+    preemption: Preemption | None
+    helps: list[str]
+    """What would let it start; each was tried with the whole group."""
+    notes: list[str]
+
+
 def schema() -> dict[str, Any]:
     """The JSON schema of an explanation."""
     made = msgspec.json.schema(Explanation)

@@ -13,8 +13,9 @@ def summary_of(
     waits: Sequence[WaitingFor],
     chosen: Chosen | None,
     preemption: Preemption | None,
+    group: str = "",
 ) -> str:
-    """One or two sentences, beginning with the verdict."""
+    """One or two sentences, beginning with the verdict; `group` says what its pod group lacks."""
     if verdict is Verdict.PLACED and chosen is not None:
         return _placed(chosen, nodes)
     if verdict is Verdict.WAITING:
@@ -32,6 +33,8 @@ def summary_of(
             f"never. {_none(nodes)} could take it "
             "even if it were empty, untainted and not cordoned."
         )
+    if group:
+        return f"not now. {_of(nodes)} would take it alone; {group}"
     if nodes.feasible:  # the filters pass, but another step failed
         return "not now. The attempt fails with an error and is repeated after a pause."
     if preemption is not None:

@@ -77,12 +77,12 @@ class GroupCycles:
     def run(self, entity: QueuedGroup, is_skipped: SkipPod) -> list[Assumed]:
         """Try a group; returns the members to bind."""
         try:
-            root = self._tree(entity)
+            root = self.tree(entity)
         except GroupRejected as error:
             self._fail_before(entity, error, None)
             return []
         try:
-            framework = self._validated(root)
+            framework = self.validated(root)
         except GroupRejected as error:
             self._fail_before(entity, error, root)
             return []
@@ -92,15 +92,7 @@ class GroupCycles:
             self.queue.attempted_group(entity, SUCCESS)
             return []
         log.info("Attempting to schedule pod group", v=3, podGroup=str(root.key))
-        shared = GroupCycle()
-        results = self._placing(framework, shared).run(root)
-        root_status = results[root.key].status
-        _complete(root, results, Verdict(SUCCESS))
-        self.metrics.podgroup_scheduling_algorithm_duration_seconds.observe(
-            framework.now() - started
-        )
-        if root_status.code is Code.UNSCHEDULABLE:
-            self._post_filter(framework, shared, root, results)
+        results, root_status = self.decide(framework, root, started)
         assumed = [
             each for leaf in root.leaves() for each in self._submit(framework, results[leaf.key])
         ]
@@ -111,7 +103,25 @@ class GroupCycles:
         self.queue.attempted_group(entity, root_status)
         return assumed
 
-    def _placing(
+    def decide(
+        self, framework: Framework, root: GroupNode, started: float
+    ) -> tuple[Results, Status]:
+        """What becomes of every group and member, and the root's status before preemption.
+
+        Only PodGroupPostFilter plugins have effects.
+        """
+        shared = GroupCycle()
+        results = self.placing(framework, shared).run(root)
+        root_status = results[root.key].status
+        _complete(root, results, Verdict(SUCCESS))
+        self.metrics.podgroup_scheduling_algorithm_duration_seconds.observe(
+            framework.now() - started
+        )
+        if root_status.code is Code.UNSCHEDULABLE:
+            self._post_filter(framework, shared, root, results)
+        return results, root_status
+
+    def placing(
         self, framework: Framework, shared: GroupCycle, *, full_states: bool = False
     ) -> Placing:
         return Placing(
@@ -129,7 +139,12 @@ class GroupCycles:
 
     # -- before placing ----------------------------------------------------------------------------
 
-    def _tree(self, entity: QueuedGroup) -> GroupNode:
+    def tree(self, entity: QueuedGroup) -> GroupNode:
+        """The tree of a queued group, as it is known now.
+
+        Raises:
+            GroupRejected: its root is gone.
+        """
         group = self.states.find(entity.root)
         if group is None:
             raise GroupRejected(f"pod group object not found for pod group {entity.root}")
@@ -142,8 +157,12 @@ class GroupCycles:
         children = [self._node(child, entity) for child in self.states.children(key)]
         return GroupNode(group, children=children)
 
-    def _validated(self, root: GroupNode) -> Framework:
-        """The profile of all members, which must agree with each other and with the group."""
+    def validated(self, root: GroupNode) -> Framework:
+        """The profile of all members, which must agree with each other and with the group.
+
+        Raises:
+            GroupRejected: they do not.
+        """
         members = [info.pod_info.pod for info in root.all_members()]
         placed = [pod for leaf in root.leaves() for pod in self._state_of(leaf).scheduled_pods()]
         name = members[0].spec.scheduler_name
@@ -210,7 +229,7 @@ class GroupCycles:
         self, framework: Framework, shared: GroupCycle, root: GroupNode, results: Results
     ) -> None:
         def place() -> tuple[Sequence[PlacedPod], Status]:
-            again = self._placing(framework, GroupCycle(), full_states=True).run(root)
+            again = self.placing(framework, GroupCycle(), full_states=True).run(root)
             placed = [
                 pod
                 for leaf in root.leaves()
@@ -247,24 +266,16 @@ class GroupCycles:
     def _submit_member(
         self, framework: Framework, result: GroupResult, member: MemberResult
     ) -> Assumed | None:
-        group, own, info = result.status, member.status, member.info
         started = framework.now() - member.seconds
-        if group.code is Code.ERROR:
-            failed = Failed(own if own.code is Code.ERROR else group, CLEAR_NOMINATION)
-        elif not own.is_success:
-            failed = Failed(own, member.nomination)
-        elif group.is_success:
+        failed = failure_of(result, member)
+        if failed is None:
             outcome = self._bind(framework, member, started)
             if isinstance(outcome, Assumed):
                 return outcome
             failed = outcome
-        elif result.waits_for_preemption:
-            failed = Failed(group, member.nomination)
-        else:
-            failed = Failed(group_unschedulable(group.message), CLEAR_NOMINATION)
         if framework.evaluations is not None:
             framework.evaluations.note(member.state)
-        self.failures.handle(framework, info, failed, started)
+        self.failures.handle(framework, member.info, failed, started)
         return None
 
     def _bind(self, framework: Framework, member: MemberResult, started: float) -> Assumed | Failed:
@@ -300,6 +311,20 @@ class GroupCycles:
 
 
 _DEFAULT = "PreemptLowerPriority"
+
+
+def failure_of(result: GroupResult, member: MemberResult) -> Failed | None:
+    """What a member is told that will not be bound."""
+    group, own = result.status, member.status
+    if group.code is Code.ERROR:
+        return Failed(own if own.code is Code.ERROR else group, CLEAR_NOMINATION)
+    if not own.is_success:
+        return Failed(own, member.nomination)
+    if group.is_success:
+        return None
+    if result.waits_for_preemption:
+        return Failed(group, member.nomination)
+    return Failed(group_unschedulable(group.message), CLEAR_NOMINATION)
 
 
 def _complete(node: GroupNode, results: Results, parent: Verdict) -> None:

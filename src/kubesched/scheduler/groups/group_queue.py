@@ -171,7 +171,7 @@ class GroupSchedulingQueue(SchedulingQueue):
     def _find_member(self, pod: Pod) -> tuple[QueuedGroup | None, QueuedPodInfo | None]:
         leaf, key = group_of(pod), key_of(pod.metadata)
         root = None if leaf is None else self._groups.root_of(leaf)
-        entity = None if root is None else self._find_entity(key_of_group(root))
+        entity = None if root is None else self.find_entity(key_of_group(root))
         return entity, None if entity is None else entity.find(key)
 
     def _is_queued(self, pod: Pod) -> bool:
@@ -189,7 +189,7 @@ class GroupSchedulingQueue(SchedulingQueue):
         yield from self._group_backoff
         yield from self._group_pool.values()
 
-    def _find_entity(self, root: GroupKey) -> QueuedGroup | None:
+    def find_entity(self, root: GroupKey) -> QueuedGroup | None:
         key = str(root)
         return (
             self._group_active.get(key) or self._group_backoff.get(key) or self._group_pool.get(key)
@@ -329,7 +329,7 @@ class GroupSchedulingQueue(SchedulingQueue):
 
     def attempted_group(self, tried: QueuedGroup, status: Status) -> None:
         """The cycle of a group is over: requeue what is left of it."""
-        present = self._find_entity(tried.root)
+        present = self.find_entity(tried.root)
         self._last_popped = None
         if present is not None:
             log.error("Pod group is queued already", podGroup=str(tried.root))
@@ -376,7 +376,7 @@ class GroupSchedulingQueue(SchedulingQueue):
         if root is None:
             return
         key = key_of_group(root)
-        entity = self._find_entity(key)
+        entity = self.find_entity(key)
         if entity is not None:
             entity.priority = root.spec.priority or 0
         for leaf in self._groups.leaves(key):

@@ -17,12 +17,12 @@ class GroupScheduler(Scheduler):
 
     def __init__(self, *, groups: GroupCycles, **parts: Any) -> None:  # noqa: ANN401  # as above
         super().__init__(**parts)
-        self._groups = groups
+        self.groups = groups
 
     def attempt(self) -> AttemptOutcome:
         entity = self.queue.pop_entity()
         if entity is None:
             return QUEUE_EMPTY
         if isinstance(entity, QueuedGroup):
-            return AssumedGroup(self._groups.run(entity, self.is_to_be_skipped))
+            return AssumedGroup(self.groups.run(entity, self.is_to_be_skipped))
         return self._begin(entity)

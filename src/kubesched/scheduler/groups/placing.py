@@ -80,6 +80,8 @@ class Placing:
         self._generate: Sequence[PlacementGeneratePlugin] = framework.at("placementGenerate")
         self._score: Sequence[PlacementScorePlugin] = framework.at("placementScore")
         self.results: dict[GroupKey, GroupResult] = {}
+        self.trials: dict[GroupKey, list[tuple[Placement, GroupResult]]] = {}
+        """What came out in each placement, of every group."""
 
     def run(self, root: GroupNode) -> dict[GroupKey, GroupResult]:
         """Results of all groups that were reached; nothing stays assumed."""
@@ -124,6 +126,7 @@ class Placing:
             try:
                 result = self._try_placement(node, placement, trial)
                 tried.append((result, self.results))
+                self.trials.setdefault(node.key, []).append((placement, result))
             finally:
                 _revert(trial)
                 self.results = outer
