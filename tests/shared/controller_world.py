@@ -9,6 +9,7 @@ import pytest
 
 from kubesched.base.clock import ManualClock
 from kubesched.base.errors import NotFound, ServerError
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.control_plane import build_registry
 from kubesched.playground.controller_manager import ControllerOptions, start_all
@@ -21,10 +22,12 @@ Obj = dict[str, Any]
 class World:
     """Everything a test needs, in steps."""
 
-    def __init__(self, options: ControllerOptions, seed: int = 1) -> None:
+    def __init__(
+        self, options: ControllerOptions, seed: int = 1, gates: FeatureGates = DEFAULT_GATES
+    ) -> None:
         self.clock = ManualClock()
         self.rng = random.Random(seed)
-        self.registry = build_registry(Store(), clock=self.clock, rng=self.rng)
+        self.registry = build_registry(Store(), clock=self.clock, rng=self.rng, gates=gates)
         self.api = LocalApi(self.registry)
         self._options = options
         self.cast = start_all(self.api, self.clock, self.rng, options)

@@ -88,6 +88,11 @@ async def playground(settings: PlaygroundSettings) -> AsyncIterator[Playground]:
             yield Playground(cluster, None)
             return
         config = settings.config or default_config(settings.gates)
+        if settings.gates.GenericWorkload and settings.record is None:
+            # Pod groups cannot be recorded yet, not even in memory.
+            async with _scheduler(settings, cluster, config, None) as app:
+                yield Playground(cluster, app, None)
+            return
         recording = open_recording(
             settings.record,
             config,
@@ -108,7 +113,7 @@ async def _scheduler(
     settings: PlaygroundSettings,
     cluster: EmbeddedCluster,
     config: KubeSchedulerConfiguration,
-    recording: Recording,
+    recording: Recording | None,
 ) -> AsyncIterator[SchedulerApp]:
     transport = cluster.transport(omits_managed_fields=True)
     clock = SystemClock()

@@ -29,6 +29,7 @@ from kubesched.playground.controllers.job import JobController
 from kubesched.playground.controllers.namespaces import NamespaceController
 from kubesched.playground.controllers.node_lifecycle import DEFAULT_GRACE_S, NodeLifecycleController
 from kubesched.playground.controllers.pod_gc import PodGcController
+from kubesched.playground.controllers.pod_group_protection import POD_GROUPS, PodGroupProtection
 from kubesched.playground.controllers.replicaset import (
     ReplicaSetController,
     ReplicationControllerController,
@@ -71,6 +72,7 @@ CONTROLLERS: tuple[type[Controller[Any]], ...] = (
     VolumeBinder,
     VolumeProtection,
     EphemeralVolumes,
+    PodGroupProtection,
     ResourceClaimController,
     CsiPublisher,
     Provisioner,
@@ -208,6 +210,8 @@ def start_all(
         NodeLifecycleController: (options.node_monitor_grace_s,),
     }
     left_out = {controller for controller in CONTROLLERS if controller.name in options.disabled}
+    if not any(resource.key == POD_GROUPS for resource in api.catalog):
+        left_out.add(PodGroupProtection)
     if options.storage:
         given |= {CsiPublisher: (options.storage,), Provisioner: (options.storage,)}
     else:

@@ -26,6 +26,7 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.client.client_config import load_config
 from kubesched.client.pool import HttpTransport
 from kubesched.client.rest import RestClient
+from kubesched.config import features
 from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
 from kubesched.playground.server.api_server import ApiServer
 from kubesched.testing.control_plane import ASSETS_VARIABLE, control_plane, find_assets
@@ -302,6 +303,9 @@ async def extender():
     await runner.cleanup()
 
 
+POD_GROUP_GATES = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true"
+
+
 def free_port():
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
@@ -309,10 +313,11 @@ def free_port():
 
 
 @contextlib.asynccontextmanager
-async def embedded_cluster(folder):
+async def embedded_cluster(folder, gates=""):
     kubeconfig = folder / "embedded.kubeconfig"
+    settings = ClusterSettings(kubeconfig=kubeconfig, gates=features.parse(gates))
     async with (
-        EmbeddedCluster(ClusterSettings(kubeconfig=kubeconfig)) as cluster,
+        EmbeddedCluster(settings) as cluster,
         admin_client(kubeconfig) as admin,
     ):
         yield Cluster(kubeconfig, admin, embedded=cluster)
@@ -370,6 +375,7 @@ async def admin_client(kubeconfig):
 async def cluster(request, tmp_path):
     made = {
         "embedded": lambda: embedded_cluster(tmp_path),
+        "embedded with pod groups": lambda: embedded_cluster(tmp_path, POD_GROUP_GATES),
         "real": lambda: real_cluster(tmp_path),
         "audited": lambda: real_cluster(tmp_path, audited=True),
     }[request.param]()

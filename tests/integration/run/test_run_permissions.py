@@ -25,6 +25,7 @@ from kubesched.base.errors import BadRequest, Conflict, Forbidden, Invalid, NotF
 from kubesched.client.patch import strategic_merge_patch
 from kubesched.playground.handlers.routes import parse_target
 from kubesched.playground.server.api_server import failure
+from tests.integration.run.conftest import POD_GROUP_GATES
 
 MANIFESTS = Path(__file__).parents[3] / "deploy" / "manifests"
 
@@ -65,6 +66,10 @@ BOOTSTRAP = {
 
 CHECKED_BY_REAL_SERVERS = {"resourceclaims/binding"}
 """Not a path: what a write to `resourceclaims/status` must be allowed besides, to change allocation or reservations."""
+
+
+POD_GROUPS = {"podgroups", "podgroups/status", "compositepodgroups"}
+"""Only asked for with feature gates, which extenders cannot be combined with; they have a test of their own."""
 
 
 @dataclass(frozen=True)
@@ -426,7 +431,7 @@ async def test_a_full_run_is_allowed_and_needs_every_permission(cluster, run, ex
         grant
         for grant in rbac.grants
         if all(allowed(request, everything - {grant}) for request in rbac.asked)
-        and grant.resource not in CHECKED_BY_REAL_SERVERS
+        and grant.resource not in CHECKED_BY_REAL_SERVERS | POD_GROUPS
     }
     assert needless == set(), "taken away, nothing would be refused"
     borrowed = {
@@ -438,6 +443,38 @@ async def test_a_full_run_is_allowed_and_needs_every_permission(cluster, run, ex
         ("create", "tokenreviews"),
         ("create", "subjectaccessreviews"),
         ("get", "configmaps"),
+    }
+
+
+@pytest.mark.parametrize("cluster", ["embedded with pod groups"], indirect=True)
+async def test_pod_groups_are_allowed_and_need_every_permission(cluster, run, rbac):
+    await cluster.add_node("n1")
+    groups = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+    await cluster.create(
+        groups,
+        apiVersion="scheduling.k8s.io/v1beta1",
+        kind="PodGroup",
+        metadata={"name": "gang"},
+        spec={"schedulingPolicy": {"gang": {"minCount": 2}}},
+    )
+    scheduler = await run(
+        f"--feature-gates={POD_GROUP_GATES}", config={"leaderElection": {"leaderElect": False}}
+    )
+    for name in ("a", "b"):
+        await cluster.add_pod(name, schedulingGroup={"podGroupName": "gang"})
+    assert await cluster.bound("a", "b") == ["n1", "n1"]
+
+    async def condition():
+        group = json.loads(await cluster.admin.get_raw(f"{groups}/gang"))
+        return group["status"].get("conditions")
+
+    (scheduled,) = await cluster.eventually(condition)
+    assert (scheduled["type"], scheduled["status"]) == ("PodGroupInitiallyScheduled", "True")
+    assert await scheduler.terminated() == 1  # as upstream without leader election
+    assert rbac.refused == []
+    wanted = {(grant.resource, grant.verb) for grant in rbac.grants if grant.resource in POD_GROUPS}
+    assert wanted == {
+        (request.resource, request.verb) for request in rbac.asked if request.resource in POD_GROUPS
     }
 
 

@@ -46,6 +46,10 @@ UPSTREAM = {
     ("resource.k8s.io", "resourceclaims"): "get list watch update patch create delete",
     ("resource.k8s.io", "resourceclaims/status"): "get list watch update patch",
     ("resource.k8s.io", "resourceclaims/binding"): "update patch",
+    ("scheduling.k8s.io", "podgroups"): "get list watch",
+    ("scheduling.k8s.io", "podgroups/status"): "update patch",
+    ("scheduling.k8s.io", "compositepodgroups"): "get list watch",
+    ("scheduling.k8s.io", "compositepodgroups/status"): "update patch",
 }
 
 

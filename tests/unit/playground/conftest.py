@@ -11,11 +11,18 @@ import pytest
 from controller_world import LostWrite, World
 
 from kubesched.base.clock import ManualClock
+from kubesched.config import features
+from kubesched.config.features import DEFAULT_GATES
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.controller_manager import ControllerOptions
 from kubesched.playground.handlers.exchange import ApiRequest, ApiResponse
 from kubesched.playground.kubelet.options import KubeletOptions
 from kubesched.playground.server.api_server import ApiServer
+
+POD_GROUP_GATES = features.parse(
+    "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true,"
+    "PodGroupPreemptionPolicy=true"
+)
 
 
 class Http:
@@ -68,6 +75,12 @@ def api(clock: ManualClock) -> LocalApi:
 
 
 @pytest.fixture
+def group_api(clock: ManualClock) -> LocalApi:
+    """A cluster that knows pod groups."""
+    return LocalApi.in_memory(clock=clock, rng=random.Random(7), gates=POD_GROUP_GATES)
+
+
+@pytest.fixture
 def http(api: LocalApi, clock: ManualClock) -> Http:
     return Http(ApiServer(api.registry, clock=clock, rng=random.Random(7), token="secret"))
 
@@ -87,9 +100,9 @@ def make_pod():
 
 @pytest.fixture
 def make_world():
-    def make(nodes: int = 3, *, seed: int = 1, **options: Any) -> World:
+    def make(nodes: int = 3, *, seed: int = 1, gates: Any = DEFAULT_GATES, **options: Any) -> World:
         options.setdefault("kubelet", KubeletOptions(nodes=nodes))
-        return World(ControllerOptions(**options), seed)
+        return World(ControllerOptions(**options), seed, gates)
 
     return make
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
 from kubesched.playground.apimachinery.catalog import STORED_ONLY
+from kubesched.playground.server.api_server import ApiServer
+from tests.unit.playground.conftest import Http
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "playground.md"
 NOT_LISTED = {"finalize", "scale", "status"}
@@ -35,8 +38,9 @@ async def served(http):
     return names
 
 
-async def test_the_page_lists_what_is_served(http):
-    assert set(rows()) == await served(http)
+async def test_the_page_lists_what_is_served(group_api, clock):
+    server = ApiServer(group_api.registry, clock=clock, rng=random.Random(7), token="secret")
+    assert set(rows()) == await served(Http(server))
 
 
 def test_the_page_says_which_kinds_nothing_acts_on():

@@ -8,11 +8,13 @@ with `stored_as`. Custom resource definitions add rows at run time; built-in row
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kubesched.api.kinds import KINDS, STANDARD_VERBS, Kind, kind_of
 from kubesched.api.resource_v1beta2 import DeviceTaintRule
+from kubesched.api.scheduling_v1alpha3 import CompositePodGroup
+from kubesched.api.scheduling_v1beta1 import PodGroup, Workload
 from kubesched.base.errors import NotFound
 from kubesched.config.features import FeatureGates
 from kubesched.playground.apimachinery.objects import JsonObject
@@ -100,14 +102,24 @@ def built_in(kind: Kind[Any]) -> ResourceInfo:
 # Upstream: alpha versions are off unless the API server is told otherwise.
 BUILT_IN: tuple[ResourceInfo, ...] = tuple(built_in(kind) for kind in KINDS if not kind.is_preview)
 DEVICE_TAINT_RULES: ResourceInfo = built_in(kind_of(DeviceTaintRule))
+POD_GROUPS: tuple[ResourceInfo, ...] = (built_in(kind_of(PodGroup)), built_in(kind_of(Workload)))
+COMPOSITE_POD_GROUPS: ResourceInfo = built_in(kind_of(CompositePodGroup))
 
 
 def served(gates: FeatureGates) -> tuple[ResourceInfo, ...]:
     """The built-in kinds of a cluster: those of its release, and previews that gates enable."""
-    if release_of(gates).taint_rules_are_stable:
-        return BUILT_IN
-    rest = tuple(resource for resource in BUILT_IN if resource.key != DEVICE_TAINT_RULES.key)
-    return (*rest, DEVICE_TAINT_RULES) if gates.DRADeviceTaintRules else rest
+    resources = list(BUILT_IN)
+    if not release_of(gates).taint_rules_are_stable:
+        resources = [other for other in resources if other.key != DEVICE_TAINT_RULES.key]
+        if gates.DRADeviceTaintRules:
+            resources.append(DEVICE_TAINT_RULES)
+    if gates.CompositePodGroup:
+        version = COMPOSITE_POD_GROUPS.version
+        resources += [replace(resource, version=version) for resource in POD_GROUPS]
+        resources.append(COMPOSITE_POD_GROUPS)
+    if gates.GenericWorkload:
+        resources += POD_GROUPS
+    return tuple(resources)
 
 
 class ResourceCatalog:

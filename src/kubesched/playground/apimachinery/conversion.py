@@ -1,6 +1,7 @@
 """Conversion of kinds that are served in two forms and stored in one.
 
-Events are stored as core v1, HorizontalPodAutoscalers as `autoscaling/v2`.
+Events are stored as core v1, HorizontalPodAutoscalers as `autoscaling/v2`, pod groups and workloads
+as `scheduling.k8s.io/v1beta1`.
 """
 
 from __future__ import annotations
@@ -36,8 +37,17 @@ def event_from_events_v1(event: JsonObject) -> JsonObject:
     return renamed
 
 
+def _with_version(api_version: str) -> Callable[[JsonObject], JsonObject]:
+    """A conversion between versions with the same fields."""
+    return lambda obj: {**obj, "apiVersion": api_version}
+
+
+_GROUPS_V1ALPHA3 = "scheduling.k8s.io/v1alpha3"
+_SAME_FIELDS = (_with_version("scheduling.k8s.io/v1beta1"), _with_version(_GROUPS_V1ALPHA3))
 CONVERTED: dict[tuple[str, str], tuple[Callable[[JsonObject], JsonObject], ...]] = {
     ("events.k8s.io/v1", "Event"): (event_from_events_v1, event_to_events_v1),
     ("autoscaling/v1", "HorizontalPodAutoscaler"): (autoscaler_from_v1, autoscaler_to_v1),
+    (_GROUPS_V1ALPHA3, "PodGroup"): _SAME_FIELDS,
+    (_GROUPS_V1ALPHA3, "Workload"): _SAME_FIELDS,
 }
 """Conversions to and from the stored form, by API version and kind."""

@@ -23,6 +23,7 @@ ChangeType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
 
 FOREGROUND_FINALIZER = "foregroundDeletion"
 ORPHAN_FINALIZER = "orphan"
+POD_GROUP_FINALIZER = "scheduling.k8s.io/podgroup-protection"
 
 _ENCODER = msgspec.json.Encoder()
 _SORTING_ENCODER = msgspec.json.Encoder(order="sorted")

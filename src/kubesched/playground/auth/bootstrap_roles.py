@@ -14,6 +14,7 @@ from kubesched.playground.registry.users import AUTHENTICATED, MASTERS
 _API = "rbac.authorization.k8s.io/v1"
 _READ = ["get", "list", "watch"]
 _WRITE = ["create", "delete", "deletecollection", "patch", "update"]
+_SCHEDULING = "scheduling.k8s.io"
 _WORKLOADS = [
     ("", ["configmaps", "endpoints", "persistentvolumeclaims", "pods",
           "replicationcontrollers", "replicationcontrollers/scale", "serviceaccounts", "services"]),
@@ -25,11 +26,15 @@ _WORKLOADS = [
     ("networking.k8s.io", ["ingresses", "networkpolicies"]),
     ("policy", ["poddisruptionbudgets"]),
     ("resource.k8s.io", ["resourceclaims", "resourceclaimtemplates"]),
+    (_SCHEDULING, ["podgroups", "workloads"]),
+    (_SCHEDULING, ["compositepodgroups"]),
 ]  # fmt: skip
 _READ_ONLY = [
     ("", ["bindings", "events", "limitranges", "namespaces", "namespaces/status",
           "pods/log", "pods/status", "resourcequotas", "resourcequotas/status"]),
     ("metrics.k8s.io", ["nodes", "pods"]),
+    (_SCHEDULING, ["podgroups/status"]),
+    (_SCHEDULING, ["compositepodgroups/status"]),
 ]  # fmt: skip
 _COMMANDS = ["pods/attach", "pods/eviction", "pods/exec", "pods/portforward"]
 
@@ -76,6 +81,10 @@ _SCHEDULER = [
     _rule("", ["pods/status"], _UPDATE),
     _rule("resource.k8s.io", ["resourceclaims"], ["create", "delete", *_UPDATE]),
     _rule("resource.k8s.io", ["resourceclaims/binding", "resourceclaims/status"], _UPDATE),
+    _rule(_SCHEDULING, ["podgroups"], _READ),
+    _rule(_SCHEDULING, ["podgroups/status"], _UPDATE),
+    _rule(_SCHEDULING, ["compositepodgroups"], _READ),
+    _rule(_SCHEDULING, ["compositepodgroups/status"], _UPDATE),
     _rule("", ["events"], ["create", *_UPDATE]),
     _rule("events.k8s.io", ["events"], ["create", *_UPDATE]),
     _rule("coordination.k8s.io", ["leases"], ["create"]),
@@ -121,7 +130,15 @@ BINDINGS = {
 def create_roles(registry: RestStorage) -> None:
     """Create missing roles and bindings; existing ones are not changed."""
     labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
-    for name, rules in ROLES.items():
+    is_served = {resource.key for resource in registry.catalog}.__contains__
+    for name, every in ROLES.items():
+        # Upstream: rules for kinds behind a feature gate are only there if it is on.
+        rules = [
+            rule
+            for rule in every
+            if rule.get("apiGroups") != [_SCHEDULING]
+            or is_served(f"{rule['resources'][0].partition('/')[0]}.{_SCHEDULING}")
+        ]
         role: JsonObject = {"apiVersion": _API, "kind": "ClusterRole", "rules": rules}
         target = _AGGREGATED_TO.get(name)
         own_labels = {**labels, f"{_AGGREGATE_TO}{target}": "true"} if target else labels

@@ -10,7 +10,7 @@ from kubesched.playground.apimachinery.object_meta import label_problems, path_s
 from kubesched.playground.apimachinery.releases import release_of
 from kubesched.playground.apimachinery.validation import never_changes
 from kubesched.playground.registry.strategy import WRITABLE_METADATA, Strategy, SubresourceWrite
-from kubesched.playground.resources import custom_resources
+from kubesched.playground.resources import custom_resources, pod_groups
 from kubesched.playground.resources.admission import cluster as cluster_admission
 from kubesched.playground.resources.admission import devices as device_admission
 from kubesched.playground.resources.admission.pods import (
@@ -37,6 +37,7 @@ from kubesched.playground.resources.validation import (
     storage,
     workloads,
 )
+from kubesched.playground.resources.validation import pod_groups as pod_group_rules
 
 _WORKLOAD = Strategy(
     tracks_generation=True,
@@ -44,6 +45,16 @@ _WORKLOAD = Strategy(
     validate_update=never_changes("spec.selector"),
 )
 _RETURNED = Strategy(returns_deleted_object=True)
+_POD_GROUP = Strategy(
+    allows_unconditional_update=False,
+    status_keeps_metadata=WRITABLE_METADATA,
+    default=pod_groups.default_group,
+    admit=pod_groups.admit_group,
+    validate=pod_group_rules.validate_group,
+    validates_only_creation=True,
+    validate_update=pod_group_rules.validate_group_update,
+    validate_status=pod_group_rules.validate_group_status,
+)
 
 
 def strategies_for(gates: FeatureGates) -> dict[str, Strategy]:
@@ -66,14 +77,17 @@ def strategies_for(gates: FeatureGates) -> dict[str, Strategy]:
             prepare_update=admit_pod_update,
             subresources={**pod.subresources, "resize": resize},
         )
+    if gates.PodGroupPreemptionPolicy:
+        for groups in ("podgroups.scheduling.k8s.io", "compositepodgroups.scheduling.k8s.io"):
+            known[groups] = replace(known[groups], default=pod_groups.default_group_with_policy)
     for resource in GATED:
         if dropped := dropped_fields(resource, gates):
-            strategy = known[resource]
-            known[resource] = replace(strategy, default=dropping(dropped, strategy.default))
+            known[resource] = dropping(dropped, known[resource])
     return known
 
 
 STRATEGIES: dict[str, Strategy] = {
+    "compositepodgroups.scheduling.k8s.io": _POD_GROUP,
     "configmaps": Strategy(
         validate=cluster.validate_config_data, validate_update=cluster.validate_config_data_update
     ),
@@ -173,6 +187,7 @@ STRATEGIES: dict[str, Strategy] = {
         admit=cluster_admission.admit_pod_disruption_budget,
         validate=workloads.validate_pod_disruption_budget,
     ),
+    "podgroups.scheduling.k8s.io": _POD_GROUP,
     "pods": Strategy(
         tracks_generation=True,
         status_keeps_metadata=("ownerReferences",),
@@ -281,6 +296,14 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "volumeattachments.storage.k8s.io": Strategy(
         status_keeps_metadata=WRITABLE_METADATA, allows_unconditional_update=False
+    ),
+    "workloads.scheduling.k8s.io": Strategy(
+        allows_unconditional_update=False,
+        admit=pod_groups.complete_workload,
+        prepare_update=pod_groups.complete_workload,
+        validate=pod_group_rules.validate_workload,
+        validates_only_creation=True,
+        validate_update=pod_group_rules.validate_workload_update,
     ),
     "ingresses.networking.k8s.io": Strategy(tracks_generation=True),
     "networkpolicies.networking.k8s.io": Strategy(tracks_generation=True),

@@ -235,7 +235,8 @@ def test_an_idle_cluster_writes_nothing_but_heartbeats(make_world):
 
 
 def test_every_controller_runs_that_has_something_to_do(world):
-    absent = ("csi-publisher", "provisioner", "device-publisher")  # without drivers to play
+    # without drivers to play, and without the kind
+    absent = ("csi-publisher", "provisioner", "device-publisher", "podgroup-protection")
     for name in CONTROLLER_NAMES:
         if name in absent:
             with pytest.raises(KeyError):

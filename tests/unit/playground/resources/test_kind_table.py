@@ -12,15 +12,18 @@ import pytest
 
 from kubesched.api.kinds import KINDS
 from kubesched.playground.apimachinery import selectors
-from kubesched.playground.apimachinery.catalog import BUILT_IN, ResourceCatalog
+from kubesched.playground.apimachinery.catalog import BUILT_IN, ResourceCatalog, served
 from kubesched.playground.apimachinery.schema.table import type_of_kind
 from kubesched.playground.handlers.openapi.schemas import descriptions
 from kubesched.playground.handlers.tables.columns import COLUMNS
 from kubesched.playground.resources.strategies import STRATEGIES
+from tests.unit.playground.conftest import POD_GROUP_GATES
 
 ROOT = Path(__file__).parents[4]
-SERVED = [kind for kind in KINDS if not kind.is_preview]
-STORED = {resource.storage_key for resource in BUILT_IN if resource.is_stored}
+RESOURCES = served(POD_GROUP_GATES)
+CATALOG = ResourceCatalog(RESOURCES)
+SERVED = [kind for kind in KINDS if CATALOG.find(kind.group, kind.version, kind.plural) is not None]
+STORED = {resource.storage_key for resource in RESOURCES if resource.is_stored}
 
 
 def named(kind):
@@ -41,8 +44,10 @@ def test_a_served_kind_is_explained(kind):
 
 @pytest.mark.parametrize("kind", SERVED, ids=named)
 def test_a_served_kind_is_in_the_catalogue(kind):
-    resource = ResourceCatalog().find(kind.group, kind.version, kind.plural)
+    resource = CATALOG.find(kind.group, kind.version, kind.plural)
     assert resource is not None
+    if not kind.is_preview:
+        assert resource in BUILT_IN
     assert (resource.kind, resource.namespaced, resource.subresources) == (
         kind.kind,
         kind.namespaced,

@@ -90,6 +90,10 @@ def unknown_fields(group: str, kind: str, obj: JsonObject) -> list[str]:
     return paths
 
 
+_OWN = "Own"
+"""Stands for a record in the types of its own fields."""
+
+
 @cache
 def _metadata_decoder() -> msgspec.json.Decoder[Any]:
     """Decoder for kinds without a row: any object with valid metadata."""
@@ -101,16 +105,18 @@ def _metadata_decoder() -> msgspec.json.Decoder[Any]:
 def _record(identity: str, strict: bool, is_top: bool) -> type[msgspec.Struct]:
     fields = list(_fields(types()[identity], is_top))
     attributes = [f"f{index}" for index in range(len(fields))]
-    return msgspec.defstruct(
+    record = msgspec.defstruct(
         identity.rpartition(".")[2],
         [
-            (attribute, _python_type(item.type, strict), None)
+            (attribute, _python_type(item.type, strict, identity), None)
             for attribute, item in zip(attributes, fields, strict=True)
         ],
         rename={attribute: item.name for attribute, item in zip(attributes, fields, strict=True)},
         forbid_unknown_fields=strict,
         gc=False,
     )
+    setattr(record, _OWN, record)  # what the type's references to itself mean
+    return record
 
 
 def _fields(object_type: ObjectType, is_top: bool) -> list[Field]:
@@ -125,13 +131,15 @@ def _fields(object_type: ObjectType, is_top: bool) -> list[Field]:
     return fields
 
 
-def _python_type(ref: TypeRef, strict: bool) -> Json:
+def _python_type(ref: TypeRef, strict: bool, holder: str) -> Json:
     if ref.shape == "scalar":
         return _SCALAR_TYPES[ref.name]
+    if ref == TypeRef("list", item=TypeRef("object", holder)):
+        return f"list[{_OWN}] | None"
     if ref.shape == "object":
         return _record(ref.name, strict, ref.name == "core.PersistentVolumeClaim") | None
     assert ref.item is not None
-    item = _python_type(ref.item, strict)
+    item = _python_type(ref.item, strict, holder)
     container: Any = list if ref.shape == "list" else dict
     return (container[item] if ref.shape == "list" else container[str, item]) | None
 

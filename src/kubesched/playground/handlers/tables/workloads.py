@@ -100,6 +100,24 @@ def _last_schedule(obj: JsonObject, now: float) -> str:
     return age(last, now) if last else NONE
 
 
+def _group_status(obj: JsonObject) -> str:
+    by_type = {condition["type"]: condition for condition in status_of(obj).get("conditions") or ()}
+    if "DisruptionTarget" in by_type:
+        reason: str = by_type["DisruptionTarget"].get("reason", "")
+        return reason
+    scheduled = by_type.get("PodGroupInitiallyScheduled")
+    if scheduled is None:
+        return "Pending"
+    return "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
+
+
+_POLICY = Column(
+    "Policy",
+    lambda obj, _: "Gang" if "gang" in (spec_of(obj).get("schedulingPolicy") or ()) else "Basic",
+)
+_WORKLOAD = text("Workload", "spec", "workloadRef", "workloadName", default=NONE)
+
+
 def _controller(obj: JsonObject) -> str:
     for owner in obj["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
@@ -119,6 +137,7 @@ _REPLICA_SET_COLUMNS = (
 )
 
 WORKLOADS: dict[str, tuple[Column, ...]] = {
+    "compositepodgroups.scheduling.k8s.io": (NAME, _POLICY, _WORKLOAD, AGE),
     "controllerrevisions.apps": (
         NAME,
         Column("Controller", lambda obj, _: _controller(obj)),
@@ -168,6 +187,13 @@ WORKLOADS: dict[str, tuple[Column, ...]] = {
         text("Min Available", "spec", "minAvailable", default="N/A"),
         text("Max Unavailable", "spec", "maxUnavailable", default="N/A"),
         number("Allowed Disruptions", "status", "disruptionsAllowed"),
+        AGE,
+    ),
+    "podgroups.scheduling.k8s.io": (
+        NAME,
+        _POLICY,
+        _WORKLOAD,
+        Column("Status", lambda obj, _: _group_status(obj)),
         AGE,
     ),
     "replicasets.apps": _REPLICA_SET_COLUMNS,

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from kubesched.api import field_errors
-from kubesched.playground.apimachinery.failures import forbidden, invalid
+from kubesched.playground.apimachinery.failures import invalid
 from kubesched.playground.apimachinery.objects import JsonObject, timestamp
 from kubesched.playground.registry.binding import add_topology_labels
 from kubesched.playground.registry.rest_storage import RestStorage
 from kubesched.playground.resources.admission.limit_ranges import (
     apply_defaults as apply_limit_range_defaults,
 )
+from kubesched.playground.resources.admission.priority import admit_priority
 from kubesched.playground.resources.admission.quota_usage import qos_class
 from kubesched.playground.resources.admission.runtime_classes import apply_runtime_class
 from kubesched.playground.resources.defaults.pod_level import default_pod_level_resources
 from kubesched.playground.resources.validation.scheduling import DEFAULT_TOLERATIONS
-from kubesched.playground.storage.store import Collection
 
-PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -38,7 +37,7 @@ def admit_pod(registry: RestStorage, pod: JsonObject) -> None:
     apply_limit_range_defaults(registry, pod)
     if not spec.get("serviceAccountName"):
         spec["serviceAccountName"] = spec["serviceAccount"] = "default"
-    _priority(registry, pod, spec)
+    admit_priority(registry, pod)
     _default_tolerations(spec)
     apply_runtime_class(registry, pod, spec)
     if spec.get("nodeName"):
@@ -60,49 +59,6 @@ def admit_pod_update_and_keep(registry: RestStorage, pod: JsonObject, old: JsonO
     admit_pod_update(registry, pod, old)
     if "resources" not in pod["spec"] and "resources" in old["spec"]:
         pod["spec"]["resources"] = old["spec"]["resources"]
-
-
-def _priority(registry: RestStorage, pod: JsonObject, spec: JsonObject) -> None:
-    """Resolve the priority class; an explicit priority must match it."""
-    class_name = spec.get("priorityClassName")
-    if class_name:
-        entry = registry.store.get(PRIORITY_CLASSES, "", class_name)
-        if entry is None:
-            why = f"no PriorityClass with name {class_name} was found"
-            raise forbidden(registry.catalog.get("pods"), pod["metadata"].get("name", ""), why)
-        chosen = entry.obj
-    else:
-        default = registry.derived("default priority class", PRIORITY_CLASSES, _global_default)
-        chosen = default if default is not None else {}
-        if default is not None:
-            spec["priorityClassName"] = default["metadata"]["name"]
-    value = chosen.get("value", 0)
-    stated = spec.get("priority")
-    if stated is not None and stated != value:
-        why = (
-            f"the integer value of priority ({stated}) must not be provided in pod spec; priority"
-            f" admission controller computed {value} from the given PriorityClass name"
-        )
-        raise forbidden(registry.catalog.get("pods"), pod["metadata"].get("name", ""), why)
-    spec["priority"] = value
-    policy = chosen.get("preemptionPolicy", "PreemptLowerPriority")
-    if spec.get("preemptionPolicy", policy) != policy:
-        why = (
-            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be"
-            f" provided in pod spec; priority admission controller computed {policy} from the given"
-            " PriorityClass name"
-        )
-        raise forbidden(registry.catalog.get("pods"), pod["metadata"].get("name", ""), why)
-    spec["preemptionPolicy"] = policy
-
-
-def _global_default(priority_classes: Collection) -> JsonObject | None:
-    """The default class; of several (upstream: only after races) the one with the lowest value."""
-    best: JsonObject | None = None
-    for entry in priority_classes.entries():
-        if entry.obj.get("globalDefault") and (best is None or entry.obj["value"] < best["value"]):
-            best = entry.obj
-    return best
 
 
 def _default_tolerations(spec: JsonObject) -> None:

@@ -84,7 +84,17 @@ def pod_spec(spec: JsonObject, path: str, claim_templates: Iterable[str] = ()) -
     for field, rule in _SCHEDULING.items():
         if spec.get(field):
             yield from rule(spec[field], f"{path}.{field}")
+    group = spec.get("schedulingGroup")
+    if group is not None:
+        yield from _scheduling_group(group.get("podGroupName"), f"{path}.schedulingGroup")
     yield from resource_claims(spec, path)
+
+
+def _scheduling_group(name: str | None, path: str) -> Problems:
+    path = f"{path}.podGroupName"
+    if name is None:
+        return [invalid(path, None, "must specify one of: `podGroupName`")]
+    return refused(path, name, subdomain_problems(name))
 
 
 def _pod_level_resources(spec: JsonObject, path: str) -> Problems:

@@ -1,0 +1,115 @@
+"""kubectl and pod groups on the playground: gangs are bound or wait, and their objects live as long as their pods."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from kubesched.app.playground import PlaygroundSettings, playground
+from kubesched.config import features
+
+GATES = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true"
+GROUP = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup"}
+
+
+@pytest.fixture
+async def running(tmp_path):
+    settings = PlaygroundSettings(
+        kubeconfig=tmp_path / "kubeconfig", nodes=2, gates=features.parse(GATES)
+    )
+    async with playground(settings) as result:
+        yield result.cluster
+
+
+def group(name, min_count):
+    spec = {"schedulingPolicy": {"gang": {"minCount": min_count}}}
+    return {**GROUP, "metadata": {"name": name}, "spec": spec}
+
+
+def members(name, numbers):
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{name}-{number}", "labels": {"gang": name}},
+            "spec": {
+                "containers": [{"name": "c", "image": "train"}],
+                "schedulingGroup": {"podGroupName": name},
+            },
+        }
+        for number in numbers
+    ]
+
+
+async def apply(kubectl, *objects):
+    await kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(objects))
+
+
+def rows(outcome):
+    return [line.split()[:-1] for line in outcome.out.splitlines()]  # without the age
+
+
+async def test_a_gang_waits_until_it_is_complete_and_leaves_with_its_pods(
+    running, kubectl, eventually
+):
+    api = running.api
+    await apply(kubectl, group("gang", 3), *members("gang", range(2)))
+    # A pod that came later is placed, the two that came before it wait for the third.
+    await kubectl("run", "alone", "--image=web")
+    await kubectl("wait", "pod/alone", "--for=condition=PodScheduled", "--timeout=60s")
+    assert not any(pod["spec"].get("nodeName") for pod in api.list("pods", "default", "gang")[0])
+    assert rows(await kubectl("get", "podgroups")) == [
+        ["NAME", "POLICY", "WORKLOAD", "STATUS"],
+        ["gang", "Gang", "<none>", "Pending"],
+    ]
+
+    await apply(kubectl, *members("gang", [2]))
+    await kubectl(
+        "wait", "podgroup/gang", "--for=condition=PodGroupInitiallyScheduled", "--timeout=60s"
+    )
+    assert rows(await kubectl("get", "podgroup", "gang", "--no-headers")) == [
+        ["gang", "Gang", "<none>", "Scheduled"]
+    ]
+    await kubectl("wait", "pods", "-l", "gang=gang", "--for=condition=Ready", "--timeout=60s")
+
+    await kubectl("delete", "podgroup", "gang", "--wait=false")
+    kept = api.get("podgroups.scheduling.k8s.io", "default", "gang")["metadata"]
+    assert "deletionTimestamp" in kept
+    await kubectl("delete", "pods", "-l", "gang=gang", "--timeout=60s")
+    await kubectl("wait", "podgroup/gang", "--for=delete", "--timeout=60s")
+
+
+async def test_kubectl_knows_the_kinds(running, kubectl):
+    reference = {"workloadName": "training", "templateName": "workers"}
+    template = {"name": "workers", "schedulingPolicy": {"basic": {}}}
+    await apply(
+        kubectl,
+        {
+            **GROUP,
+            "kind": "Workload",
+            "metadata": {"name": "training"},
+            "spec": {"podGroupTemplates": [template]},
+        },
+        {
+            "apiVersion": "scheduling.k8s.io/v1alpha3",
+            "kind": "CompositePodGroup",
+            "metadata": {"name": "all"},
+            "spec": {"workloadRef": reference, "schedulingPolicy": {"gang": {"minGroupCount": 1}}},
+        },
+    )
+    assert rows(await kubectl("get", "compositepodgroups")) == [
+        ["NAME", "POLICY", "WORKLOAD"],
+        ["all", "Gang", "training"],
+    ]
+    assert rows(await kubectl("get", "workloads")) == [["NAME"], ["training"]]
+    explained = (await kubectl("explain", "podgroup.spec.schedulingPolicy.gang.minCount")).out
+    assert "The fewest pods that are placed together." in explained
+    refused = await kubectl.run(
+        "patch",
+        "compositepodgroup",
+        "all",
+        "--type=merge",
+        "-p",
+        '{"spec":{"schedulingPolicy":{"gang":{"minGroupCount":2}}}}',
+    )
+    assert "spec.schedulingPolicy: Invalid value: null: field is immutable" in refused.err
