@@ -51,7 +51,10 @@ PACE_S = 0.001
 
 _RESOURCES: dict[type[Any], str] = {kind.record: kind.resource for kind in KINDS if kind.has_record}
 
-_SAME_AS = {"resource.k8s.io/v1beta2": "resource.k8s.io/v1"}
+_SAME_AS = {
+    "resource.k8s.io/v1beta2": "resource.k8s.io/v1",
+    "scheduling.k8s.io/v1alpha3": "scheduling.k8s.io/v1beta1",
+}
 """Versions with the same fields; an API server converts them."""
 
 _CREATED = "2026-01-01T00:00:00Z"

@@ -384,6 +384,12 @@ class CreateAny(Op):
             yield made
 
 
+class CreatePodGroups(CreateAny):
+    """Create pod groups, whose names the template gives."""
+
+    opcode: ClassVar[str] = "createPodGroups"
+
+
 class UpdateAny(Op):
     """Replace existing objects, at a rate per second or at full speed (0)."""
 
@@ -475,19 +481,12 @@ OPS: dict[str, type[Op]] = {
         StartCollectingMetrics,
         StopCollectingMetrics,
         CreateAny,
+        CreatePodGroups,
         UpdateAny,
         CreateResourceDriver,
         AllocResourceClaims,
     )
 }
-
-NO_GANGS = "gang scheduling is not implemented"
-
-NOT_SUPPORTED = {
-    "createPodGroups": NO_GANGS,
-    "waitForPodGroups": NO_GANGS,
-}
-"""Opcodes of scheduler_perf that are recognised and rejected."""
 
 CLUSTER_WIDE = frozenset(
     (

@@ -226,11 +226,9 @@ class _Reader:
             self._report(path, "an operation is a map with an opcode", node)
             return None
         opcode = _text_of(node, "opcode")
-        if opcode in ops.NOT_SUPPORTED:
-            return ops.NotSupported(code=opcode, reason=ops.NOT_SUPPORTED[opcode])
         record = ops.OPS.get(opcode)
         if record is None:
-            known = ", ".join((*ops.OPS, *ops.NOT_SUPPORTED))
+            known = ", ".join(ops.OPS)
             problem = f"unknown opcode {opcode!r}" if opcode else "opcode is missing"
             self._report(f"{path}.opcode", f"{problem}; there are {known}", node)
             return None

@@ -130,6 +130,7 @@ class DynamicResources(
             gates.DRADeviceBindingConditions and gates.DRAResourceClaimDeviceStatus
         )
         self._frees_deleted_claims = gates.reference.deleted_claims_wake
+        self._checks_node_operations = gates.reference.alpha_device_fields_are_refused
         self._keeps_pending = gates.reference.pending_allocations_kept_until_bound
         self._has_extended_resources = gates.DRAExtendedResource and handle.listers is not None
         self._classes: ExtendedResourceCache | None = None
@@ -248,7 +249,7 @@ class DynamicResources(
             self.handle.clock,
             filter_timeout_s=self._filter_timeout_s,
             binding_timeout_s=self._binding_timeout_s if self._has_binding_conditions else None,
-            checks_node_operations=self._gates.reference.alpha_device_fields_are_refused,
+            checks_node_operations=self._checks_node_operations,
         )
 
     # -- PostFilter --------------------------------------------------------------------------------

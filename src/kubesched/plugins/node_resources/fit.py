@@ -105,6 +105,11 @@ class NodeResourcesFit(
         super().__init__(args, handle)
         gates = self._gates = handle.feature_gates
         self._filtered = RequestOptions(skip_pod_level=not gates.PodLevelResources)
+        self._taken = RequestOptions(
+            use_status=gates.InPlacePodVerticalScaling,
+            by_container=not gates.reference.footprint_is_max_of_sums,
+            pod_level_status=gates.InPlacePodLevelResourcesVerticalScaling,
+        )
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._needs: dict[Hashable, tuple[Need, ...]] = {}
@@ -291,15 +296,10 @@ class NodeResourcesFit(
     def _frees_what_is_needed(self, pod: Pod, old: Pod, new: Pod) -> bool:
         if not new.spec.node_name:
             return False
-        options = RequestOptions(
-            use_status=self._gates.InPlacePodVerticalScaling,
-            by_container=not self._gates.reference.footprint_is_max_of_sums,
-            pod_level_status=self._gates.InPlacePodLevelResourcesVerticalScaling,
-        )
-        before, after = pod_requests(old, options), pod_requests(new, options)
+        before, after = pod_requests(old, self._taken), pod_requests(new, self._taken)
         return any(
             amount and max(before.get(name), 0) > max(after.get(name), 0)
-            for name, amount in request_amounts(pod, options).items()
+            for name, amount in request_amounts(pod, self._taken).items()
         )
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:

@@ -289,9 +289,27 @@ def test_measuring_that_was_never_begun_cannot_be_ended(played):
         played("stopCollectingMetrics")
 
 
-def test_operations_that_cannot_be_played_are_refused_by_name(played):
-    with pytest.raises(KubeschedError, match="Case/one: waitForPodGroups: gang scheduling"):
-        played("waitForPodGroups")
+def test_workloads_that_cannot_be_played_are_refused_by_name(played):
+    gates = "  featureGates: {DRAListTypeAttributes: true}\n"
+    with pytest.raises(KubeschedError, match="Case/one: DRAListTypeAttributes: device attributes"):
+        played(pods("small", 1, MEASURED), config=gates)
+
+
+def test_members_of_a_pod_group_are_placed_together(played, tmp_path):
+    (tmp_path / "group.yaml").write_text(
+        "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: 'g-{{.Index}}'}\n"
+        "spec: {schedulingPolicy: {gang: {minCount: 3}}}\n"
+    )
+    text = (tmp_path / "small.yaml").read_text()
+    group = 'spec:\n  schedulingGroup: {podGroupName: "g-{{DivideInt .Index 3}}"}\n'
+    assert text.count("spec:\n") == 1
+    (tmp_path / "member.yaml").write_text(text.replace("spec:\n", group))
+    (result,) = played(
+        "createPodGroups, count: 2, namespace: a, templatePath: group.yaml",
+        pods("member", 6, MEASURED),
+        config="  featureGates: {GenericWorkload: true}\n",
+    )
+    assert (result.pods, result.attempts) == (6, 2)
 
 
 DEVICE_CLASS = """\

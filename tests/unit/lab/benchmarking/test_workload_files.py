@@ -60,11 +60,6 @@ def only(workloads):
             id="createPods of groups, with labels",
         ),
         pytest.param(
-            "{opcode: createPodGroups, count: 3, templatePath: group.yaml}",
-            ops.NotSupported(code="createPodGroups", reason="gang scheduling is not implemented"),
-            id="createPodGroups",
-        ),
-        pytest.param(
             "{opcode: createNamespaces, prefix: team, count: 3}",
             ops.CreateNamespaces(prefix="team", count=3),
             id="createNamespaces",
@@ -118,27 +113,21 @@ def test_operations_with_templates_know_them_by_absolute_path(read, tmp_path):
     (workload,) = read(
         "{opcode: churn, mode: recreate, number: 1, templatePaths: [pod.yaml]}",
         "{opcode: createAny, templatePath: pod.yaml, namespace: a, templateParams: {x: $nodes}}",
+        "{opcode: createPodGroups, templatePath: pod.yaml, namespace: a, count: 3}",
         "{opcode: updateAny, templatePath: pod.yaml, namespace: a, updatePerSecond: 9}",
         "{opcode: createPods, count: 1}",
         "{opcode: createNodes, count: 1, nodeTemplatePath: node.yaml}",
         case="  defaultPodTemplatePath: pod.yaml\n",
     )
-    churn, create, update, pods, nodes = workload.ops
+    churn, create, groups, update, pods, nodes = workload.ops
     assert churn == ops.Churn(
         mode="recreate", number=1, template_paths=(pod,), namespace="namespace-0"
     )
     assert create == ops.CreateAny(template_path=pod, namespace="a", template_params={"x": 5})
+    assert groups == ops.CreatePodGroups(template_path=pod, namespace="a", count=3)
     assert update == ops.UpdateAny(template_path=pod, namespace="a", update_per_second=9)
     assert pods.pod_template_path == pod
     assert Path(nodes.node_template_path).name == "node.yaml"
-
-
-@pytest.mark.parametrize("opcode", ["waitForPodGroups"])
-def test_operations_that_cannot_be_played_are_named_with_what_is_missing(read, opcode):
-    (workload,) = read(f"{{opcode: {opcode}, anything: [at, all]}}", "{opcode: barrier}")
-    assert workload.not_supported.startswith(f"{opcode}: ")
-    assert "not implemented" in workload.not_supported
-    assert len(workload.ops) == 2
 
 
 @pytest.mark.parametrize(
