@@ -74,13 +74,20 @@ def main(args: argparse.Namespace) -> int:
 def print_capacity(counted: Capacity, *, wide: bool) -> None:
     """Prints the count, the nodes used, and what stops the next pod."""
     more = " or more" if counted.is_limited else ""
-    terminal.heading(f"{_named(counted)}: {counted.replicas}{more} fit.")
-    if counted.pods > sum(part.per_replica for part in counted.parts) * counted.replicas:
+    gangs = f" gangs of {counted.gang}" if counted.gang else ""
+    terminal.heading(f"{_named(counted)}: {counted.replicas}{more}{gangs} fit.")
+    if (
+        not counted.gang
+        and counted.pods > sum(part.per_replica for part in counted.parts) * counted.replicas
+    ):
         terminal.sentence(f"({counted.pods} pods; the last replica fits in part)")
     if counted.pending:
         terminal.sentence(f"({counted.pending} pods of the cluster are pending and stay so)")
     if counted.next is not None:
-        print_stop(counted.next)
+        if counted.gang:
+            terminal.sentence(f"The next gang: {counted.next.summary}")
+        else:
+            print_stop(counted.next)
     stops = {zone.zone: zone for zone in counted.next.zones} if counted.next is not None else {}
     zones = sorted({*counted.zones, *stops})
     if zones:

@@ -4,7 +4,7 @@ The scheduling cycle of `run` places replicas one by one: PreFilter, Filter, Sco
 Permit, with each pod assumed on its node. Replicas skip the queue, since all are alike and each is
 tried once, and the binding, which changes no decision. Replicas without claims also skip Reserve
 and Permit unless a third-party plugin takes part there. Counting ends with the first pod that fits
-nowhere; nothing is evicted for it.
+nowhere; nothing is evicted for it. Pods of a pod group are counted gang by gang (`gangs`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from msgspec import structs
 
 from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod
 from kubesched.api.names import key_of
+from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.groups.states import min_count
 from kubesched.framework.nodes.pods import PodInfo, label_key_of
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
+from kubesched.insight.planning.gangs import GangCount, group_to_count
 from kubesched.insight.planning.manifests import Manifest
 from kubesched.insight.planning.model import Capacity, Part, Stop
 from kubesched.insight.planning.stops import stop_of, zone_of
@@ -183,7 +186,7 @@ def _templates(
         if change == "ADDED":
             made.append(obj)
 
-    workloads = Workloads(state, world.clock, seed, listen)
+    workloads = Workloads(state, world.clock, seed, listen, world.gates)
     counted = [
         manifest for manifest in manifests if manifest.kind == "Pod" or manifest.kind in TEMPLATED
     ]
@@ -248,10 +251,36 @@ class _Count:
         """Pods by row when counting began."""
         self._cycle_number = world.assembly.scheduler.queue.scheduling_cycle
         self._signatures: dict[int, bytes | None] = {}
+        self._group = group_to_count(world, [template.pod for template in templates])
+
+    def _gang_size(self) -> int:
+        if self._group is None:
+            return 0
+        if len(self._templates) == 1:
+            return min_count(self._group)
+        return sum(template.per_replica for template in self._templates)
+
+    def _count_gangs(self, group: PodGroup) -> tuple[int, Stop | None]:
+        makers: list[Callable[[int], PodInfo]] = []
+        for template in self._templates:
+            count = self._gang_size() if len(self._templates) == 1 else template.per_replica
+            makers += [partial(self._copy_of, template, count, at) for at in range(count)]
+        gangs = GangCount(self._world, group, makers)
+        for number in range(self._limit):
+            stopped = gangs.place(number)
+            if stopped is not None:
+                return number, stopped
+        return self._limit, None
+
+    def _copy_of(self, template: _Template, count: int, at: int, gang: int) -> PodInfo:
+        info = template.copy(gang * count + at)
+        for claim in template.claims(info):
+            self._world.put(claim)
+        return info
 
     def result(self, state: ClusterState) -> Capacity:
         pending = sum(not self._world.where(pod) for pod in self._world.objects(Pod))
-        replicas, stopped = self._count()
+        replicas, stopped = self._count() if self._group is None else self._count_gangs(self._group)
         world = self._world
         zones: Counter[str] = Counter()
         by_node = self._by_node()
@@ -270,6 +299,7 @@ class _Count:
                 for template in self._templates
             ],
             replicas=replicas,
+            gang=self._gang_size(),
             pods=sum(by_node.values()),
             is_limited=stopped is None,
             zones=dict(sorted(zones.items())),

@@ -50,6 +50,9 @@ class Capacity(Record):
     source: str
     parts: list[Part]
     replicas: int
+    """Or gangs."""
+    gang: int
+    """Pods of a gang, which start together; 0 if the pods have no group."""
     pods: int
     """Pods placed, including those of an incomplete last replica."""
     is_limited: bool

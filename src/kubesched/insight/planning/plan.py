@@ -147,7 +147,9 @@ class _Planning:
         changes = self._changes
         if not changes.manifests:
             return
-        self._workloads = Workloads(self._state, self._world.clock, self._seed, self._made)
+        self._workloads = Workloads(
+            self._state, self._world.clock, self._seed, self._made, self._world.gates
+        )
         for manifest in changes.manifests:
             self._check_new(manifest)
             self._workloads.create(manifest, changes.replicas)

@@ -18,6 +18,7 @@ from kubesched.api.scheduling_v1 import PriorityClass
 from kubesched.api.storage_v1 import StorageClass
 from kubesched.base.clock import Clock
 from kubesched.base.errors import AlreadyExists, ApiError
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.insight.planning.manifests import Manifest
 from kubesched.insight.planning.world import PlanError
 from kubesched.insight.state.cluster_state import KINDS, ClusterState
@@ -61,9 +62,16 @@ Listener = Callable[[ChangeType, Any], None]
 class Workloads:
     """A control plane with the objects that a plan adds."""
 
-    def __init__(self, state: ClusterState, clock: Clock, seed: int, listener: Listener) -> None:
+    def __init__(
+        self,
+        state: ClusterState,
+        clock: Clock,
+        seed: int,
+        listener: Listener,
+        gates: FeatureGates = DEFAULT_GATES,
+    ) -> None:
         """`listener` gets every object that scheduling reads, as a record."""
-        self._api = LocalApi.in_memory(clock=clock, rng=Random(seed))
+        self._api = LocalApi.in_memory(clock=clock, rng=Random(seed), gates=gates)
         self._state = state
         self._has_nodes = False
         for kind in (PriorityClass, StorageClass):
@@ -76,7 +84,8 @@ class Workloads:
             ControllerOptions(disabled=frozenset(CONTROLLER_NAMES) - _ON, events=False),
         )
         for kind_ in KINDS:
-            if kind_.record is not Node and not kind_.is_preview:
+            is_served = self._api.registry.catalog.find_kind(kind_.api_version, kind_.kind)
+            if kind_.record is not Node and is_served is not None:
                 self._api.subscribe(
                     kind_.resource,
                     lambda change, obj, _old, record=kind_.record: listener(  # type: ignore[misc]  # bound per kind
@@ -145,7 +154,9 @@ class Workloads:
         info = self._api.registry.catalog.find_kind(api_version, kind)
         if info is None:
             where = f"{manifest.file}:{manifest.line}"
-            raise PlanError(f"{where}: kind: {kind} of {api_version} is not known")
+            known = any((each.api_version, each.kind) == (api_version, kind) for each in KINDS)
+            why = "needs feature gates that are off (--feature-gates)" if known else "is not known"
+            raise PlanError(f"{where}: kind: {kind} of {api_version} {why}")
         if kind == "Node":
             raise PlanError(f"{manifest}: nodes are added with --add-nodes")
         return info

@@ -65,6 +65,7 @@ class PlannedCluster(SteppedCluster):
             ConfigError: the configuration names plugins that do not exist or do not fit.
         """
         self._asks_extenders = extenders
+        self.gates = gates
         super().__init__(
             state,
             config,

@@ -174,6 +174,40 @@ def conformance_golden(folder: Path) -> Callable[[], object]:
     return lambda: print_report(report)
 
 
+def explain_podgroup(folder: Path) -> Callable[[], object]:
+    from kubesched.app.cli.explain_tables import print_pod_group
+    from kubesched.insight.explain.model import (
+        Domain,
+        GroupExplanation,
+        Member,
+        Preemption,
+        Verdict,
+        Victim,
+    )
+
+    lacks = "0/30 nodes are available: 1 node(s) had untolerated taint(s), 29 Insufficient cpu."
+    told = GroupExplanation(
+        group="default/training-of-a-large-model",
+        verdict=Verdict.NOT_NOW,
+        summary="not now. 2 of 3 pending pods find a node; minCount is 3.",
+        message="minCount (3) cannot be satisfied: 2 scheduled, 0 remaining",
+        min_count=3,
+        pods=3,
+        scheduled=0,
+        waiting_for=[],
+        members=[Member(pod="default/training-of-a-large-model-0", node="", lacks=lacks)],
+        domains=[Domain(name="rack-17-of-the-second-hall", nodes=30, placed=2, lacks=lacks)],
+        preemption=Preemption(
+            node="",
+            victims=[Victim(pod="default/batch-0 (PodGroup batch)", priority=-10)],
+            violated_budgets=0,
+        ),
+        helps=["minCount 2: 2 pods would start"],
+        notes=[],
+    )
+    return lambda: print_pod_group(told)
+
+
 def conformance_upstream(folder: Path) -> Callable[[], object]:
     from kubesched.app.cli.conformance_upstream import print_findings
     from kubesched.lab.conformance.upstream import Fact, Finding
@@ -229,6 +263,7 @@ OTHERS = {
     "bench gate": bench_gate,
     "conformance run": conformance,
     "conformance golden": conformance_golden,
+    "explain podgroup": explain_podgroup,
     "conformance upstream": conformance_upstream,
     "replay": replay,
     "up --demo": demonstration,
