@@ -219,13 +219,14 @@ class Document:
     def problems_with(self, problems: list[FieldProblem]) -> list[FieldProblem]:
         """Decoding problems and `problems`, with positions, in file order.
 
-        A field that could not be decoded has its default, so its other problems are dropped.
+        A field that could not be decoded has its default, so problems of it and in it are dropped.
         """
         undecoded = {problem.path for problem in self.decoder.problems}
+        inside = tuple(f"{path}{mark}" for path in undecoded for mark in ".[")
         rest = [
             problem if problem.line is not None else self.decoder.located(problem)
             for problem in problems
-            if problem.path not in undecoded
+            if problem.path not in undecoded and not problem.path.startswith(inside)
         ]
         return sorted([*self.decoder.problems, *rest], key=_position)
 

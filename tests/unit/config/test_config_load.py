@@ -286,10 +286,13 @@ def test_fields_of_a_later_release_are_unknown_to_an_earlier_one():
     (profile,) = load(text.encode()).profiles
     assert profile.plugins.pod_group_post_filter.disabled == (Plugin("DynamicResources"),)
     load(text.encode(), gates=features.parse("", Versions(emulated="1.36")))
-    assert problems(text, gates=features.defaults("1.36")) == [
+    unknown = [
         "profiles[0].plugins.podGroupPostFilter: strict decoding error: unknown field "
         '"podGroupPostFilter" (line 5, column 5)'
     ]
+    assert problems(text, gates=features.defaults("1.36")) == unknown
+    enabled = text.removeprefix(HEADER).replace("disabled", "enabled")
+    assert check_problems(enabled, gates=features.defaults("1.36")) == unknown, "and no more"
 
 
 def test_plugins_cannot_be_enabled_at_points_that_they_got_in_a_later_release():
