@@ -9,19 +9,24 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import Record
 from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.extenders import Extender
 from kubesched.framework.groups.states import GroupStates
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nominating_info import NominatingInfo
+from kubesched.framework.status import NodeToStatus
 from kubesched.framework.waiting_pods import PodsInPreBind, WaitingPods
+
+if TYPE_CHECKING:  # imports this module
+    from kubesched.framework.interfaces import PostFilterAnswer
 
 T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R", bound=Record)
@@ -153,6 +158,33 @@ class SchedulerClient(Protocol):
     async def delete(self, obj: Record) -> None: ...
 
 
+class OwnPreemption(Protocol):
+    """Preemption as in DefaultPreemption, with a plugin's own choice of victims on a node."""
+
+    def preempt(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus
+    ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
+        """The answer of `post_filter`."""
+        ...
+
+    def try_node(self, state: CycleState, pod: Pod, node_name: str) -> Any:  # noqa: ANN401
+        """What the choice is on a node, without side effects: victims or a Status."""
+        ...
+
+
+class MakePreemption(Protocol):
+    """(plugin name, choice of the victims on a node) -> preemption."""
+
+    def __call__(
+        self,
+        plugin_name: str,
+        select: Callable[[Any], Any],
+        *,
+        min_candidate_nodes_percentage: int = 10,
+        min_candidate_nodes_absolute: int = 100,
+    ) -> OwnPreemption: ...
+
+
 class FrameworkOfPlugins(Protocol):
     """The part of the framework available to plugins."""
 
@@ -188,4 +220,6 @@ class Handle:
     extenders: Sequence[Extender] = ()
     spawn: Spawn | None = None
     """Starts work that outlives the attempt."""
+    preemption: MakePreemption | None = None
+    """Makes preemption for a PostFilter plugin, which lists `PodDisruptionBudget`."""
     parallelism: int = 16

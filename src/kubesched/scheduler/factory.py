@@ -37,6 +37,7 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.preemption.evaluator import own_preemption
 from kubesched.framework.profile import build_frameworks
 from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
@@ -210,7 +211,7 @@ class _Shared:
 
     def handle(self, profile: str) -> Handle:
         world = self.world
-        return Handle(
+        handle = Handle(
             table=self.table,
             clock=world.clock,
             random=world.random,
@@ -231,6 +232,8 @@ class _Shared:
             groups=self.groups,
             dra_manager=self._dra_manager,
         )
+        handle.preemption = partial(own_preemption, handle)
+        return handle
 
 
 def _make_queue(

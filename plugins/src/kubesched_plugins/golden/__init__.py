@@ -11,21 +11,23 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 JSON = dict[str, Any]
-Player = Callable[[JSON], JSON]
-"""The input of a case -> the answers, for as many keys of `result` as are compared."""
-
 PLAYERS: Final[Mapping[str, str]] = {
     "LoadVariationRiskBalancing": "trimaran",
     "LowRiskOverCommitment": "trimaran",
+    "PreemptionToleration": "preemption",
     "TargetLoadPacking": "trimaran",
 }
-"""Plugin -> the module here that plays its cases."""
+"""Plugin -> the module here that plays its cases.
+
+Its `play(case)` gives the answers; `comparable(case)` the recorded ones that can be compared, and a
+list of those that cannot.
+"""
 
 
 class Difference(NamedTuple):
@@ -66,8 +68,8 @@ def compare(case: JSON) -> Case:
     if plugin not in PLAYERS:
         raise UnknownPlugin(f"there is no player for cases of {plugin}")
     module = import_module(f"{__name__}.{PLAYERS[plugin]}")
-    answered = module.play(plugin, case["input"])
-    expected, skipped = module.comparable(plugin, case)
+    answered = module.play(case)
+    expected, skipped = module.comparable(case)
     return Case(case["id"], plugin, list(differences(expected, answered)), skipped)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
@@ -42,4 +43,5 @@ def main(paths: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    logging.disable()  # cases with wrong input make plugins complain
     sys.exit(main(sys.argv[1:]))

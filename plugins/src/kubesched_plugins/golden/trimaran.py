@@ -59,7 +59,8 @@ _PLUGINS: Final[dict[str, type[ScorePlugin]]] = {
 }
 
 
-def play(name: str, case: JSON) -> JSON:
+def play(recorded: JSON) -> JSON:
+    name, case = recorded["plugin"], recorded["input"]
     config = config_of({name: case["args"]})
     with cluster_of(case, config, _PLUGINS[name]) as cluster:
         (plugin,) = cluster.assembly.frameworks["default-scheduler"].score
@@ -83,7 +84,7 @@ def play(name: str, case: JSON) -> JSON:
         return answer
 
 
-def comparable(name: str, case: JSON) -> tuple[JSON, list[str]]:
+def comparable(case: JSON) -> tuple[JSON, list[str]]:
     """The recorded answers without those of NormalizeScore, which the plugins do not have."""
     result = dict(case["result"])
     del result["normalize_status"]

@@ -49,7 +49,9 @@ class Budgets:
         """True if no eviction can violate a budget."""
         return not self._by_namespace
 
-    def violated_by(self, pods: Sequence[PodInfo]) -> list[bool]:
+    def violated_by(
+        self, pods: Sequence[PodInfo], *, stops_at_violation: bool = True
+    ) -> list[bool]:
         """For each pod of a node, most important first: would evicting it violate a budget?"""
         left: dict[_Budget, int] = {}
         verdicts = []
@@ -62,7 +64,7 @@ class Budgets:
                 left[budget] = remaining
                 if remaining < 0:
                     violates = True
-                    if self._stops_at_violation:
+                    if self._stops_at_violation and stops_at_violation:
                         break
             verdicts.append(violates)
         return verdicts

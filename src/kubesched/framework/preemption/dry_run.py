@@ -203,6 +203,8 @@ class _Run:
 
         Nodes rejected here get no `remove_pod` call, so an error from it is not reported.
         """
+        if self._rules.select is not None:
+            return np.arange(len(self._rows))
         verdicts, below = self._verdicts, self._pods_below()
         has_some = below.pod_count(self._rows) > 0
         verdicts.ids[~has_some] = _NO_VICTIMS

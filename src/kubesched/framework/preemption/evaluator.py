@@ -46,7 +46,13 @@ from kubesched.framework.preemption.executor import (
 from kubesched.framework.preemption.extenders import ask_extenders, interested_in
 from kubesched.framework.preemption.known_victims import KnownVictims
 from kubesched.framework.preemption.units import Units
-from kubesched.framework.preemption.victims import NO_VICTIMS, Preemptor, VictimRules
+from kubesched.framework.preemption.victims import (
+    NO_VICTIMS,
+    Preemptor,
+    SelectVictims,
+    VictimRules,
+    select_victims,
+)
 from kubesched.framework.rules import Premise
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import (
@@ -126,6 +132,12 @@ class Evaluator:
         _log_target(current, candidate)
         self.executor.start(candidate, current)
         return self._nominated(candidate)
+
+    def try_node(self, state: CycleState, pod: Pod, node_name: str) -> Victims | Status:
+        """What would be evicted from a node, without side effects."""
+        preemptor = Preemptor(self._framework, state, PodInfo(pod), self._now_us())
+        row = self._handle.table.row_of[node_name]
+        return select_victims(preemptor, row, self.budgets.list(), self._rules)
 
     def premise_of_no_candidates(self, pod: Pod, statuses: NodeToStatus) -> Premise | None:
         """A premise of the last rejection, for pods of the class with these verdicts.
@@ -209,7 +221,8 @@ class Evaluator:
     ) -> Shortlist | PostFilterAnswer | NodeToStatus:
         """Candidates, an error, or the verdicts on all rows."""
         table = self._handle.table
-        if not len(rows) or not table.priorities.has_below(pod.spec.priority or 0):
+        may_help = self._rules.select or table.priorities.has_below(pod.spec.priority or 0)
+        if not len(rows) or not may_help:
             return NodeStatusColumns(table, rows, np.zeros(len(rows), np.int32), [NO_VICTIMS])
         preemptor = Preemptor(self._framework, state, PodInfo(pod), self._now_us())
         rules = self._rules_now(preemptor.now_us)
@@ -285,6 +298,25 @@ class Evaluator:
         if not self._names_the_node:
             return result, None
         return result, Status(Code.SUCCESS, (SUCCESS.format(node_name, len(victims)),))
+
+
+def own_preemption(
+    handle: Handle,
+    plugin_name: str,
+    select: SelectVictims,
+    *,
+    min_candidate_nodes_percentage: int = 10,
+    min_candidate_nodes_absolute: int = 100,
+) -> Evaluator:
+    """For `Handle.preemption`: a plugin's own selection of victims."""
+    return Evaluator(
+        handle,
+        plugin_name,
+        CandidateCount(min_candidate_nodes_percentage, min_candidate_nodes_absolute),
+        in_background=False,
+        rules=VictimRules(select=select),
+        ordered_scores=None,
+    )
 
 
 def _log_target(pod: Pod, candidate: Candidate) -> None:

@@ -37,6 +37,10 @@ IsEligible = Callable[[NodeInfo, PodInfo, PodInfo], bool]
 """(node, potential victim, preemptor) -> may it be evicted? Only for pods of lower priority."""
 
 
+SelectVictims = Callable[["OneNode"], "Victims | Status"]
+"""A plugin's own selection on a node. For every node that evicting pods may help."""
+
+
 @dataclass(frozen=True, slots=True)
 class VictimRules:
     """Overrides for victim selection; None means the default rule."""
@@ -45,10 +49,12 @@ class VictimRules:
     more_important: MoreImportant | None = None
     units: Units | None = None
     """Set if pods of groups are among the potential victims: units are evicted, not pods."""
+    select: SelectVictims | None = None
+    """Takes the place of all other rules."""
 
     @property
     def are_usual(self) -> bool:
-        return self.is_eligible is None and self.more_important is None and self.units is None
+        return self == USUAL_RULES
 
 
 USUAL_RULES: Final = VictimRules()
@@ -90,12 +96,18 @@ def select_victims(
     preemptor: Preemptor, row: int, budgets: Budgets, rules: VictimRules = USUAL_RULES
 ) -> Victims | Status:
     """The pods to evict from a node, possibly none, or a status if preemption does not help."""
-    one_node = _OneNode if rules.units is None else _UnitsOnNode
+    if rules.select is not None:
+        return rules.select(OneNode(preemptor, row, budgets, rules))
+    one_node = OneNode if rules.units is None else _UnitsOnNode
     return one_node(preemptor, row, budgets, rules).select()
 
 
-class _OneNode:
-    """The what-if for one node: a view and a copy of the cycle state."""
+class OneNode:
+    """The what-if for one node: a view and a copy of the cycle state.
+
+    Plugins with a selection of their own use `preemptor`, `node_name`, `pods` and the methods
+    `take`, `put`, `rejection`, `ranked`, `violated_by` and `victims`.
+    """
 
     def __init__(
         self, preemptor: Preemptor, row: int, budgets: Budgets, rules: VictimRules
@@ -108,11 +120,38 @@ class _OneNode:
         self._budgets = budgets
         self._rules = rules
 
+    @property
+    def preemptor(self) -> PodInfo:
+        return self._preemptor.pod
+
+    @property
+    def node_name(self) -> str:
+        return self._live.name_at(0)
+
+    @property
+    def pods(self) -> Sequence[PodInfo]:
+        """All pods on the node, also those taken away."""
+        return self._live.pods_at(0)
+
+    def rejection(self) -> Status | None:
+        """Why the preemptor does not fit now, nominated pods included; None if it fits."""
+        return self._filter()
+
+    def ranked(self, pods: Sequence[PodInfo]) -> list[PodInfo]:
+        """Most important first."""
+        return by_importance(pods, self._preemptor.now_us, self._rules.more_important)
+
+    def violated_by(self, pods: Sequence[PodInfo]) -> list[bool]:
+        """Which evictions would violate a budget, if every pod is charged to all its budgets."""
+        return self._budgets.violated_by(pods, stops_at_violation=False)
+
+    def victims(self, pods: Sequence[PodInfo], pdb_violations: int) -> Victims:
+        return Victims(tuple(pod.pod for pod in pods), pdb_violations)
+
     def select(self) -> Victims | Status:
-        rules, now_us = self._rules, self._preemptor.now_us
         possible = self._possible_victims()
         for pod in possible:
-            failed = self._take(pod)
+            failed = self.take(pod)
             if failed is not None:
                 return failed
         if not possible:
@@ -120,7 +159,7 @@ class _OneNode:
         status = self._filter()
         if status is not None:
             return status
-        ranked = by_importance(possible, now_us, rules.more_important)
+        ranked = self.ranked(possible)
         violates = self._budgets.violated_by(ranked)
         protected = [pod for pod, violating in zip(ranked, violates, strict=True) if violating]
         free = [pod for pod, violating in zip(ranked, violates, strict=True) if not violating]
@@ -146,14 +185,14 @@ class _OneNode:
         """Add pods back one by one; returns those that do not fit."""
         evicted: list[PodInfo] = []
         for pod in pods:
-            failed = self._put(pod)
+            failed = self.put(pod)
             if failed is not None:
                 return failed
             status = self._filter(self._preemptor.scopes.pod_dependent)
             if status is None:
                 continue
             # Upstream: a filter error here counts as "no room" for this pod.
-            failed = self._take(pod)
+            failed = self.take(pod)
             if failed is not None:
                 return failed
             evicted.append(pod)
@@ -165,19 +204,21 @@ class _OneNode:
             preemptor.framework, self._state, preemptor.pod, self._view, plugins
         )
 
-    def _take(self, pod: PodInfo) -> Status | None:
+    def take(self, pod: PodInfo) -> Status | None:
+        """Remove a pod; an error of a plugin ends the selection on this node."""
         self._view.take(0, pod)
         preemptor = self._preemptor
         return run_remove_pod(preemptor.framework, self._state, preemptor.pod.pod, pod, self._view)
 
-    def _put(self, pod: PodInfo) -> Status | None:
+    def put(self, pod: PodInfo) -> Status | None:
+        """Put a pod back."""
         preemptor = self._preemptor
         failed = run_add_pod(preemptor.framework, self._state, preemptor.pod.pod, pod, self._view)
         self._view.put(0, pod)
         return failed
 
 
-class _UnitsOnNode(_OneNode):
+class _UnitsOnNode(OneNode):
     """Victims among groups: a group that is evicted as a whole brings its pods on other nodes."""
 
     def select(self) -> Victims | Status:
@@ -214,7 +255,7 @@ class _UnitsOnNode(_OneNode):
 
     def _can_stay(self, unit: Unit) -> bool | Status:
         for pod in unit.pods:
-            failed = self._put(pod)
+            failed = self.put(pod)
             if failed is not None:
                 return failed
         if self._filter(self._preemptor.scopes.pod_dependent) is None:
@@ -223,22 +264,22 @@ class _UnitsOnNode(_OneNode):
 
     def _take_unit(self, unit: Unit) -> Status | None:
         for pod in unit.pods:
-            failed = self._take(pod)
+            failed = self.take(pod)
             if failed is not None:
                 return failed
         return None
 
-    def _take(self, pod: PodInfo) -> Status | None:
+    def take(self, pod: PodInfo) -> Status | None:
         elsewhere = self._elsewhere(pod)
         if elsewhere is None:
-            return super()._take(pod)
+            return super().take(pod)
         framework, preemptor = self._preemptor.framework, self._preemptor.pod.pod
         return run_remove_pod(framework, self._state, preemptor, pod, elsewhere)
 
-    def _put(self, pod: PodInfo) -> Status | None:
+    def put(self, pod: PodInfo) -> Status | None:
         elsewhere = self._elsewhere(pod)
         if elsewhere is None:
-            return super()._put(pod)
+            return super().put(pod)
         framework, preemptor = self._preemptor.framework, self._preemptor.pod.pod
         return run_add_pod(framework, self._state, preemptor, pod, elsewhere)
 
