@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ def cluster_of(plugin: type[Any], *nodes: str, **args: object) -> Cluster:
 
 
 def collector_of(cluster: Cluster) -> RecordedCollector:
-    (plugin,) = cluster.assembly.frameworks["default-scheduler"].score
+    *_, plugin = cluster.assembly.frameworks["default-scheduler"].score
     collector: RecordedCollector = plugin.collector  # type: ignore[attr-defined]
     return collector
 
@@ -166,3 +167,37 @@ def test_incomplete_beta_has_its_known_values() -> None:
     even = fitted(0.5, 12**-0.5)
     assert even is not None
     assert even == pytest.approx((1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    "plugin", [TargetLoadPacking, LoadVariationRiskBalancing, LowRiskOverCommitment]
+)
+@pytest.mark.parametrize("seed", range(4))
+def test_kept_scores_are_those_of_a_full_evaluation(plugin: type[Any], seed: int) -> None:
+    """The same history with and without answers shared by pods of a class."""
+    placements = []
+    for classes in (True, False):
+        random = Random(seed)
+        names = [f"n{number}" for number in range(6)]
+        nodes = [make_node(name).capacity(cpu="16", memory="32Gi").build() for name in names]
+        config = config_of({plugin.name: WATCHER}, "NodeResourcesFit")
+        with Cluster(nodes, config, plugins=[plugin], classes=classes) as cluster:
+            for step in range(40):
+                if step % 10 == 0:
+                    kinds = [("CPU", "AVG"), ("CPU", "STD"), ("Memory", "AVG")]
+                    metrics = {
+                        name: [Metric(*kind, random.uniform(0, 90)) for kind in kinds]
+                        for name in names
+                        if random.random() < 0.9
+                    }
+                    end = int(cluster.clock.now()) - random.choice([0, 30, 90])
+                    collector_of(cluster).show(Snapshot(metrics, end))
+                if step % 7 == 6:
+                    cluster.delete(cluster.pod(f"p{step - 3}"))
+                cpu = random.choice(["100m", "500m"])
+                cluster.add(wanting(f"p{step}", cpu, limit=random.choice(["500m", "2"])))
+                cluster.settle()
+                cluster.advance(random.choice([0, 5, 20]))
+            placements.append(cluster.placements())
+    assert placements[0] == placements[1]
+    assert len(set(placements[0].values())) > 1
