@@ -8,7 +8,10 @@ import yaml
 from kubesched.app.playground import PlaygroundSettings, playground
 from kubesched.config import features
 
-GATES = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true"
+GATES = (
+    "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true,"
+    "WorkloadWithJob=true"
+)
 GROUP = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup"}
 
 
@@ -77,6 +80,28 @@ async def test_a_gang_waits_until_it_is_complete_and_leaves_with_its_pods(
     assert "deletionTimestamp" in kept
     await kubectl("delete", "pods", "-l", "gang=gang", "--timeout=60s")
     await kubectl("wait", "podgroup/gang", "--for=delete", "--timeout=60s")
+
+
+async def test_a_job_is_scheduled_as_a_gang(running, kubectl):
+    pod = {"containers": [{"name": "c", "image": "train"}], "restartPolicy": "Never"}
+    spec = {
+        "parallelism": 3,
+        "completions": 3,
+        "scheduling": {"schedulingPolicy": {"gang": {}}},
+        "template": {"spec": pod},
+    }
+    metadata = {"name": "train"}
+    await apply(
+        kubectl, {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+    )
+    await kubectl("wait", "job/train", "--for=jsonpath={.status.ready}=3", "--timeout=60s")
+    (group,) = (await kubectl("get", "podgroups", "-o", "json")).json["items"]
+    assert group["spec"]["schedulingPolicy"] == {"gang": {"minCount": 3}}
+    await kubectl(
+        "wait", "podgroups", "--all", "--for=condition=PodGroupInitiallyScheduled", "--timeout=60s"
+    )
+    await kubectl("delete", "job", "train", "--timeout=60s")
+    await kubectl("wait", "podgroups", "--all", "--for=delete", "--timeout=60s")
 
 
 async def test_kubectl_knows_the_kinds(running, kubectl):

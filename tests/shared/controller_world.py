@@ -30,7 +30,8 @@ class World:
         self.registry = build_registry(Store(), clock=self.clock, rng=self.rng, gates=gates)
         self.api = LocalApi(self.registry)
         self._options = options
-        self.cast = start_all(self.api, self.clock, self.rng, options)
+        self._gates = gates
+        self.cast = start_all(self.api, self.clock, self.rng, options, gates)
         self.is_scheduling = True
         self.settle()
 
@@ -81,7 +82,7 @@ class World:
     def restart(self) -> None:
         """The process dies and comes back: the store stays, everything in memory is gone."""
         self.cast.disconnect()
-        self.cast = start_all(self.api, self.clock, self.rng, self._options)
+        self.cast = start_all(self.api, self.clock, self.rng, self._options, self._gates)
 
     # -- shorthand -------------------------------------------------------------------------------
 

@@ -191,7 +191,7 @@ class EmbeddedCluster:
             if not self.settings.nodes:
                 return
             options = ControllerOptions(kubelet=KubeletOptions(nodes=self.settings.nodes))
-        self.controllers = start_all(self.api, self.clock, self.rng, options)
+        self.controllers = start_all(self.api, self.clock, self.rng, options, self.settings.gates)
         group = await stack.enter_async_context(asyncio.TaskGroup())
         group.create_task(self.controllers.run(), name="embedded/controllers")
         stack.callback(self.controllers.stop)

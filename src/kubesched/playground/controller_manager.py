@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubesched.base.clock import Clock
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.playground.client.controller import (
     Controller,
     ControllerContext,
@@ -29,7 +30,7 @@ from kubesched.playground.controllers.job import JobController
 from kubesched.playground.controllers.namespaces import NamespaceController
 from kubesched.playground.controllers.node_lifecycle import DEFAULT_GRACE_S, NodeLifecycleController
 from kubesched.playground.controllers.pod_gc import PodGcController
-from kubesched.playground.controllers.pod_group_protection import POD_GROUPS, PodGroupProtection
+from kubesched.playground.controllers.pod_group_protection import PodGroupProtection
 from kubesched.playground.controllers.replicaset import (
     ReplicaSetController,
     ReplicationControllerController,
@@ -186,7 +187,11 @@ class ControllerSet:
 
 
 def start_all(
-    api: LocalApi, clock: Clock, rng: random.Random, options: ControllerOptions | None = None
+    api: LocalApi,
+    clock: Clock,
+    rng: random.Random,
+    options: ControllerOptions | None = None,
+    gates: FeatureGates = DEFAULT_GATES,
 ) -> ControllerSet:
     """Connect all enabled controllers; `ControllerSet.run` starts them."""
     options = options if options is not None else ControllerOptions()
@@ -207,10 +212,11 @@ def start_all(
         NamespaceController: (everything,),
         ResourceQuotaController: (everything,),
         PodGcController: (options.finished_pod_limit,),
+        JobController: (gates.enabled("WorkloadWithJob"),),
         NodeLifecycleController: (options.node_monitor_grace_s,),
     }
     left_out = {controller for controller in CONTROLLERS if controller.name in options.disabled}
-    if not any(resource.key == POD_GROUPS for resource in api.catalog):
+    if not gates.GenericWorkload:
         left_out.add(PodGroupProtection)
     if options.storage:
         given |= {CsiPublisher: (options.storage,), Provisioner: (options.storage,)}

@@ -28,6 +28,7 @@ _POD_TEMPLATES = {
     "replicationcontrollers": "spec.template",
     "statefulsets.apps": "spec.template",
 }
+_JOBS = {"cronjobs.batch": "spec.jobTemplate.spec", "jobs.batch": "spec"}
 _GROUP = {
     "schedulingConstraints": "TopologyAwareWorkloadScheduling",
     "resourceClaims": "DRAWorkloadResourceClaims",
@@ -40,7 +41,10 @@ GATED: dict[str, dict[str, str]] = {
     "nodes": {"spec.podPreemptionPolicy": "InPlacePodVerticalScalingSchedulerPreemption"},
     "pods": {"spec.schedulingGroup": "GenericWorkload"},
     **{
-        resource: {f"{template}.spec.schedulingGroup": "GenericWorkload"}
+        resource: {
+            f"{template}.spec.schedulingGroup": "GenericWorkload",
+            **({f"{_JOBS[resource]}.scheduling": "WorkloadWithJob"} if resource in _JOBS else {}),
+        }
         for resource, template in _POD_TEMPLATES.items()
     },
     _SLICES: {

@@ -20,6 +20,7 @@ from kubesched.playground.apimachinery.objects import (
     is_controlled_by,
     is_deleting,
     key_of,
+    name_of,
     parse_timestamp,
     spec_of,
     status_of,
@@ -45,7 +46,9 @@ from kubesched.playground.controllers.job.planning import (
     replaces_terminating,
     wanted_active,
 )
+from kubesched.playground.controllers.job.pod_groups import JobPodGroups
 from kubesched.playground.controllers.job.policies import (
+    IndexFailures,
     fail_job_message,
     failed_indexes,
     format_indexes,
@@ -95,8 +98,11 @@ class JobController(OwnerController):
     group = "batch"
     component = "job-controller"
 
-    def __init__(self, context: ControllerContext) -> None:
+    def __init__(self, context: ControllerContext, makes_pod_groups: bool = False) -> None:
         super().__init__(context)
+        self._groups = JobPodGroups(self) if makes_pod_groups else None
+        self._group: JsonObject | None = None
+        """The pod group of the Job that is being synced."""
         self._all_pods = self.watch("pods", self._free_stray_pod)
         self._pod_control = PodControl(context, self.component)
         self._failures: dict[
@@ -121,6 +127,8 @@ class JobController(OwnerController):
                 if has_finalizer(pod):
                     remove_finalizer(self.api, pod)
             return self._expire(job)
+        if self._groups is not None:
+            self._group = self._groups.group_of(job, pods)
         job, tally = self._count(job, pods)
         if is_deleting(job):
             return None
@@ -306,7 +314,7 @@ class JobController(OwnerController):
         if is_indexed(job):
             indexes = list(self._free_indexes(job, active))
         for index in indexes[: min(missing, MAX_PODS_PER_LOOK)]:
-            self._pod_control.create(build_pod(job, index), job)
+            self._create(job, index)
         return 0.0 if missing > MAX_PODS_PER_LOOK else None
 
     def _create_indexes(
@@ -326,9 +334,19 @@ class JobController(OwnerController):
             if known is not None and known.counted and rest_s > 0:
                 again_s = _sooner(again_s, rest_s)
                 continue
-            self._pod_control.create(build_pod(job, index, known), job)
+            self._create(job, index, known)
             created += 1
         return again_s
+
+    def _create(
+        self, job: JsonObject, index: int | None, failures: IndexFailures | None = None
+    ) -> None:
+        pod = build_pod(job, index, failures)
+        if self._group is not None:
+            # Upstream: the group owns the pod, too. As it waits for its pods with a finalizer, the
+            # garbage collector would then keep both after the Job is deleted.
+            pod["spec"]["schedulingGroup"] = {"podGroupName": name_of(self._group)}
+        self._pod_control.create(pod, job)
 
     def _rest_after_failure_s(self, job: JsonObject) -> float:
         count, last = self._failures.get(uid_of(job), (0, 0.0))

@@ -16,7 +16,7 @@ from kubesched.playground.apimachinery.object_meta import (
     path_segment_problems,
     subdomain_problems,
 )
-from kubesched.playground.apimachinery.objects import Json, JsonObject
+from kubesched.playground.apimachinery.objects import Json, JsonObject, value_at
 from kubesched.playground.apimachinery.validation import (
     IS_IMMUTABLE,
     Problems,
@@ -27,6 +27,11 @@ from kubesched.playground.apimachinery.validation import (
 
 _MAX_DEPTH = 4
 _NOTHING = (None, "", 0)
+_JOB_POLICY = ("scheduling", "schedulingPolicy")
+_FIXED_VARIANT = (
+    "the basic/gang policy variant is immutable after creation;"
+    " only schedulingPolicy.gang.minCount may be updated"
+)
 
 
 def _text(problems: Callable[[str], tuple[str, ...]]) -> Callable[[Json, str], Problems]:
@@ -170,6 +175,20 @@ TYPES = {
             "reason": Field(is_required=True),
         }
     ),
+    "Job": Type({"scheduling": Field(type="JobScheduling", has_fixed_presence=True)}),
+    "JobScheduling": Type(
+        {
+            "schedulingPolicy": Field(type="JobPolicy", has_fixed_presence=True),
+            "schedulingConstraints": _CONSTRAINTS,
+            "disruptionMode": Field(type="DisruptionMode", is_immutable=True),
+            "resourceClaims": _CLAIMS,
+        }
+    ),
+    "JobPolicy": Type(
+        {"gang": Field(type="JobGang")},
+        union=("basic", "gang"),
+    ),
+    "JobGang": Type({"minCount": Field(rule=_at_least_one)}),
     "DisruptionMode": Type({}, union=("single", "all")),
     "Constraints": Type({"topology": Field(type="TopologyConstraint", limit=1)}),
     "TopologyConstraint": Type({"key": Field(rule=_LABEL_KEY, is_required=True)}),
@@ -236,6 +255,19 @@ def validate_workload_update(new: JsonObject, old: JsonObject | None) -> Problem
     for here, template in composites:
         yield from _has_children(template, here)
     yield from _object(TYPES["Workload"], spec, old["spec"] if old is not None else None, "spec")
+
+
+def job_scheduling(new: JsonObject, old: JsonObject | None = None) -> Problems:
+    """Problems of a Job's `spec.scheduling`."""
+    spec, before = new["spec"], old["spec"] if old is not None else None
+    policies = [value_at(each, _JOB_POLICY) for each in (spec, before or {})]
+    least, most = value_at(policies[0], ("gang", "minCount")), spec.get("parallelism", 1)
+    if least is not None and least > most:
+        path = "spec.scheduling.schedulingPolicy.gang.minCount"
+        yield invalid(path, least, f"must not be greater than parallelism ({most})")
+    if all(policies) and ("basic" in policies[0]) != ("basic" in policies[1]):
+        yield invalid("spec.scheduling.schedulingPolicy", None, _FIXED_VARIANT)
+    yield from _object(TYPES["Job"], spec, before, "spec")
 
 
 # -- rules of a workload's templates as a whole ---------------------------------------------------

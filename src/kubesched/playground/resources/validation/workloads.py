@@ -23,6 +23,7 @@ from kubesched.playground.apimachinery.validation import (
     unchanged,
 )
 from kubesched.playground.resources.cron_schedule import parse_schedule, parse_zone
+from kubesched.playground.resources.validation.pod_groups import job_scheduling
 from kubesched.playground.resources.validation.pods import pod_spec
 
 _ANY_RESTART = ("Always", "OnFailure", "Never")
@@ -199,6 +200,8 @@ def validate_job(obj: JsonObject) -> Problems:
     yield from _selector(spec, "job")
     yield from _template(spec, _ANY_RESTART)
     yield from job_policies(spec)
+    if spec.get("scheduling") is not None:
+        yield from job_scheduling(obj)
     policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy")
     if policy == "Always":
         # Upstream: Always is what an unset policy became, so the message says that one is needed.
@@ -215,6 +218,8 @@ def validate_job_update(new: JsonObject, old: JsonObject) -> Problems:
         )
     if not before.get("suspend"):
         yield from unchanged(after.get("template"), before.get("template"), "spec.template")
+    if after.get("scheduling") != before.get("scheduling"):
+        yield from job_scheduling(new, old)
 
 
 def _parses(path: str, text: str, parse: Callable[[str], object]) -> Problems:
