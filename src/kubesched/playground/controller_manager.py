@@ -30,7 +30,7 @@ from kubesched.playground.controllers.job import JobController
 from kubesched.playground.controllers.namespaces import NamespaceController
 from kubesched.playground.controllers.node_lifecycle import DEFAULT_GRACE_S, NodeLifecycleController
 from kubesched.playground.controllers.pod_gc import PodGcController
-from kubesched.playground.controllers.pod_group_protection import PodGroupProtection
+from kubesched.playground.controllers.pod_group_protection import POD_GROUPS, PodGroupProtection
 from kubesched.playground.controllers.replicaset import (
     ReplicaSetController,
     ReplicationControllerController,
@@ -216,7 +216,7 @@ def start_all(
         NodeLifecycleController: (options.node_monitor_grace_s,),
     }
     left_out = {controller for controller in CONTROLLERS if controller.name in options.disabled}
-    if not gates.GenericWorkload:
+    if not any(resource.key == POD_GROUPS for resource in api.catalog):
         left_out.add(PodGroupProtection)
     if options.storage:
         given |= {CsiPublisher: (options.storage,), Provisioner: (options.storage,)}
