@@ -119,9 +119,13 @@ class GroupSchedulingQueue(SchedulingQueue):
 
     def _keep(self, store: str, info: QueuedPodInfo) -> None:
         self._stores[store].setdefault(_leaf_of(info), {})[info.pod_info.key] = info
+        self.nominator.moved(info.pod_info.uid)
 
     def _taken(self, store: str, leaf: GroupKey) -> list[QueuedPodInfo]:
-        return list(self._stores[store].pop(leaf, {}).values())
+        infos = list(self._stores[store].pop(leaf, {}).values())
+        for info in infos:
+            self.nominator.moved(info.pod_info.uid)
+        return infos
 
     def update(self, old: Pod, new: Pod, events: Sequence[ClusterEvent]) -> None:
         leaf = group_of(new)

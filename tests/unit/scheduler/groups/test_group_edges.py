@@ -154,6 +154,27 @@ def test_a_group_waits_for_victims_that_terminate():  # 35, 36
         assert world.nodes_of("a", "b") == ["n1", "n1"]
 
 
+def test_nominated_members_without_their_group_reserve_nothing():
+    """As for kube-scheduler: to the nominator they are in no queue, so they ask for nothing."""
+    with SlowEvictions(2, 2) as world:
+        world.pods("", "x", cpu=2, priority=-10, nodeSelector={"kubernetes.io/hostname": "n1"})
+        world.settle()
+        world.group("g", 2, priority=100)
+        only = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+        world.pods("g", "a", "b", priority=100, **only)
+        world.settle()
+        assert [world.nominated(name) for name in "ab"] == ["n1", "n1"]
+        world.delete(world.pod("x"))
+        world.pods("", "p", **only)
+        world.settle()
+        assert world.node_of("p") == "", "the members' room is kept"
+        world.delete(world.find(PodGroup, "default", "g"))
+        world.settle()
+        world.pods("", "q", **only)
+        world.settle()
+        assert world.node_of("q") == "n1"
+
+
 def test_the_group_with_the_higher_priority_is_first():  # 38
     with Groups() as world:
         for name, priority in (("low", -10), ("high", 100)):
