@@ -40,16 +40,16 @@ def test_list_shows_our_workloads(capsys):
 
 
 def test_list_of_a_file_says_what_is_not_supported(capsys, tmp_path):
-    path = tmp_path / "gangs.yaml"
+    path = tmp_path / "claims.yaml"
     path.write_text(
-        "- name: Gangs\n  workloadTemplate: [{opcode: waitForPodGroups}]\n"
-        "  workloads: [{name: one}]\n"
+        "- name: Claims\n  featureGates: {DRADerivedAttributes: true}\n"
+        "  workloadTemplate: [{opcode: createNodes, count: 1}]\n  workloads: [{name: one}]\n"
     )
     code, out, _ = run(capsys, "list", path, "-o", "json")
     assert code == 0
     (result,) = json.loads(out)
-    assert result["name"] == "Gangs/one"
-    assert result["notSupported"].startswith("waitForPodGroups: gang scheduling")
+    assert result["name"] == "Claims/one"
+    assert result["notSupported"].startswith("DRADerivedAttributes: derived device attributes")
 
 
 def test_run_prints_a_table_and_tells_its_stages(capsys):
@@ -94,15 +94,15 @@ def test_run_writes_a_report_and_a_page(capsys, tmp_path):
 def test_what_is_not_supported_is_said_and_the_rest_is_run(capsys, tmp_path):
     path = tmp_path / "some.yaml"
     path.write_text(
-        "- name: Claims\n  workloadTemplate: [{opcode: waitForPodGroups}]\n"
-        "  workloads: [{name: one}]\n"
+        "- name: Claims\n  featureGates: {DRADerivedAttributes: true}\n"
+        "  workloadTemplate: [{opcode: createNodes, count: 1}]\n  workloads: [{name: one}]\n"
         "- name: Plain\n  workloadTemplate: [{opcode: createNodes, count: 1}, "
         "{opcode: createPods, count: 1, collectMetrics: true}]\n  workloads: [{name: one}]\n"
     )
     code, out, err = run(capsys, "run", path, *QUICK)
     assert code == 0
     assert "Plain/one" in out
-    assert "not run: Claims/one: not supported: waitForPodGroups" in err
+    assert "not run: Claims/one: not supported: DRADerivedAttributes" in err
 
 
 def test_a_workload_that_gets_stuck_ends_with_1_and_its_reason(capsys, tmp_path):
