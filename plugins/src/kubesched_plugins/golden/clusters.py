@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from kubesched.framework import Code, NodeColumns, NodeInfo, Plugin, Status
+from kubesched.framework import Code, NodeColumns, Plugin, Status
 from kubesched.framework.api import Node, Pod
 from kubesched.testing import Cluster
 
@@ -58,11 +58,6 @@ def cluster_of(
     pods = [pod_from(manifest) for manifest in case["pods"]]
     assigned = [pod for pod in pods if pod.spec.node_name]
     return Cluster([*nodes, *assigned, *others], config, plugins=[plugin])
-
-
-def node_infos(cluster: Cluster, case: JSON) -> list[NodeInfo]:
-    view = nodes_of(cluster, case)
-    return [view.info_at(index) for index in range(len(case["nodes"]))]
 
 
 def nodes_of(cluster: Cluster, case: JSON) -> NodeColumns:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubesched.framework import CycleState, PreScorePlugin, ScorePlugin, Status
+from kubesched.framework import CycleState, PreScorePlugin, ScorePlugin
 from kubesched.framework.api import parse_quantity
 from kubesched_plugins import trimaran
 from kubesched_plugins.golden.clusters import (
     cluster_of,
     config_of,
-    node_infos,
     nodes_of,
     pod_from,
     status_json,
@@ -74,13 +73,11 @@ def play(recorded: JSON) -> JSON:
                 plugin.note_bound(bound, bound.spec.node_name, recent["at"])
         if isinstance(plugin, PreScorePlugin):
             answer["prescore"] = status_json(plugin.pre_score(state, pod, nodes_of(cluster, case)))
-        answer["nodes"] = []
-        for info in node_infos(cluster, case):
-            score = plugin.score(state, pod, info)
-            failed = score if isinstance(score, Status) else None
-            answer["nodes"].append(
-                {"node": info.name, "score": score, "score_status": status_json(failed)}
-            )
+        scores = plugin.score_nodes(state, pod, nodes_of(cluster, case)).tolist()
+        answer["nodes"] = [
+            {"node": node["metadata"]["name"], "score": score, "score_status": status_json(None)}
+            for node, score in zip(case["nodes"], scores, strict=True)
+        ]
         return answer
 
 

@@ -10,21 +10,24 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from kubesched.framework import (
     MAX_NODE_SCORE,
     CycleState,
     Handle,
-    NodeInfo,
+    NodeColumns,
     Rule,
     Scope,
     ScorePlugin,
-    Status,
 )
-from kubesched.framework.api import Pod
+from kubesched.framework.api import Node, Pod
 from kubesched_plugins.trimaran.args import TrimaranArgs
 from kubesched_plugins.trimaran.metrics import CPU, MEMORY, Collector
 from kubesched_plugins.trimaran.resource_stats import (
     MEGA,
+    Demand,
     ResourceStats,
     capacity_of,
     clamp,
@@ -65,11 +68,18 @@ class LoadVariationRiskBalancing(ScorePlugin):
     def close(self) -> None:
         self.collector.close()
 
-    def score(self, state: CycleState, pod: Pod, node_info: NodeInfo) -> int | Status:
-        metrics = self.collector.metrics_of(node_info.node)
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> npt.NDArray[np.int64]:
+        request = requests_of(pod)
+        scores = [
+            self._score_of(request, nodes.node_at(at)) for at in range(len(nodes.row_indices()))
+        ]
+        return np.array(scores, dtype=np.int64)
+
+    def _score_of(self, request: Demand, node: Node) -> int:
+        metrics = self.collector.metrics_of(node)
         if metrics is None:
             return 0
-        request, capacity = requests_of(pod), capacity_of(node_info.node)
+        capacity = capacity_of(node)
         stats = (
             resource_stats(metrics, CPU, capacity.milli_cpu, request.milli_cpu, 1.0),
             resource_stats(metrics, MEMORY, capacity.memory, request.memory, MEGA),

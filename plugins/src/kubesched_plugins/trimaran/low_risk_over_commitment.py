@@ -9,22 +9,26 @@ not its concern: they get the lowest score everywhere.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
 
 from kubesched.framework import (
     MAX_NODE_SCORE,
     CycleState,
     Handle,
     NodeColumns,
-    NodeInfo,
+    PodInfo,
     PreScorePlugin,
     Rule,
     Scope,
     ScorePlugin,
     Status,
 )
-from kubesched.framework.api import Pod
+from kubesched.framework.api import Node, Pod, PodSpec
 from kubesched_plugins.trimaran.args import TrimaranArgs
 from kubesched_plugins.trimaran.beta import Beta, fitted, max_variance
 from kubesched_plugins.trimaran.metrics import CPU, MEMORY, Collector
@@ -43,6 +47,8 @@ from kubesched_plugins.trimaran.resource_stats import (
 STATE_KEY: Final = "LowRiskOverCommitment.PodResources"
 MAX_VARIANCE_ALLOWANCE: Final = 0.99
 DEFAULT_WEIGHT: Final = 0.5
+MAX_KNOWN: Final = 500_000
+"""Pods whose sums are kept: more than a cluster has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +79,7 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         args = args or LowRiskOverCommitmentArgs()
         super().__init__(args, handle)
         self.collector = self.collector_type(args, runs=handle.spawn is not None)
+        self._demands: dict[str, tuple[PodSpec, Demand, Demand]] = {}
         weights = args.risk_limit_weights or {}
         self._cpu_weight = weights.get("cpu", DEFAULT_WEIGHT)
         self._memory_weight = weights.get("memory", DEFAULT_WEIGHT)
@@ -84,15 +91,25 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         state.write(STATE_KEY, (requests_of(pod), limits_of(pod)))
         return None
 
-    def score(self, state: CycleState, pod: Pod, node_info: NodeInfo) -> int | Status:
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> npt.NDArray[np.int64]:
         requests, limits = state.get(STATE_KEY) or (requests_of(pod), limits_of(pod))
-        metrics = self.collector.metrics_of(node_info.node)
-        if metrics is None or not (any(requests) or any(limits)):
+        count = len(nodes.row_indices())
+        if not (any(requests) or any(limits)):
+            return np.zeros(count, dtype=np.int64)
+        scores = [
+            self._score(requests, limits, nodes.node_at(at), nodes.pods_at(at))
+            for at in range(count)
+        ]
+        return np.array(scores, dtype=np.int64)
+
+    def _score(self, requests: Demand, limits: Demand, node: Node, pods: Sequence[PodInfo]) -> int:
+        metrics = self.collector.metrics_of(node)
+        if metrics is None:
             return 0
-        capacity, requested, limited = capacity_of(node_info.node), Demand(), Demand()
-        for other in node_info.pods:
-            requested = requested.plus(requests_of(other.pod))
-            limited = limited.plus(limits_of(other.pod))
+        capacity, requested, limited = capacity_of(node), Demand(), Demand()
+        for other in pods:
+            more_requested, more_limited = self._demands_of(other)
+            requested, limited = requested.plus(more_requested), limited.plus(more_limited)
         request = requested.plus(requests).at_most(capacity)
         limit = limited.plus(limits)
         before = requested.at_most(capacity)
@@ -109,6 +126,16 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
             self.args.smoothing_window_size,
         )
         return rounded((1 - max(cpu, memory)) * MAX_NODE_SCORE)
+
+    def _demands_of(self, pod: PodInfo) -> tuple[Demand, Demand]:
+        """Requests and limits, computed once per version of the pod's spec."""
+        spec = pod.pod.spec
+        known = self._demands.get(pod.uid)
+        if known is None or known[0] is not spec:
+            if len(self._demands) >= MAX_KNOWN:
+                self._demands.clear()
+            known = self._demands[pod.uid] = (spec, requests_of(pod.pod), limits_of(pod.pod))
+        return known[1], known[2]
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
         return Rule(Scope.ROW, premise=self.collector.version)

@@ -10,17 +10,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from kubesched.framework import (
     CycleState,
     Handle,
-    NodeInfo,
+    NodeColumns,
     ReservePlugin,
     Rule,
     Scope,
     ScorePlugin,
-    Status,
 )
-from kubesched.framework.api import Container, Pod, parse_quantity
+from kubesched.framework.api import Container, Node, Pod, parse_quantity
 from kubesched_plugins.trimaran.args import TrimaranArgs
 from kubesched_plugins.trimaran.metrics import AVERAGE, CPU, LATEST, Collector
 from kubesched_plugins.trimaran.resource_stats import demand_of, rounded
@@ -54,7 +56,6 @@ class TargetLoadPackingArgs(TrimaranArgs):
 class BoundPod(NamedTuple):
     """A pod that may be missing in the metrics."""
 
-    uid: str
     at: int
     """Unix seconds."""
     milli_cpu: int
@@ -74,7 +75,7 @@ class TargetLoadPacking(ScorePlugin, ReservePlugin):
         self.collector = self.collector_type(args, runs=handle.spawn is not None)
         self._default_milli_cpu = demand_of(args.default_requests).milli_cpu
         self._multiplier = float(args.default_requests_multiplier)
-        self._bound: dict[str, list[BoundPod]] = {}
+        self._bound: dict[str, dict[str, BoundPod]] = {}
         self._unsubscribe = (
             None
             if handle.listers is None
@@ -86,18 +87,22 @@ class TargetLoadPacking(ScorePlugin, ReservePlugin):
         if self._unsubscribe is not None:
             self._unsubscribe()
 
-    def score(self, state: CycleState, pod: Pod, node_info: NodeInfo) -> int | Status:
-        metrics = self.collector.metrics_of(node_info.node)
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> npt.NDArray[np.int64]:
+        wanted = self.predicted_milli_cpu(pod)
+        scores = [self._score(wanted, nodes.node_at(at)) for at in range(len(nodes.row_indices()))]
+        return np.array(scores, dtype=np.int64)
+
+    def _score(self, wanted: int, node: Node) -> int:
+        metrics = self.collector.metrics_of(node)
         # The last one counts: an average is not preferred to the latest value here.
         load = [m.value for m in metrics or () if m.type == CPU and m.operator in (AVERAGE, LATEST)]
         if not load:
             return 0
-        capacity = float(demand_of(node_info.node.status.capacity).milli_cpu)
+        capacity = float(demand_of(node.status.capacity).milli_cpu)
         used = (load[-1] / 100) * capacity
-        wanted = self.predicted_milli_cpu(pod)
         predicted = 0.0
         if capacity != 0:
-            predicted = 100 * (used + float(wanted) + float(self._missing(node_info.name)))
+            predicted = 100 * (used + float(wanted) + float(self._missing(node.metadata.name)))
             predicted /= capacity
         target = float(self.args.target_utilization)
         if predicted > 100 and predicted > target:
@@ -133,23 +138,26 @@ class TargetLoadPacking(ScorePlugin, ReservePlugin):
 
     def _missing(self, node_name: str) -> int:
         end = self.collector.snapshot.window_end
-        bound = self._bound.get(node_name, ())
-        return sum(pod.milli_cpu for pod in bound if end - pod.at < REPORTING_INTERVAL_S)
+        bound = self._bound.get(node_name)
+        if bound is None:
+            return 0
+        return sum(pod.milli_cpu for pod in bound.values() if end - pod.at < REPORTING_INTERVAL_S)
 
     def note_bound(self, pod: Pod, node_name: str, at: int) -> None:
         """Count the pod from that time (Unix seconds) on; once noted, the time stays."""
-        kept = [known for known in self._bound.get(node_name, ()) if at - known.at < KEPT_S]
-        uid = pod.metadata.uid
-        if all(known.uid != uid for known in kept):
-            kept.append(BoundPod(uid, at, self.predicted_milli_cpu(pod)))
-        self._bound[node_name] = kept
+        bound = self._bound.setdefault(node_name, {})
+        while bound:
+            oldest = next(iter(bound))
+            if at - bound[oldest].at < KEPT_S:
+                break
+            del bound[oldest]
+        if pod.metadata.uid not in bound:
+            bound[pod.metadata.uid] = BoundPod(at, self.predicted_milli_cpu(pod))
 
     def _forget(self, pod: Pod, node_name: str) -> None:
-        bound = self._bound.get(node_name, ())
-        kept = [known for known in bound if known.uid != pod.metadata.uid]
-        if kept:
-            self._bound[node_name] = kept
-        else:
+        bound = self._bound.get(node_name, {})
+        bound.pop(pod.metadata.uid, None)
+        if not bound:
             self._bound.pop(node_name, None)
 
     def _after_pod_change(self, old: Pod | None, new: Pod | None) -> None:
