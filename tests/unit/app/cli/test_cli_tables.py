@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -308,7 +309,9 @@ def test_a_process_of_its_own_sees_the_width(width, folder, monkeypatch):
 
     def run() -> None:
         command = [sys.executable, "-m", "kubesched", *words]
-        subprocess.run(command, stdout=sys.stdout, check=True, timeout=60)
+        # Without `env` it would inherit the $COLUMNS that readline, once imported, sets behind
+        # Python's back.
+        subprocess.run(command, stdout=sys.stdout, check=True, timeout=60, env=dict(os.environ))
 
     lines = printed_on_terminal(run, width).splitlines()
     assert max(map(layout.text_width, lines)) <= width
