@@ -92,7 +92,7 @@ class Registry:
             raise RegistryError(
                 f'plugin "{name}" cannot be imported: {type(error).__name__}: {error}'
             ) from error
-        self._classes[name] = _checked(name, loaded)
+        self._classes[name] = checked_class(name, loaded)
         return loaded
 
     def implements(self, name: str, point: str) -> bool | None:
@@ -133,10 +133,10 @@ def load_by_path(path: str) -> type[Plugin]:
     loaded = vars(importlib.import_module(module_name)).get(attribute)
     if loaded is None:
         raise RegistryError(f'plugin "{path}": module {module_name} has no {attribute}')
-    return _checked(path, loaded)
+    return checked_class(path, loaded)
 
 
-def _checked(name: str, loaded: object) -> type[Plugin]:
+def checked_class(name: str, loaded: object) -> type[Plugin]:
     if not inspect.isclass(loaded) or Plugin not in loaded.__mro__:
         raise RegistryError(
             f'plugin "{name}" is not a class derived from kubesched.framework.interfaces.Plugin'

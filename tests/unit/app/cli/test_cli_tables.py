@@ -103,6 +103,7 @@ COMMANDS = {
     "capacity": "capacity -f {0}/web.json --from {0}/dump.json",
     "capacity wide": "capacity -f {0}/web.json -o wide --from {0}/dump.json",
     "bench list": "bench list",
+    "plugin list": "plugin list --all",
 }
 
 
