@@ -106,10 +106,16 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         metrics = self.collector.metrics_of(node)
         if metrics is None:
             return 0
-        capacity, requested, limited = capacity_of(node), Demand(), Demand()
+        capacity = capacity_of(node)
+        cpu_requested = memory_requested = cpu_limited = memory_limited = 0
         for other in pods:
-            more_requested, more_limited = self._demands_of(other)
-            requested, limited = requested.plus(more_requested), limited.plus(more_limited)
+            asked, allowed = self._demands_of(other)
+            cpu_requested += asked.milli_cpu
+            memory_requested += asked.memory
+            cpu_limited += allowed.milli_cpu
+            memory_limited += allowed.memory
+        requested = Demand(cpu_requested, memory_requested)
+        limited = Demand(cpu_limited, memory_limited)
         request = requested.plus(requests).at_most(capacity)
         limit = limited.plus(limits)
         before = requested.at_most(capacity)
