@@ -47,6 +47,9 @@ OF_SEQUENCES = {
     Aspect.VICTIMS,
     Aspect.VOLUMES,
     Aspect.ASKED,
+    Aspect.PODS,
+    Aspect.POD_GROUPS,
+    Aspect.EVICTIONS,
 }
 
 

@@ -14,6 +14,7 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.preemption.budgets import Budgets
 from kubesched.framework.preemption.candidates import Candidate
+from kubesched.framework.preemption.executor import on_behalf_of
 from kubesched.framework.status import Code
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.dynamic_resources import DynamicResources
@@ -222,7 +223,7 @@ class Insistent(DefaultPreemption):
         def start(candidate: Any, preemptor: Any) -> None:
             executor._preempting.add(preemptor.metadata.uid)
             victims = list(candidate.victims.pods)
-            handle.spawn(executor._evict(candidate, victims, preemptor), "evict")
+            handle.spawn(executor._evict(candidate, victims, on_behalf_of(preemptor)), "evict")
 
         executor.start = start  # type: ignore[method-assign]
 

@@ -57,6 +57,11 @@ EXTENSION_POINTS = {
     "bind": "Bind",
     "post_bind": "PostBind",
     "sign_pod": "Sign",
+    "placement_feasible": "PlacementFeasible",
+    "pod_group_post_filter": "PodGroupPostFilter",
+    "generate_placements": "PlacementGenerate",
+    "score_placement": "PlacementScore",
+    "normalize_placement_scores": "PlacementScoreExtensionNormalize",
 }
 """Plugin methods, with their extension point's name in metrics."""
 

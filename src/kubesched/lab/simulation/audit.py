@@ -152,7 +152,9 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
 
         def _judge(self, pod: Pod, statuses: NodeToStatus, answer: PostFilterAnswer) -> None:
             result, status = answer
-            nomination = result.nominating_info if result is not None and status is None else None
+            if result is None or not (status is None or status.is_success):
+                return
+            nomination = result.nominating_info
             if nomination is None or not nomination.node_name:
                 return
             if pod.spec.resource_claims:

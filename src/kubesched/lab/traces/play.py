@@ -67,7 +67,8 @@ class RecordedPlay:
         self._trace = trace
         self._own = own
         self._cell = cell
-        self._meter: Meter
+        self._measured: Meter | None = None
+        """Set where the playing begins: a recording may be read from before that."""
         self._now_s = 0.0
         self._chosen: dict[str, Pod] = {}
         """Pod UID -> the pod with the node it is being bound to."""
@@ -75,10 +76,15 @@ class RecordedPlay:
         self._uids: dict[str, str] = {}
         """Pod key -> uid."""
 
+    @property
+    def _meter(self) -> Meter:
+        assert self._measured is not None, "nothing is measured before the playing begins"
+        return self._measured
+
     def begins(
         self, assembly: Assembly, objects: Iterable[Any], assumed: Mapping[str, str]
     ) -> None:
-        self._meter = Meter(assembly, self._trace.ends_s, self._cell.prices)
+        self._measured = Meter(assembly, self._trace.ends_s, self._cell.prices)
         for obj in objects:
             if isinstance(obj, Pod) and obj.metadata.uid in assumed:
                 obj = _on(obj, assumed[obj.metadata.uid])
@@ -86,8 +92,8 @@ class RecordedPlay:
 
     def comes_to(self, entry: AnyEntry) -> None:
         now_s = max(0.0, entry.time - self._own.monotonic_s)
-        while self._meter.next_sample_s < now_s:
-            self._meter.sample()
+        while self._measured is not None and self._measured.next_sample_s < now_s:
+            self._measured.sample()
         self._now_s = now_s
         if isinstance(entry, Reached):
             if entry.point == BINDING_DONE and entry.outcome is None:
