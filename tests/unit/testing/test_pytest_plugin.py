@@ -49,7 +49,7 @@ def pytest_in(folder, *words):
 
 def test_the_world_has_the_configuration_and_plugins_of_the_test(tmp_path):
     (tmp_path / "test_it.py").write_text(TESTS)
-    done = pytest_in(tmp_path, "-p", "kubesched.testing.pytest_plugin")
+    done = pytest_in(tmp_path)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
@@ -84,5 +84,5 @@ def test_cluster(cluster):
 """
     )
     (tmp_path / "test_it.py").write_text(tests)
-    done = pytest_in(tmp_path, "-p", "kubesched.testing.pytest_plugin")
+    done = pytest_in(tmp_path)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
