@@ -40,8 +40,8 @@ def test_world(world):
 '''
 
 
-def pytest_in(folder, *words):
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+def pytest_in(folder):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )

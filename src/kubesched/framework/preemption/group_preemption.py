@@ -26,6 +26,7 @@ from kubesched.framework.preemption.budgets import Budgets
 from kubesched.framework.preemption.executor import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from kubesched.framework.preemption.units import Unit, Units, split_by_budgets
 from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.filter import is_row_local
 from kubesched.framework.runtime.nominated import filter_with_nominated_pods
 from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.framework.runtime.reserve import run_reserve, run_unreserve
@@ -67,6 +68,8 @@ class GroupPreemptor:
         self._units = Units(states, now_us)
         self._members = [info.pod_info.pod for info in group.all_members()]
         self._policy_of_group = policy_of_group
+        self._are_row_local: bool | None = None
+        """Whether all members' filters judge a node by that node alone; known once placed."""
 
     def find(self) -> GroupPreemption | tuple[Nominations | None, Status]:
         """What to evict, or the final answer if nothing is to be evicted."""
@@ -132,12 +135,27 @@ class GroupPreemptor:
         """Put a unit back; if a member no longer fits on its node, take it out again."""
         trial.put_back(unit)
         with ExitStack() as undo:
-            for each in placed:
+            for each in self._concerned(unit, placed):
                 if not self._fits(each):
                     trial.take_out(unit)
                     return False
                 self._add(each, undo)
         return True
+
+    def _concerned(self, unit: Unit, placed: Sequence[PlacedPod]) -> Sequence[PlacedPod]:
+        """The members that a unit could be in the way of.
+
+        If no member's filters look beyond its node, only those on the unit's nodes: the others
+        fitted where they are, and nothing has changed there.
+        """
+        if self._are_row_local is None:
+            self._are_row_local = all(
+                is_row_local(self._framework, each.state, each.pod.pod) for each in placed
+            )
+        if not self._are_row_local:
+            return placed
+        nodes = {pod.pod.spec.node_name for pod in unit.pods}
+        return [each for each in placed if each.node_name in nodes]
 
     def _fits(self, each: PlacedPod) -> bool:
         """Whether a member passes the filters on its node, with what it knew when it was placed.
