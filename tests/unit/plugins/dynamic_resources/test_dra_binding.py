@@ -628,7 +628,7 @@ async def test_the_devices_stay_in_flight_until_the_watch_shows_the_special_clai
 
 @pytest.mark.parametrize("ignores_missing", [True, False], ids=["1.37", "1.36"])
 async def test_a_special_claim_that_is_gone_already(ignores_missing):
-    """Its finalizer was removed, and somebody else was faster to delete it."""
+    """Its finalizer was removed, and another client deleted it first."""
     world = World(claim("c"), ignores_missing=ignores_missing)
     world.client.trouble = once("delete", NotFound("gone"))
     if ignores_missing:

@@ -70,7 +70,7 @@ def test_a_pod_is_tried_again_once_its_old_special_claim_is_gone(annotations, ow
     [
         pytest.param(OTHER, Hint.QUEUE, id="it had devices"),
         pytest.param(MINE, Hint.SKIP, id="it had none"),
-        pytest.param(None, Hint.QUEUE, id="nobody saw what it had"),
+        pytest.param(None, Hint.QUEUE, id="its last state is unknown"),
     ],
 )
 def test_a_deleted_claim_frees_its_devices(gone, hint):

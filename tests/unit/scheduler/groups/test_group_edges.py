@@ -147,7 +147,7 @@ def test_a_group_waits_for_victims_that_terminate():  # 35, 36
         found = "pod group preemption: ongoing preemption on nominated nodes"
         assert world.group_says("g")[2].endswith(found)
         preempted = [event for event in world.events if event.reason == "Preempted"]
-        assert len(preempted) == 2, "nobody is evicted twice"
+        assert len(preempted) == 2, "no pod is evicted twice"
         for name in "xy":
             world.delete(world.pod(name))
         world.run(20)
@@ -270,7 +270,7 @@ def test_a_missing_claim_is_an_error_of_the_group():  # 45
         assert [world.condition(name) for name in "ab"] == [("SchedulerError", NO_PRE_FILTER)] * 2
 
 
-def test_without_gang_scheduling_nobody_counts():  # 46
+def test_without_gang_scheduling_there_is_no_quorum():  # 46
     off = "profiles: [{plugins: {multiPoint: {disabled: [{name: GangScheduling}]}}}]"
     with Groups(2, config=off) as world:
         world.group("g", 3)
