@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from kubesched.api.meta import CustomObject
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.app.connecting import connections_to
 from kubesched.app.scheduler_app import SchedulerApp
@@ -51,15 +52,22 @@ class OwnPreemption(DefaultPreemption):
     name = "OwnPreemption"
 
 
+class Queue(CustomObject):
+    """With a field at the top level, which a plain `CustomObject` would not keep."""
+
+    resource = QUEUES
+    open: bool = False
+
+
 class OpenQueue(FilterPlugin, EnqueueExtensions):
     """Keeps pods back until a Queue of their namespace is open."""
 
     name = "OpenQueue"
-    lists = (QUEUES,)
+    lists = (Queue,)
 
     def filter_nodes(self, state, pod, nodes):
         queues = self.handle.listers.of(QUEUES).list(pod.metadata.namespace)
-        if any(queue.spec["open"] for queue in queues):
+        if any(queue.open for queue in queues):
             return None
         return unschedulable("no open queue")
 
@@ -67,7 +75,7 @@ class OpenQueue(FilterPlugin, EnqueueExtensions):
         return [ClusterEventWithHint(ClusterEvent(QUEUES, Action.ADD | Action.UPDATE), self.opened)]
 
     def opened(self, pod, old, new):
-        return Hint.QUEUE if new.spec["open"] else Hint.SKIP
+        return Hint.QUEUE if new.open else Hint.SKIP
 
 
 class Stage:
@@ -160,7 +168,7 @@ def queue(*, is_open):
         "apiVersion": "example.com/v1",
         "kind": "Queue",
         "metadata": {"name": "main", "namespace": "default"},
-        "spec": {"open": is_open},
+        "open": is_open,
     }
 
 
@@ -210,12 +218,7 @@ CRD = {
                 "schema": {
                     "openAPIV3Schema": {
                         "type": "object",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "properties": {"open": {"type": "boolean"}},
-                            }
-                        },
+                        "properties": {"open": {"type": "boolean"}},
                     }
                 },
             }
@@ -237,5 +240,8 @@ def test_a_lister_of_an_undeclared_kind_says_what_to_do() -> None:
     factory = InformerFactory(None, clock=SystemClock(), random=Random(1))
     with pytest.raises(UndeclaredKind, match="must name PodDisruptionBudget in `lists`"):
         factory.of(PodDisruptionBudget)
+    assert factory.informer(QUEUES) is factory.informer(Queue)
+    plain = factory.informer("racks.v1.example.com")
+    assert plain is factory.informer("racks.v1.example.com")
     with pytest.raises(LookupError, match=r"plural\.version\.group"):
         factory.of("queues")

@@ -80,7 +80,9 @@ class Kind(Generic[R]):
 
     @property
     def event_resource(self) -> str:
-        """The name in cluster events: `Pod`, `storage.k8s.io/CSINode`."""
+        """The name in cluster events: `Pod`, `storage.k8s.io/CSINode`, `queues.v1.example.com`."""
+        if issubclass(self.record, CustomObject):
+            return f"{self.plural}.{self.version}.{self.group}"
         return f"{self.group}/{self.kind}" if self.group else self.kind
 
     @property
@@ -240,6 +242,13 @@ _by_event_resource = {
 def kind_of(record: type[R]) -> Kind[R]:
     """The kind whose objects are `record`s."""
     kind = _by_record.get(record)
+    if kind is None and issubclass(record, CustomObject):
+        kind = _custom(record.resource, record)
+        if kind is None:
+            raise LookupError(
+                f"{record.__name__}.resource is {record.resource!r}, not plural.version.group"
+            )
+        _by_record[record] = kind
     if kind is None:
         raise LookupError(f"{record.__name__} is not the record of an API kind")
     return kind
@@ -247,25 +256,41 @@ def kind_of(record: type[R]) -> Kind[R]:
 
 def find_kind(api_version: str, kind: str) -> Kind[Any] | None:
     """The kind for an object's `apiVersion` and `kind`, if it has a record."""
-    return _by_name.get((api_version, kind))
+    found = _by_name.get((api_version, kind))
+    if found is None:
+        custom = (kind_of(record) for record in CustomObject.records.values())
+        found = next((k for k in custom if (k.api_version, k.kind) == (api_version, kind)), None)
+    return found
 
 
 _CUSTOM_RESOURCE = re.compile(r"([a-z0-9-]+)\.(v[0-9]+(?:(?:alpha|beta)[0-9]+)?)\.([a-z0-9.-]+)")
 
 
-@functools.lru_cache(maxsize=256)
+def _custom(resource: str, record: type[Any]) -> Kind[Any] | None:
+    """The kind of a custom resource, `plural.version.group`; None for any other text."""
+    match = _CUSTOM_RESOURCE.fullmatch(resource)
+    if match is None:
+        return None
+    plural, version, group = match.groups()
+    return Kind(group, version, plural, record, name=plural if record is CustomObject else "")
+
+
 def find_event_resource(name: str) -> Kind[Any] | None:
     """The kind for the resource of a cluster event, such as `storage.k8s.io/CSINode`.
 
     Custom resources are named `plural.version.group`, such as `queues.v1beta1.example.com`. They
     are listed and watched in all namespaces, so it does not matter whether the resource is
-    namespaced. None for any other text.
+    namespaced. Without a record of their own they are `CustomObject`s. None for any other text.
     """
-    match = _CUSTOM_RESOURCE.fullmatch(name)
-    if match is None:
-        return _by_event_resource.get(name)
-    plural, version, group = match.groups()
-    return Kind(group, version, plural, CustomObject, name=plural)
+    record = CustomObject.records.get(name)
+    if record is not None:
+        return kind_of(record)
+    return _by_event_resource.get(name) or _without_record(name)
+
+
+@functools.lru_cache(maxsize=256)
+def _without_record(resource: str) -> Kind[Any] | None:
+    return _custom(resource, CustomObject)
 
 
 PODS = kind_of(core_v1.Pod)

@@ -13,7 +13,7 @@ next field at its first guess.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, dataclass_transform
+from typing import Any, ClassVar, Protocol, dataclass_transform
 
 import msgspec
 from msgspec import field
@@ -121,13 +121,28 @@ class PartialObjectMetadata(Record):
 
 
 class CustomObject(Record):
-    """An object of a custom resource: metadata as a record, spec and status as plain JSON."""
+    """An object of a custom resource: metadata as a record, spec and status as plain JSON.
+
+    A subclass named after the kind, with its `plural.version.group` as `resource`, is the record of
+    that resource wherever its objects are read: by informers, from dumps, in a cluster in memory.
+    It may have further top-level fields, and types for spec and status. An object that does not fit
+    is logged and left out.
+    """
+
+    resource: ClassVar[str] = ""
+    records: ClassVar[dict[str, type[CustomObject]]] = {}
+    """Subclasses by `resource`."""
 
     kind: str = ""
     api_version: str = ""
     metadata: ObjectMeta = ObjectMeta()
     spec: Any = None
     status: Any = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.resource:
+            CustomObject.records[cls.resource] = cls
 
 
 class ListMeta(Record):

@@ -21,7 +21,7 @@ from kubesched.api.core_v1 import (
     Taint,
     Toleration,
 )
-from kubesched.api.meta import LabelSelector, ObjectMeta, OwnerReference
+from kubesched.api.meta import CustomObject, LabelSelector, ObjectMeta, OwnerReference
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.quantity import Quantity
 from kubesched.api.quantity import parse as parse_quantity
@@ -32,6 +32,7 @@ from kubesched.api.storage_v1 import CSINode, StorageClass
 __all__ = [
     "CSINode",
     "Container",
+    "CustomObject",
     "DeviceClass",
     "LabelSelector",
     "Namespace",

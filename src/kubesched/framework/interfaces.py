@@ -98,7 +98,8 @@ class Plugin(ABC):
     lists: ClassVar[Sequence[type[Record] | str]] = ()
     """Kinds to watch for `handle.listers`, besides pods, nodes and namespaces.
 
-    Record types such as `PodDisruptionBudget`, or custom resources by their `plural.version.group`.
+    Record types such as `PodDisruptionBudget`, subclasses of `CustomObject`, or custom resources by
+    their `plural.version.group`.
     """
 
     @classmethod

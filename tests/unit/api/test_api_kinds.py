@@ -70,6 +70,8 @@ def test_unknown_kinds():
         kind_of(meta.PartialObjectMetadata)
     with pytest.raises(LookupError, match="PodSpec is not the record of an API kind"):
         kind_of(core_v1.PodSpec)
+    with pytest.raises(LookupError, match=r"is '', not plural\.version\.group"):
+        kind_of(meta.CustomObject)
 
 
 def test_core_and_resource_claims_are_told_apart():

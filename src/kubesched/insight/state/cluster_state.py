@@ -23,7 +23,7 @@ from kubesched.api.core_v1 import (
     Service,
 )
 from kubesched.api.kinds import Kind, kind_of
-from kubesched.api.meta import ObjectMeta
+from kubesched.api.meta import CustomObject, ObjectMeta
 from kubesched.api.names import object_key
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
@@ -96,13 +96,13 @@ class ClusterState:
         """Objects that occurred more than once; the newest revision was kept."""
         self._objects: dict[type[Any], dict[str, Any]] = {}
 
-    def put(self, obj: Any) -> None:  # noqa: ANN401  # a record of any of `KINDS`
+    def put(self, obj: Any) -> None:  # noqa: ANN401  # a record of `KINDS` or a custom one
         """Add an object; of two versions the newer is kept.
 
         Objects that never passed an API server get a namespace, a uid and a pod's scheduler name.
         """
         record = type(obj)
-        if record not in _RECORDS:
+        if record not in _RECORDS and not issubclass(record, CustomObject):
             kind = kind_of(record)
             self.skip(kind.api_version, kind.kind)
             return
@@ -143,8 +143,8 @@ class ClusterState:
         return len(self._objects.get(kind, ()))
 
     def __iter__(self) -> Iterator[Any]:
-        """Every object, kind by kind in the order of `KINDS`."""
-        for kind in KINDS:
+        """Every object, kind by kind in the order of `KINDS`, then custom resources."""
+        for kind in self._kinds():
             yield from self._objects.get(kind.record, {}).values()
 
     def __len__(self) -> int:
@@ -165,10 +165,13 @@ class ClusterState:
         """One readable line with source and counts."""
         counts = ", ".join(
             f"{self.count(kind.record)} {kind.resource}"
-            for kind in KINDS
+            for kind in self._kinds()
             if self.count(kind.record)
         )
         return f"{self.source}: {counts or 'no objects'}"
+
+    def _kinds(self) -> tuple[Kind[Any], ...]:
+        return (*KINDS, *(kind_of(record) for record in self._objects if record not in _RECORDS))
 
 
 def completed(obj: T) -> T:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeVar, cast
 from msgspec import to_builtins
 
 from kubesched.api.core_v1 import Namespace, Node, Pod
-from kubesched.api.meta import Record
+from kubesched.api.meta import CustomObject, Record
 from kubesched.api.names import key_of, object_key
 from kubesched.api.scheduling_v1alpha3 import CompositePodGroup
 from kubesched.api.scheduling_v1beta1 import PodGroup
@@ -70,6 +70,7 @@ class MemoryListers:
         self._by_kind: dict[type[Any] | str, MemoryLister] = {}
 
     def of(self, kind: type[Any] | str) -> MemoryLister:
+        kind = CustomObject.records.get(kind, kind) if isinstance(kind, str) else kind
         lister = self._by_kind.get(kind)
         if lister is None:
             lister = self._by_kind[kind] = MemoryLister()

@@ -7,9 +7,16 @@ import asyncio
 import pytest
 
 from kubesched.api.core_v1 import Container, Node, Pod, PodSpec
-from kubesched.api.meta import ObjectMeta
+from kubesched.api.meta import CustomObject, ObjectMeta
 from kubesched.base.errors import Conflict, KubeschedError, NotFound
-from kubesched.framework.interfaces import FilterPlugin, PermitPlugin, PreBindPlugin, Wait
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint
+from kubesched.framework.interfaces import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PermitPlugin,
+    PreBindPlugin,
+    Wait,
+)
 from kubesched.framework.status import unschedulable
 from kubesched.insight.state.virtual_loop import SimulationStuck
 from kubesched.testing import Cluster, make_node, make_pod
@@ -229,3 +236,44 @@ def test_a_plugin_that_never_rests_is_reported() -> None:
         cluster.add(make_pod("a").build())
         with pytest.raises(SimulationStuck, match="busy without end"):
             cluster.settle()
+
+
+class Gate(CustomObject):
+    """With a field beside spec and status."""
+
+    resource = "gates.v1.test.example"
+    open: bool = False
+
+
+class GateOpen(FilterPlugin, EnqueueExtensions):
+    """Keeps pods back until some Gate is open."""
+
+    name = "GateOpen"
+    lists = (Gate,)
+
+    def filter_nodes(self, state, pod, nodes):
+        by_name = self.handle.listers.of(Gate.resource).list()
+        assert by_name == self.handle.listers.of(Gate).list()
+        return None if any(gate.open for gate in by_name) else unschedulable("closed")
+
+    def events_to_register(self):
+        return [ClusterEventWithHint(ClusterEvent(Gate.resource, Action.ADD | Action.UPDATE))]
+
+
+@pytest.mark.parametrize("first", ["given", "added", "changed"])
+def test_objects_of_custom_resources_reach_plugins_and_wake_pods(first: str) -> None:
+    gate = Gate(metadata=ObjectMeta(name="g"), open=True)
+    given = {"given": [gate], "changed": [Gate(metadata=ObjectMeta(name="g"))]}.get(first, [])
+    with Cluster([node("n1"), *given], CONFIG % "GateOpen", plugins=[GateOpen]) as cluster:
+        cluster.add(make_pod("p").build())
+        cluster.settle()
+        if first != "given":
+            assert "closed" in (cluster.condition("p") or ("", ""))[1]
+            cluster.put(gate)
+            cluster.advance(2)
+        assert cluster.node_of("p") == "n1"
+        cluster.delete(gate)
+        assert not cluster.objects(Gate)
+        cluster.add(make_pod("q").build())
+        cluster.settle()
+        assert cluster.node_of("q") == ""

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.api.core_v1 import Namespace, Node, Pod, Service
+from kubesched.api.meta import CustomObject
 from kubesched.client.informers.sharing import Sharing
 from kubesched.insight.state import documents, streamed_list
 from kubesched.insight.state.cluster_state import ClusterState
@@ -104,6 +105,19 @@ def test_a_directory_is_read_in_order_of_names(tmp_path: Path) -> None:
 def test_a_directory_without_dumps_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StateError, match=r"no \.json, .* files in this directory"):
         load_dumps([str(tmp_path)])
+
+
+class Shelf(CustomObject):
+    resource = "shelves.v1.test.example"
+    rows: int = 0
+
+
+def test_custom_resources_with_a_record_are_kept(tmp_path: Path) -> None:
+    shelf = {"apiVersion": "test.example/v1", "kind": "Shelf", "metadata": {"name": "s"}, "rows": 3}
+    state = load(tmp_path, pretty(listed(POD, shelf)))
+    assert [shelf.rows for shelf in state.of(Shelf)] == [3]
+    assert "1 pods, 1 shelves.test.example" in state.describe()
+    assert [type(obj) for obj in state] == [Pod, Shelf]
 
 
 def test_unknown_kinds_are_counted_and_named(tmp_path: Path) -> None:
