@@ -7,7 +7,6 @@ from typing import cast, get_args
 from kubesched.api import field_errors
 from kubesched.api.field_errors import not_supported, required, too_long
 from kubesched.base.errors import BadRequest, Conflict, NotFound, UnsupportedMediaType
-from kubesched.playground.apimachinery.catalog import ResourceInfo
 from kubesched.playground.apimachinery.failures import details_of, invalid_options, success_status
 from kubesched.playground.apimachinery.objects import JsonObject, encode, name_of, namespace_of
 from kubesched.playground.apimachinery.serialization import check_size, decode_raw_json, decode_yaml
@@ -26,6 +25,8 @@ from kubesched.playground.registry.patching import PatchKind, apply_object, patc
 from kubesched.playground.registry.representation import encode_list, encoder_for
 from kubesched.playground.registry.rest_storage import WriteOptions
 from kubesched.playground.registry.strategy import Propagation
+from kubesched.playground.resources.custom_resources import DEFINITIONS, warnings_about
+from kubesched.playground.storage.store import Entry
 
 _PATCH_KINDS: dict[str, PatchKind] = {
     "application/json-patch+json": "json",
@@ -59,8 +60,11 @@ def write_options(call: Call) -> WriteOptions:
     )
 
 
-def with_warnings(response: ApiResponse, warnings: list[str]) -> ApiResponse:
-    """Add warnings to the response, which kubectl prints."""
+def _written(call: Call, entry: Entry, warnings: list[str], status: int = 200) -> ApiResponse:
+    """The stored object, with warnings that kubectl prints."""
+    if call.target.resource.storage_key == DEFINITIONS:
+        warnings = [*warnings, *warnings_about(entry.obj)]
+    response = entry_response(call, entry, status)
     if warnings:
         quoted = (warning.replace("\\", "\\\\").replace('"', '\\"') for warning in warnings)
         response.headers = {"Warning": ", ".join(f'299 - "{text}"' for text in quoted)}
@@ -73,8 +77,9 @@ def create(call: Call) -> ApiResponse:
     if resource.namespaced and not call.namespace:
         raise BadRequest("an empty namespace may not be set during creation")
     entry = call.registry.create(resource, call.namespace, obj, write_options(call))
-    warnings += warnings_for(resource)
-    return with_warnings(entry_response(call, entry, 201), warnings)
+    if resource.is_stored_only:
+        warnings.append(STORED_ONLY.format(kind=resource.kind))
+    return _written(call, entry, warnings, 201)
 
 
 def update(call: Call) -> ApiResponse:
@@ -88,7 +93,7 @@ def update(call: Call) -> ApiResponse:
         return ApiResponse(200, encode(scale.scale_of(target.resource, entry.obj)))
     obj, warnings = decode_object(call.request, target.resource, call.query)
     entry = registry.update(*where, obj, options, subresource=target.subresource)
-    return with_warnings(entry_response(call, entry), warnings)
+    return _written(call, entry, warnings)
 
 
 def patch(call: Call) -> ApiResponse:
@@ -123,7 +128,7 @@ def patch(call: Call) -> ApiResponse:
     )
     if target.subresource == "scale":
         return ApiResponse(200, encode(scale.scale_of(target.resource, entry.obj)))
-    return with_warnings(entry_response(call, entry), warnings)
+    return _written(call, entry, warnings)
 
 
 def _apply(call: Call) -> ApiResponse:
@@ -145,7 +150,7 @@ def _apply(call: Call) -> ApiResponse:
         subresource=target.subresource,
         validation=field_validation(query),
     )
-    return with_warnings(entry_response(call, entry, 201 if is_new else 200), warnings)
+    return _written(call, entry, warnings, 201 if is_new else 200)
 
 
 def delete(call: Call) -> ApiResponse:
@@ -214,10 +219,3 @@ def _propagation(body: JsonObject, query: Query) -> Propagation | None:
         choices = ("Foreground", "Background", "Orphan", "nil")
         raise invalid_options("DeleteOptions", not_supported("propagationPolicy", policy, choices))
     return cast("Propagation", policy)
-
-
-def warnings_for(resource: ResourceInfo) -> list[str]:
-    """Warnings about the object that the client wrote."""
-    if resource.is_stored_only:
-        return [STORED_ONLY.format(kind=resource.kind)]
-    return []

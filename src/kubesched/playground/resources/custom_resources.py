@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kubesched.api.field_errors import ErrorType, FieldError, invalid, required
+from kubesched.api.field_errors import FieldError, invalid, required
 from kubesched.base.errors import Conflict, NotFound
 from kubesched.playground.apimachinery.catalog import ResourceInfo
 from kubesched.playground.apimachinery.objects import Json, JsonObject, timestamp
@@ -17,23 +17,11 @@ from kubesched.playground.apimachinery.schema.structural import fill_defaults, p
 from kubesched.playground.apimachinery.validation import one_of
 from kubesched.playground.registry.rest_storage import RestStorage
 from kubesched.playground.registry.strategy import GENERIC_CUSTOM, Strategy
-from kubesched.playground.resources.rules.definition import rule_problems
-from kubesched.playground.resources.rules.evaluation import rules_of
 from kubesched.playground.storage.store import Change
 
+RULES = "x-kubernetes-validations"
+UNEVALUATED = f"{RULES}: stored, the rules are not evaluated here"
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
-_KEEPS_FROM_RULES = (
-    ErrorType.NOT_SUPPORTED,
-    ErrorType.REQUIRED,
-    ErrorType.TOO_LONG,
-    ErrorType.TOO_MANY,
-    ErrorType.TYPE_INVALID,
-)
-"""Problems that prevent the evaluation of rules on an object."""
-_NOT_CHECKED = (
-    "some validation rules were not checked because the object was invalid; correct the existing"
-    " errors to complete validation"
-)
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
@@ -109,12 +97,23 @@ def validate_definition(obj: JsonObject) -> list[FieldError]:
             path = f"spec.versions[{index}].schema.openAPIV3Schema"
             problems.append(required(path, "schemas are required"))
     for path, schema in _schemas(versions):
-        problems += list(shape_problems(schema, path)) or rule_problems(schema, path)
+        problems += shape_problems(schema, path)
     if (spec.get("conversion") or {}).get("strategy") != "None":
         problems += one_of(
             spec["conversion"].get("strategy", ""), ("None",), "spec.conversion.strategy"
         )
     return problems
+
+
+def warnings_about(definition: JsonObject) -> list[str]:
+    """Parts of a definition that are stored without effect."""
+    return [UNEVALUATED] if _has_rules(definition["spec"].get("versions")) else []
+
+
+def _has_rules(schema: Json) -> bool:
+    if isinstance(schema, dict):
+        return bool(schema.get(RULES)) or any(map(_has_rules, schema.values()))
+    return isinstance(schema, list) and any(map(_has_rules, schema))
 
 
 def _schemas(versions: list[JsonObject]) -> list[tuple[str, Json]]:
@@ -130,7 +129,7 @@ def _schemas(versions: list[JsonObject]) -> list[tuple[str, Json]]:
 
 
 def custom_strategy(resource: ResourceInfo) -> Strategy:
-    """Write strategy of a custom resource: defaults and rules of its schema."""
+    """Write strategy of a custom resource: defaults and limits of its schema."""
     schema = resource.schema
     if schema is None:
         return GENERIC_CUSTOM
@@ -139,15 +138,8 @@ def custom_strategy(resource: ResourceInfo) -> Strategy:
         prune(schema, obj)
         fill_defaults(schema, obj)
 
-    rules = rules_of(schema)
-
     def problems(obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
-        wrong = problems_of(schema, obj, old)
-        if rules is None:
-            return wrong
-        if any(problem.kind in _KEEPS_FROM_RULES for problem in wrong):
-            return [*wrong, invalid("<nil>", None, _NOT_CHECKED)]
-        return wrong + rules.problems(obj, old)
+        return problems_of(schema, obj, old)
 
     return replace(
         GENERIC_CUSTOM,

@@ -29,12 +29,6 @@ _SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
     **dict.fromkeys(_COUNTS, ((int,), "an integer")),
     **dict.fromkeys(_FLAGS, ((bool,), "a boolean")),
 }
-_RULE_FIELDS: dict[str, tuple[tuple[type, ...], str]] = {
-    **dict.fromkeys(
-        ("rule", "message", "messageExpression", "reason", "fieldPath"), ((str,), "a string")
-    ),
-    "optionalOldSelf": ((bool,), "a boolean"),
-}
 
 
 def shape_problems(schema: Json, path: str) -> Iterator[FieldError]:
@@ -42,7 +36,12 @@ def shape_problems(schema: Json, path: str) -> Iterator[FieldError]:
     if not isinstance(schema, dict):
         yield invalid(path, schema, "must be an object")
         return
-    yield from _fields(schema, _SCALARS, path)
+    for name, (allowed, words) in _SCALARS.items():
+        value = schema.get(name)
+        # bool is a subclass of int in Python.
+        is_right = isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool))
+        if value is not None and not is_right:
+            yield invalid(f"{path}.{name}", value, f"must be {words}")
     for field in ("required", "x-kubernetes-list-map-keys"):
         names = schema.get(field) or []
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -51,19 +50,8 @@ def shape_problems(schema: Json, path: str) -> Iterator[FieldError]:
     yield from _members(schema, path)
 
 
-def _fields(
-    obj: dict[str, Json], fields: dict[str, tuple[tuple[type, ...], str]], path: str
-) -> Iterator[FieldError]:
-    for name, (allowed, words) in fields.items():
-        value = obj.get(name)
-        # bool is a subclass of int in Python.
-        is_right = isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool))
-        if value is not None and not is_right:
-            yield invalid(f"{path}.{name}", value, f"must be {words}")
-
-
 def _lists(schema: dict[str, Json], path: str) -> Iterator[FieldError]:
-    for field in ("enum", "allOf", "anyOf", "oneOf", "x-kubernetes-validations"):
+    for field in ("enum", "allOf", "anyOf", "oneOf"):
         value = schema.get(field)
         if value is None:
             continue
@@ -72,13 +60,8 @@ def _lists(schema: dict[str, Json], path: str) -> Iterator[FieldError]:
             continue
         for index, item in enumerate(value):
             here = f"{path}.{field}[{index}]"
-            if field in ("allOf", "anyOf", "oneOf"):
+            if field != "enum":
                 yield from shape_problems(item, here)
-            elif field == "x-kubernetes-validations":
-                if isinstance(item, dict):
-                    yield from _fields(item, _RULE_FIELDS, here)
-                else:
-                    yield invalid(here, item, "must be an object")
 
 
 def _members(schema: dict[str, Json], path: str) -> Iterator[FieldError]:

@@ -2,8 +2,8 @@
 
     decode ──► prune ──► fill_defaults ──► admission ──► problems_of
 
-Messages are those of upstream's validator. CEL rules are in `rules`. Common values of `format`
-are checked; others are accepted, as upstream does.
+Messages are those of upstream's validator, without CEL rules. Common values of `format` are
+checked; others are accepted, as upstream does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from kubesched.playground.apimachinery.objects import Json, JsonObject, copy_jso
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"
 INT_OR_STRING = "x-kubernetes-int-or-string"
-RULES = "x-kubernetes-validations"
 _IDENTITY = ("apiVersion", "kind", "metadata")
 NO_PREDECESSOR = object()
 """The old value of anything that is created or that an update adds."""
