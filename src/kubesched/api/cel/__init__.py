@@ -32,7 +32,7 @@ from kubesched.api.cel.errors import (
 from kubesched.api.cel.libraries import KUBERNETES
 from kubesched.api.cel.libraries.lists import INCLUDES
 from kubesched.api.cel.libraries.semver import Semver, parse_semver
-from kubesched.api.cel.program import Evaluation, Program, compile, estimate_cost
+from kubesched.api.cel.program import Evaluation, Program, compile
 from kubesched.api.cel.types import Type
 from kubesched.api.cel.values import DefaultMap, Duration, Optional, Timestamp, Uint, Value, type_of
 
@@ -59,7 +59,6 @@ __all__ = [
     "Uint",
     "Value",
     "compile",
-    "estimate_cost",
     "parse_semver",
     "type_of",
     "types",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import ClassVar
 
 from kubesched.api.cel.errors import EvaluationError
@@ -12,11 +12,8 @@ from kubesched.api.cel.values import (
     MAX_INT,
     MAX_UINT,
     MIN_INT,
-    NOTHING,
     Duration,
-    MapList,
     Optional,
-    SetList,
     Timestamp,
     Uint,
     Value,
@@ -87,11 +84,6 @@ def _equal_parts(left: Value, right: Value, budget: list[int]) -> bool:
         if not isinstance(right, list | tuple) or len(left) != len(right):
             return False
         _spend(budget, len(left))
-        if isinstance(left, SetList):
-            known = {left.identity(element): element for element in left}
-            left = [known.get(left.identity(element), NOTHING) for element in right]
-            if NOTHING in left:
-                return False
         return all(_equal_or_error(a, b, budget) for a, b in zip(left, right, strict=True))
     if isinstance(left, dict):
         if not isinstance(right, dict) or len(left) != len(right):
@@ -254,19 +246,11 @@ def add(left: Value, right: Value) -> Value:
         return checked_timestamp(left.nanos + right.nanos, right.offset_seconds)
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         checked_size(len(left) + len(right))
-        return _merged(left, right) if isinstance(left, SetList) else [*left, *right]
+        return [*left, *right]
     if left_type is bytes and right_type is bytes:
         checked_size(len(left) + len(right))
         return left + right
     return _arithmetic("_+_", left, right, lambda a, b: a + b)
-
-
-def _merged(left: SetList, right: Iterable[Value]) -> SetList:
-    """Elements keep their positions in `left`; those with the same identity come from `right`."""
-    merged = {left.identity(element): element for element in left}
-    merged.update({left.identity(element): element for element in right})
-    elements = merged.values()
-    return MapList(elements, left.keys) if isinstance(left, MapList) else SetList(elements)
 
 
 def subtract(left: Value, right: Value) -> Value:

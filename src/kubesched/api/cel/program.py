@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kubesched.api.cel.attributes import Missing
-from kubesched.api.cel.call_estimates import DeclaredSize
 from kubesched.api.cel.checker import check
-from kubesched.api.cel.cost_estimation import worst_cost
 from kubesched.api.cel.environment import Environment
 from kubesched.api.cel.errors import CompileError, CostLimitExceededError, EvaluationError, Issue
 from kubesched.api.cel.frames import Frame
@@ -92,34 +90,14 @@ def compile(expression: str, environment: Environment) -> Program:
         CompileError: it does not parse or does not type-check; the text lists every issue.
         InstantiationError: a constant part of it cannot be evaluated.
     """
-    root = _checked(expression, environment)
-    try:
-        return Program(expression, root, environment)
-    except RecursionError:
-        raise _too_deep(expression) from None
-
-
-def estimate_cost(expression: str, environment: Environment, declared: DeclaredSize) -> int:
-    """Maximum cost of an expression, given the `declared` sizes of parts of variables.
-
-    Raises CompileError as `compile` does.
-    """
-    root = _checked(expression, environment)
-    try:
-        return worst_cost(root, declared)
-    except RecursionError:
-        raise _too_deep(expression) from None
-
-
-def _checked(expression: str, environment: Environment) -> Node:
     source = Source(expression)
     root = parse(source, environment.macros)
     try:
         nodes = check(root, source, environment)
         validate(root, nodes, source)
+        return Program(expression, root, environment)
     except RecursionError:
         raise _too_deep(expression) from None
-    return root
 
 
 def _too_deep(expression: str) -> CompileError:

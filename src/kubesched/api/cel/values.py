@@ -16,7 +16,6 @@ expressions by naming its type in an attribute `cel_type`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar, Final, TypeAlias
 
 from kubesched.api.cel import types
@@ -124,30 +123,6 @@ class DefaultMap(dict[str, Value]):
 
     def __missing__(self, key: str) -> Value:
         return self.default
-
-
-class SetList(list[Value]):
-    """A list of unique scalars: equality ignores order, and addition is a union."""
-
-    __slots__ = ()
-    cel_type: ClassVar[Type] = types.LIST
-
-    def identity(self, element: Value) -> Value:
-        """The key that distinguishes elements."""
-        return element
-
-
-class MapList(SetList):
-    """A list of objects with unique keys: equality ignores order, and addition merges by key."""
-
-    __slots__ = ("keys",)
-
-    def __init__(self, elements: Iterable[Value], keys: tuple[str, ...]) -> None:
-        super().__init__(elements)
-        self.keys = keys
-
-    def identity(self, element: Value) -> Value:
-        return tuple([element.get(key) for key in self.keys]) if isinstance(element, dict) else None
 
 
 _TYPES: dict[type, Type] = {

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from kubesched.api.field_errors import (
     duplicate,
-    forbidden,
     invalid,
     not_supported,
     required,
@@ -27,10 +26,8 @@ from kubesched.api.resource_v1 import MAX_SELECTORS
 from kubesched.playground.apimachinery.objects import Json, JsonObject
 from kubesched.playground.apimachinery.validation import Problems, one_of, refused
 from kubesched.plugins.dynamic_resources.structured.selectors import (
-    COST_LIMIT,
     compile_selector,
     device_environment,
-    worst_cost,
 )
 
 MAX_CONFIGS = 32
@@ -40,7 +37,6 @@ _MAX_DRIVER_NAME = 63
 _MAX_POOL_NAME = 253
 _MAX_IDENTIFIER = 32
 _MAX_EXPRESSION = 10 * 1024
-_TOO_COMPLEX = "too complex, exceeds cost limit"
 MAX_PARAMETERS = 10 * 1024
 _OPERATORS = ("Equal", "Exists")
 _EFFECTS = ("NoExecute", "NoSchedule", "None")
@@ -175,9 +171,7 @@ def _selector(selector: JsonObject, path: str) -> Problems:
     if len(expression.encode()) > _MAX_EXPRESSION:
         return [too_long(path, _MAX_EXPRESSION)]
     problem = _compile_problem(expression)
-    if problem:
-        return [invalid(path, expression, problem)]
-    return [forbidden(path, _TOO_COMPLEX)] if _is_too_complex(expression) else []
+    return [invalid(path, expression, problem)] if problem else []
 
 
 @lru_cache(maxsize=4096)
@@ -188,11 +182,6 @@ def _compile_problem(expression: str) -> str:
     except ValueError as error:
         return str(error)
     return ""
-
-
-@lru_cache(maxsize=4096)
-def _is_too_complex(expression: str) -> bool:
-    return worst_cost(expression, device_environment()) > COST_LIMIT
 
 
 def device_configuration(config: JsonObject, path: str) -> Problems:

@@ -23,12 +23,6 @@ from kubesched.api.resource_v1 import Device, DeviceAttribute
 COST_LIMIT: Final = 1_000_000
 """Run-time cost at which the evaluation of a selector is cancelled."""
 
-# The API's limits, which bound a selector's cost.
-_MAX_NAMES: Final = 32
-_MAX_DOMAIN: Final = 63
-_MAX_NAME: Final = 32
-_MAX_ATTRIBUTE: Final = 64
-
 _ANSWERS_LIMIT: Final = 1 << 17
 """Maximum number of cached results; beyond it, all are dropped."""
 _EXPRESSIONS_LIMIT: Final = 256
@@ -187,38 +181,6 @@ def compile_selector(expression: str, environment: cel.Environment) -> cel.Progr
     if program.output_type not in (types.BOOL, dynamic):
         raise ValueError(f"must evaluate to bool or the unknown type, not {program.output_type}")
     return program
-
-
-def worst_cost(expression: str, environment: cel.Environment) -> int:
-    """Maximum cost of a selector for any device; API servers reject more than COST_LIMIT."""
-    return cel.estimate_cost(expression, environment, _declared_size)
-
-
-def _declared_size(path: tuple[str, ...]) -> int | None:
-    """Maximum size of a part of `device`, by the API's limits."""
-    if path[:1] != ("device",):
-        return None
-    size: int | None
-    match path[1:]:
-        case ():
-            size = 0
-        case ("driver",):
-            size = _MAX_DOMAIN
-        case ("allowMultipleAllocations",):
-            size = 1
-        case ("attributes" | "capacity",) | ("attributes" | "capacity", "@values" | "@items"):
-            size = _MAX_NAMES
-        case ("attributes" | "capacity", "@keys"):
-            size = _MAX_DOMAIN
-        case ("attributes" | "capacity", "@values" | "@items", "@keys"):
-            size = _MAX_NAME
-        case ("capacity", "@values" | "@items", "@values" | "@items"):
-            size = 0
-        case ("attributes", "@values" | "@items", name) if name != "@indices":
-            size = _MAX_ATTRIBUTE
-        case _:
-            size = None
-    return size
 
 
 def _attribute_value(name: str, attribute: DeviceAttribute) -> Any:  # noqa: ANN401  # any CEL value
