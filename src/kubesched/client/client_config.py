@@ -40,7 +40,7 @@ from kubesched.client.transport import ConnectionConfig
 
 log = get_logger(__name__)
 
-PROXY_SCHEMES = ("http", "https", "socks5")
+PROXY_SCHEMES = ("http", "https")
 
 _PLUGINS = {
     "azure": "kubelogin",
@@ -210,8 +210,10 @@ def _cluster_problems(chosen: _Chosen) -> Iterator[str]:
     cluster, name = chosen.cluster, f'cluster "{chosen.cluster_name}"'
     if not cluster.server:
         yield f"{name}: server is not set"
-    if cluster.proxy_url and _scheme(cluster.proxy_url) not in PROXY_SCHEMES:
-        yield f"{name}: proxy-url must begin with http://, https:// or socks5://"
+    scheme = _scheme(cluster.proxy_url)
+    if cluster.proxy_url and scheme not in PROXY_SCHEMES:
+        found = f', not "{scheme}://"' if scheme else ""
+        yield f"{name}: proxy-url must begin with http:// or https://{found}"
     if cluster.certificate_authority and cluster.certificate_authority_data:
         yield (
             f"{name}: certificate-authority and certificate-authority-data are both set; remove one"

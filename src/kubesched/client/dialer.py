@@ -65,9 +65,7 @@ class Dialer:
 
     def _forwards(self) -> bool:
         """Plain HTTP through an HTTP proxy needs no tunnel: the request line has the whole URL."""
-        return (
-            self._config.scheme == "http" and self._proxy is not None and not self._proxy.is_socks
-        )
+        return self._config.scheme == "http" and self._proxy is not None
 
     async def connect(self, connection: HttpConnection, deadline_at: float) -> None:
         """Connect; raises `ConnectFailed`, or `DeadlineExceeded` past the request's deadline."""
@@ -115,12 +113,11 @@ class Dialer:
         try:
             _keep_alive(transport)
             context = self._tls_context()
-            if context is not None or proxy.is_socks:
-                await tunnel.open(config.host, config.port)
             if context is None:
                 transport.set_protocol(connection)
                 connection.connection_made(transport)
                 return
+            await tunnel.open(config.host, config.port)
             tls = await loop.start_tls(
                 transport, connection, context, server_hostname=config.server_name or config.host
             )

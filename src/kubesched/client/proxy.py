@@ -1,8 +1,8 @@
 """Reaching the API server through a proxy: choosing one, and the handshake with it.
 
 Parses a proxy's URL, chooses one from the environment like Go's `net/http` (and so kubectl and
-kube-scheduler), and opens a tunnel: HTTP CONNECT or SOCKS5 (RFC 1928, password per RFC 1929). The
-pool starts TLS to the API server inside the tunnel. Passwords never appear in errors.
+kube-scheduler), and opens a tunnel by HTTP CONNECT. The pool starts TLS to the API server in the
+tunnel. Passwords never appear in errors. SOCKS5 is not supported.
 """
 
 from __future__ import annotations
@@ -19,25 +19,12 @@ from kubesched.base.errors import ConfigError, ConnectFailed, FieldProblem
 
 MAX_CONNECT_REPLY_BYTES = 16 * 1024
 
-_DEFAULT_PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
-_SOCKS_ERRORS = {
-    1: "general failure",
-    2: "not allowed by its rules",
-    3: "network unreachable",
-    4: "host unreachable",
-    5: "connection refused",
-    6: "time to live expired",
-    7: "command not supported",
-    8: "address type not supported",
-}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy.
-
-    `scheme` is http, https, socks5 or socks5h (Go treats the two alike: names go to the proxy).
-    """
+    """A proxy; `scheme` is http or https."""
 
     scheme: str
     host: str
@@ -47,10 +34,6 @@ class Proxy:
 
     def __str__(self) -> str:
         return f"{self.scheme} proxy {self.host}:{self.port}"
-
-    @property
-    def is_socks(self) -> bool:
-        return self.scheme.startswith("socks5")
 
     def authorization(self) -> str:
         """The value of `Proxy-Authorization`, or "" if the proxy needs none."""
@@ -76,14 +59,10 @@ def parse_proxy_url(url: str, field_path: str = "proxy-url") -> Proxy:
         raise problem("is not a valid URL") from None  # the cause may quote a password
     scheme = parts.scheme.lower()
     if scheme not in _DEFAULT_PORTS:
-        raise problem(
-            f'scheme "{scheme}" is not supported, expected one of {", ".join(_DEFAULT_PORTS)}'
-        )
+        raise problem(f'scheme "{scheme}" is not supported, expected http or https')
     if not parts.hostname:
         raise problem("names no host")
     username, password = unquote(parts.username or ""), unquote(parts.password or "")
-    if scheme.startswith("socks5") and max(len(username.encode()), len(password.encode())) > 255:
-        raise problem("user name and password for SOCKS5 are limited to 255 bytes each")
     return Proxy(scheme, parts.hostname, port or _DEFAULT_PORTS[scheme], username, password)
 
 
@@ -168,21 +147,12 @@ class TunnelProtocol(asyncio.Protocol):
 
     async def open(self, host: str, port: int) -> None:
         """Open a tunnel to the API server; the caller sets the timeout. Raises `ConnectFailed`."""
-        if self._proxy.is_socks:
-            await self._open_socks(host, port)
-        else:
-            await self._open_connect(host, port)
-        if self._received:
-            raise ConnectFailed(f"{self._proxy} sent bytes after its handshake")
-
-    # HTTP CONNECT.
-
-    async def _open_connect(self, host: str, port: int) -> None:
         authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
         if authorization := self._proxy.authorization():
             lines.append(f"Proxy-Authorization: {authorization}")
-        self._write("\r\n".join([*lines, "", ""]).encode("ascii"))
+        assert self.transport is not None, "not connected to the proxy"
+        self.transport.write("\r\n".join([*lines, "", ""]).encode("ascii"))
         head = await self._read_head()
         version, _, rest = head.partition(b"\r\n")[0].partition(b" ")
         status = rest[:3]
@@ -192,62 +162,17 @@ class TunnelProtocol(asyncio.Protocol):
             raise ConnectFailed(
                 f"{self._proxy} refused a tunnel to {authority} with status {int(status)}"
             )
+        if self._received:
+            raise ConnectFailed(f"{self._proxy} sent bytes after its handshake")
 
     async def _read_head(self) -> bytes:
         while (end := self._received.find(b"\r\n\r\n")) < 0:
             if len(self._received) > MAX_CONNECT_REPLY_BYTES:
                 raise ConnectFailed(f"{self._proxy} answered CONNECT with too many headers")
             await self._more()
-        return self._take(end + 4)
-
-    # SOCKS5.
-
-    async def _open_socks(self, host: str, port: int) -> None:
-        has_login = bool(self._proxy.username or self._proxy.password)
-        self._write(b"\x05\x02\x00\x02" if has_login else b"\x05\x01\x00")
-        version, method = await self._read_exactly(2)
-        if version != 5:
-            raise ConnectFailed(f"{self._proxy} does not speak SOCKS5")
-        if method == 2 and has_login:
-            await self._socks_login()
-        elif method != 0:
-            raise ConnectFailed(f"{self._proxy} accepts none of our authentication methods")
-        self._write(b"\x05\x01\x00" + _socks_address(host) + port.to_bytes(2, "big"))
-        version, reply, _, kind = await self._read_exactly(4)
-        if version != 5 or reply != 0:
-            why = _SOCKS_ERRORS.get(reply, f"code {reply}")
-            raise ConnectFailed(f"{self._proxy} could not reach {host}:{port}: {why}")
-        # The proxy's bound address is not used but must be read.
-        if kind == 3:
-            (length,) = await self._read_exactly(1)
-        else:
-            length = {1: 4, 4: 16}.get(kind, 0)
-            if not length:
-                raise ConnectFailed(f"{self._proxy} answered with unknown address type {kind}")
-        await self._read_exactly(length + 2)
-
-    async def _socks_login(self) -> None:
-        user, password = self._proxy.username.encode(), self._proxy.password.encode()
-        self._write(bytes([1, len(user)]) + user + bytes([len(password)]) + password)
-        _, status = await self._read_exactly(2)
-        if status != 0:
-            raise ConnectFailed(f"{self._proxy} did not accept our user name and password")
-
-    # Bytes.
-
-    def _write(self, data: bytes) -> None:
-        assert self.transport is not None, "not connected to the proxy"
-        self.transport.write(data)
-
-    async def _read_exactly(self, count: int) -> bytes:
-        while len(self._received) < count:
-            await self._more()
-        return self._take(count)
-
-    def _take(self, count: int) -> bytes:
-        data = bytes(self._received[:count])
-        del self._received[:count]
-        return data
+        head = bytes(self._received[: end + 4])
+        del self._received[: end + 4]
+        return head
 
     async def _more(self) -> None:
         if self._is_lost:
@@ -265,12 +190,3 @@ class TunnelProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
         self._arrival.set()
-
-
-def _socks_address(host: str) -> bytes:
-    address = _parse_address(host)
-    if address is None:
-        # Upstream: Go sends names for socks5 and socks5h alike; the proxy resolves them.
-        name = host.encode("idna")
-        return bytes([3, len(name)]) + name
-    return (b"\x01" if address.version == 4 else b"\x04") + address.packed

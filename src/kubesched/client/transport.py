@@ -212,6 +212,6 @@ class ConnectionConfig:
     server_name: str = ""
     """SNI and verification name if it is not `host` (kubeconfig's `tls-server-name`)."""
     proxy_url: str = field(default="", repr=False)
-    """Kubeconfig proxy ("http://", "https://" or "socks5://"); empty: use the environment."""
+    """Kubeconfig proxy ("http://" or "https://"); empty: use the environment."""
     disable_compression: bool = False
     credentials: Credentials = field(default_factory=AnonymousCredentials, repr=False)

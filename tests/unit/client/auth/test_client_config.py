@@ -241,11 +241,11 @@ def test_impossible_addresses_are_refused_by_field(write_config, nowhere, server
 def test_proxy_and_server_name_reach_the_connection(write_config, nowhere):
     cluster = {
         "server": "https://a.test",
-        "proxy-url": "socks5://proxy.test:1080",
+        "proxy-url": "https://proxy.test:1080",
         "tls-server-name": "inner.test",
     }
     connection = load_config(write_config("a", cluster=cluster), **nowhere).connection
-    assert connection.proxy_url == "socks5://proxy.test:1080"
+    assert connection.proxy_url == "https://proxy.test:1080"
     assert connection.server_name == "inner.test"
 
 
