@@ -518,10 +518,19 @@ def _pending_resizes(status: PodStatus) -> list[object]:
 
 def is_resize_infeasible(pod: Pod) -> bool:
     """True if the kubelet reported that the pod's resize is infeasible on its node."""
+    return _resize_pending_for(pod) == "Infeasible"
+
+
+def is_resize_deferred(pod: Pod) -> bool:
+    """True if the pod's resize fits its node, but not beside the other pods there."""
+    return _resize_pending_for(pod) == "Deferred"
+
+
+def _resize_pending_for(pod: Pod) -> str | None:
     for condition in pod.status.conditions or ():
         if condition.type == "PodResizePending":
-            return condition.reason == "Infeasible"
-    return False
+            return condition.reason
+    return None
 
 
 def _is_pod_level(name: str) -> bool:

@@ -23,6 +23,7 @@ _POINTS_BY_PLUGIN = {
     "TaintToleration": "preFilter filter preScore score",
     "NodeAffinity": "preFilter filter preScore score",
     "NodePorts": "preFilter filter",
+    "DeferredPodScheduling": "preFilter filter permit",
     "NodeResourcesFit": "preFilter filter preScore score placementScore",
     "VolumeRestrictions": "preFilter filter",
     "NodeVolumeLimits": "preFilter filter",
@@ -79,6 +80,8 @@ def as_of(reference: Reference, implements: Implements) -> Implements:
 
     def implements_then(name: str, point: ExtensionPoint) -> bool | None:
         able = implements(name, point)
+        if name == "DeferredPodScheduling" and not reference.deferred_pod_scheduling:
+            return None
         if point is ExtensionPoint.PRE_FILTER and name in _WITHOUT_PRE_FILTER:
             return able and reference.node_name_first
         if point is ExtensionPoint.POD_GROUP_POST_FILTER:
@@ -102,6 +105,11 @@ def default_plugins(gates: FeatureGates) -> Plugins:
         enabled[at : at + 2] = reversed(enabled[at : at + 2])
     if gates.NodeDeclaredFeatures:
         enabled.append(Plugin("NodeDeclaredFeatures"))
+    if gates.InPlacePodVerticalScalingSchedulerPreemption:
+        # First, so that it is known as the rejector even if the resize does not fit either.
+        enabled.insert(
+            enabled.index(Plugin("NodeResourcesFit", 1)), Plugin("DeferredPodScheduling")
+        )
     if gates.DynamicResourceAllocation:
         # Deallocating an idle claim is tried before evicting a running pod.
         preemption = enabled.index(Plugin("DefaultPreemption"))

@@ -300,7 +300,6 @@ NOT_IMPLEMENTED = {
     "DRADerivedAttributes": "derived device attributes",
     "DRADeviceCompatibilityGroups": "compatibility groups of devices",
     "DRAOptionalNodeOperations": "devices without node operations",
-    "InPlacePodVerticalScalingSchedulerPreemption": "preemptions for resized pods",
     "DRAListTypeAttributes": "device attributes with several values",
     "DRANodeAllocatableResources": "devices that stand for node resources",
 }

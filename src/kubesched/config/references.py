@@ -60,6 +60,8 @@ class Reference:
     """NodeName comes before NodeUnschedulable; both and TaintToleration have a PreFilter."""
     namespace_selectors_are_expanded: bool = True
     """A term's namespaceSelector matches existing namespaces only, not every unlabelled one."""
+    deferred_pod_scheduling: bool = True
+    """The plugin DeferredPodScheduling exists."""
     image_volumes_count: bool = True
     """ImageLocality divides by image volumes, too."""
     footprint_is_max_of_sums: bool = True
@@ -129,6 +131,7 @@ REFERENCES: Final = {
             flushed_pods_are_counted=False,
             node_name_first=False,
             namespace_selectors_are_expanded=False,
+            deferred_pod_scheduling=False,
             image_volumes_count=False,
             footprint_is_max_of_sums=False,
             budgets_stop_at_first_violation=False,

@@ -9,6 +9,7 @@ from kubesched.framework.registry import Registry, load_by_path
 IN_TREE: dict[str, str] = {
     "DefaultBinder": "kubesched.plugins.default_binder:DefaultBinder",
     "DefaultPreemption": "kubesched.plugins.default_preemption:DefaultPreemption",
+    "DeferredPodScheduling": "kubesched.plugins.deferred_pod_scheduling:DeferredPodScheduling",
     "DynamicResources": "kubesched.plugins.dynamic_resources:DynamicResources",
     "GangScheduling": "kubesched.plugins.gang_scheduling:GangScheduling",
     "ImageLocality": "kubesched.plugins.image_locality:ImageLocality",

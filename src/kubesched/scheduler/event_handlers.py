@@ -1,7 +1,8 @@
 """Event handlers: apply watch events to the cache and the queue.
 
 Pods with a node go to the cache, whichever scheduler placed them. Pods without one go to the queue
-if their `schedulerName` is one of our profiles. Every change is then passed to the queue as a
+if their `schedulerName` is one of our profiles; so do, with the gate for preemption by resizes,
+those with a node that the kubelet cannot resize yet. Every change is then passed to the queue as a
 cluster event, which moves the pods it may help. The cache is updated first (except where upstream
 uses the opposite order), although no attempt can run in between.
 """
@@ -14,6 +15,7 @@ from functools import partial
 from msgspec import structs
 
 from kubesched.api.core_v1 import Namespace, Node, Pod
+from kubesched.api.resources import is_resize_deferred
 from kubesched.base.clock import Clock
 from kubesched.base.logs import get_logger
 from kubesched.base.metrics.instruments import Histogram
@@ -56,6 +58,7 @@ class EventHandlers:
         *,
         declared_features: bool = True,
         resize_events: bool = True,
+        tries_resizes: bool = False,
     ) -> None:
         self._cache = cache
         self._queue = queue
@@ -67,6 +70,7 @@ class EventHandlers:
         self.event_gate = event_gate
         self._declared_features = declared_features
         self._resize_events = resize_events
+        self._tries_resizes = tries_resizes
         self._pod_changes = partial(pod_changes, scale_up=resize_events, footprint=cache.footprint)
         self._move = queue.move_all_to_active_or_backoff_queue
 
@@ -86,6 +90,8 @@ class EventHandlers:
     def pod_added(self, pod: Pod) -> None:
         started = self._now()
         if pod.spec.node_name:
+            if self._tries_resizes and self._is_ours(pod) and is_resize_deferred(pod):
+                self._add_resized(pod)
             self._add_assigned(pod)
             self._observe(EVENT_ASSIGNED_POD_ADD, started)
         elif self._is_ours(pod):
@@ -98,6 +104,8 @@ class EventHandlers:
     def pod_updated(self, old: Pod, new: Pod) -> None:
         started = self._now()
         if old.spec.node_name:
+            if self._tries_resizes and self._is_ours(new):
+                self._follow_resize(old, new)
             self._update_assigned(old, new, started)
         elif new.spec.node_name:
             # Bound by us or another scheduler: the pod leaves the queue once it counts on its node.
@@ -117,7 +125,10 @@ class EventHandlers:
             # If the final state is unknown, the last version may predate the binding.
             self._remove_assigned(pod)
             self._observe(EVENT_ASSIGNED_POD_DELETE, started)
-        if not pod.spec.node_name and self._is_ours(pod):
+        may_wait = not pod.spec.node_name or (
+            self._tries_resizes and (final_state_unknown or is_resize_deferred(pod))
+        )
+        if may_wait and self._is_ours(pod):
             self._delete_unassigned(pod)
 
     def _add_assigned(self, pod: Pod) -> None:
@@ -145,6 +156,25 @@ class EventHandlers:
             self._move(event, old, new)
             self._observe(event, started)
         self._observe(EVENT_ASSIGNED_POD_UPDATE, started)
+
+    def _follow_resize(self, old: Pod, new: Pod) -> None:
+        """A bound pod is queued as well while the kubelet defers its resize."""
+        if not is_resize_deferred(new):
+            if is_resize_deferred(old):
+                # Upstream deletes the new version, and so leaves members of groups in the queue.
+                self._delete_unassigned(old)
+        elif is_resize_deferred(old):
+            actions = self._pod_changes(old, new)
+            events = [ClusterEvent(Resource.TARGET_POD, action) for action in actions]
+            self._queue.update(old, new, events)
+        else:
+            self._add_resized(new)
+
+    def _add_resized(self, pod: Pod) -> None:
+        started = self._now()
+        log.info("Add event for unscheduled pod", v=3, pod=pod)
+        self._queue.add(pod)
+        self._observe(EVENT_UNSCHEDULED_POD_ADD, started)
 
     def _remove_assigned(self, pod: Pod) -> None:
         log.info("Delete event for scheduled pod", v=3, pod=pod)

@@ -167,6 +167,7 @@ def assemble(
         event_gate,
         declared_features=gates.enabled("NodeDeclaredFeatures"),
         resize_events=gates.reference.target_pod_events,
+        tries_resizes=shared.tries_resizes,
     )
     return Assembly(scheduler, handlers, hints, frameworks, shared.table, shared.waiting_pods)
 
@@ -204,6 +205,7 @@ class _Shared:
         self.jitter = world.jitter or world.random
         self.parts = _parts(config, gates, world)
         self.groups = self.parts.groups
+        self.tries_resizes = gates.InPlacePodVerticalScalingSchedulerPreemption
         self.queue: SchedulingQueue
         """Set after the profiles were built, which its order and its hints depend on."""
         self._in_pre_bind = PodsInPreBind()
@@ -264,6 +266,7 @@ def _make_queue(
             max_in_unschedulable_s=max_in_unschedulable_s,
             pop_from_backoff_q=gates.enabled("SchedulerPopFromBackoffQ"),
             reference=gates.reference,
+            tries_resizes=shared.tries_resizes,
         ),
     )
 
@@ -282,7 +285,7 @@ def _make_scheduler(
     extended = ExtendedAlgorithm(algorithm, shared.extenders) if shared.extenders else None
     cycle = SchedulingCycle(algorithm, cache, queue, extended)
     decisions = DecisionRing()
-    failures = FailureHandler(queue, shared.pods, writer.put, decisions)
+    failures = FailureHandler(queue, shared.pods, writer.put, decisions, shared.tries_resizes)
     binding = BindingCycle(
         cycle,
         queue,

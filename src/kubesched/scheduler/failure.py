@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from kubesched.api.core_v1 import Pod, PodCondition
+from kubesched.api.resources import is_resize_deferred
 from kubesched.base.logs import get_logger
 from kubesched.framework.diagnosis import Failed, FailureReport, FitError, NoNodesAvailable
 from kubesched.framework.events import EVENT_ASSIGNED_POD_DELETE
@@ -44,6 +45,7 @@ class FailureHandler:
     _pods: Lister[Pod]
     _put_status: PutStatus
     _decisions: DecisionRing
+    _tries_resizes: bool = False
 
     def handle(
         self,
@@ -95,7 +97,8 @@ class FailureHandler:
             queue=self._queue.place_of_key(info.pod_info.key) or "" if place is None else place,
             backoff_s=0.0 if expires is None else max(0.0, expires - framework.now()),
         )
-        if place is None:
+        if place is None or (self._tries_resizes and is_resize_deferred(pod)):
+            # A bound pod needs no nomination, and its status is the kubelet's.
             return
         # Do not wait for the watch: the next attempt must already leave room for this pod.
         nominator.add_nominated_pod(info.pod_info, nomination)
@@ -174,7 +177,9 @@ class FailureHandler:
             )
             self._queue.done(meta.uid)
             return None
-        if current is None or current.spec.node_name:
+        if current is None or (
+            current.spec.node_name and not (self._tries_resizes and is_resize_deferred(current))
+        ):
             if current is None:
                 log.info("Pod doesn't exist in informer cache", pod=tried)
             else:

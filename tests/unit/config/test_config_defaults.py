@@ -157,6 +157,12 @@ def test_several_profiles_keep_the_names_they_have():
             id="without NodeDeclaredFeatures",
         ),
         pytest.param(
+            Versions(),
+            "InPlacePodVerticalScalingSchedulerPreemption=true",
+            DEFAULT_LIST.replace("NodeResourcesFit", "DeferredPodScheduling NodeResourcesFit"),
+            id="with DeferredPodScheduling",
+        ),
+        pytest.param(
             Versions(REFERENCES["1.36"]),
             "GenericWorkload=true,GangScheduling=true",
             f"{LIST_OF_1_36} GangScheduling",

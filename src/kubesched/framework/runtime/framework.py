@@ -83,6 +83,8 @@ class Framework:
         """By extension point and status code; successes by extension point."""
         self._steps: dict[str, float] = {}
         self._attempts: dict[str, tuple[Counter, Histogram]] = {}
+        self.tries_resizes = handle.feature_gates.InPlacePodVerticalScalingSchedulerPreemption
+        """True if bound pods are tried while the kubelet defers their resize."""
         self.timer: PluginTimer | None = None
         """For the sample of attempts whose plugin calls are timed."""
         self.evaluations: EvaluationCounts | None = None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.resources import is_resize_deferred
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import PreFilterPlugin, PreFilterResult
 from kubesched.framework.nodes.pods import PodInfo
@@ -14,6 +16,24 @@ from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
 from kubesched.framework.runtime.timing import PRE_FILTER
 from kubesched.framework.status import SKIP, Code, Status, unresolvable
+
+NOT_ASKED_ABOUT_RESIZES: Final = frozenset(
+    (
+        "NodeUnschedulable",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
+        "PodTopologySpread",
+        "InterPodAffinity",
+        "DynamicResources",
+        "NodeDeclaredFeatures",
+    )
+)
+"""Plugins that skip bound pods with a deferred resize: they stay on their node in any case."""
 
 
 @dataclass(slots=True)
@@ -44,7 +64,12 @@ def run_pre_filter(
     state.skip_filter_plugins = skipped
     state.points_reached |= PRE_FILTER
     timer = state.timer
-    for plugin in framework.pre_filter if plugins is None else plugins:
+    if plugins is None:
+        plugins = framework.pre_filter
+    if framework.tries_resizes and is_resize_deferred(pod):
+        skipped |= NOT_ASKED_ABOUT_RESIZES
+        plugins = [plugin for plugin in plugins if plugin.name not in NOT_ASKED_ABOUT_RESIZES]
+    for plugin in plugins:
         try:
             if timer is None:
                 answer = plugin.pre_filter(state, pod, nodes)

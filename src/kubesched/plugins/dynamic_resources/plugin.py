@@ -258,6 +258,8 @@ class DynamicResources(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
     ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
         dra_state: DRAState | None = state.get(STATE)
+        if dra_state is None and self.name in state.skip_filter_plugins:
+            return None, unschedulable()  # a deferred resize: the pod keeps its claims
         if dra_state is None:
             # Upstream: a PreFilter rejection before this plugin's own PreFilter surfaces as this
             # error's text.

@@ -18,6 +18,7 @@ from kubesched.api.resources import (
     PodRequests,
     RequestOptions,
     filter_requests,
+    is_resize_deferred,
     node_allocatable,
     pod_requests,
     request_amounts,
@@ -49,6 +50,7 @@ from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.extended_resources import DeviceBackedResources
 from kubesched.plugins.node_resources.needs import (
     Need,
+    beyond,
     fits_empty_node,
     fits_plainly,
     has_grown,
@@ -104,6 +106,7 @@ class NodeResourcesFit(
         args = checked_args(args, NodeResourcesFitArgs, handle)
         super().__init__(args, handle)
         gates = self._gates = handle.feature_gates
+        self._tries_resizes = gates.InPlacePodVerticalScalingSchedulerPreemption
         self._filtered = RequestOptions(skip_pod_level=not gates.PodLevelResources)
         self._taken = RequestOptions(
             use_status=gates.InPlacePodVerticalScaling,
@@ -130,7 +133,16 @@ class NodeResourcesFit(
                 if len(self._needs) >= _NEEDS_LIMIT:
                     self._needs.clear()
                 self._needs[key] = needs
+        if self._tries_resizes and pod.spec.node_name:
+            needs = self._beyond_its_place(needs, pod)
         state.write(PRE_FILTER_STATE, needs)
+
+    def _beyond_its_place(self, needs: tuple[Need, ...], pod: Pod) -> tuple[Need, ...]:
+        """What a bound pod needs beyond what it is charged for on its node."""
+        table = self.handle.table
+        row = table.row_of.get(pod.spec.node_name)
+        placed = None if row is None else table.pods[row].get(pod.metadata.uid)
+        return needs if placed is None else beyond(needs, placed.requests)
 
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
@@ -273,6 +285,11 @@ class NodeResourcesFit(
         ]
         if self._gates.InPlacePodVerticalScaling:
             events.append(on_event(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN))
+        if self._tries_resizes:
+            events += [
+                on_event(resource, Action.UPDATE_POD_SCALE_UP, self.after_scale_up, per_class=True)
+                for resource in (Resource.ASSIGNED_POD, Resource.TARGET_POD)
+            ]
         if self._gates.DRAExtendedResource:
             events.append(
                 on_event(
@@ -286,12 +303,19 @@ class NodeResourcesFit(
 
     def after_pod_event(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
         """Another pod was deleted, or a pod was scaled down."""
+        if self._tries_resizes and _is_resized_elsewhere(pod, (new or old).spec.node_name):
+            return Hint.SKIP
         if new is None:
             was_placed = old.spec.node_name or old.status.nominated_node_name
             return Hint.QUEUE if was_placed else Hint.SKIP
         if not self._gates.InPlacePodVerticalScaling:
             return Hint.SKIP
         return Hint.QUEUE if self._frees_what_is_needed(pod, old, new) else Hint.SKIP
+
+    def after_scale_up(self, pod: Pod, old: Pod, new: Pod) -> Hint:
+        """A resize that fitted may need victims now: the pod, or one beside it, asks for more."""
+        is_beside = is_resize_deferred(pod) and new.spec.node_name == pod.spec.node_name
+        return Hint.QUEUE if is_beside else Hint.SKIP
 
     def _frees_what_is_needed(self, pod: Pod, old: Pod, new: Pod) -> bool:
         if not new.spec.node_name:
@@ -307,6 +331,8 @@ class NodeResourcesFit(
 
         # Upstream: resources that the profile ignores are not ignored here.
         """
+        if self._tries_resizes and _is_resized_elsewhere(pod, new.metadata.name):
+            return Hint.SKIP
         requests = filter_requests(pod, self._filtered)
         event = self._node_event
         if event is None or event.new is not new or event.old is not old:
@@ -360,6 +386,11 @@ class _NodeEvent:
         """By requests for cpu, memory and ephemeral storage."""
 
 
+def _is_resized_elsewhere(pod: Pod, node_name: str) -> bool:
+    """True if the pod waits to be resized on another node than this."""
+    return pod.spec.node_name != node_name and is_resize_deferred(pod)
+
+
 def _key_of(requests: PodRequests) -> Hashable:
     scalars = tuple(requests.scalars.items()) if requests.scalars else ()
     return requests.milli_cpu, requests.memory, requests.ephemeral_storage, scalars
@@ -408,7 +439,8 @@ def _verdicts(
         for need, short in zip(needs, shortages, strict=True):
             resource = nodes.table.resource_index.get(need.name)
             if short is not None and resource is not None:
-                hopeless.append(short & (nodes.allocatable(resource) < need.amount))
+                wanted = need.amount + need.charged
+                hopeless.append(short & (nodes.allocatable(resource) < wanted))
             elif short is not None:
                 hopeless.append(short)
         masks = [none if mask is None else mask for mask in (full, *shortages)]

@@ -21,6 +21,8 @@ class Need(NamedTuple):
     name: str
     amount: int
     is_scalar: bool
+    charged: int = 0
+    """How much more of a native resource a bound pod has on its node already."""
 
     @property
     def reason(self) -> str:
@@ -51,6 +53,22 @@ def needs_of(
         )
     )
     return tuple(need for need in (*native, *scalars) if need.amount > 0)
+
+
+def beyond(needs: tuple[Need, ...], charged: PodRequests) -> tuple[Need, ...]:
+    """What a bound pod needs beyond what its node is charged with, which may be nothing.
+
+    # Upstream: a scalar resource without growth is not looked at, even if the node has too little,
+    # and whether it exceeds the node is decided by the growth alone.
+    """
+    beyond = []
+    for need in needs:
+        growth = max(0, need.amount - charged.get(need.name))
+        if not need.is_scalar:
+            beyond.append(Need(need.name, growth, False, need.amount - growth))
+        elif growth:
+            beyond.append(Need(need.name, growth, True))
+    return tuple(beyond)
 
 
 def is_left_to_devices(

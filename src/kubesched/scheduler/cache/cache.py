@@ -56,7 +56,7 @@ class Cache:
         """Count a pod on its `spec.nodeName` before the API server knows of the binding."""
         self._check_uid(pod.uid, pod.key)
         if pod.uid in self._pods:
-            raise CacheError(f"pod {pod.key} ({pod.uid}) is in the cache, so can't be assumed")
+            raise CacheError(f"pod {pod.uid}({pod.key}) is in the cache, so can't be assumed")
         self._insert(pod)
         self._assumed.add(pod.uid)
 

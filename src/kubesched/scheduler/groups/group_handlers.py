@@ -41,6 +41,10 @@ class GroupEventHandlers(EventHandlers):
             # Any new pod may complete a group that is gated.
             self._move(EVENT_UNSCHEDULED_POD_ADD, None, pod)
 
+    def _add_resized(self, pod: Pod) -> None:
+        super()._add_resized(pod)
+        self._move(EVENT_UNSCHEDULED_POD_ADD, None, pod)
+
     @parkable
     def pod_updated(self, old: Pod, new: Pod) -> None:
         if not new.spec.node_name and self._is_ours(new):

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.names import key_of
+from kubesched.api.resources import is_resize_deferred
 from kubesched.base.logs import get_logger
 from kubesched.framework.events import (
     BACKOFF_COMPLETE,
@@ -90,8 +91,14 @@ class GroupSchedulingQueue(SchedulingQueue):
 
     # -- members -----------------------------------------------------------------------------------
 
+    def _group_of(self, pod: Pod) -> GroupKey | None:
+        """The group in whose entry the pod waits; bound pods that are resized wait alone."""
+        if self.settings.tries_resizes and is_resize_deferred(pod):
+            return None
+        return group_of(pod)
+
     def add(self, pod: Pod) -> None:
-        if group_of(pod) is None:
+        if self._group_of(pod) is None:
             super().add(pod)
             return
         info = self._entries.new(pod)
@@ -128,7 +135,7 @@ class GroupSchedulingQueue(SchedulingQueue):
         return infos
 
     def update(self, old: Pod, new: Pod, events: Sequence[ClusterEvent]) -> None:
-        leaf = group_of(new)
+        leaf = self._group_of(new)
         if leaf is None or new.metadata.uid in self._in_flight:
             super().update(old, new, events)
             return
@@ -150,7 +157,7 @@ class GroupSchedulingQueue(SchedulingQueue):
                     return
 
     def delete(self, pod: Pod) -> None:
-        leaf = group_of(pod)
+        leaf = self._group_of(pod)
         if leaf is None:
             super().delete(pod)
             return
@@ -319,7 +326,7 @@ class GroupSchedulingQueue(SchedulingQueue):
     def add_unschedulable_if_not_present(
         self, info: QueuedPodInfo, failure: ClassFailure | None = None
     ) -> str:
-        if group_of(info.pod_info.pod) is None:
+        if self._group_of(info.pod_info.pod) is None:
             return super().add_unschedulable_if_not_present(info, failure)
         now = self._clock.monotonic()
         try:
@@ -449,11 +456,11 @@ class GroupSchedulingQueue(SchedulingQueue):
         return self._to_active(entity, label) != UNSCHEDULABLE
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        single = {key: pod for key, pod in pods.items() if group_of(pod) is None}
+        single = {key: pod for key, pod in pods.items() if self._group_of(pod) is None}
         if single:
             super().activate(single)
         for pod in pods.values():
-            leaf = group_of(pod)
+            leaf = self._group_of(pod)
             root = None if leaf is None else self._groups.root_of(leaf)
             if root is None:
                 continue

@@ -21,3 +21,5 @@ class QueueSettings:
     """Feature gate SchedulerPopFromBackoffQ: pop rejected pods early if the scheduler is idle."""
     plugin_metrics_sample_percent: float = 10.0
     reference: Reference = DEFAULT_REFERENCE
+    tries_resizes: bool = False
+    """Bound pods with a deferred resize are queued, each for itself."""
