@@ -1,1 +1,1 @@
-"""Foundation of all other packages: errors, clock, logs, metrics, charts, the HTTP server."""
+"""Foundation of all other packages: errors, clock, logs, metrics, the HTTP server."""

@@ -54,7 +54,7 @@ workloads FILE|NAME {{*}}    what to run (default: all, size small)
 --repeats N {{positive=3}}   repetitions
 --warmup N {{number=1}}      repetitions before, which do not count
 --phases                   also show the time per extension point (core)
---output-dir DIR           write report.json and report.html there
+--output-dir DIR           write report.json there
 {REFERENCE}
 """
 _CORE = """
@@ -123,7 +123,7 @@ def main(args: argparse.Namespace) -> int:
                 refused=(*report.refused, *([refused] if refused else ())),
             )
             if folder is not None:  # at once, so that an interrupted run keeps its results
-                _write(report, folder)
+                (folder / "report.json").write_bytes(encode(report))
     if args.output == "json":
         sys.stdout.write(encode(report).decode())
     else:
@@ -131,7 +131,7 @@ def main(args: argparse.Namespace) -> int:
     if recordings is not None:
         print(recordings.summary(), file=sys.stderr)
     if folder is not None:
-        print(f"written to {folder / 'report.json'} and {folder / 'report.html'}", file=sys.stderr)
+        print(f"written to {folder / 'report.json'}", file=sys.stderr)
     return 1 if failed or not report.results else 0
 
 
@@ -265,14 +265,6 @@ class _LineByLine:
         if stage != self._last:
             print(stage, file=sys.stderr, flush=True)
             self._last = stage
-
-
-def _write(report: Report, folder: Path) -> None:
-    from kubesched.lab.benchmarking.plot import page
-    from kubesched.lab.benchmarking.results import encode
-
-    (folder / "report.json").write_bytes(encode(report))
-    (folder / "report.html").write_text(page(report), encoding="utf-8")
 
 
 def show(report: Report, *, is_phases: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kubesched.app.cli.capacity import add_planning_options
 from kubesched.app.cli.options import add_options
 from kubesched.app.cli.parsing import usage_error
-from kubesched.app.cli.records import write_page, write_record
+from kubesched.app.cli.records import write_record
 from kubesched.app.cli.sources import load_configuration, load_state
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ _OPTIONS = """
 --extenders  ask the configured extenders, which get real requests (default: they are left out, with
     a note)
 --diff FILE  show what differs from an earlier plan, which -o json has written to this file
---page FILE                       also write the plan as an HTML page
 """
 
 
@@ -76,10 +75,6 @@ def main(args: argparse.Namespace) -> int:
 
         earlier = read_plan(args.diff)
     plan = _plan(args)
-    if args.page:
-        from kubesched.insight.planning.page import page
-
-        write_page(args.page, page(plan))
     _print(args, plan, earlier)
     return 0 if plan.is_complete else EXIT_INCOMPLETE
 

@@ -26,19 +26,3 @@ def fields(record: object, names: str) -> dict[str, object]:
 def _camel(name: str) -> str:
     first, *others = name.split("_")
     return first + "".join(map(str.title, others))
-
-
-def write_page(path: str, html: str) -> None:
-    """Write an HTML page.
-
-    Raises:
-        KubeschedError: it cannot be written.
-    """
-    from pathlib import Path
-
-    from kubesched.base.errors import KubeschedError
-
-    try:
-        Path(path).write_text(html)
-    except OSError as error:
-        raise KubeschedError(f"{path}: {error.strerror or error}") from None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from kubesched.app.cli.options import add_options, add_output
 from kubesched.app.cli.parsing import usage_error
-from kubesched.app.cli.records import write_page
 from kubesched.app.cli.sources import add_configuration, feature_gates, has_gates
 from kubesched.app.cli.sweeping import add_sweep_options
 
@@ -20,15 +19,14 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Play a recording or a trace to the scheduler in virtual time, under one or several configurations
 and seeds, and compare what comes of it: pods placed and unplaced, waits, evictions, utilisation and
-fragmentation over time, nodes used, cost. Differences are taken seed by seed; the report says where
+fragmentation, nodes used. Differences are taken seed by seed; the report says where
 nothing has been shown.
 
 RECORDING is the folder of 'kubesched run --record DIR'; without --config it is played as it was,
 and beside other configurations it is a column of its own. TRACE is the files of Alibaba's openb
 trace (nodes and pods, CSV), of Google's Borg trace of 2019 (machine and instance events, JSON lines
-or CSV), of Azure's packing trace (SQLite, or the tables vm and vmType as CSV; needs --nodes), or a
-Kubernetes audit log (JSON lines; --from for the nodes that were there before). Files may be packed
-with gzip; a folder stands for its files.
+or CSV), or a Kubernetes audit log (JSON lines; --from for the nodes that were there before). Files
+may be packed with gzip; a folder stands for its files.
 
 With --verify, every decision of a recording is compared with the logged one instead. A decision
 that comes out differently is a defect of kubesched, or of a plugin that reads something outside of
@@ -46,10 +44,6 @@ trace RECORDING|TRACE {+}  the folder of a recording, or files
 --seeds N {positive=1}  play N seeds
 --seed N {number}    the first seed (default: 0, or the recording's)
 --from FILE {*}      objects that exist when an audit log begins: a dump or a snapshot
---nodes N {positive}  machines of the Azure trace, which has none
---machine ID         the machine type of the Azure trace to play (default: the most useful)
---prices FILE  YAML or JSON: instance type, or node name, to price per hour; 'default' for others
---page FILE          also write the report as an HTML page with plots
 """
 _CONFIGS = """
 --config [NAME=]FILE {*}  a scheduler configuration to play; 'default' for the defaults, 'own' for a
@@ -68,7 +62,7 @@ def main(args: argparse.Namespace) -> int:
     if args.verify:
         if len(args.trace) > 1:
             return usage_error("--verify takes one recording")
-        if args.config or args.page or args.results:
+        if args.config or args.results:
             return usage_error("--verify plays a recording as it was: it takes no configuration")
         from kubesched.app.cli.replay_verify import verify
 
@@ -84,10 +78,6 @@ def _compare(args: argparse.Namespace) -> int:
     for note in trace.state.notes:
         print(f"note: {note}", file=sys.stderr)
     report = _play(args, trace)
-    if args.page:
-        from kubesched.lab.traces.page import page
-
-        write_page(args.page, page(report))
     if args.output == "json":
         sys.stdout.write(to_json(report).decode() + "\n")
     else:
@@ -96,7 +86,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _trace(args: argparse.Namespace) -> Trace:
-    from kubesched.lab.traces.reading import Reading, read_trace
+    from kubesched.lab.traces.reading import read_trace
 
     state = None
     _import_plugins(args)
@@ -104,7 +94,7 @@ def _trace(args: argparse.Namespace) -> Trace:
         from kubesched.insight.state.dumps import load_dumps
 
         state = load_dumps(args.from_)
-    return read_trace(args.trace, Reading(state=state, nodes=args.nodes, machine=args.machine))
+    return read_trace(args.trace, state)
 
 
 def _import_plugins(args: argparse.Namespace) -> None:
@@ -143,7 +133,6 @@ def _cells(args: argparse.Namespace, trace: Trace) -> list[Cell]:
     from kubesched.config.load import default_config, load_file
     from kubesched.lab.traces.cells import with_recorded
     from kubesched.lab.traces.player import Cell
-    from kubesched.lab.traces.prices import read_prices
     from kubesched.lab.traces.report import RECORDED
     from kubesched.lab.traces.trace import TraceError
 
@@ -151,7 +140,6 @@ def _cells(args: argparse.Namespace, trace: Trace) -> list[Cell]:
     gates = feature_gates(args)
     if own is not None and not has_gates(args):
         gates = own.gates
-    prices = read_prices(args.prices) if args.prices else None
     named = {}
     for text in args.config or ["own" if own is not None else "default"]:
         name, sign, path = text.partition("=")
@@ -170,7 +158,7 @@ def _cells(args: argparse.Namespace, trace: Trace) -> list[Cell]:
         named[name] = config
     first = args.seed if args.seed is not None else own.seed if own is not None else 0
     cells = [
-        Cell(name=name, config=config, gates=gates, seed=seed, prices=prices)
+        Cell(name=name, config=config, gates=gates, seed=seed)
         for name, config in named.items()
         for seed in range(first, first + args.seeds)
     ]

@@ -4,7 +4,7 @@
 |---|---|
 | `trace` | the result of a reader: initial nodes, then arrivals and changes by time |
 | `reading` | selects the reader for a file |
-| `openb`, `borg`, `azure`, `audit`, `recorded` | the readers; each documents its mapping |
+| `openb`, `borg`, `audit`, `recorded` | the readers; each documents its mapping |
 | `gpu_share` | shared GPUs: the ledger and its Filter plugin |
 | `play` | entry point: plays one trace under one configuration and seed |
 | `player` | models a trace: a planned cluster with timed events |

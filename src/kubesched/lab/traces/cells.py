@@ -21,7 +21,6 @@ def keyed(trace: Trace, cell: Cell) -> Keyed:
         config=repr(cell.config),
         gates=repr(cell.gates),
         seed=cell.seed,
-        prices=dict(cell.prices) if cell.prices is not None else None,
         samples=SAMPLES,
         as_recorded=cell.as_recorded,
     )

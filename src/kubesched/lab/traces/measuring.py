@@ -1,4 +1,4 @@
-"""Figures of a replay over time: waits, utilisation, fragmentation, nodes in use, cost.
+"""Figures of a replay over time: waits, utilisation, fragmentation, nodes in use.
 
 The time that each node is in use is exact. Utilisation, fragmentation and pending pods are sampled
 at regular intervals, and their means are over the samples. A node is in use while it has a pod that
@@ -9,27 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.core_v1 import Pod
 from kubesched.insight.planning.drain import is_daemon
 from kubesched.insight.planning.replacements import is_mirror
 from kubesched.lab.traces.fragmentation import GpuFragmentation, plain
-from kubesched.lab.traces.objects import INSTANCE_TYPE
 from kubesched.lab.traces.outcome import Outcome, Series, Waits
-from kubesched.lab.traces.trace import TraceError
 from kubesched.scheduler.factory import Assembly
 
 SAMPLES = 240
-HOUR_S = 3600.0
 DIGITS = 6
 """Decimal places of every figure; more would be floating-point noise."""
-
-Prices = Mapping[str, float]
-"""Instance type, or node name, -> price per hour; `default` for all others."""
 
 
 class Meter:
@@ -39,20 +33,17 @@ class Meter:
         self,
         assembly: Assembly,
         ends_s: float,
-        prices: Prices | None,
         gpus: GpuFragmentation | None = None,
     ) -> None:
         self._table = assembly.table
         self._queue = assembly.scheduler.queue
         self._ends_s = ends_s
         self._gpus = gpus
-        self._prices = prices
         self._now = 0.0
         self._pods_on: dict[str, int] = {}
         """Nodes in use -> number of their pods that count."""
         self._used_s: dict[str, float] = {}
         self._since: dict[str, float] = {}
-        self._price_of: dict[str, float] = {}
         self._most_used = 0
         self._submitted: dict[str, float] = {}
         self._waits: dict[str, float] = {}
@@ -72,10 +63,6 @@ class Meter:
     def submitted(self, key: str, now: float) -> None:
         """A pod was submitted; after an eviction it keeps its first time."""
         self._submitted.setdefault(key, now)
-
-    def node_came(self, node: Node) -> None:
-        if self._prices is not None:
-            self._price_of[node.metadata.name] = price_of(node, self._prices)
 
     def bound(self, key: str, pod: Pod, now: float) -> None:
         """A pod was bound."""
@@ -170,34 +157,11 @@ class Meter:
             if ends_s
             else float(len(self._pods_on)),
             nodes_used_most=self._most_used,
-            cost=self._cost(),
             wait_quantiles=[_quantile(waits, percent / 100) for percent in range(101)],
             series=series,
             placements=self._digest.hexdigest(),
             notes=list(notes),
         )
-
-    def _cost(self) -> float | None:
-        if self._prices is None:
-            return None
-        costs = (
-            used_s / HOUR_S * self._price_of.get(name, 0.0) for name, used_s in self._used_s.items()
-        )
-        return round(sum(costs), DIGITS)
-
-
-def price_of(node: Node, prices: Prices) -> float:
-    """Price by name, then by instance type, then the default.
-
-    Raises:
-        TraceError: no price applies.
-    """
-    name = node.metadata.name
-    kind = (node.metadata.labels or {}).get(INSTANCE_TYPE, "")
-    for key in (name, kind, "default"):
-        if key in prices:
-            return prices[key]
-    raise TraceError(f"there is no price for node {name} (instance type {kind or 'unknown'})")
 
 
 def _mean(values: Sequence[float]) -> float:

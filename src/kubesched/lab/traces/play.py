@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.core_v1 import Pod
 from kubesched.api.names import key_of
 from kubesched.base.logs import silence
 from kubesched.framework.nodes.pods import PodInfo
@@ -41,7 +41,7 @@ def play_outcome(trace: Trace, cell: Cell, registry: Registry | None = None) -> 
 
     Raises:
         ConfigError: the configuration names plugins that do not exist or do not fit.
-        TraceError, PlanError, RecordingError: the trace contradicts itself, or a price is missing.
+        TraceError, PlanError, RecordingError: the trace contradicts itself.
     """
     if trace.own is None or not cell.as_recorded:
         return play_trace(trace, cell, registry)
@@ -84,7 +84,7 @@ class RecordedPlay:
     def begins(
         self, assembly: Assembly, objects: Iterable[Any], assumed: Mapping[str, str]
     ) -> None:
-        self._measured = Meter(assembly, self._trace.ends_s, self._cell.prices)
+        self._measured = Meter(assembly, self._trace.ends_s)
         for obj in objects:
             if isinstance(obj, Pod) and obj.metadata.uid in assumed:
                 obj = _on(obj, assumed[obj.metadata.uid])
@@ -106,9 +106,7 @@ class RecordedPlay:
         self._chosen[pod.uid] = _on(pod.pod, node_name)
 
     def changed(self, op: str, obj: Any) -> None:  # noqa: ANN401  # a record of any kind
-        if isinstance(obj, Node) and op in "au":
-            self._meter.node_came(obj)
-        elif isinstance(obj, Pod):
+        if isinstance(obj, Pod):
             self._pod_changed(op, obj)
 
     def _pod_changed(self, op: str, pod: Pod) -> None:

@@ -33,7 +33,7 @@ from kubesched.insight.planning.world import PlannedCluster
 from kubesched.insight.state.collector import collector_paused
 from kubesched.lab.traces.fragmentation import GpuFragmentation
 from kubesched.lab.traces.gpu_share import PLUGIN, GpuLedger, gpu_share_with
-from kubesched.lab.traces.measuring import Meter, Prices
+from kubesched.lab.traces.measuring import Meter
 from kubesched.lab.traces.outcome import Outcome
 from kubesched.lab.traces.trace import (
     Arrival,
@@ -66,7 +66,6 @@ class Cell:
     config: KubeSchedulerConfiguration
     gates: FeatureGates = DEFAULT_GATES
     seed: int = 0
-    prices: Prices | None = None
     as_recorded: bool = False
     """A recording under its own configuration, gates and seed: played, not modelled."""
 
@@ -82,7 +81,7 @@ def play_trace(
 
     Raises:
         ConfigError: the configuration names plugins that do not exist or do not fit.
-        TraceError, PlanError: the trace contradicts itself, or a price is missing.
+        TraceError, PlanError: the trace contradicts itself.
     """
     ledger = GpuLedger() if trace.shares_gpus else None
     config, notes = without_extenders(cell.config)
@@ -248,7 +247,7 @@ class _Player:
         if world.ledger is not None:
             pods = [event.pod for event in trace.arrivals]
             gpus = GpuFragmentation(pods, world.assembly.table, world.ledger)
-        self._meter = Meter(world.assembly, trace.ends_s, cell.prices, gpus)
+        self._meter = Meter(world.assembly, trace.ends_s, gpus)
         self._departures: list[tuple[float, int, str, str]] = []
         """Heap of (time, number, pod's key, uid)."""
         self._number = 0
@@ -265,8 +264,6 @@ class _Player:
 
     def play(self) -> Outcome:
         world, meter = self._world, self._meter
-        for node in world.objects(Node):
-            meter.node_came(node)
         for pod in world.objects(Pod):
             if pod.spec.node_name:
                 meter.occupies(pod, 0.0)
@@ -390,8 +387,6 @@ class _Player:
 
     def _put(self, obj: Any) -> None:  # noqa: ANN401  # of whichever kind
         world = self._world
-        if isinstance(obj, Node):
-            self._meter.node_came(obj)
         if world.find(type(obj), obj.metadata.namespace, obj.metadata.name) is None:
             world.add(obj)
             if isinstance(obj, Pod) and obj.spec.node_name:

@@ -7,38 +7,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from kubesched.insight.recording.segments import RecordingError
 from kubesched.insight.state.cluster_state import ClusterState
-from kubesched.lab.traces import audit, azure, borg, openb, recorded
-from kubesched.lab.traces.rows import columns_of, read_bytes, read_text
+from kubesched.lab.traces import audit, borg, openb, recorded
+from kubesched.lab.traces.rows import columns_of, read_text
 from kubesched.lab.traces.trace import Trace, TraceError
 
-FORMATS = ("recording", "openb", "borg", "azure", "audit")
-_SUFFIXES = (".csv", ".json", ".jsonl", ".log", ".sqlite", ".db")
+FORMATS = ("recording", "openb", "borg", "audit")
+_SUFFIXES = (".csv", ".json", ".jsonl", ".log")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """Options of the readers."""
-
-    state: ClusterState | None = None
-    """The cluster at the beginning of an audit log."""
-    nodes: int | None = None
-    """Number of machines for the Azure trace."""
-    machine: str | None = None
-    """The machine type of the Azure trace to play."""
-
-
-def read_trace(paths: Sequence[str], options: Reading | None = None) -> Trace:
+def read_trace(paths: Sequence[str], state: ClusterState | None = None) -> Trace:
     """Read a trace from its files, or a recording from its folder.
+
+    `state` is the cluster at the beginning of an audit log.
 
     Raises:
         TraceError, RecordingError: it cannot be read; with file, line and reason.
     """
-    options = options or Reading()
     if len(paths) == 1 and Path(paths[0]).is_dir():
         try:
             trace = recorded.read(paths[0])
@@ -46,7 +34,7 @@ def read_trace(paths: Sequence[str], options: Reading | None = None) -> Trace:
             if "no recording there" not in str(error):
                 raise
         else:
-            _refuse_options("recording", options)
+            _refuse_state("recording", state)
             return trace
     files = [file for path in paths for file in _files(path)]
     kinds = {path: _kind(path) for path in files}
@@ -54,7 +42,7 @@ def read_trace(paths: Sequence[str], options: Reading | None = None) -> Trace:
     if len(formats) > 1:
         listed = ", ".join(f"{path} ({kind})" for path, kind in kinds.items())
         raise TraceError(f"these files are not of one trace: {listed}")
-    _refuse_options(next(iter(formats)), options)
+    _refuse_state(next(iter(formats)), state)
     match next(iter(formats)):
         case "openb":
             return openb.read(_one(kinds, "openb nodes"), _one(kinds, "openb pods"))
@@ -63,16 +51,12 @@ def read_trace(paths: Sequence[str], options: Reading | None = None) -> Trace:
             if not machines:
                 raise TraceError(f"{files[0]}: the machine events are missing")
             return borg.read(machines, _all(kinds, "borg instances"))
-        case "azure":
-            return azure.read(files, options.nodes, options.machine)
         case _:
-            return audit.read(files, options.state)
+            return audit.read(files, state)
 
 
-def _refuse_options(found: str, options: Reading) -> None:
-    if found != "azure" and (options.nodes is not None or options.machine is not None):
-        raise TraceError(f"--nodes and --machine are for the Azure trace; this is {found}")
-    if found != "audit" and options.state is not None:
+def _refuse_state(found: str, state: ClusterState | None) -> None:
+    if found != "audit" and state is not None:
         raise TraceError(f"--from is for audit logs; this is {found}")
 
 
@@ -91,8 +75,6 @@ def _files(path: str) -> list[str]:
 
 def _kind(path: str) -> str:
     """The format and table of a file."""
-    if read_bytes(path)[:16] == azure.SQLITE:
-        return "azure"
     text = read_text(path)
     first = text.lstrip().partition("\n")[0]
     if first.startswith("{"):
@@ -102,14 +84,12 @@ def _kind(path: str) -> str:
         return "openb nodes"
     if set(openb.POD_COLUMNS) <= set(columns):
         return "openb pods"
-    if "vmTypeId" in columns:
-        return "azure"
     if borg.is_instance_table(columns):
         return "borg instances"
     if borg.is_machine_table(columns):
         return "borg machines"
     raise TraceError(
-        f"{path}:1: not a trace that is known (openb, borg, azure, audit); "
+        f"{path}:1: not a trace that is known (openb, borg, audit); "
         f"its first line is {first[:80]!r}"
     )
 

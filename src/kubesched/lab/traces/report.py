@@ -96,7 +96,7 @@ class Figure:
     key: str
     title: str
     unit: str
-    """`s`, `share`, `count` or `price`."""
+    """`s`, `share` or `count`."""
     of: Callable[[Outcome], float | None]
 
 
@@ -122,7 +122,6 @@ def figures_of(outcomes: Sequence[Outcome]) -> list[Figure]:
             "share",
             lambda outcome: outcome.gpu_fragmentation,
         ),
-        Figure("cost", "cost", "price", lambda outcome: outcome.cost),
     ]
     return [
         figure for figure in figures if any(figure.of(outcome) is not None for outcome in outcomes)
@@ -241,8 +240,6 @@ def shown_number(figure: Figure, value: float, *, signed: bool = False) -> str:
         return f"{sign}{100 * value:.1f} %"
     if figure.unit == "s":
         return f"{sign}{_duration(value)}"
-    if figure.unit == "price":
-        return f"{sign}{value:,.2f}"
     return f"{sign}{value:,.1f}".removesuffix(".0")
 
 

@@ -106,14 +106,6 @@ def test_a_plan_is_compared_with_an_earlier_one(words, tmp_path, capsys):
     assert "gone: No such file" in capsys.readouterr().err
 
 
-def test_a_plan_as_a_page(words, tmp_path, capsys):
-    page = tmp_path / "plan.html"
-    assert main([*words, "-f", file_of(tmp_path, "2"), "--page", str(page)]) == 0
-    assert "default/web" in page.read_text()
-    assert main([*words, "--page", "/no/such/folder/plan.html"]) == 1
-    assert "/no/such/folder/plan.html: No such file" in capsys.readouterr().err
-
-
 class KeepsToOneNode(BaseHTTPRequestHandler):
     """An extender that lets pods go to n0 only."""
 

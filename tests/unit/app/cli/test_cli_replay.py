@@ -26,29 +26,23 @@ def configs(tmp_path):
 
 def test_two_configurations_are_compared(capsys, tmp_path, configs):
     files = write_openb(tmp_path, 1)
-    page = tmp_path / "page.html"
-    code, out, _ = run(capsys, *files, *configs, "--seeds", 3, "--page", page)
+    code, out, _ = run(capsys, *files, *configs, "--seeds", 3)
     assert code == 0
     assert "LeastAllocated (3 seeds)" in out
     assert "MostAllocated beside LeastAllocated" in out
     assert "shown" in out
-    html = page.read_text()
-    for title in ("Utilisation of cpu", "Pods waiting", "Waits from submission", "GPU fragment"):
-        assert title in html
-    assert "http" not in html, "the page needs nothing else"
 
 
 def test_reports_are_equal_byte_for_byte_wherever_they_are_made(capsys, tmp_path, configs):
     files = write_openb(tmp_path, 2, pods=20)
     outputs = []
     for where in ("local:1", "local:2"):
-        page = tmp_path / f"{where}.html"
-        words = ("--executor", where, "--seeds", 2, "-o", "json", "--page", page)
+        words = ("--executor", where, "--seeds", 2, "-o", "json")
         code, out, _ = run(capsys, *files, *configs, *words)
         assert code == 0
-        outputs.append((out, page.read_bytes()))
+        outputs.append(out)
     assert outputs[0] == outputs[1]
-    assert len(json.loads(outputs[0][0])["cells"]) == 4
+    assert len(json.loads(outputs[0])["cells"]) == 4
 
 
 def test_results_are_kept_and_used_again(capsys, tmp_path, monkeypatch):
@@ -68,40 +62,12 @@ def test_identical_configurations_show_nothing(capsys):
     assert "Nothing shown: every pod went to the same node." in out
 
 
-def test_prices_give_a_cost(capsys, tmp_path):
-    prices = tmp_path / "prices.yaml"
-    prices.write_text("default: 1\nV100M32: 10.5\n")
-    _, out, _ = run(capsys, SAMPLES / "openb", "--prices", prices)
-    assert "cost" in out
-    prices.write_text("T4: 1\n")
-    code, out, _ = run(capsys, SAMPLES / "openb", "--prices", prices, "--seeds", 2)
-    assert code == 1
-    assert "failed: default, seed 0: there is no price for node node-a (instance type cpu)" in out
-    assert "failed: default, seed 1" in out
-
-
-def test_prices_that_are_no_yaml(capsys, tmp_path):
-    prices = tmp_path / "prices.yaml"
-    prices.write_text("default: [1")
-    code, _, err = run(capsys, SAMPLES / "openb", "--prices", prices)
-    assert code == 1
-    assert err.count("\n") == 1
-    assert "prices.yaml:" in err
-    prices.write_text("default: dear\n")
-    _, _, err = run(capsys, SAMPLES / "openb", "--prices", prices)
-    assert "prices.yaml: default: 'dear' is not a price per hour" in err
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("gone.csv",), "gone.csv: No such file or directory"),
-        ((SAMPLES / "openb", "--nodes", 3), "--nodes and --machine are for the Azure trace"),
-        ((SAMPLES / "azure",), "say how many with --nodes"),
         ((SAMPLES / "openb", "--config", "gone.yaml"), "gone.yaml"),
         ((SAMPLES / "openb", "--config", "default", "--config", "default"), "two configurations"),
-        ((SAMPLES / "openb", "--prices", "gone"), "gone: No such file"),
-        ((SAMPLES / "openb", "--page", "/no/such/dir/x.html"), "/no/such/dir/x.html: No such"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(capsys, words, message):

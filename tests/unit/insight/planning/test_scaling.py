@@ -1,4 +1,4 @@
-"""Existing workloads scaled, plans compared, extenders asked, the page."""
+"""Existing workloads scaled, plans compared, extenders asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from planning_worlds import nodes, owned, planned
 from kubesched.api import codec
 from kubesched.api.apps_v1 import ReplicaSet
 from kubesched.insight.planning.comparison import compare_plans, read_plan
-from kubesched.insight.planning.page import page
 from kubesched.insight.planning.scaling import Scale
 from kubesched.insight.planning.world import PlanError
 
@@ -104,11 +103,3 @@ def test_files_that_are_no_plans(tmp_path):
     path.write_text("{}")
     with pytest.raises(PlanError, match=r"odd.json: not a plan of 'kubesched plan -o json'"):
         read_plan(str(path))
-
-
-def test_the_page_shows_what_happens():
-    html = page(planned(with_deployment(), scale=[Scale("deployment/web", 20)], drain=["n0"]))
-    for text in ("Placed", "Not placed", "Evicted", "cpu", "NotNow"):
-        assert text in html
-    assert "<script" not in html
-    assert "http" not in html

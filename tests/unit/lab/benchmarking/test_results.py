@@ -1,16 +1,12 @@
 """Results: percentiles, samples, JSON and back, summaries, ratios, comparisons, and the page."""
 
-import re
-import xml.etree.ElementTree as ET
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from kubesched.base import charts
 from kubesched.base.errors import KubeschedError
-from kubesched.lab.benchmarking import plot, summary
+from kubesched.lab.benchmarking import summary
 from kubesched.lab.benchmarking.results import (
     DecisionCpu,
     Environment,
@@ -175,68 +171,3 @@ def test_columns_without_any_value_are_left_out():
     assert "DECISIONS/S" not in headers
     assert rows[0][headers.index("CPU/POD")] == "2.00 ms"
     assert all(len(row) == len(headers) for row in rows)
-
-
-# -- the page --------------------------------------------------------------------------------------------------------
-
-
-def test_the_page_needs_nothing_from_elsewhere_and_shows_every_figure():
-    series = tuple(Sample(at_s=float(n), pods_per_s=n * 10.0) for n in range(1, 5))
-    report = Report(
-        environment=ENVIRONMENT,
-        results=(result(series=series), result(contestant="kube-scheduler", series=series)),
-        refused=(Refusal(workload="Case/<two>", reason="a & b"),),
-    )
-    page = plot.page(report)
-    assert "http" not in page
-    assert "src=" not in page
-    assert "prefers-color-scheme: dark" in page
-    assert "Case/&lt;two&gt;: a &amp; b" in page
-    drawings = page.count("<svg")
-    assert drawings == 2
-    for part in page.split("<svg")[1:]:
-        ET.fromstring("<svg" + part.partition("</svg>")[0] + "</svg>")
-
-
-def test_two_contestants_are_set_beside_each_other_and_one_is_not():
-    series = tuple(Sample(at_s=float(n), pods_per_s=n * 10.0) for n in range(1, 5))
-    one = plot.page(Report(environment=ENVIRONMENT, results=(result(series=series),)))
-    assert "beside" not in one
-    assert 'class="key"' not in one
-    both = (result(series=series), result(contestant="kube-scheduler", series=series))
-    two = plot.page(Report(environment=ENVIRONMENT, results=both))
-    assert "kubesched beside kube-scheduler" in two
-    assert two.count('class="key"') == 2
-
-
-def test_a_course_has_labelled_axes_and_holds_each_figure_for_its_interval():
-    series = tuple(Sample(at_s=float(n), pods_per_s=n * 10.0) for n in range(1, 5))
-    page = plot.page(Report(environment=ENVIRONMENT, results=(result(series=series),)))
-    course = page.split("<svg")[2].partition("</svg>")[0]
-    assert ">pods/s</text>" in course
-    assert ">seconds from the start of the measurement</text>" in course
-    points = re.search(r'points="([^"]+)"', course)[1].split()
-    assert len(points) == 2 * len(series)
-    assert points[0].startswith(f"{charts.LEFT:.1f},"), "from the very start"
-
-
-@pytest.mark.parametrize(
-    ("highest", "wanted", "expected"),
-    [
-        pytest.param(0.0, 4, [0.0, 1.0], id="nothing happened"),
-        pytest.param(831.0, 4, [0.0, 500.0, 1000.0], id="rounded up"),
-        pytest.param(7.0, 8, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], id="reached exactly"),
-        pytest.param(0.3, 3, [0.0, 0.1, 0.2, 0.3], id="below one"),
-    ],
-)
-def test_axes_are_marked_at_round_values(highest, wanted, expected):
-    assert charts.ticks(highest, wanted) == expected
-
-
-def test_a_page_without_results_still_says_what_was_refused():
-    report = Report(
-        environment=ENVIRONMENT, refused=(Refusal(workload="Case/two", reason="because"),)
-    )
-    page = plot.page(report)
-    assert "Case/two: because" in page
-    assert "<svg" not in page

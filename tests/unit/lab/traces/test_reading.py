@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from traces import SAMPLES
 from kubesched.api.core_v1 import Node
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.lab.traces.gpu_share import GPU_MILLI, wanted_milli
-from kubesched.lab.traces.reading import Reading, read_trace
+from kubesched.lab.traces.reading import read_trace
 from kubesched.lab.traces.trace import Arrival, Put, Remove, TraceError
 
 
@@ -71,40 +70,6 @@ def test_borg_as_csv(tmp_path):
     assert requests(arrivals(trace)["c-9-0"]) == {"cpu": "250000m", "memory": 2**37}
 
 
-def test_azure():
-    trace = read_trace([str(SAMPLES / "azure")], Reading(nodes=3))
-    pods = arrivals(trace)
-    assert set(pods) == {"vm-1", "vm-2", "vm-3", "vm-4", "vm-5"}
-    assert trace.state.count(Node) == 3
-    assert (pods["vm-1"].time_s, pods["vm-1"].lifetime_s) == (0, 43_200)
-    assert pods["vm-2"].lifetime_s is None
-    assert [pods[name].pod.spec.priority for name in ("vm-1", "vm-2")] == [1000, 0]
-    assert requests(pods["vm-1"]) == {
-        "cpu": "500000m",
-        "memory": 2**38,
-        "packing.azure/ssd": 200_000,
-        "packing.azure/nic": 100_000,
-    }
-    other = read_trace([str(SAMPLES / "azure")], Reading(nodes=3, machine="1"))
-    assert set(arrivals(other)) == {"vm-1", "vm-2", "vm-6"}
-
-
-def test_azure_as_sqlite(tmp_path):
-    path = tmp_path / "packing.sqlite"
-    with sqlite3.connect(path) as connection:
-        for table in ("vm", "vmType"):
-            header, *rows = (SAMPLES / "azure" / f"{table}.csv").read_text().splitlines()
-            connection.execute(f"CREATE TABLE {table} ({header})")
-            for row in rows:
-                values = [value or None for value in row.split(",")]
-                marks = ",".join("?" * len(values))
-                connection.execute(f"INSERT INTO {table} VALUES ({marks})", values)
-    connection.close()
-    trace = read_trace([str(path)], Reading(nodes=3))
-    plain = read_trace([str(SAMPLES / "azure")], Reading(nodes=3))
-    assert trace.events == plain.events
-
-
 def test_audit_log():
     trace = read_trace([str(SAMPLES / "audit")])
     pods = arrivals(trace)
@@ -120,7 +85,7 @@ def test_audit_log():
 def test_what_was_there_before_an_audit_log_comes_from_a_dump(tmp_path):
     state = ClusterState("dump")
     state.put(read_trace([str(SAMPLES / "openb")]).state.get(Node, "", "node-a"))
-    trace = read_trace([str(SAMPLES / "audit")], Reading(state=state))
+    trace = read_trace([str(SAMPLES / "audit")], state)
     assert trace.state.count(Node) == 1
 
 
@@ -168,9 +133,6 @@ def edited(tmp_path: Path, sample: str, file: str, old: str, new: str) -> Path:
             "jsonl:2: type: 'X' is none of",
         ),
         ("borg", "instance_events.jsonl", '{"time":"1000000"', "{", "jsonl:2: not valid JSON"),
-        ("azure", "vm.csv", "2,7,10,1", "2,7,10,7", "vm.csv:3: priority: 7 is neither"),
-        ("azure", "vm.csv", "0.05,1.0", "0.05,0.01", "vm.csv:5: endtime: 0.01 is before"),
-        ("azure", "vmType.csv", "0.25,0.25", "2.5,0.25", "vmType.csv:3: core: 2.5 is not a share"),
         ("audit", "audit.jsonl", "audit.k8s.io/v1", "v1", "audit.jsonl:1: neither an audit event"),
         ("audit", "audit.jsonl", "10:00:10.000000Z", "soon", "audit.jsonl:4: requestReceived"),
         ("audit", "audit.jsonl", '"cpu":"2"', '"cpu":["2"]', "audit.jsonl:4: responseObject:"),
@@ -179,19 +141,15 @@ def edited(tmp_path: Path, sample: str, file: str, old: str, new: str) -> Path:
 def test_errors_name_file_and_line(tmp_path, sample, file, old, new, message):
     folder = edited(tmp_path, sample, file, old, new)
     with pytest.raises(TraceError) as error:
-        read_trace([str(folder)], Reading(nodes=2) if sample == "azure" else None)
+        read_trace([str(folder)])
     assert message in str(error.value)
 
 
 def test_what_does_not_belong_together(tmp_path):
     with pytest.raises(TraceError, match="not of one trace"):
-        read_trace([str(SAMPLES / "openb" / "nodes.csv"), str(SAMPLES / "azure" / "vm.csv")])
+        read_trace([str(SAMPLES / "openb" / "nodes.csv"), str(SAMPLES / "audit" / "audit.jsonl")])
     with pytest.raises(TraceError, match="needs one file of openb pods, not 0"):
         read_trace([str(SAMPLES / "openb" / "nodes.csv")])
-    with pytest.raises(TraceError, match="say how many with --nodes"):
-        read_trace([str(SAMPLES / "azure")])
-    with pytest.raises(TraceError, match="--nodes and --machine are for the Azure trace"):
-        read_trace([str(SAMPLES / "openb")], Reading(nodes=3))
     with pytest.raises(TraceError, match="neither a recording nor"):
         read_trace([str(tmp_path)])
     with pytest.raises(TraceError, match="No such file"):
