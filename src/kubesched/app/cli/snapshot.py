@@ -14,16 +14,12 @@ Save the objects that scheduling reads (nodes, pods, namespaces, volumes, claims
 one file, to look at them elsewhere with --from. Only list calls are made.
 
 What scheduling does not read is left out: environments, commands, templates, addresses, annotations
-but a few, names of Secrets, messages. With --pseudonyms, names and label values are replaced by a
-keyed hash: equal stay equal, so that decisions stay the same, and with the same key so do later
-snapshots.
+but a few, names of Secrets, messages. Names and label values are kept.
 """
 
 DEFAULT_FILE = "snapshot.jsonl.gz"
 _OPTIONS = f"""
 -o, --output FILE {{={DEFAULT_FILE}}}  where to write it, - for standard output
---pseudonyms KEYFILE  replace names and label values, by a hash under the key in this file (16 bytes
-    or more)
 """
 
 
@@ -34,16 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     from kubesched.insight.state.archive import save_archive, write_archive
-    from kubesched.insight.state.pseudonyms import Pseudonyms, read_key
-    from kubesched.insight.state.redaction import Redaction
+    from kubesched.insight.state.redaction import redacted_state
 
-    pseudonyms = Pseudonyms(read_key(args.pseudonyms)) if args.pseudonyms else None
     state = load_state(args)
-    redacted = Redaction(pseudonyms).state(state)
-    has_pseudonyms = pseudonyms is not None
+    redacted = redacted_state(state)
     if args.output == "-":
-        write_archive(redacted, sys.stdout.buffer, now=time.time(), pseudonyms=has_pseudonyms)
+        write_archive(redacted, sys.stdout.buffer, now=time.time())
         return 0
-    save_archive(redacted, args.output, now=time.time(), pseudonyms=has_pseudonyms)
+    save_archive(redacted, args.output, now=time.time())
     print(f"{args.output}: {state.describe()}", file=sys.stderr)
     return 0

@@ -30,11 +30,11 @@ def redacted(parts: dict[str, Any]) -> dict[str, Any]:
 
 def _stripped(meta: ObjectMeta) -> ObjectMeta:
     annotations = meta.annotations
-    if not annotations or annotations.keys() <= ANNOTATIONS_READ.keys():
+    if not annotations or annotations.keys() <= ANNOTATIONS_READ:
         return meta
     kept = {key: value for key, value in annotations.items() if key in ANNOTATIONS_READ}
     digest = hashlib.blake2b(key=_KEY, digest_size=8)
-    for key in sorted(annotations.keys() - ANNOTATIONS_READ.keys()):
+    for key in sorted(annotations.keys() - ANNOTATIONS_READ):
         digest.update(f"{key}\0{annotations[key]}\0".encode("utf-8", "surrogatepass"))
     kept[OTHERS] = digest.hexdigest()
     return structs.replace(meta, annotations=kept)

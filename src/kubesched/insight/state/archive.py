@@ -36,7 +36,6 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rena
     made_by: str = ""
     made_at: str = ""
     source: str = ""
-    pseudonyms: bool = False
     resource_versions: dict[str, str] = {}
     notes: list[str] = []
     finished_pods: int = 0
@@ -69,14 +68,13 @@ def read_header(raw: Any, state: ClusterState) -> None:  # noqa: ANN401  # any b
     state.source = f"{state.source} ({made}, {header.made_at})"
 
 
-def write_archive(state: ClusterState, file: BinaryIO, *, now: float, pseudonyms: bool) -> None:
+def write_archive(state: ClusterState, file: BinaryIO, *, now: float) -> None:
     """Write an archive of an already redacted state."""
     header = Header(
         api_version=f"{API_GROUP}/v{VERSION}",
         made_by=__version__,
         made_at=format_time(now),
-        source="" if pseudonyms else state.source,
-        pseudonyms=pseudonyms,
+        source=state.source,
         resource_versions=state.resource_versions,
         notes=state.notes,
         finished_pods=state.finished_count,
@@ -87,7 +85,7 @@ def write_archive(state: ClusterState, file: BinaryIO, *, now: float, pseudonyms
             packed.write(codec.encode(obj) + b"\n")
 
 
-def save_archive(state: ClusterState, path: str, *, now: float, pseudonyms: bool) -> None:
+def save_archive(state: ClusterState, path: str, *, now: float) -> None:
     """Write an archive that only its owner can read; replaces an existing file atomically.
 
     Raises:
@@ -97,7 +95,7 @@ def save_archive(state: ClusterState, path: str, *, now: float, pseudonyms: bool
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=".snapshot-")  # with mode 0600
     try:
         with open(handle, "wb") as file:
-            write_archive(state, file, now=now, pseudonyms=pseudonyms)
+            write_archive(state, file, now=now)
         os.replace(temporary, path)
     except BaseException:
         with suppress(FileNotFoundError):
