@@ -42,7 +42,6 @@ def _segment(namespace: str) -> str:
 
 STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CREATE_ONLY = ("create",)
-READ_ONLY = ("get", "list")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +90,8 @@ class Kind(Generic[R]):
 
     @property
     def is_preview(self) -> bool:
-        """Alpha or beta, so not served by default; not for metrics, which have their own server."""
-        is_unstable = "alpha" in self.version or "beta" in self.version
-        return is_unstable and self.group != "metrics.k8s.io"
+        """Alpha or beta, so not served by default."""
+        return "alpha" in self.version or "beta" in self.version
 
     def collection_path(self, namespace: str = "") -> str:
         """The path of all objects, or of those in one namespace."""
@@ -155,7 +153,6 @@ def _json(
 
 _APPS, _AUTHN, _AUTHZ = "apps/v1", "authentication.k8s.io/v1", "authorization.k8s.io/v1"
 _ADMISSION, _NETWORKING = "admissionregistration.k8s.io/v1", "networking.k8s.io/v1"
-_METRICS = "metrics.k8s.io/v1beta1"
 _DRA, _RBAC = "resource.k8s.io/v1", "rbac.authorization.k8s.io/v1"
 _SLICE = "resource.k8s.io/ResourceSlice"
 _SCHEDULING, _STORAGE = "scheduling.k8s.io", "storage.k8s.io/v1"
@@ -201,8 +198,6 @@ KINDS: tuple[Kind[Any], ...] = (
     _kind("coordination.k8s.io/v1", coordination_v1.Lease, "leases"),
     _json("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
     _kind("events.k8s.io/v1", events_v1.Event, "events", short="ev", stored_as="events"),
-    _json(_METRICS, "NodeMetrics", "nodes", cluster_scoped=True, verbs=READ_ONLY),
-    _json(_METRICS, "PodMetrics", "pods", verbs=READ_ONLY),
     _json(_NETWORKING, "IngressClass", "ingressclasses", cluster_scoped=True),
     _json(_NETWORKING, "Ingress", "ingresses", short="ing", subresources="status"),
     _json(_NETWORKING, "NetworkPolicy", "networkpolicies", short="netpol"),

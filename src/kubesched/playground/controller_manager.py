@@ -23,7 +23,6 @@ from kubesched.playground.controllers.cronjob import CronJobController
 from kubesched.playground.controllers.daemonset import DaemonSetController
 from kubesched.playground.controllers.deployment import DeploymentController
 from kubesched.playground.controllers.disruption import DisruptionController
-from kubesched.playground.controllers.endpoints import EndpointController
 from kubesched.playground.controllers.event_ttl import EventExpiry
 from kubesched.playground.controllers.garbage_collector import GarbageCollector
 from kubesched.playground.controllers.job import JobController
@@ -65,7 +64,6 @@ CONTROLLERS: tuple[type[Controller[Any]], ...] = (
     NamespaceController,
     ClusterRoleAggregation,
     ResourceQuotaController,
-    EndpointController,
     DisruptionController,
     PodGcController,
     NodeLifecycleController,

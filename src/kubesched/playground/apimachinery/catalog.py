@@ -22,6 +22,8 @@ from kubesched.playground.apimachinery.releases import release_of
 
 STORED_ONLY = frozenset(
     {
+        "endpoints",
+        "endpointslices.discovery.k8s.io",
         "horizontalpodautoscalers.autoscaling",
         "ingressclasses.networking.k8s.io",
         "ingresses.networking.k8s.io",

@@ -11,7 +11,6 @@ from kubesched.base.clock import Clock
 from kubesched.base.errors import Forbidden
 from kubesched.playground.auth.bootstrap_roles import create_roles
 from kubesched.playground.auth.claim_status import ClaimStatusCheck
-from kubesched.playground.auth.escalation import EscalationCheck
 from kubesched.playground.auth.rbac import Attributes, RbacAuthorizer
 from kubesched.playground.auth.tokens import ServiceAccountTokens
 from kubesched.playground.registry.rest_storage import RestStorage
@@ -37,7 +36,6 @@ class AccessControl:
         if authorization == "rbac":
             create_roles(registry)
             self.rbac = RbacAuthorizer(registry)
-            registry.checks.append(EscalationCheck(self.rbac))
             registry.status_checks.append(ClaimStatusCheck(self.rbac))
 
     def authenticate(self, token: str) -> User | None:

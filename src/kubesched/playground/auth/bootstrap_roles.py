@@ -32,7 +32,6 @@ _WORKLOADS = [
 _READ_ONLY = [
     ("", ["bindings", "events", "limitranges", "namespaces", "namespaces/status",
           "pods/log", "pods/status", "resourcequotas", "resourcequotas/status"]),
-    ("metrics.k8s.io", ["nodes", "pods"]),
     (_SCHEDULING, ["podgroups/status"]),
     (_SCHEDULING, ["compositepodgroups/status"]),
 ]  # fmt: skip

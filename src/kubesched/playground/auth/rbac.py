@@ -1,8 +1,8 @@
 """Role-based access control: a request needs a matching rule in a role bound to its user.
 
 Cluster role bindings apply everywhere, role bindings in their namespace. Members of
-`system:masters` may do everything. `escalation` checks that writers of roles and bindings hold the
-permissions they grant.
+`system:masters` may do everything. Writers of roles and bindings may grant what they do not hold,
+unlike upstream.
 """
 
 from __future__ import annotations

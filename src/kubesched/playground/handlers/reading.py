@@ -20,7 +20,6 @@ from kubesched.playground.apimachinery.selectors import (
     compile_field_selector,
     compile_label_selector,
 )
-from kubesched.playground.handlers import metrics_api
 from kubesched.playground.handlers.exchange import ApiResponse, Query
 from kubesched.playground.handlers.routes import SIMULATED, Call, Target, simulated
 from kubesched.playground.handlers.tables import table_of
@@ -57,8 +56,6 @@ class Page:
 def get(call: Call) -> ApiResponse:
     """One object, or its scale."""
     target = call.target
-    if target.resource.group == metrics_api.GROUP:
-        return metrics_api.read_metrics(call)
     entry = call.registry.get(target.resource, call.namespace, target.name)
     if target.subresource == "scale":
         return ApiResponse(200, encode(scale_of(target.resource, entry.obj)))
@@ -88,8 +85,6 @@ def _table(call: Call, page: Page, status: int = 200) -> ApiResponse:
 def list_(call: Call) -> ApiResponse:
     """A page of a collection."""
     resource = call.target.resource
-    if resource.group == metrics_api.GROUP:
-        return metrics_api.read_metrics(call)
     page = list_page(call)
     if call.accepted.view == "Table":
         return _table(call, page)
