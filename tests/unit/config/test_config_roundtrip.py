@@ -155,20 +155,27 @@ def test_the_default_configuration_survives_writing_and_reading(gates):
 
 def test_each_release_writes_the_fields_that_it_knows():
     """T52 and X4"""
-    for gates, has_point, has_shape in (
-        (DEFAULT_GATES, True, True),
-        (features.parse("", Versions(emulated="1.36")), True, False),
-        (features.defaults("1.36"), False, False),
+    shape = [{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]
+    for gates, has_point, shown_shape in (
+        (DEFAULT_GATES, True, shape),
+        (features.parse("", Versions(emulated="1.36")), True, None),
+        (features.defaults("1.36"), False, None),
     ):
         config = default_config(gates)
         plain = to_plain(config, gates.reference)
-        assert ("podGroupPostFilter" in plain["profiles"][0]["plugins"]) is has_point
+        plugins = plain["profiles"][0]["plugins"]
+        assert plugins.get("podGroupPostFilter") == ({} if has_point else None)
+        names = [plugin["name"] for plugin in plugins["multiPoint"]["enabled"]]
+        first = ["NodeName", "NodeUnschedulable"]
+        assert names[2:4] == (first if has_point else first[::-1])
+        if has_point:
+            assert list(plugins)[-2:] == ["placementScore", "podGroupPostFilter"]
         (volumes,) = (
             entry["args"]
             for entry in plain["profiles"][0]["pluginConfig"]
             if entry["name"] == "VolumeBinding"
         )
-        assert ("shape" in volumes) is has_shape
+        assert volumes.get("shape") == shown_shape
         assert load(to_yaml(plain).encode(), gates=gates) == config
 
 

@@ -173,6 +173,19 @@ def test_t49_the_page_of_a_fresh_scheduler(version: str, count: int) -> None:
         assert series(world, "queued_entities") == {}
 
 
+@pytest.mark.parametrize(("version", "is_timed"), [("1.37", False), ("1.36", True)])
+def test_t51_the_page_after_a_preemption(version: str, is_timed: bool) -> None:
+    low = asking("low", "800m").on("a1")
+    with Cluster([node().build(), low.build()], gates=defaults(version)) as world:
+        world.add(asking("high", "800m").priority(100).build())
+        world.settle()
+        assert world.client.deleted == ["default/low"]
+        counted = series(world, "preemption_goroutines_execution_total")
+        assert counted == {'result="success"': 1}
+        timed = series(world, "preemption_goroutines_duration_seconds_count")
+        assert timed == ({'result="success"': 1} if is_timed else {})
+
+
 @pytest.mark.parametrize(("version", "is_seen"), [("1.37", 0), ("1.36", 1)])
 def test_t56_an_annotation_of_a_running_pod_concerns_nobody(version: str, is_seen: int) -> None:
     running = asking("running").on("a1")

@@ -383,6 +383,15 @@ def test_a_pod_with_an_extended_resource_gets_a_claim_and_the_next_one_waits(ver
         pods = [make_pod(name).request("example.com/gpu", "1").build() for name in "pq"]
         assert scheduled(world, *pods) == ("Unschedulable", CANNOT_ALLOCATE[version])
         assert world.client.bindings == {"default/p": "n1"}
+        owner = 'admin_access="false",owner_api_group="",owner_api_kind="Pod"'
+        counted = {
+            "1.37": f'dynamic_resource_allocation_resourceclaim_creates_total{{status="success",{owner}}} 1',
+            "1.36": 'scheduler_resourceclaim_creates_total{status="success"} 1',
+        }
+        page = world.metrics.text().splitlines()
+        assert [line for line in page if "resourceclaim_creates_total{" in line] == [
+            counted[version]
+        ]
 
 
 # -- alpha fields ------------------------------------------------------------------------------------------------------
