@@ -130,7 +130,6 @@ BEFORE: dict[str, Callable[[Terminal], Awaitable[None]]] = {
     "docs/how-to/debug-a-pending-pod.md: kubesched explain pod greedy": pending_pods,
     "docs/how-to/debug-a-pending-pod.md: kubesched explain pod web-3-1": a_dump,
     "docs/how-to/plan-capacity.md: kubesched capacity -f web.yaml --from cluster.json": a_cluster_file,
-    "docs/how-to/trace.md: kubesched run": a_cluster_without_scheduler,
     "docs/how-to/use-the-page.md: kubesched up": sources_of_a_page,
     "docs/reference/decisions.md: curl": a_scheduler_that_serves,
 }

@@ -48,7 +48,6 @@ NOT_RUN = {
     "docs/how-to/deploy-as-second-scheduler.md: helm": "tests/unit/deploy renders the chart",
     "docs/how-to/install.md: pip": "needs a package index",
     "docs/how-to/install.md: uv tool install": "needs a package index",
-    "docs/how-to/trace.md: pip install": "needs a package index",
     "docs/reference/conformance.md: export KUBEBUILDER_ASSETS": "names no folder of this machine",
     "docs/reference/conformance.md: kubesched conformance run": "takes minutes; tests/conformance",
 }

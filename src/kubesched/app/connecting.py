@@ -16,7 +16,6 @@ from kubesched.client.metrics import ClientMetrics, MeasuredBucket, MeasuredTran
 from kubesched.client.pool import HttpTransport, PoolSettings
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.client.transport import DEFAULT_DEADLINE_S, ConnectionConfig, Transport
-from kubesched.scheduler.tracing import OpenTelemetryTracing, TracedTransport
 
 JSON = "application/json"
 LOCK_CONNECTIONS = 4
@@ -110,7 +109,6 @@ def connections_to(
     metrics: ClientMetrics | None = None,
     content_type: str = JSON,
     lock_connection: ConnectionConfig | None = None,
-    tracing: OpenTelemetryTracing | None = None,
     reference: str = "",
 ) -> Connections:
     """HTTP connections, opened on demand; `content_type` is as in the configuration.
@@ -131,8 +129,6 @@ def connections_to(
     if metrics is not None:
         transport = MeasuredTransport(transport, host, metrics)
         lock_transport = MeasuredTransport(lock_transport, host, metrics)
-    if tracing is not None:
-        transport = TracedTransport(transport, tracing, clock)
     return Connections(
         transport,
         lock_transport,

@@ -279,9 +279,6 @@ class RunOptions:
         "serve the page below /debug/page/ on the secure port, to clients that may list pods in "
         "all namespaces",
     )
-    tracing_config_file: str = _flag(
-        "", _OWN, "file with a TracingConfiguration, as kube-apiserver has it"
-    )
 
     version: str = _flag("false", _GLOBAL, "print versions and exit", flag_types.VERSION)
     help: bool = _flag(False, _GLOBAL, "show this help", shorthand="h")

@@ -68,7 +68,6 @@ from kubesched.insight.recording.recorded_dependencies import Recording, open_re
 from kubesched.insight.recording.writer import Limits
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.decisions import DecisionRing
-from kubesched.scheduler.tracing import OpenTelemetryTracing, traced
 from kubesched.scheduler.watchdog import LoopWatchdog
 
 if TYPE_CHECKING:
@@ -206,19 +205,11 @@ class SchedulerProcess:
         )
         client_config = load_config(config.client_connection.kubeconfig, options.master)
         log.info("Found credentials", v=1, source=client_config.source)
-        instance = elected.identity if elected is not None else platform.node()
-        with (
-            traced(options.tracing_config_file, self._clock, instance) as tracing,
-            self._recorded() as recording,
-        ):
-            connections = self._connect(client_config, tracing)
-            return await self._run_connected(
-                connections, self._make_serving(), elected, recording, tracing
-            )
+        with self._recorded() as recording:
+            connections = self._connect(client_config)
+            return await self._run_connected(connections, self._make_serving(), elected, recording)
 
-    def _connect(
-        self, client_config: ClientConfig, tracing: OpenTelemetryTracing | None
-    ) -> Connections:
+    def _connect(self, client_config: ClientConfig) -> Connections:
         options, config = self._settings.options, self._settings.config
         lock_config = load_config(config.client_connection.kubeconfig, options.master)
         return connections_to(
@@ -230,7 +221,6 @@ class SchedulerProcess:
             metrics=ClientMetrics(self._registry, self._clock),
             content_type=config.client_connection.content_type,
             lock_connection=lock_config.connection,
-            tracing=tracing,
             reference=f"v{self._settings.gates.reference.release}",
         )
 
@@ -240,7 +230,6 @@ class SchedulerProcess:
         serving: Serving | None,
         elected: LeaderElectionSettings | None,
         recording: Recording | None,
-        tracing: OpenTelemetryTracing | None,
     ) -> int:
         options = self._settings.options
         async with connections:
@@ -249,8 +238,6 @@ class SchedulerProcess:
             await asyncio.sleep(0)
             self._loop, self._recording = asyncio.get_running_loop(), recording
             app = self._app = replica.app
-            for framework in app.assembly.frameworks.values():
-                framework.tracing = tracing
             if options.write_config_to:
                 return self._write_config(Path(options.write_config_to))
             self._register_metrics(connections, app)

@@ -5,14 +5,22 @@ Measured around the transport, so every client of the process is counted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kubesched.base.clock import Clock
+from kubesched.base.errors import TransportError
 from kubesched.base.metrics.instruments import Counter, Histogram
 from kubesched.base.metrics.registry import MetricsRegistry
 from kubesched.base.rate_limit import TokenBucket
-from kubesched.client.observed_transport import Observe, ObservedTransport
-from kubesched.client.transport import Request, Transport
+from kubesched.client.exchange import BufferedResponse
+from kubesched.client.transport import (
+    DirectTransport,
+    Request,
+    Response,
+    StartedRequest,
+    Transport,
+)
 
 REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 SIZE_BYTES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
@@ -90,20 +98,51 @@ class ClientMetrics:
         return self._waits.labels(host, "any")
 
 
-class MeasuredTransport(ObservedTransport):
+class MeasuredTransport:
     """A transport that records metrics."""
 
     def __init__(self, transport: Transport, host: str, metrics: ClientMetrics) -> None:
-        super().__init__(transport, metrics.clock)
+        self._transport = transport
+        self._direct = transport if isinstance(transport, DirectTransport) else None
+        self._now = metrics.clock.monotonic
         self._host = host
         self._metrics = metrics
 
-    def observer(self) -> Observe:
-        return self._observe
+    async def request(self, request: Request) -> Response:
+        started = self._now()
+        try:
+            response = await self._transport.request(request)
+        except TransportError:
+            self._observe(request, started, 0, None)
+            raise
+        # A body that is not a stream has arrived completely.
+        size = None if request.stream else len(await response.read(request.max_body_bytes))
+        self._observe(request, started, response.status, size)
+        return response
+
+    def start(
+        self, request: Request, done: Callable[[Response | TransportError | None], None]
+    ) -> StartedRequest | None:
+        if self._direct is None:
+            return None
+        started = self._now()
+
+        def answered(outcome: Response | TransportError | None) -> None:
+            if type(outcome) is BufferedResponse:
+                self._observe(request, started, outcome.status, len(outcome.body))
+            elif isinstance(outcome, TransportError):
+                self._observe(request, started, 0, None)
+            done(outcome)  # None: nothing was sent, and the caller awaits `request`
+
+        return self._direct.start(request, answered)
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
 
     def _observe(
         self, request: Request, started: float, status: int, body_bytes: int | None
     ) -> None:
+        """`status` is 0 without a response; the size is None then and for endless bodies."""
         self._metrics.answered(self._host, request, status, self._now() - started, body_bytes)
 
 

@@ -134,7 +134,7 @@ class BindingCycle:
 
         A replay has no client that binds directly, so its bindings can suspend.
         """
-        acts = _where_traced(assumed, self._pre_flight, assumed)
+        acts = self._pre_flight(assumed)
         if isinstance(acts, Status):
             spawn(assumed, self.run(assumed, partial(_ended, acts)))
             return
@@ -191,12 +191,8 @@ class BindingCycle:
         assumed = direct.assumed
         direct.started = assumed.framework.now()
         try:
-            direct.give_up = _where_traced(
-                assumed,
-                direct.plugin.start_bind,
-                assumed.pod.pod,
-                assumed.node_name,
-                partial(self._answered, direct),
+            direct.give_up = direct.plugin.start_bind(
+                assumed.pod.pod, assumed.node_name, partial(self._answered, direct)
             )
         except Exception as error:  # top level, as in `run`
             log.exception("Binding cycle broke", pod=assumed.pod.pod)
@@ -213,10 +209,10 @@ class BindingCycle:
             direct.spawn(assumed, self.run(assumed, finish, has_begun=True))
             return
         try:
-            _where_traced(assumed, self._bind_done, direct, None)
+            self._bind_done(direct, None)
             if self._flight is not None:
                 self._flight.passed(BINDING_DONE, assumed.pod.uid)
-            _where_traced(assumed, self._record_success, assumed)
+            self._record_success(assumed)
         except Exception as error:  # as above
             log.exception("Binding cycle broke", pod=assumed.pod.pod)
             self._fail(assumed, error_status(error))
@@ -510,13 +506,6 @@ class BindingCycle:
             preemptor = handle.waiting_pods.preemptors.pop(uid, None)
             if preemptor is not None:
                 handle.activate({key_of(preemptor.metadata): preemptor})
-
-
-def _where_traced(assumed: Assumed, function: Callable[..., T], *arguments: object) -> T:
-    """Call a function in the context of the attempt's span, if it has one."""
-    if assumed.trace is None:
-        return function(*arguments)
-    return assumed.trace.copy().run(function, *arguments)  # a copy: responses may nest
 
 
 async def _ended(status: Status, _assumed: Assumed) -> Status | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -157,35 +156,7 @@ class Scheduler:
         if self.is_to_be_skipped(framework, pod):
             self.queue.done(pod.metadata.uid)
             return FINISHED
-        if framework.tracing is not None:
-            trace = framework.tracing.begin(pod, framework.profile_name, info.attempts)
-            if trace is not None:
-                return self._traced(trace, framework, info)
         return self._attempt(framework, info)
-
-    def _traced(
-        self, trace: Context, framework: Framework, info: QueuedPodInfo
-    ) -> Assumed | Finished | Suspended:
-        """Run an attempt and its follow-up in the context of its span."""
-        outcome = trace.run(self._attempt, framework, info)
-        if isinstance(outcome, Suspended):
-            return Suspended(self._resumed(trace, outcome.outcome))
-        if isinstance(outcome, Assumed):
-            outcome.trace = trace
-        return outcome
-
-    @staticmethod
-    async def _resumed(
-        trace: Context, suspended: Awaitable[Assumed | Finished]
-    ) -> Assumed | Finished:
-        async def rest() -> Assumed | Finished:
-            return await suspended
-
-        # A coroutine runs in the context of its task, so the rest of the attempt needs its own.
-        outcome = await asyncio.get_running_loop().create_task(rest(), context=trace)
-        if isinstance(outcome, Assumed):
-            outcome.trace = trace
-        return outcome
 
     def _attempt(self, framework: Framework, info: QueuedPodInfo) -> Assumed | Finished | Suspended:
         started = framework.now()
@@ -376,7 +347,7 @@ class Scheduler:
     def _spawn(
         self, group: asyncio.TaskGroup, assumed: Assumed, work: Coroutine[Any, Any, None]
     ) -> None:
-        task = group.create_task(work, context=assumed.trace)
+        task = group.create_task(work)
         self._bindings.add(task)
         task.add_done_callback(self._binding_done)
 

@@ -8,7 +8,6 @@ an awaitable, and the event gate holds back watch events until it is done.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from contextvars import Context
 from copy import copy
 from dataclasses import dataclass
 
@@ -51,8 +50,6 @@ class Assumed:
     node_name: str
     result: ScheduleResult
     started: float
-    trace: Context | None = None
-    """The context of the attempt's span, if it has one; the binding runs in it, too."""
 
 
 @dataclass(slots=True, eq=False)

@@ -80,7 +80,6 @@ OURS = {
     "record",
     "record-limit",
     "reference-version",
-    "tracing-config-file",
 }
 
 

@@ -6,7 +6,6 @@ What a lost or refused answer means is in `tests/unit/app/test_app_scheduling_ca
 from __future__ import annotations
 
 import asyncio
-from contextvars import ContextVar, copy_context
 from random import Random
 
 import pytest
@@ -72,50 +71,6 @@ def test_an_answer_binds_the_pod_without_a_task(world):
     world.settle()
     assert world.pod("a").spec.node_name == "n1"
     assert scheduler.binding.direct_count == 0
-    scheduler.check_invariants()
-
-
-class Spans:
-    """A tracer that notes in which attempt's context things happen."""
-
-    def __init__(self) -> None:
-        self.current = ContextVar("attempt", default="")
-        self.log = []
-
-    def begin(self, pod, profile, attempt):
-        context = copy_context()
-        context.run(self.current.set, pod.metadata.name)
-        return context
-
-    def point_done(self, point, started, ended, code):
-        self.log.append((point, self.current.get()))
-
-    def attempt_done(self, result):
-        self.log.append((result, self.current.get()))
-
-
-def test_a_traced_attempt_is_bound_the_same_way(world):
-    scheduler = world.assembly.scheduler
-    spans = Spans()
-    for framework in scheduler.frameworks.values():
-        framework.tracing = spans
-    seen = []
-    start = world.client.start_binding
-
-    def start_binding(pod, node_name, done):
-        seen.append(spans.current.get())
-        return start(pod, node_name, done)
-
-    world.client.start_binding = start_binding
-    world.add(make_pod("a").build())
-    world.settle()
-    assert (scheduler.binding.direct_count, len(scheduler._bindings)) == (1, 0)
-    assert seen == ["a"], "the request belongs to the span"
-    start.succeed("a")
-    world.settle()
-    assert world.pod("a").spec.node_name == "n1"
-    assert ("Bind", "a") in spans.log
-    assert spans.log[-1] == ("scheduled", "a")
     scheduler.check_invariants()
 
 

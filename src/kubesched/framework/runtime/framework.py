@@ -29,7 +29,6 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.runtime.timing import EvaluationCounts, PluginTimer
 from kubesched.framework.status import Code, Status
-from kubesched.framework.tracing import AttemptTracing
 
 log = get_logger(__name__)
 
@@ -88,7 +87,6 @@ class Framework:
         self.timer: PluginTimer | None = None
         """For the sample of attempts whose plugin calls are timed."""
         self.evaluations: EvaluationCounts | None = None
-        self.tracing: AttemptTracing | None = None
         if handle.metrics is not None:
             self._measure(handle.metrics)
         self.fails_per_class = all(map(answers_per_class, self.post_filter))
@@ -130,9 +128,6 @@ class Framework:
         durations.counts[bisect_left(durations.bounds, seconds)] += 1
         durations.sum += seconds
         self._steps[point] = seconds
-        if self.tracing is not None:
-            code = Code.SUCCESS if status is None else status.code
-            self.tracing.point_done(point, started, now, code.upstream_name)
         return now
 
     def _durations_of(
@@ -173,8 +168,6 @@ class Framework:
             )
         kept[0].inc()
         kept[1].observe(seconds)
-        if self.tracing is not None:
-            self.tracing.attempt_done(result)
 
     def attempts_settled(self, result: str, count: int) -> None:
         """Count pods settled by another pod of their class, with a duration of zero."""

@@ -38,7 +38,6 @@ async def test_every_flag_has_kube_schedulers_name_and_default(programs):
         "page": "false",
         "record": "",
         "record-limit": "1073741824",
-        "tracing-config-file": "",
     }
     assert ours == theirs
 

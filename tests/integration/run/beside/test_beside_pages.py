@@ -114,7 +114,6 @@ OWN_FLAGS = (
     "page",
     "record",
     "record-limit",
-    "tracing-config-file",
 )
 VARIES = {
     "Started": "Started|",
