@@ -45,7 +45,6 @@ _OPTIONS = """
 -n, --namespace NAMESPACE {=default}  of --delete
 --extenders  ask the configured extenders, which get real requests (default: they are left out, with
     a note)
---diff FILE  show what differs from an earlier plan, which -o json has written to this file
 """
 
 
@@ -69,13 +68,13 @@ def _new_nodes(text: str) -> NewNodes:
 def main(args: argparse.Namespace) -> int:
     if sum(isinstance(replicas, int) for replicas in args.replicas) > 1:
         return usage_error("--replicas N is for all files and can be given once")
-    earlier = None
-    if args.diff:
-        from kubesched.insight.planning.comparison import read_plan
-
-        earlier = read_plan(args.diff)
     plan = _plan(args)
-    _print(args, plan, earlier)
+    if args.output in ("json", "yaml"):
+        write_record(args.output, plan)
+    else:
+        from kubesched.app.cli.plan_tables import print_plan
+
+        print_plan(plan, wide=args.output == "wide")
     return 0 if plan.is_complete else EXIT_INCOMPLETE
 
 
@@ -106,16 +105,3 @@ def _plan(args: argparse.Namespace) -> Plan:
     plan = make_plan(state, changes, config, gates=gates, seed=args.seed, extenders=args.extenders)
     plan.notes[:0] = notes
     return plan
-
-
-def _print(args: argparse.Namespace, plan: Plan, earlier: Plan | None) -> None:
-    from kubesched.app.cli.plan_tables import print_difference, print_plan
-    from kubesched.insight.planning.comparison import compare_plans
-
-    difference = compare_plans(earlier, plan) if earlier is not None else None
-    if args.output in ("json", "yaml"):
-        write_record(args.output, plan if difference is None else difference)
-    elif difference is not None:
-        print_difference(difference, wide=args.output == "wide")
-    else:
-        print_plan(plan, wide=args.output == "wide")

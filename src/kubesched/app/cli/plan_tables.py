@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from kubesched.app.cli import terminal
 from kubesched.insight.explain.amounts import shown
-from kubesched.insight.planning.comparison import PlanDifference
 from kubesched.insight.planning.model import Amount, Plan, Unplaced, Utilisation
 
 SHOWN = 20
@@ -37,40 +36,6 @@ def print_plan(plan: Plan, *, wide: bool) -> None:
     print()
     _print_utilisation(plan, wide=wide)
     terminal.notes(plan.notes)
-
-
-def print_difference(difference: PlanDifference, *, wide: bool) -> None:
-    """Differences between this plan and an earlier one."""
-    if difference.is_same:
-        terminal.heading("The plans are the same.")
-        return
-    terminal.heading(
-        f"{len(difference.placed)} pods are placed differently, "
-        f"{len(difference.unplaced_after)} more and {len(difference.unplaced_before)} fewer "
-        "are not placed."
-    )
-    _print_rows(
-        ("POD", "BEFORE", "NOW"),
-        [
-            (placement.pod, placement.before or "-", placement.after or "-")
-            for placement in difference.placed
-        ],
-        wide=wide,
-    )
-    for title, pods in (
-        ("NOT PLACED NOW", difference.unplaced_after),
-        ("NOT PLACED BEFORE", difference.unplaced_before),
-        ("EVICTED NOW", difference.evicted_after),
-        ("EVICTED BEFORE", difference.evicted_before),
-    ):
-        _print_rows((title,), [(pod,) for pod in pods], wide=wide)
-    rows = [
-        (name, f"{100 * share.before:.1f} %", f"{100 * share.after:.1f} %")
-        for name, share in difference.utilisation.items()
-    ]
-    if difference.nodes_before != difference.nodes_after:
-        rows.insert(0, ("nodes", str(difference.nodes_before), str(difference.nodes_after)))
-    _print_rows(("REQUESTED", "BEFORE", "NOW"), rows, wide=wide)
 
 
 def _counts(plan: Plan) -> str:

@@ -88,24 +88,6 @@ def test_bad_input_is_one_sentence(more, code, message, words, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_a_plan_is_compared_with_an_earlier_one(words, tmp_path, capsys):
-    small = [*words, "-f", file_of(tmp_path, "2")]
-    assert main([*small, "-o", "json"]) == 0
-    earlier = tmp_path / "earlier.json"
-    earlier.write_text(capsys.readouterr().out)
-    assert main([*small, "--diff", str(earlier)]) == 0
-    assert capsys.readouterr().out == "The plans are the same.\n"
-    assert main([*words, "-f", file_of(tmp_path, "8"), "--diff", str(earlier)]) == 2
-    out = capsys.readouterr().out
-    assert out.startswith("1 pods are placed differently, 1 more and 0 fewer are not placed.\n")
-    assert "default/web   n1       -" in out
-    small = [*words, "-f", file_of(tmp_path, "2")]
-    assert main([*small, "--diff", str(earlier), "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["isSame"] is True
-    assert main([*small, "--diff", str(tmp_path / "gone")]) == 1
-    assert "gone: No such file" in capsys.readouterr().err
-
-
 class KeepsToOneNode(BaseHTTPRequestHandler):
     """An extender that lets pods go to n0 only."""
 

@@ -238,14 +238,6 @@ def demonstration(folder: Path) -> Callable[[], object]:
     return lambda: print_placements(placed)
 
 
-def plan_diff(folder: Path) -> Callable[[], object]:
-    plan = ["plan", "--from", f"{folder}/dump.json"]
-    earlier = folder / "plan.json"
-    if not earlier.exists():
-        earlier.write_text(printed_on_terminal(lambda: main([*plan, "-o", "json"]), 200))
-    return lambda: main([*plan, "-f", f"{folder}/web.json", "--diff", str(earlier)])
-
-
 def attempts(folder: Path) -> Callable[[], object]:
     from kubesched.app.cli.explain_tables import print_attempts
     from kubesched.insight.page.attempts import Listed
@@ -269,7 +261,6 @@ OTHERS = {
     "conformance upstream": conformance_upstream,
     "replay": replay,
     "up --demo": demonstration,
-    "plan --diff": plan_diff,
 }
 
 _COMMAND = re.compile(r"\d   (kubectl|#) ")

@@ -1,14 +1,12 @@
-"""Existing workloads scaled, plans compared, extenders asked."""
+"""Existing workloads scaled, extenders asked."""
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from planning_worlds import nodes, owned, planned
 
 from kubesched.api import codec
 from kubesched.api.apps_v1 import ReplicaSet
-from kubesched.insight.planning.comparison import compare_plans, read_plan
 from kubesched.insight.planning.scaling import Scale
 from kubesched.insight.planning.world import PlanError
 
@@ -73,33 +71,3 @@ def test_what_cannot_be_scaled(text, message):
 def test_scales_that_make_no_sense(text):
     with pytest.raises(ValueError, match="KIND/NAME=N"):
         Scale.parse(text)
-
-
-def test_a_plan_compared_with_itself_is_the_same(tmp_path):
-    plan = planned(with_deployment(), scale=[Scale("deployment/web", 5)])
-    path = tmp_path / "plan.json"
-    path.write_bytes(msgspec.json.encode(plan))
-    difference = compare_plans(read_plan(str(path)), plan)
-    assert difference.is_same
-    assert not difference.placed
-
-
-def test_what_another_plan_does_differently():
-    before = planned(with_deployment(), scale=[Scale("deployment/web", 5)])
-    after = planned(with_deployment(), scale=[Scale("deployment/web", 20)], drain=["n0"])
-    difference = compare_plans(before, after)
-    assert not difference.is_same
-    assert (difference.complete_before, difference.complete_after) == (True, False)
-    assert difference.unplaced_after
-    assert difference.evicted_after
-    assert (difference.nodes_before, difference.nodes_after) == (3, 2)
-    assert "cpu" in difference.utilisation
-
-
-def test_files_that_are_no_plans(tmp_path):
-    with pytest.raises(PlanError, match="No such file"):
-        read_plan(str(tmp_path / "gone.json"))
-    path = tmp_path / "odd.json"
-    path.write_text("{}")
-    with pytest.raises(PlanError, match=r"odd.json: not a plan of 'kubesched plan -o json'"):
-        read_plan(str(path))
