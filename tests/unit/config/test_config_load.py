@@ -72,7 +72,7 @@ def test_a_document_that_is_no_map_is_refused(text):
         ("kubescheduler.config.k8s.io/v1beta1", "removed in Kubernetes 1.23"),
         ("kubescheduler.config.k8s.io/v1alpha2", "removed in Kubernetes 1.19"),
         ("kubescheduler.config.k8s.io/v1alpha1", "removed in Kubernetes 1.18"),
-        ("componentconfig/v1alpha1", 'use "kubescheduler.config.k8s.io/v1"'),
+        ("componentconfig/v1alpha1", 'the supported version is "kubescheduler.config.k8s.io/v1"'),
         ("kubescheduler.config.k8s.io/unknown", "the supported version is"),
         ("v1", "the supported version is"),
     ],

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubesched.app.cli import terminal
-from kubesched.app.cli.bench_record import RecordedWorkloads
 from kubesched.app.cli.options import add_options, add_output
 from kubesched.app.cli.sources import REFERENCE
 
@@ -60,7 +59,6 @@ workloads FILE|NAME {{*}}    what to run (default: all, size small)
 _CORE = """
 --no-classes  without sharing answers between equal pods
 --both        with and without sharing answers, one after the other
---record DIR  record decisions there as 'kubesched run --record' does, then play them and compare
 """
 _END_TO_END = """
 --control-plane PLANE {embedded|real}  embedded or real
@@ -97,11 +95,10 @@ def main(args: argparse.Namespace) -> int:
     from kubesched.lab.benchmarking.catalogue import find
     from kubesched.lab.benchmarking.results import Report, encode
 
-    recordings = RecordedWorkloads(args.record) if args.record else None
     if args.mode == "end-to-end":
         run, environment = _end_to_end(args)
     else:
-        run, environment = _core(args, recordings)
+        run, environment = _core(args)
     labels = [label.strip() for label in args.labels.split(",") if label.strip()]
     workloads = find(args.workloads, sizes=args.size, labels=labels, params=dict(args.param))
     folder = Path(args.output_dir) if args.output_dir else None
@@ -128,8 +125,6 @@ def main(args: argparse.Namespace) -> int:
         sys.stdout.write(encode(report).decode())
     else:
         show(report, is_phases=args.phases)
-    if recordings is not None:
-        print(recordings.summary(), file=sys.stderr)
     if folder is not None:
         print(f"written to {folder / 'report.json'}", file=sys.stderr)
     return 1 if failed or not report.results else 0
@@ -155,7 +150,7 @@ def _run_one(
 
 
 def _core(
-    args: argparse.Namespace, recordings: RecordedWorkloads | None
+    args: argparse.Namespace,
 ) -> tuple[Callable[[Workload, Progress], list[RunResult]], Environment]:
     from kubesched.base.errors import KubeschedError
     from kubesched.lab.benchmarking.core_mode import run_core
@@ -166,12 +161,9 @@ def _core(
     options = _core_options(args)
 
     def run(workload: Workload, progress: Progress) -> list[RunResult]:
-        chosen = recordings.recorded(workload, options) if recordings is not None else options
-        results = run_core(workload, chosen, progress)
+        results = run_core(workload, options, progress)
         if args.both:
-            results += run_core(workload, replace(chosen, classes=not chosen.classes), progress)
-        if recordings is not None:
-            recordings.verify(workload, progress)
+            results += run_core(workload, replace(options, classes=not options.classes), progress)
         return results
 
     return run, this_environment()
@@ -198,7 +190,6 @@ def _end_to_end(
 
     from msgspec import structs
 
-    from kubesched.base.errors import KubeschedError
     from kubesched.config.versions import parse_versions
     from kubesched.lab.benchmarking.core_mode import with_core_decisions
     from kubesched.lab.benchmarking.end_to_end.contestants import ClientLimits, Contestant
@@ -208,8 +199,6 @@ def _end_to_end(
     from kubesched.lab.benchmarking.scheduler_settings import gates_to_set
     from kubesched.testing.control_plane import find_assets
 
-    if args.record:
-        raise KubeschedError("--record needs core mode; end to end, record with 'kubesched run'")
     needs_assets = args.control_plane == "real" or args.against
     assets = find_assets(args.assets) if needs_assets else None
     versions = parse_versions(args.reference_version or "")
