@@ -172,6 +172,20 @@ async def test_it_is_alive_but_not_ready_until_it_knows_the_cluster(cluster, run
     assert (await get(scheduler, "/readyz"))[0] == 200
 
 
+@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
+async def test_groups_need_an_api_server_that_knows_them(cluster, run):  # scenario 93 of groups
+    await cluster.add_node("n1")
+    await cluster.add_pod("plain")
+    await cluster.add_pod("member", schedulingGroup={"podGroupName": "g"})
+    waiting = await run("--feature-gates=GenericWorkload=true", config=ALONE)
+    await waiting.says("podgroups")
+    assert "[-]sched-handler-sync failed" in (await get(waiting, "/readyz"))[1]
+    assert not (await cluster.pod("plain")).spec.node_name
+    await waiting.terminated()
+    await run(config=ALONE)
+    assert await cluster.bound("plain", "member") == ["n1", "n1"]
+
+
 async def test_a_new_certificate_is_served_without_a_restart(cluster, run, tmp_path):
     def write(pair):
         (tmp_path / "tls.key").write_bytes(pair.key)

@@ -312,6 +312,19 @@ def test_all_beta_switches_off_what_is_not_named():
             id="a removed gate (T54)",
         ),
         pytest.param(
+            "GangScheduling=true",
+            ["unrecognized feature gate: GangScheduling"],
+            id="the gate of gangs in 1.36 (scenario 91 of groups)",
+        ),
+        pytest.param(
+            "TopologyAwareWorkloadScheduling=true",
+            [
+                "TopologyAwareWorkloadScheduling is enabled, but depends on features that are "
+                "disabled: [GenericWorkload]"
+            ],
+            id="without GenericWorkload (scenario 91 of groups)",
+        ),
+        pytest.param(
             "CompositePodGroup=true",
             [
                 "CompositePodGroup is enabled, but depends on features that are disabled: "

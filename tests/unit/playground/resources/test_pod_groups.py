@@ -74,7 +74,7 @@ def composite(name, **fields):
         ),
     ],
 )
-async def test_gates_decide_which_versions_are_served(clock, gates, versions, resources):
+async def test_gates_decide_which_versions_are_served(clock, gates, versions, resources):  # scenario 92
     api = of_gates(clock, gates)
     http = Http(ApiServer(api.registry, clock=clock, rng=random.Random(7), token="secret"))
     group = await http.get("/apis/scheduling.k8s.io")
@@ -124,7 +124,7 @@ def test_a_group_is_completed(group_api):
     assert "finalizers" not in create(group_api, COMPOSITES)["metadata"]
 
 
-def test_the_priority_is_that_of_the_class(group_api):
+def test_the_priority_is_that_of_the_class(group_api):  # scenario 72
     for name, value, policy in (("high", 10, "PreemptLowerPriority"), ("shy", 5, "Never")):
         group_api.create(
             "priorityclasses.scheduling.k8s.io",
@@ -249,7 +249,7 @@ ONE_OF_TWO = "must specify exactly one of: `{0}`, `{1}`"
         ),
     ],
 )
-def test_what_a_group_must_not_say(group_api, spec, text):
+def test_what_a_group_must_not_say(group_api, spec, text):  # scenario 62
     assert refused(group_api, GROUPS, **spec) == text
 
 
@@ -278,7 +278,7 @@ def test_what_a_group_must_not_say(group_api, spec, text):
         ({"workloadRef": REFERENCE}, "spec.workloadRef: Invalid value: null: field is immutable"),
     ],
 )
-def test_only_the_minimum_of_a_gang_can_be_changed(group_api, spec, text):
+def test_only_the_minimum_of_a_gang_can_be_changed(group_api, spec, text):  # scenario 62
     create(group_api, GROUPS)
     assert update_refused(group_api, GROUPS, **spec) == text
     changed = {"spec": {"schedulingPolicy": {"gang": {"minCount": 5}}}}
@@ -287,7 +287,7 @@ def test_only_the_minimum_of_a_gang_can_be_changed(group_api, spec, text):
     )
 
 
-def test_nothing_of_a_composite_group_can_be_changed(group_api):
+def test_nothing_of_a_composite_group_can_be_changed(group_api):  # scenario 87
     assert refused(group_api, COMPOSITES, workloadRef=None) == "spec.workloadRef: Required value"
     create(group_api, COMPOSITES)
     changed = {"gang": {"minGroupCount": 1}}
@@ -347,7 +347,7 @@ def test_what_a_workload_must_not_say(group_api, spec, text):
     assert refused(group_api, WORKLOADS, **spec) == text
 
 
-def test_templates_are_nested_three_deep_at_most(group_api):
+def test_templates_are_nested_three_deep_at_most(group_api):  # scenario 86
     assert create(group_api, WORKLOADS, compositePodGroupTemplates=[nested(3)])
     assert refused(group_api, WORKLOADS, compositePodGroupTemplates=[nested(4)]).endswith(
         "maximum template hierarchy depth is 4"

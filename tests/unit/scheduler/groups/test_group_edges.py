@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import dra_objects
 import pytest
 from group_scenarios import NV, PUS, Groups
 
@@ -268,6 +269,21 @@ def test_a_missing_claim_is_an_error_of_the_group():  # 45
         world.pods("g", "a", "b", volumes=volumes)
         world.settle()
         assert [world.condition(name) for name in "ab"] == [("SchedulerError", NO_PRE_FILTER)] * 2
+
+
+def test_a_gang_without_devices_for_all_starts_nobody():  # 89
+    with Groups(4) as world:
+        world.add(dra_objects.device_class(), dra_objects.resource_slice("s"))
+        world.add(dra_objects.claim("c1"), dra_objects.claim("c2"))
+        world.group("g", 2)
+        for number in ("1", "2"):
+            entry = {"name": "e", "resourceClaimName": f"c{number}"}
+            world.pods("g", f"p{number}", resourceClaims=[entry])
+        world.settle()
+        assert world.message("p1") == "0/1 nodes are available: 1 cannot allocate all claims."
+        untried = "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining"
+        assert world.message("p2") == untried
+        assert world.group_says("g")[2].startswith(untried)
 
 
 def test_without_gang_scheduling_there_is_no_quorum():  # 46

@@ -134,6 +134,18 @@ def test_one_gated_member_keeps_all_out():  # 11, 12
         assert world.nodes_of("a", "b", "d") == ["n1"] * 3, "the flush does"
 
 
+def test_a_gang_begins_when_the_gate_is_gone():  # 13
+    with Groups(4) as world:
+        world.group("g", 2)
+        world.pods("g", "a")
+        world.pods("g", "b", schedulingGates=[{"name": "x"}])
+        world.settle()
+        assert world.nodes_of("a", "b") == ["", ""]
+        world.change_pod("b", "spec", schedulingGates=[])
+        world.settle()
+        assert world.nodes_of("a", "b") == ["n1", "n1"]
+
+
 def test_group_preemption_nominates_every_member():  # 14
     with Groups(3) as world:
         world.pods("", "x", "y", "z", priority=-10)

@@ -121,6 +121,22 @@ def test_the_group_says_whether_its_members_preempt():  # 73
         assert world.condition("a") == ("SchedulerError", text)
 
 
+def test_a_polite_group_evicts_nobody():  # 72
+    gates = "PodGroupPreemptionPolicy TopologyAwareWorkloadScheduling"
+    with Groups(2, gates=gates) as world:
+        world.pods("", "x", "y", priority=-10)
+        world.settle()
+        world.group("g", 2, priority=50, preemptionPolicy="Never")
+        world.pods("g", "a", "b", priority=50, preemptionPolicy="Never")
+        world.settle()
+        assert world.group_says("g")[2] == (
+            f"{PUS}, 0/1 placements are available, first placement status: minCount (2) cannot be "
+            "satisfied: 0 scheduled, 1 remaining, deallocation and deletion of ResourceClaims "
+            "completed, pod group preemption: not eligible due to preemptionPolicy=Never."
+        )
+        assert not world.is_gone("x")
+
+
 def test_a_tree_fails_as_a_whole():  # 76, 77
     with Groups(3, gates=TREES) as world:
         world.composite("c", 2)
