@@ -54,17 +54,21 @@ def _last_in(
 ) -> LoggedAttempt | None:
     header = run.segments[0].header
     attempt: LoggedAttempt | None = None
+    began, about = 0.0, ""
     for entry in run.entries():
         when = header.wall_time + (entry.time - header.time)
         if wall_time is not None and when > wall_time:
             break
+        if not isinstance(entry, Attempt | Decision) or number not in (None, entry.number):
+            continue
         if isinstance(entry, Attempt):
-            if number is not None and entry.number == number and entry.pod != pod:
-                raise RecordingError(f"attempt {number} is about {entry.pod}, not about {pod}")
-            if entry.pod == pod and number in (None, entry.number):
-                attempt = LoggedAttempt(run, entry.number, pod, when)
-        elif isinstance(entry, Decision) and attempt is not None and entry.number == attempt.number:
-            attempt = LoggedAttempt(run, attempt.number, pod, attempt.wall_time, entry.node)
+            began, about = when, entry.pod
+        # The attempt of a group begins with one member and has a decision for each.
+        if entry.pod == pod:
+            node = entry.node if isinstance(entry, Decision) else ""
+            attempt = LoggedAttempt(run, entry.number, pod, began, node)
+    if attempt is None and about and number is not None:
+        raise RecordingError(f"attempt {number} is about {about}, not about {pod}")
     return attempt
 
 

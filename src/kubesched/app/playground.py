@@ -88,11 +88,6 @@ async def playground(settings: PlaygroundSettings) -> AsyncIterator[Playground]:
             yield Playground(cluster, None)
             return
         config = settings.config or default_config(settings.gates)
-        if settings.gates.GenericWorkload and settings.record is None:
-            # Pod groups cannot be recorded yet, not even in memory.
-            async with _scheduler(settings, cluster, config, None) as app:
-                yield Playground(cluster, app, None)
-            return
         recording = open_recording(
             settings.record,
             config,

@@ -87,7 +87,7 @@ class Checkpoints:
         """Drop state that a checkpoint does not hold, both when recording and when replaying."""
         algorithm = self._algorithm
         self._queue.dissolve_classes()
-        self._cache.table.begin_anew()
+        self._cache.begin_anew()
         if algorithm.engine is not None:
             algorithm.engine.forget()
         for batching in algorithm.batching.values():

@@ -180,13 +180,12 @@ def _parts(config: KubeSchedulerConfiguration, gates: FeatureGates, world: Depen
     """
     if not gates.GenericWorkload:
         return Parts()
-    if config.extenders or world.flight is not None:
-        what = "extenders" if config.extenders else "a recorder"
-        text = f"GenericWorkload is enabled, but pod groups beside {what} are not implemented"
+    if config.extenders:
+        text = "GenericWorkload is enabled, but pod groups beside extenders are not implemented"
         raise ConfigError([FieldProblem("", text)], source="--feature-gates")
     from kubesched.scheduler.groups.parts import GroupParts
 
-    return GroupParts(gates)
+    return GroupParts(gates, world.plugin_client or world.client)
 
 
 class _Shared:

@@ -45,11 +45,11 @@ class FlightRecorder(Protocol):
         ...
 
     def attempt(self, info: QueuedPodInfo) -> None:
-        """A pod was popped from the queue at the last tick."""
+        """A pod was popped from the queue at the last tick, or a group that begins with it."""
         ...
 
     def decided(self, info: QueuedPodInfo, node_name: str, status: Status | None) -> None:
-        """The result of the attempt."""
+        """The result of the attempt, or of a member of the group that was tried."""
         ...
 
     def flushed(self) -> None:

@@ -185,6 +185,11 @@ class GroupStates:
         if state.group is None and not state.pods:
             del self._states[key]
 
+    def begin_anew(self) -> None:
+        """Forget the order in which pods came, which a checkpoint does not hold."""
+        for state in self._states.values():
+            state.pods = dict(sorted(state.pods.items()))
+
     @property
     def has_scheduled_pods(self) -> bool:
         return any(state.scheduled_count for state in self._states.values())

@@ -17,6 +17,8 @@ import msgspec
 
 from kubesched.api.core_v1 import Namespace
 from kubesched.api.names import key_of
+from kubesched.api.scheduling_v1alpha3 import CompositePodGroup
+from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.api.times import format_time
 from kubesched.api.watch import WatchEvent
 from kubesched.base.errors import KubeschedError, without_groups
@@ -69,7 +71,7 @@ from kubesched.scheduler.checkpoint import SchedulerState
 from kubesched.scheduler.factory import Assembly, Dependencies, assemble
 from kubesched.scheduler.flight import PRE_BIND_BEGINS
 from kubesched.scheduler.http_extender import make_extenders
-from kubesched.scheduler.scheduler import QueueEmpty, Suspended
+from kubesched.scheduler.scheduler import AssumedGroup, QueueEmpty, Suspended
 from kubesched.scheduler.scheduling_cycle import Assumed
 
 _CODES = {code.upstream_name: code for code in Code}
@@ -320,10 +322,13 @@ class _Player:
 
     def _restore(self, entry: SavedScheduler, group: asyncio.TaskGroup) -> None:
         """Restore a checkpoint: the stores, without calling handlers, then the scheduler."""
+        groups = next(iter(self._assembly.frameworks.values())).handle.groups
         for obj in self._objects:
             self._informers.informer(type(obj)).store.put(key_of(obj.metadata), obj)
             if isinstance(obj, Namespace):
                 self._assembly.handlers.namespace_changed(obj)
+            elif groups is not None and isinstance(obj, PodGroup | CompositePodGroup):
+                groups.put(obj)
         self._timers = [_no_longer] * entry.timers
         self._scheduler.checkpoints.restore(entry.state)
         if self._observer is not None:
@@ -352,8 +357,8 @@ class _Player:
             raise Difference(
                 self._at(entry, f"{entry.pod} was taken off the queue, which is empty when played")
             )
-        if isinstance(outcome, Assumed):
-            self._scheduler.start_binding(group, outcome)
+        if isinstance(outcome, Assumed | AssumedGroup):
+            self._bind(outcome, group)
         elif isinstance(outcome, Suspended):
             group.create_task(self._conclude(outcome, group))
 
@@ -361,7 +366,11 @@ class _Player:
         with self._scheduler.event_gate.hold():
             outcome = await suspended.outcome
         if isinstance(outcome, Assumed):
-            self._scheduler.start_binding(group, outcome)
+            self._bind(outcome, group)
+
+    def _bind(self, outcome: Assumed | AssumedGroup, group: asyncio.TaskGroup) -> None:
+        for assumed in [outcome] if isinstance(outcome, Assumed) else outcome.members:
+            self._scheduler.start_binding(group, assumed)
 
     # -- as the scheduler's recorder ---------------------------------------------------------------
 

@@ -210,6 +210,10 @@ class Cache:
     def pods(self) -> list[PodInfo]:
         return list(self._pods.values())
 
+    def begin_anew(self) -> None:
+        """Drop what a checkpoint does not hold."""
+        self.table.begin_anew()
+
     def check_invariants(self) -> None:
         assert self._assumed <= self._pods.keys(), "an assumed pod is not in the cache"
         on_rows = {pod.uid: self.table.names[row] for row, pod in self.table.all_pods()}

@@ -17,6 +17,10 @@ class GroupCache(Cache):
         super().__init__(table, accounted)
         self.groups = groups
 
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self.groups.begin_anew()
+
     def assume_pod(self, pod: PodInfo) -> None:
         super().assume_pod(pod)
         self.groups.pod_assumed(pod.pod)

@@ -28,11 +28,13 @@ from kubesched.framework.groups.states import (
 from kubesched.framework.groups.tree import GroupCycle, GroupNode, Nominations, PlacedPod
 from kubesched.framework.interfaces import PodGroupPostFilterPlugin
 from kubesched.framework.nominating_info import CLEAR_NOMINATION
+from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Code, Status, error_status
 from kubesched.scheduler.cache.cache import Cache
 from kubesched.scheduler.decisions import DecisionRing, Outcome
 from kubesched.scheduler.failure import FailureHandler
+from kubesched.scheduler.flight import FlightRecorder
 from kubesched.scheduler.groups.conditions import GroupConditions, wish_of
 from kubesched.scheduler.groups.group_queue import GroupSchedulingQueue
 from kubesched.scheduler.groups.placing import Placing
@@ -70,6 +72,7 @@ class GroupCycles:
     decisions: DecisionRing
     metrics: SchedulerMetrics
     random: Random
+    flight: FlightRecorder | None
     by_topology: bool
     policy_of_group: bool
     """Gate PodGroupPreemptionPolicy: the group states the policy of its pods."""
@@ -205,6 +208,7 @@ class GroupCycles:
         for info in list(entity):
             framework = self.frameworks[info.pod_info.pod.spec.scheduler_name]
             failed = Failed(status, CLEAR_NOMINATION)
+            self._note(info, "", status)
             self.failures.handle(framework, info, failed, framework.now())
         if root is not None:
             for leaf in root.leaves():
@@ -275,8 +279,14 @@ class GroupCycles:
             failed = outcome
         if framework.evaluations is not None:
             framework.evaluations.note(member.state)
+        self._note(member.info, "", failed.status)
         self.failures.handle(framework, member.info, failed, started)
         return None
+
+    def _note(self, info: QueuedPodInfo, node_name: str, status: Status | None) -> None:
+        """Tell the recorder; a cycle is recorded as one attempt with a decision per member."""
+        if self.flight is not None:
+            self.flight.decided(info, node_name, status)
 
     def _bind(self, framework: Framework, member: MemberResult, started: float) -> Assumed | Failed:
         info, found = member.info, member.result
@@ -292,6 +302,7 @@ class GroupCycles:
             self.decisions.add(
                 info, framework.profile_name, now, member.seconds, Outcome.SCHEDULED, *found
             )
+            self._note(info, found.node_name, None)
             self.queue.assumed(info)
         return outcome
 

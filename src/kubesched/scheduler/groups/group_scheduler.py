@@ -20,9 +20,13 @@ class GroupScheduler(Scheduler):
         self.groups = groups
 
     def attempt(self) -> AttemptOutcome:
+        if self._flight is not None:
+            self._flight.tick()
         entity = self.queue.pop_entity()
         if entity is None:
             return QUEUE_EMPTY
         if isinstance(entity, QueuedGroup):
+            if self._flight is not None:
+                self._flight.attempt(next(iter(entity)))
             return AssumedGroup(self.groups.run(entity, self.is_to_be_skipped))
         return self._begin(entity)

@@ -7,6 +7,7 @@ from typing import Any
 from kubesched.api.resources import RequestOptions
 from kubesched.config.features import FeatureGates
 from kubesched.framework.groups.states import GroupStates
+from kubesched.framework.handle import SchedulerClient
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.scheduler.cache.cache import Cache
 from kubesched.scheduler.event_handlers import EventHandlers
@@ -26,8 +27,9 @@ class GroupParts(Parts):
 
     groups: GroupStates
 
-    def __init__(self, gates: FeatureGates) -> None:
+    def __init__(self, gates: FeatureGates, client: SchedulerClient) -> None:
         self._gates = gates
+        self._client = client
         self.groups = GroupStates(composites=gates.CompositePodGroup)
         self._conditions: GroupConditions
 
@@ -38,12 +40,11 @@ class GroupParts(Parts):
         return GroupSchedulingQueue(groups=self.groups, **settings)
 
     def scheduler(self, **parts: Any) -> Scheduler:  # noqa: ANN401  # as above
-        client, background = parts["status_writer"].client, parts["background"]
-        self._conditions = GroupConditions(client, parts["clock"], background.spawn)
-        shared = ("cycle", "cache", "queue", "frameworks", "failures", "decisions", "metrics")
+        spawn = parts["background"].spawn
+        self._conditions = GroupConditions(self._client, parts["clock"], spawn)
+        shared = "cycle cache queue frameworks failures decisions metrics random flight"
         cycles = GroupCycles(
-            **{name: parts[name] for name in shared},
-            random=parts["random"],
+            **{name: parts[name] for name in shared.split()},
             states=self.groups,
             conditions=self._conditions,
             by_topology=self._gates.TopologyAwareWorkloadScheduling,
