@@ -74,7 +74,9 @@ def composite(name, **fields):
         ),
     ],
 )
-async def test_gates_decide_which_versions_are_served(clock, gates, versions, resources):  # scenario 92
+async def test_gates_decide_which_versions_are_served(
+    clock, gates, versions, resources
+):  # scenario 92
     api = of_gates(clock, gates)
     http = Http(ApiServer(api.registry, clock=clock, rng=random.Random(7), token="secret"))
     group = await http.get("/apis/scheduling.k8s.io")
