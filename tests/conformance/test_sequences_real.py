@@ -1,4 +1,4 @@
-"""Two small generated sequences against a real kube-scheduler: control planes start, both decide, nothing is left."""
+"""Small generated sequences against a real kube-scheduler: control planes start, both decide, nothing is left."""
 
 import os
 
@@ -11,6 +11,7 @@ from kubesched.lab.conformance.run import (
     stages,
     version_of,
 )
+from kubesched.lab.conformance.sequences import GROUPS
 from kubesched.testing.control_plane import ASSETS_VARIABLE, find_assets
 
 
@@ -28,3 +29,19 @@ async def test_both_schedulers_decide_the_same(tmp_path):
     assert report.decisions.compared > 40
     for feature in ("extenders", "resize", "pod-level"):
         assert report.by_feature[feature].compared > 0
+
+
+@pytest.mark.real
+@pytest.mark.timeout(300)
+async def test_both_schedulers_treat_groups_the_same(tmp_path):
+    if not os.environ.get(ASSETS_VARIABLE):
+        pytest.skip(f"needs etcd, kube-apiserver and kube-scheduler in ${ASSETS_VARIABLE}")
+    settings = ConformanceSettings(find_assets(), tmp_path, sequences=1, features=(GROUPS,))
+    reference = reference_of(await version_of(settings.assets))
+    if reference == "1.36":
+        pytest.skip("groups are those of 1.37")
+    async with stages(settings.assets, settings.folder, reference, with_groups=True) as on_stage:
+        report = await run(settings, on_stage)
+    assert report.differences == []
+    assert report.by_feature[GROUPS].agreed > 5
+    assert report.placed > 0

@@ -36,7 +36,9 @@ it with kubectl. Without the programs, and without options that say what to gene
 recorded from a kube-scheduler that come with this program are compared instead.
 
 Features: resources, node-affinity, taints, pod-affinity, topology-spread, default-spread, ports,
-images, priorities, gates, volumes, profiles, changes, pod-level, resize, extenders, devices.
+images, priorities, gates, volumes, profiles, changes, pod-level, resize, extenders, devices. With
+--features groups, which stands alone, sequences are of pod groups (1.37, with their gates on), and
+pods, messages, conditions of groups and evictions are compared when a step has come to rest.
 
 The first Ctrl-C ends the run after the sequence that is being played, the second at once.
 
@@ -82,7 +84,7 @@ def main(args: argparse.Namespace) -> int:
     from kubesched.lab.conformance.run import ConformanceSettings
     from kubesched.testing.control_plane import find_assets
 
-    features = _features(args.features)
+    features = _features(args.features, args.record)
     assets = find_assets(args.assets)
     with tempfile.TemporaryDirectory(prefix="kubesched-conformance-") as folder:
         settings = ConformanceSettings(
@@ -106,27 +108,37 @@ def main(args: argparse.Namespace) -> int:
     return 0 if report.is_complete else 1
 
 
-def _features(text: str) -> tuple[str, ...]:
+def _features(text: str, record: str | None) -> tuple[str, ...]:
     from kubesched.base.errors import KubeschedError
     from kubesched.lab.conformance.generate_sequence import FEATURES
+    from kubesched.lab.conformance.sequences import GROUPS
 
     wanted = [name.strip() for name in text.split(",") if name.strip()]
+    if wanted == [GROUPS]:
+        if record:
+            raise KubeschedError("--record does not take sequences of pod groups")
+        return (GROUPS,)
     unknown = [name for name in wanted if name not in FEATURES]
     if unknown:
+        known = ", ".join(FEATURES)
         raise KubeschedError(
-            f"unknown feature {', '.join(unknown)}; there are {', '.join(FEATURES)}"
+            f"unknown feature {', '.join(unknown)}; there are {known}, and {GROUPS} alone"
         )
     return tuple(wanted) or FEATURES
 
 
 async def _run(settings: ConformanceSettings, args: argparse.Namespace) -> RunReport:
     from kubesched.lab.conformance.run import reference_of, run, stages, version_of
+    from kubesched.lab.conformance.sequences import GROUPS
 
     differed: list[Played] = []
     stop = _stop_on_signals()
     version = await version_of(settings.assets)
     reference = args.reference_version or reference_of(version)
-    async with stages(settings.assets, settings.folder, reference) as on_stage:
+    with_groups = settings.features == (GROUPS,)
+    async with stages(
+        settings.assets, settings.folder, reference, with_groups=with_groups
+    ) as on_stage:
         with _progress(settings.sequences) as progress, _recorder(args.record) as record:
             report = await run(
                 settings, on_stage, stop=stop, progress=progress, record=record, differed=differed

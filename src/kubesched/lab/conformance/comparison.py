@@ -114,6 +114,10 @@ def compare_decisions(expected: Decision, got: Decision) -> Iterator[Finding]:
         yield Finding(Aspect.DEVICES, expected.devices, got.devices)
     if expected.asked or got.asked:
         yield Finding(Aspect.ASKED, expected.asked, got.asked)
+    for aspect, part in ((Aspect.PODS, "pods"), (Aspect.POD_GROUPS, "podGroups")):
+        theirs, ours = expected.seen.get(part, {}), got.seen.get(part, {})
+        for name in sorted(theirs.keys() | ours.keys()):
+            yield Finding(aspect, theirs.get(name), ours.get(name), name)
 
 
 def in_order(message: str) -> str:

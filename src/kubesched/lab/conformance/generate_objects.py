@@ -19,7 +19,7 @@ def initial_objects(random: Random, features: Collection[str]) -> list[Json]:
         _object("v1", "Namespace", name, labels=labels) for name, labels in namespaces().items()
     ]
     if "priorities" in features:
-        made += _priority_classes()
+        made += priority_classes()
         made += _budgets(random)
     if "default-spread" in features:
         made += [workload for namespace in NAMESPACES for workload in _workloads(random, namespace)]
@@ -42,7 +42,7 @@ def _object(
 # -- priorities ------------------------------------------------------------------------------------
 
 
-def _priority_classes() -> list[Json]:
+def priority_classes() -> list[Json]:
     values = {"low": -10, "middle": 10, "high": 1000, "high-but-polite": 1000}
     made = []
     for name, value in values.items():

@@ -132,11 +132,11 @@ class GroupWorld(Cluster):
 
     def seen(self) -> Json:
         """What the recording says about the same moment."""
-        seen: Json = {"pods": {pod.metadata.name: _pod(pod) for pod in self.objects(Pod)}}
+        seen: Json = {"pods": {pod.metadata.name: told_about_pod(pod) for pod in self.objects(Pod)}}
         groups = {
             group.metadata.name: told
             for group in self.objects(PodGroup)
-            if (told := _conditions(group))
+            if (told := told_about_group(group))
         }
         if groups:
             seen["podGroups"] = groups
@@ -182,7 +182,8 @@ def _known(told: Any) -> Any:  # noqa: ANN401  # JSON
     }
 
 
-def _pod(pod: Pod) -> Json:
+def told_about_pod(pod: Pod) -> Json:
+    """Its node, or why it has none."""
     if pod.spec.node_name:
         return {"node": pod.spec.node_name}
     told: Json = {}
@@ -194,7 +195,8 @@ def _pod(pod: Pod) -> Json:
     return {name: value for name, value in told.items() if value}
 
 
-def _conditions(group: PodGroup) -> Json:
+def told_about_group(group: PodGroup) -> Json:
+    """Its conditions."""
     told: Json = {}
     for condition in group.status.conditions or ():
         fields = {

@@ -50,14 +50,16 @@ async def play(
     command: Sequence[str | Path],
     scenario: Scenario,
     extenders: ExtenderServer,
+    player_class: type[ProcessPlayer] | None = None,
 ) -> PlayResult:
     """Create the objects, start the scheduler, play the steps, stop the scheduler, and clean up.
 
     Raises:
         ControlPlaneError: the scheduler ended, or did not decide in time.
     """
-    async with watched(plane.client) as (pods, volumes):
-        player = _ProcessPlayer(plane.client, pods, volumes, extenders, scenario)
+    async with watched(plane.client, with_groups=bool(scenario.gates)) as (pods, volumes):
+        made = player_class or ProcessPlayer
+        player = made(plane.client, pods, volumes, extenders, scenario)
         try:
             # Before the scheduler starts, so that it knows all objects at its first pod.
             for manifest in scenario.objects:
@@ -73,7 +75,7 @@ async def play(
     return player.outcome
 
 
-class _ProcessPlayer(Player):
+class ProcessPlayer(Player):
     """Plays beside a scheduler's process, whose watches lag behind."""
 
     binding_timeout_s = 75.0  # both retry sooner (`MAX_REST_S` plus 30 s between flushes)

@@ -68,6 +68,8 @@ class Player:
         self._claims = Claims(client, scenario)
         self._marks = NodeMarks()
         self._started = 0
+        self._numbers: dict[str, int] = {}
+        """Pods of groups by UID, in order of creation."""
         self._unheard: dict[type[Record], None] = {}
         """Kinds changed since the last decision, apart from pods and marked nodes."""
         self.outcome = PlayResult()

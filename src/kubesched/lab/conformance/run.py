@@ -12,7 +12,7 @@ import contextlib
 import math
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,13 +29,21 @@ from kubesched.lab.conformance.comparison import (
     compare_decisions,
 )
 from kubesched.lab.conformance.extender_server import extender_server
+from kubesched.lab.conformance.generate_groups import ALL_GATES, group_sequence
 from kubesched.lab.conformance.generate_sequence import FEATURES, sequence
 from kubesched.lab.conformance.play import play, wipe
+from kubesched.lab.conformance.play_groups import GroupPlayer
 from kubesched.lab.conformance.player import PlayResult
-from kubesched.lab.conformance.sequences import Decision, Json, Sequence, Step
+from kubesched.lab.conformance.sequences import GROUPS, Decision, Json, Sequence, Step
 from kubesched.testing.control_plane import Assets, ControlPlane, control_plane
 
 _WORD = re.compile(r"\w+")
+
+_SERVES_GROUPS = (
+    "--runtime-config=api/all=true",
+    "--feature-gates=" + ",".join(f"{name}=true" for name in ALL_GATES),
+    "--disable-admission-plugins=PodGroupProtection",  # no controller removes its finalizer here
+)
 
 ATTEMPTS = 3
 """Plays of a sequence if the control plane or a scheduler fails."""
@@ -59,7 +67,11 @@ class ConformanceSettings:
 
     def scenarios(self) -> Iterator[Sequence]:
         for number in range(self.first, self.first + self.sequences):
-            yield sequence(f"{self.seed}/{number}", self.pods, self.features)
+            seed = f"{self.seed}/{number}"
+            if self.features == (GROUPS,):
+                yield group_sequence(seed)
+            else:
+                yield sequence(seed, self.pods, self.features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +107,7 @@ class RunReport:
     decisions: Tally = field(default_factory=Tally)
     agreement: Agreement = field(default_factory=Agreement)
     by_feature: dict[str, Tally] = field(
-        default_factory=lambda: {name: Tally() for name in FEATURES}
+        default_factory=lambda: {name: Tally() for name in (*FEATURES, GROUPS)}
     )
     placed: int = 0
     unschedulable: int = 0
@@ -160,7 +172,15 @@ async def _play_on(
 ) -> PlayResult:
     async with extender_server(plane.client, scenario.extenders) as extenders:
         config = _write_configuration(plane, extenders.configured(scenario.configuration))
-        return await play(plane, [*program, f"--config={config}"], scenario, extenders)
+        command = [*program, f"--config={config}"]
+        if not scenario.gates:
+            return await play(plane, command, scenario, extenders)
+        command.append(f"--feature-gates={_gates(scenario.gates)}")
+        return await play(plane, command, scenario, extenders, GroupPlayer)
+
+
+def _gates(names: Iterable[str]) -> str:
+    return ",".join(f"{name}=true" for name in names)
 
 
 def _write_configuration(plane: ControlPlane, configuration: Json) -> Path:
@@ -209,11 +229,14 @@ def reference_of(version: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def stages(assets: Assets, folder: Path, reference_version: str) -> AsyncIterator[Stages]:
+async def stages(
+    assets: Assets, folder: Path, reference_version: str, *, with_groups: bool = False
+) -> AsyncIterator[Stages]:
     """Two fresh control planes, and the release whose behaviour this scheduler shows."""
+    flags = _SERVES_GROUPS if with_groups else ()
     async with (
-        control_plane(assets, folder / "kube-scheduler") as theirs,
-        control_plane(assets, folder / "kubesched") as ours,
+        control_plane(assets, folder / "kube-scheduler", api_server_flags=flags) as theirs,
+        control_plane(assets, folder / "kubesched", api_server_flags=flags) as ours,
     ):
         yield Stages(assets, theirs, ours, reference_version)
 
@@ -275,7 +298,8 @@ def first_difference(scenario: Sequence, theirs: PlayResult, ours: PlayResult) -
         if at in theirs.decisions:
             findings = tuple(compare_decisions(theirs.decisions[at], ours.decisions[at]))
             if not all(finding.agrees for finding in findings):
-                return Difference(seed, at, f"pod {step.key}", findings)
+                what = f"{step.kind} {step.key}" if scenario.gates else f"pod {step.key}"
+                return Difference(seed, at, what, findings)
     if theirs.final != ours.final:
         pods = sorted(set(theirs.final.items()) ^ set(ours.final.items()))
         finding = Finding(Aspect.NODE, theirs.final.get(pods[0][0]), ours.final.get(pods[0][0]))
@@ -315,8 +339,13 @@ def _lasting(step: Step) -> Iterator[str]:
 
 
 def _count_kind(decision: Decision, report: RunReport) -> None:
-    report.placed += bool(decision.node)
-    report.unschedulable += not decision.node
+    if decision.seen:
+        pods = decision.seen["pods"].values()
+        report.placed += sum("node" in told[-1] and len(told) > 1 for told in pods)
+        report.unschedulable += sum("message" in told[-1] for told in pods)
+    else:
+        report.placed += bool(decision.node)
+        report.unschedulable += not decision.node
     report.preempting += bool(decision.victims)
     report.volumes_bound += len(decision.volumes)
 

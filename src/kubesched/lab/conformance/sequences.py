@@ -24,6 +24,10 @@ EPOCH = "2026-01-01T00:{minute:02}:{second:02}Z"
 """Start times of pods, by their number."""
 
 
+GROUPS = "groups"
+"""The feature of steps after which the whole cluster is compared."""
+
+
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """The outcome for one pod."""
 
@@ -43,6 +47,8 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """Distinct questions to extenders up to the decision, sorted."""
     refused: str = ""
     """Why the API server rejected the step."""
+    seen: Json = {}
+    """In a sequence of pod groups: what was said about every pod and group during the step."""
 
     def __str__(self) -> str:
         parts = [
@@ -54,6 +60,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
             f"devices {', '.join(self.devices)}" if self.devices else "",
             f"asked {'; '.join(self.asked)}" if self.asked else "",
             f"refused: {self.refused}" if self.refused else "",
+            f"seen {self.seen}" if self.seen else "",
         ]
         return "; ".join(part for part in parts if part) or "nothing"
 
@@ -93,6 +100,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def asks_for_decision(self) -> bool:
+        if GROUPS in self.features:
+            return True
         if self.kind != "Pod":
             return False
         if self.action == "create":
@@ -138,6 +147,8 @@ class Sequence(msgspec.Struct, frozen=True, omit_defaults=True):
     """A `KubeSchedulerConfiguration`; the default if empty."""
     extenders: list[ExtenderPolicy] = []
     """Policies of the configured extenders."""
+    gates: dict[str, bool] = {}
+    """Feature gates of a sequence of pod groups."""
 
     def decisions(self) -> Iterator[tuple[int, Step]]:
         return ((at, step) for at, step in enumerate(self.steps) if step.asks_for_decision)

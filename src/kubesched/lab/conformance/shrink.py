@@ -225,7 +225,7 @@ def _commands(folder: Path, number: int, step: Step) -> list[str]:
         commands = [f"kubectl patch {kind} {step.name}{where}{part} --type={way} -p {change}"]
     else:
         commands = [f"kubectl delete {kind} {step.name}{where} --grace-period=0 --force"]
-    if step.asks_for_decision:
+    if step.asks_for_decision and step.kind == "Pod" and step.action != "delete":
         commands.append(f"kubectl wait pod {step.name}{where} --for=condition=PodScheduled || true")
         commands.append(f"kubectl get pod {step.name}{where} -o wide")
     return commands

@@ -13,6 +13,7 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.kinds import kind_of
 from kubesched.api.meta import Record
 from kubesched.api.names import key_of
+from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.base.errors import AlreadyExists
 from kubesched.client.patch import merge_patch
 from kubesched.client.rest import RestClient
@@ -53,6 +54,9 @@ class Pods:
         self.current: dict[str, Pod] = {}
         self.versions: dict[str, list[Pod]] = {}
         self.deleted: list[str] = []
+        self.groups: dict[str, list[PodGroup]] = {}
+        """Pod groups with their history."""
+        self.events = 0
         self._keys: dict[str, str] = {}
         self._failure: BaseException | None = None
         self._changed = asyncio.Event()
@@ -66,6 +70,17 @@ class Pods:
         elif kind in ("ADDED", "MODIFIED"):
             self.current[key] = pod
             self.versions.setdefault(key, []).append(pod)
+        self._noted()
+
+    async def take_group(self, kind: str, group: PodGroup) -> None:
+        if kind == "DELETED":
+            self.groups.pop(group.metadata.name, None)
+        elif kind in ("ADDED", "MODIFIED"):
+            self.groups.setdefault(group.metadata.name, []).append(group)
+        self._noted()
+
+    def _noted(self) -> None:
+        self.events += 1
         self._changed.set()
 
     def fail(self, error: BaseException) -> None:
@@ -137,7 +152,9 @@ def _keep(known: dict[str, R], event: str, key: str, record: R) -> None:
 
 
 @contextlib.asynccontextmanager
-async def watched(client: RestClient) -> AsyncIterator[tuple[Pods, Volumes]]:
+async def watched(
+    client: RestClient, *, with_groups: bool = False
+) -> AsyncIterator[tuple[Pods, Volumes]]:
     """Both, kept current by watches during the block."""
     pods, volumes = Pods(), Volumes(client)
 
@@ -149,6 +166,8 @@ async def watched(client: RestClient) -> AsyncIterator[tuple[Pods, Volumes]]:
         asyncio.create_task(_follow(client, PersistentVolume, volumes.take_volume, pods.fail)),
         asyncio.create_task(_follow(client, PersistentVolumeClaim, volumes.take_claim, pods.fail)),
     ]
+    if with_groups:
+        tasks.append(asyncio.create_task(_follow(client, PodGroup, pods.take_group, pods.fail)))
     try:
         yield pods, volumes
     finally:

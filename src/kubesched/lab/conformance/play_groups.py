@@ -1,0 +1,132 @@
+"""Plays sequences of pod groups beside a scheduler's process.
+
+After a step the player waits until nothing has changed for longer than a failed group backs off,
+so that what is compared does not depend on when a group was tried: where pods are, what was said
+about them and their groups meanwhile, and which were evicted. Before a group is created, pods that
+found no node are deleted, since several groups that back off would race for room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from kubesched.api.core_v1 import Pod
+from kubesched.base.errors import ApiError, NotFound
+from kubesched.client.patch import strategic_merge_patch
+from kubesched.lab.conformance.groups import told_about_group, told_about_pod
+from kubesched.lab.conformance.play import ProcessPlayer
+from kubesched.lab.conformance.player import AT_ONCE, DECISION_TIMEOUT_S
+from kubesched.lab.conformance.sequences import Decision, Json, Step, running
+from kubesched.lab.conformance.watching import Patience
+from kubesched.testing.control_plane import ControlPlaneError
+
+_SEVERAL = re.compile(r" 0/([2-9]|\d\d+) placements are available")
+_QUIET_S = 1.5
+_BACKED_OFF_S = 4.5
+"""Four pods back off for two seconds at most, and both ends are rounded to whole seconds."""
+
+
+class GroupPlayer(ProcessPlayer):
+    """One sequence of groups."""
+
+    async def create(self, document: Json) -> Json:
+        made = await super().create(document)
+        if made["kind"] == "Pod":
+            self._numbers[made["metadata"]["uid"]] = len(self._numbers) + 1
+        return made
+
+    async def perform(self, at: int, step: Step) -> None:
+        if step.kind == "PodGroup" and step.action == "create":
+            await self._clear(step.name)
+        pods = self._pods
+        for of_pod in pods.versions.values():
+            del of_pod[:-1]
+        for of_group in pods.groups.values():
+            del of_group[:-1]
+        gone_before = len(pods.deleted)
+        try:
+            if step.action == "create":
+                await self.create(step.object)
+            elif step.action == "patch":
+                await self._patch(step)
+            else:
+                await self.delete(step)
+        except NotFound:
+            self.outcome.refused[at] = "not found"
+        except ApiError as error:
+            self.outcome.refused[at] = str(error)
+        if step.asks_for_decision:
+            await self._quiet()
+            gone = set(pods.deleted[gone_before:]) - {step.key}
+            self.outcome.decisions[at] = Decision(victims=tuple(sorted(gone)), seen=self._seen())
+
+    async def _clear(self, group: str) -> None:
+        """Delete pods without a node, except those of the group that is about to come."""
+        for pod in list(self._pods.current.values()):
+            named = pod.spec.scheduling_group
+            if not pod.spec.node_name and (named is None or named.pod_group_name != group):
+                meta = pod.metadata
+                await self._client.delete(Pod, meta.name, meta.namespace, AT_ONCE)
+
+    async def _quiet(self) -> None:
+        """Wait until nothing changes any more; pods that are bound start to run."""
+        pods, loop = self._pods, asyncio.get_running_loop()
+        patience = Patience(DECISION_TIMEOUT_S)
+        events, changed_at, left = -1, 0.0, 1.0
+        while left > 0:
+            self.check()
+            if patience.is_over():
+                raise ControlPlaneError(f"no rest for {DECISION_TIMEOUT_S:.0f} s")
+            if events != pods.events:
+                events, changed_at = pods.events, loop.time()
+                await self._start_pods()
+            tried = any("message" in told_about_pod(pod) for pod in pods.current.values())
+            left = changed_at + (_BACKED_OFF_S if tried else _QUIET_S) - loop.time()
+            await pods.change(min(max(left, 0.0), 0.5))
+
+    async def _start_pods(self) -> None:
+        for pod in list(self._pods.current.values()):
+            number = self._numbers.get(pod.metadata.uid) if pod.spec.node_name else None
+            if number is not None and not pod.status.start_time:
+                meta, change = pod.metadata, strategic_merge_patch(running(number))
+                await self._client.patch(
+                    Pod, meta.name, meta.namespace, change, subresource="status"
+                )
+
+    def _seen(self) -> Json:
+        pods = {key: list(map(told_about_pod, made)) for key, made in self._pods.versions.items()}
+        groups = {key: list(map(told_about_group, made)) for key, made in self._pods.groups.items()}
+        return summary(pods, groups)
+
+
+def summary(pods: dict[str, list[Json]], groups: dict[str, list[Json]]) -> Json:
+    """What is compared of everything that was said about pods and groups."""
+    every = [told for history in (*pods.values(), *groups.values()) for told in history]
+    if any(_SEVERAL.search(told.get("message", "")) for told in every):
+        # Upstream: which of several placements is the first, and tells its reasons, is random.
+        for told in every:
+            told.pop("message", None)
+    return {
+        "pods": {key: _distinct(told) for key, told in sorted(pods.items())},
+        "podGroups": {key: _until_true(told) for key, told in sorted(groups.items())},
+    }
+
+
+def _distinct(told: list[Json]) -> list[Json]:
+    """What was said, one after the other.
+
+    Members that wait for others are nominated, which is left out: how long they wait is timing.
+    """
+    said = told[:1]
+    for each in told[1:]:
+        if each.keys() - {"nominated"} and each != said[-1]:
+            said.append(each)
+    return said
+
+
+def _until_true(told: list[Json]) -> list[Json]:
+    """The same of a group. What comes after a success is timing (see `groups`)."""
+    if any(each.get("status") == "True" for each in told):
+        return [{"status": "True"}]
+    return _distinct(told)

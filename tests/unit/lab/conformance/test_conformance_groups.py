@@ -1,0 +1,62 @@
+"""Generated sequences of pod groups, and what the player compares of them."""
+
+from collections import Counter
+
+from kubesched.app.cli.main import main
+from kubesched.lab.conformance.comparison import compare_decisions
+from kubesched.lab.conformance.generate_groups import group_sequence
+from kubesched.lab.conformance.play_groups import summary
+from kubesched.lab.conformance.sequences import Decision
+
+GATED = {"reason": "SchedulingGated", "message": "gated"}
+
+
+def failed(message, **more):
+    return {"reason": "Unschedulable", "message": message, **more}
+
+
+def test_a_seed_means_one_sequence_and_all_kinds_of_steps_come():
+    made = [group_sequence(f"1/{number}") for number in range(60)]
+    assert made[7] == group_sequence("1/7")
+    steps = Counter((step.action, step.kind) for each in made for step in each.steps)
+    for step in (
+        ("create", "PodGroup"),
+        ("create", "CompositePodGroup"),
+        ("delete", "PodGroup"),
+        ("delete", "Pod"),
+        ("patch", "PodGroup"),
+        ("patch", "Node"),
+    ):
+        assert steps[step] > 0, step
+    assert len({tuple(each.gates) for each in made}) == 3
+    assert all(each.steps[-1].asks_for_decision for each in made)
+
+
+def test_what_was_said_counts_but_not_how_often():
+    waits, fails = {"nominated": "n1"}, failed("0/1 nodes", nominated="n1")
+    pods = {"a": [GATED, waits, fails, fails, {"node": "n1"}], "b": [{"node": "n2"}]}
+    groups = {"g": [failed("no"), failed("no"), failed("never")], "h": [{"status": "True"}, {}]}
+    assert summary(pods, groups) == {
+        "pods": {"a": [GATED, fails, {"node": "n1"}], "b": [{"node": "n2"}]},
+        "podGroups": {"g": [failed("no"), failed("never")], "h": [{"status": "True"}]},
+    }
+
+
+def test_texts_of_the_first_of_several_placements_are_left_out():
+    text = "0/{} placements are available, first placement status: x"
+    for count, left in ((1, [failed("a"), failed("b")]), (2, [{"reason": "Unschedulable"}])):
+        group = [failed(f"no, {text.format(count)}")]
+        said = summary({"a": [failed("a"), failed("b")]}, {"g": group})
+        assert said["pods"]["a"] == left
+
+
+def test_every_pod_and_group_is_compared():
+    theirs = Decision(seen={"pods": {"a": [{}]}, "podGroups": {"g": [{"status": "True"}]}})
+    ours = Decision(seen={"pods": {"a": [{}], "b": [{}]}, "podGroups": {}})
+    differing = [found.node for found in compare_decisions(theirs, ours) if not found.agrees]
+    assert differing == ["b", "g"]
+
+
+def test_groups_stand_alone(capsys):
+    assert main(["conformance", "run", "--features", "groups,taints", "--assets", "/none"]) == 1
+    assert "and groups alone" in capsys.readouterr().err
