@@ -21,6 +21,7 @@ PLAYERS: Final[Mapping[str, str]] = {
     "Coscheduling": "coscheduling",
     "LoadVariationRiskBalancing": "trimaran",
     "LowRiskOverCommitment": "trimaran",
+    "NodeResourceTopologyMatch": "node_resource_topology",
     "PreemptionToleration": "preemption",
     "TargetLoadPacking": "trimaran",
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 from kubesched.api.kinds import Kind, find_event_resource, kind_of
-from kubesched.api.meta import ApiObject
+from kubesched.api.meta import ApiObject, CustomObject
 from kubesched.base.clock import Clock
 from kubesched.base.errors import DeadlineExceeded, KubeschedError
 from kubesched.client.informers.collection import Collection, Selection
@@ -111,6 +111,7 @@ class InformerFactory:
                 sleep=self._sleep,
                 settings=self._settings,
                 restore=self.restore,
+                is_optional=issubclass(kind.record, CustomObject),
             )
             informer.on_change = self.on_change
             self._entries[kind] = _Entry(informer, selection)

@@ -79,6 +79,7 @@ class Informer(Generic[T]):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         settings: ReflectorSettings | None = None,
         restore: Restore | None = None,
+        is_optional: bool = False,
     ) -> None:
         """`transform` trims each object once, in place; it keeps identity and revision."""
         self.name = name
@@ -98,6 +99,7 @@ class Informer(Generic[T]):
             sleep=sleep,
             settings=settings,
             restore=restore,
+            is_optional=is_optional,
         )
         self._clock = clock
         self._transform = transform

@@ -47,6 +47,7 @@ from kubesched.base.errors import (
     Gone,
     Invalid,
     KubeschedError,
+    NotFound,
     ServerError,
     TooManyRequests,
     TransportError,
@@ -146,7 +147,9 @@ class Reflector(Generic[T]):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         settings: ReflectorSettings | None = None,
         restore: Restore | None = None,
+        is_optional: bool = False,
     ) -> None:
+        """With `is_optional`, a resource that the server does not have counts as empty."""
         self.name = name
         self.resource_version = ""
         """The revision the sink has reached; "" while a list is due."""
@@ -177,6 +180,7 @@ class Reflector(Generic[T]):
         self._slices = Slices(clock)
         self._failed_streams = 0
         self._restore = restore
+        self._is_optional = is_optional
         self._distrusted = asyncio.Event()
         self._backoff = Backoff(
             self._settings.backoff_initial_s, self._settings.backoff_max_s, random
@@ -194,7 +198,10 @@ class Reflector(Generic[T]):
                 # enough. As long as each brings new events, pausing would only increase the lag.
                 was_useful = self._taken > taken_before
             except (ApiError, TransportError, CredentialsError, ClusterRestored) as error:
-                self._note_failure(error)
+                if isinstance(error, NotFound) and self._is_optional:
+                    await self._note_missing(error)
+                else:
+                    self._note_failure(error)
                 retry_after_s = getattr(error, "retry_after_s", None) or 0.0
             was_steady = self._clock.monotonic() - began_at >= self._settings.steady_s
             if was_useful or (was_steady and not retry_after_s):
@@ -275,6 +282,15 @@ class Reflector(Generic[T]):
     def _witness(self) -> Witness[T] | None:
         newest = self._newest
         return None if newest is None else witness_of(newest, self._sink.are_equal)
+
+    async def _note_missing(self, error: NotFound) -> None:
+        """The server has no such resource: there are no objects until it does."""
+        if not isinstance(self.last_error, NotFound):
+            log.error("Resource is not served, taken as empty until it is", error, type=self.name)
+        self.last_error = error
+        await self._sink.replace({}, is_restored=False)
+        self._reached("", None)
+        self._confirm()
 
     def _note_failure(self, error: KubeschedError) -> None:
         self.last_error = error

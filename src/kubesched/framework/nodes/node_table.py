@@ -262,6 +262,16 @@ class NodeTable:
         self.priorities.drop_resource(index)
         self.epoch += 1
 
+    def mark_changed(self, node_name: str) -> None:
+        """Have plugins asked again about a node that they know something new of.
+
+        For answers under a rule that depend on other objects, too, of which there is at most one
+        per node: with a premise, a change of one would discard the answers of all nodes.
+        """
+        row = self.row_of.get(node_name)
+        if row is not None:
+            self._log_node(row)
+
     def _log_node(self, row: int) -> None:
         self.node_log.append(row)
         self.pod_log.append(row)

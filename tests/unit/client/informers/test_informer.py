@@ -46,7 +46,7 @@ class Pauses:
 
 
 class Scene:
-    def __init__(self, collection, story, **settings) -> None:
+    def __init__(self, collection, story, *, is_optional=False, **settings) -> None:
         self.clock = ManualClock()
         self.pauses = Pauses(self.clock)
         self.collection = collection
@@ -57,6 +57,7 @@ class Scene:
             random=random.Random(1),
             sleep=self.pauses,
             settings=ReflectorSettings(**settings),
+            is_optional=is_optional,
         )
         self.informer.add_event_handler(story.handler)
 
@@ -500,3 +501,20 @@ async def test_handlers_see_the_store_already_changed(collection, story):
         collection.delete("a")
         await scene.until(lambda: len(seen) == 2)
     assert seen == [True, True]
+
+
+async def test_an_optional_resource_that_is_not_served_is_empty_until_it_is(
+    collection, story, caplog
+):
+    """A custom resource without its definition: the scheduler starts, and does not wait for it."""
+    collection.create("a")
+    collection.faults.extend([NotFound("no such resource")] * 3)
+    async with Scene(collection, story, is_optional=True).running() as scene:
+        assert len(scene.pauses.made) < 3, "known to be empty at the first answer"
+        await scene.until(lambda: story.calls == [("add", "a")])
+        collection.faults.extend([NotFound("definition deleted")] * 3)
+        collection.drop()
+        await scene.until(lambda: ("delete", "a") in story.calls)
+        await scene.until_equal()
+    assert [call for call, _ in story.calls] == ["add", "delete", "add"]
+    assert caplog.text.count("Resource is not served, taken as empty until it is") == 2

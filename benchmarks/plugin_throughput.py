@@ -1,0 +1,112 @@
+"""Decisions per second of CPU with a plugin beside the default profile without it.
+
+python benchmarks/plugin_throughput.py CASE [TEMPLATES [NODES [PODS]]]
+
+Both are measured in turn, on clusters in memory with the same nodes and pods; the ratio of the
+medians is what counts. Objects of the plugin change as they would: every hundredth pod.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from time import thread_time
+from typing import Any
+
+import msgspec
+
+from kubesched.testing import Cluster, make_node, make_pod
+from kubesched_plugins.node_resource_topology import NodeResourceTopologyMatch
+from kubesched_plugins.node_resource_topology.topology import NodeResourceTopology
+
+ROUNDS = 5
+
+
+def config(plugin: str, args: dict[str, Any]) -> str:
+    profile: dict[str, Any] = {}
+    if plugin:
+        profile["plugins"] = {"multiPoint": {"enabled": [{"name": plugin}]}}
+        profile["pluginConfig"] = [{"name": plugin, "args": args}]
+    return json.dumps(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [profile],
+        }
+    )
+
+
+def zones(node: str) -> NodeResourceTopology:
+    resources = [{"name": "cpu", "available": "32"}, {"name": "memory", "available": "128Gi"}]
+    manifest = {
+        "metadata": {"name": node},
+        "zones": [
+            {"name": f"node-{number}", "type": "Node", "resources": resources}
+            for number in range(2)
+        ],
+        "attributes": [{"name": "topologyManagerPolicy", "value": "single-numa-node"}],
+    }
+    return msgspec.convert(manifest, NodeResourceTopology)
+
+
+CASES: dict[str, tuple[type[Any], dict[str, Any], Callable[[str], object]]] = {
+    "numa": (NodeResourceTopologyMatch, {}, zones),
+    "numa-over-reserve": (NodeResourceTopologyMatch, {"cacheResyncPeriodSeconds": 5}, zones),
+}
+
+
+def pods(count: int, templates: int) -> Iterator[Any]:
+    for number in range(count):
+        amounts = {"cpu": f"{10 + number % templates}m", "memory": "64Mi"}
+        container = {"name": "c", "resources": {"requests": amounts, "limits": amounts}}
+        yield make_pod(f"p{number}").spec(containers=[container]).build()
+
+
+def measure(case: str, with_plugin: bool, templates: int, node_count: int, pod_count: int) -> float:
+    """µs of CPU per pod."""
+    plugin, args, make = CASES[case]
+    nodes = [
+        make_node(f"n{number}").capacity(cpu="64", memory="256Gi", pods=500).build()
+        for number in range(node_count)
+    ]
+    objects = [make(node.metadata.name) for node in nodes]
+    chosen = config(plugin.name if with_plugin else "", args)
+    with Cluster([*nodes, *objects], chosen, plugins=[plugin], remembers=False) as cluster:
+        cluster.assembly.scheduler.check_invariants = lambda: None  # type: ignore[method-assign]
+        made = list(pods(pod_count, templates))
+        cluster.add(*made[:templates])
+        cluster.settle()
+        gc.collect()
+        gc.disable()
+        started = thread_time()
+        for at in range(templates, pod_count, 100):
+            cluster.update(make(f"n{at % node_count}"))  # type: ignore[type-var]  # a record
+            cluster.add(*made[at : at + 100])
+            cluster.settle()
+        took = thread_time() - started
+        gc.enable()
+        assert len(cluster.placements()) == pod_count
+    return took / (pod_count - templates) * 1e6
+
+
+def main() -> None:
+    case = sys.argv[1]
+    given = [int(text) for text in sys.argv[2:]]
+    templates, node_count, pod_count = [*given, *(1, 5000, 2000)[len(given) :]]
+    taken: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(ROUNDS):
+        for with_plugin in (False, True):
+            found = measure(case, with_plugin, templates, node_count, pod_count)
+            taken[with_plugin].append(found)
+    without, with_it = (statistics.median(taken[key]) for key in (False, True))
+    print(
+        f"{case}: {without:.0f} µs per pod without, {with_it:.0f} with: {without / with_it:.0%} "
+        f"of the throughput at {node_count} nodes, {templates} template(s)"
+    )
+
+
+if __name__ == "__main__":
+    main()
