@@ -39,6 +39,7 @@ EXIT_CODES = {
 
 PLACES_VARY = {
     "README.md",
+    "docs/how-to/promote-a-plugin.md",
     "docs/how-to/use-an-extender.md",
     "docs/tutorial/first-deployment.md",
 }
@@ -117,11 +118,23 @@ async def a_cluster_without_scheduler(terminal: Terminal) -> None:
 async def a_scheduler_that_serves(terminal: Terminal) -> None:
     """And a pod that it finds no room for."""
     await a_cluster_without_scheduler(terminal)
+    await serve(terminal)
+    await create(terminal, make_pod("greedy").cpu("64"))
+
+
+async def serve(terminal: Terminal) -> None:
     asks = [f"--{what}-kubeconfig=$KUBECONFIG" for what in ("authentication", "authorization")]
     await terminal.run(f"kubesched run --config scheduler.yaml {' '.join(asks)}")
     (user,) = yaml.safe_load(terminal.kubeconfig.read_text())["users"]
     terminal.environment["TOKEN"] = user["user"]["token"]
-    await create(terminal, make_pod("greedy").cpu("64"))
+
+
+async def a_scheduler_with_a_shadow(terminal: Terminal) -> None:
+    await a_cluster_without_scheduler(terminal)
+    config = yaml.safe_load((terminal.folder / "candidate.yaml").read_text())
+    config |= yaml.safe_load((terminal.folder / "scheduler.yaml").read_text())
+    terminal.write("scheduler.yaml", yaml.safe_dump(config))
+    await serve(terminal)
 
 
 BEFORE: dict[str, Callable[[Terminal], Awaitable[None]]] = {
@@ -130,6 +143,7 @@ BEFORE: dict[str, Callable[[Terminal], Awaitable[None]]] = {
     "docs/how-to/debug-a-pending-pod.md: kubesched explain pod greedy": pending_pods,
     "docs/how-to/debug-a-pending-pod.md: kubesched explain pod web-3-1": a_dump,
     "docs/how-to/plan-capacity.md: kubesched capacity -f web.yaml --from cluster.json": a_cluster_file,
+    "docs/how-to/promote-a-plugin.md: curl": a_scheduler_with_a_shadow,
     "docs/how-to/use-the-page.md: kubesched up": sources_of_a_page,
     "docs/reference/decisions.md: curl": a_scheduler_that_serves,
 }

@@ -278,6 +278,7 @@ class SchedulerProcess:
             pods=self._pods,
             is_active=self._is_active,
             decisions=self._decisions,
+            shadows=lambda: None if self._app is None else self._app.assembly.shadows,
             page=self._page_source if self._settings.options.page else None,
         )
         return Serving(self._settings, exposed, clock=self._clock, random=self._random)

@@ -57,7 +57,8 @@ class SchedulerApp:
         clock = clock or SystemClock()
         random = random or Random()
         self.metrics_registry = metrics_registry or MetricsRegistry()
-        self.metrics = SchedulerMetrics(self.metrics_registry, metric_gates(gates))
+        gated = metric_gates(gates, shadows=config.has_shadows)
+        self.metrics = SchedulerMetrics(self.metrics_registry, gated)
         self.informers = InformerFactory(client, clock=clock, random=random)
         if recording is not None:
             self.informers.on_change = recording.recorder.changed
@@ -132,6 +133,8 @@ class SchedulerApp:
             self.is_scheduling = False
             for framework in self.assembly.frameworks.values():
                 framework.close()
+            if self.assembly.shadows is not None:
+                self.assembly.shadows.close()
 
     def _go_on(self) -> None:
         log.info("The restored cluster is known, scheduling goes on")
@@ -153,8 +156,8 @@ class SchedulerApp:
             log.warning("Not everything was finished in time", seconds=timeout_s)
 
 
-def metric_gates(gates: FeatureGates) -> MetricGates:
-    """Feature gates that add metrics."""
+def metric_gates(gates: FeatureGates, *, shadows: bool = False) -> MetricGates:
+    """Feature gates, and settings, that add metrics."""
     return MetricGates(
         entities=gates.reference.entity_metrics,
         async_preemption=gates.SchedulerAsyncPreemption,
@@ -163,4 +166,5 @@ def metric_gates(gates: FeatureGates) -> MetricGates:
         dra_device_binding_conditions=gates.DRADeviceBindingConditions,
         generic_workload=gates.GenericWorkload,
         topology_aware_workloads=gates.TopologyAwareWorkloadScheduling,
+        shadows=shadows,
     )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Self
 
 from kubesched.api.core_v1 import Pod
 from kubesched.app.flags import RunOptions
-from kubesched.app.server import decisions_page, self_signed
+from kubesched.app.server import decisions_page, self_signed, shadow_page
 from kubesched.app.server.access_metrics import AccessMetrics
 from kubesched.app.server.authentication import Authenticator, TokenReviewer
 from kubesched.app.server.authorization import Authorizer
@@ -32,6 +32,7 @@ from kubesched.app.server.pages import ConfigPage, FlagsPage, StatusPage
 from kubesched.app.server.profiling import DebugPages
 from kubesched.app.server.requests import Page
 from kubesched.app.server.secure_server import SecureServer
+from kubesched.app.server.shadow_page import ShadowPage
 from kubesched.app.server.tls import NamedFiles, ServingTls, TlsSettings
 from kubesched.app.server.trust import HeaderNames, TrustSettings, TrustSource
 from kubesched.app.settings import RunSettings
@@ -49,6 +50,7 @@ from kubesched.client.pool import HttpTransport, PoolSettings
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.config.output import to_plain
 from kubesched.scheduler.decisions import DecisionRing
+from kubesched.scheduler.shadows import Shadows
 
 if TYPE_CHECKING:
     from kubesched.app.page_serving import PageOnPort
@@ -75,6 +77,8 @@ class Exposed:
     is_active: Callable[[], bool]
     decisions: Callable[[], DecisionRing | None]
     """The last attempts; None before the scheduler exists."""
+    shadows: Callable[[], Shadows | None]
+    """Profiles that decide beside live ones."""
     page: Callable[[], Source | None] | None = None
     """Source of the page; None if it is not served."""
 
@@ -171,6 +175,8 @@ class Serving:
         decisions = DecisionsPage(exposed.decisions, authorizer, self._clock)
         pages[decisions_page.PATH] = decisions
         prefixes = {f"{decisions_page.PATH}/": decisions, **prefixes}
+        if settings.config.has_shadows:
+            pages[shadow_page.PATH] = ShadowPage(exposed.shadows, authorizer)
         if exposed.page is not None:
             # Imported only if enabled: the page imports the planner and the embedded control plane.
             from kubesched.app.page_serving import PATH, PageOnPort

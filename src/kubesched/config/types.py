@@ -155,6 +155,14 @@ class PluginConfig:
     args: Annotated[Args, Codec(read_raw, _write_args)] = None
 
 
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """An extension of ours: the profile decides beside another one and never acts."""
+
+    of: str = ""
+    """The scheduler name of the live profile."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeSchedulerProfile:
     """How pods that name this scheduler are scheduled."""
@@ -164,6 +172,8 @@ class KubeSchedulerProfile:
     """None: the global value applies. 0: adaptive, regardless of the global value."""
     plugins: Plugins | None = None
     plugin_config: tuple[PluginConfig, ...] = ()
+    shadow: Shadow | None = None
+    """None: a live profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,3 +267,7 @@ class KubeSchedulerConfiguration:
     profiles: tuple[KubeSchedulerProfile, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: _Flag = False
+
+    @property
+    def has_shadows(self) -> bool:
+        return any(profile.shadow is not None for profile in self.profiles)

@@ -20,7 +20,7 @@ from kubesched.api.resources import is_extended
 from kubesched.base.errors import FieldProblem
 from kubesched.config.defaults import ignored_by_extenders
 from kubesched.config.features import FeatureGates
-from kubesched.config.field_problems import duplicate, invalid, required
+from kubesched.config.field_problems import duplicate, forbidden, invalid, required
 from kubesched.config.legacy import plugin_hint
 from kubesched.config.plugin_args import ARGS_BY_PLUGIN, NodeResourcesFitArgs, PluginArgs
 from kubesched.config.plugin_args_validation import validate_args
@@ -105,6 +105,7 @@ def _problems(config: KubeSchedulerConfiguration, gates: FeatureGates) -> Proble
         yield required("profiles")
     else:
         yield from _profiles("profiles", config.profiles, gates)
+        yield from _shadows("profiles", config, gates)
     yield from _percentage("percentageOfNodesToScore", config.percentage_of_nodes_to_score)
     initial, maximum = config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds
     if initial <= 0:
@@ -182,6 +183,24 @@ def _profiles(
             yield duplicate(f"{where}.schedulerName", {})
         seen.add(profile.scheduler_name)
     yield from _common_queue_sort(path, profiles)
+
+
+def _shadows(path: str, config: KubeSchedulerConfiguration, gates: FeatureGates) -> Problems:
+    """A shadow needs a live profile, and decides by plugins alone, one pod at a time."""
+    live = [profile.scheduler_name for profile in config.profiles if profile.shadow is None]
+    for index, profile in enumerate(config.profiles):
+        if profile.shadow is None:
+            continue
+        where, of = f"{path}[{index}].shadow", profile.shadow.of
+        if not of:
+            yield required(f"{where}.of", "the scheduler name of the profile to decide beside")
+        elif of not in live:
+            detail = f"must name a profile without shadow: {', '.join(live) or 'there is none'}"
+            yield invalid(f"{where}.of", of, detail)
+        if config.extenders:
+            yield forbidden(where, "a shadow does not ask extenders, so it cannot be compared")
+        if gates.GenericWorkload:
+            yield forbidden(where, "not implemented beside the feature gate GenericWorkload")
 
 
 def _removed_plugins(path: str, profile: KubeSchedulerProfile) -> Problems:

@@ -78,6 +78,8 @@ class CycleState:
     class_memo: dict[Hashable, Any] | None = None
     # True if the pod fits nowhere and other pods of its class would now fail the same way.
     fails_as_class = False
+    # Seconds of the attempt that shadow profiles took; they count in no duration.
+    shadow_s = 0.0
     # Number of pods popped from the queue when this attempt began.
     cycle = 0
     # Equal for pods that batching may treat as identical; None for an unsigned pod.

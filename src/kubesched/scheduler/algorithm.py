@@ -126,7 +126,7 @@ class SchedulingAlgorithm:
             answer = engine.decide(framework, state, pod, pod_class, self._walk(framework))
             if isinstance(answer, Best):
                 self.next_start %= table.node_count  # as after a search that examined every node
-                row = answer.row(partial(draw_below, self.random))
+                row = self._of_best(answer)
                 return ScheduleResult(table.names[row], answer.feasible, table.node_count)
             if isinstance(answer, Walked):
                 return self._select_walked(answer)
@@ -506,6 +506,10 @@ class SchedulingAlgorithm:
             started = framework.now()
             batching.store(state.signature, hint, chosen, ranked, state.cycle, started)
             batching.stored(framework.now() - started)
+
+    def _of_best(self, best: Best) -> int:
+        """A random one of the best rows."""
+        return best.row(partial(draw_below, self.random))
 
     def _at_random(self, tied_rows: Indices) -> int:
         """A random one of the tied rows, which are sorted so that a draw is reproducible."""

@@ -63,6 +63,7 @@ from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.queue.settings import QueueSettings
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle
+from kubesched.scheduler.shadows import Shadow, Shadows
 from kubesched.scheduler.status_writer import StatusWriter
 
 log = get_logger(__name__)
@@ -113,6 +114,8 @@ class Assembly:
     frameworks: dict[str, Framework]
     table: NodeTable
     waiting_pods: WaitingPods
+    shadows: Shadows | None = None
+    """Profiles that decide beside those in `frameworks`."""
 
 
 def assemble(
@@ -130,7 +133,8 @@ def assemble(
         ConfigError: the configuration names plugins that do not exist or do not fit.
     """
     shared = _Shared(with_extender_resources(config), gates, dependencies)
-    frameworks = build_frameworks(shared.config.profiles, registry, shared.handle, gates)
+    built = build_frameworks(shared.config.profiles, registry, shared.handle, gates)
+    frameworks = {name: made for name, made in built.items() if name not in shared.shadow_of}
     if log.enabled(2):
         _log_plugins(frameworks)
     hints = build_hint_map(
@@ -157,6 +161,13 @@ def assemble(
     )
     event_gate = EventGate()
     scheduler = _make_scheduler(shared, frameworks, queue, cache, event_gate, algorithm)
+    shadows: Shadows | None = None
+    if shared.shadow_of:
+        metrics, clock = dependencies.metrics, dependencies.clock
+        shadows = scheduler.cycle.shadows = Shadows(
+            Shadow(built[name], frameworks[of], algorithm, metrics, clock)
+            for name, of in shared.shadow_of.items()
+        )
     handlers = shared.parts.handlers(
         cache,
         queue,
@@ -169,7 +180,8 @@ def assemble(
         resize_events=gates.reference.target_pod_events,
         tries_resizes=shared.tries_resizes,
     )
-    return Assembly(scheduler, handlers, hints, frameworks, shared.table, shared.waiting_pods)
+    waiting = shared.waiting_pods
+    return Assembly(scheduler, handlers, hints, frameworks, shared.table, waiting, shadows)
 
 
 def _parts(config: KubeSchedulerConfiguration, gates: FeatureGates, world: Dependencies) -> Parts:
@@ -195,6 +207,11 @@ class _Shared:
         self, config: KubeSchedulerConfiguration, gates: FeatureGates, world: Dependencies
     ) -> None:
         self.config, self.gates, self.world = config, gates, world
+        self.shadow_of = {
+            profile.scheduler_name: profile.shadow.of
+            for profile in config.profiles
+            if profile.shadow is not None
+        }
         self.table = NodeTable()
         self.extenders = world.extenders(config.extenders, self.table) if config.extenders else []
         self.pods = world.listers.of(Pod)
@@ -234,6 +251,12 @@ class _Shared:
             dra_manager=self._dra_manager,
         )
         handle.preemption = partial(own_preemption, handle)
+        if profile in self.shadow_of:  # it only reads
+            handle.client = handle.recorder = handle.metrics = None
+            handle.activate = handle.spawn = None
+            handle.random = Random(0)
+            handle.waiting_pods = WaitingPods(world.call_later)
+            handle.pods_in_pre_bind = PodsInPreBind()
         return handle
 
 

@@ -168,6 +168,7 @@ class Scheduler:
         if draw_below(self._random, 100) < PLUGIN_METRICS_SAMPLE_PERCENT:
             state.timer = framework.timer
         ran = self.cycle.run(framework, state, info, started)
+        started += state.shadow_s
         if self._flight is not None and not isinstance(ran, Assumed | Failed):
             ran = self._reported(self._flight, ran, info)
         if type(ran) is Assumed or type(ran) is Failed:  # inlined `then` for most pods

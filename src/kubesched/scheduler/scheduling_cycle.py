@@ -34,6 +34,7 @@ from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.scheduler.cache.cache import Cache, CacheError
 from kubesched.scheduler.extended_algorithm import ExtendedAlgorithm
 from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.shadows import Shadows
 
 log = get_logger(__name__)
 
@@ -60,13 +61,19 @@ class SchedulingCycle:
     _cache: Cache
     _queue: SchedulingQueue
     _extended: ExtendedAlgorithm | None = None
+    shadows: Shadows | None = None
 
     def run(
         self, framework: Framework, state: CycleState, info: QueuedPodInfo, started: float
     ) -> Assumed | Failed | Awaitable[Assumed | Failed]:
         self.recall_nomination(info.pod_info)
         algorithm = self._extended or self.algorithm
+        walk_start = self.algorithm.next_start
         outcome = algorithm.schedule(framework, state, info.pod_info)
+        if self.shadows is not None:  # then there are no extenders: the decision is made
+            assert isinstance(outcome, ScheduleResult | Status | KeptEnd)
+            state.shadow_s = self.shadows.compare(framework, info.pod_info, outcome, walk_start)
+            started += state.shadow_s
         if type(outcome) is ScheduleResult:  # inlined `then` for most pods
             return self._conclude(framework, state, info, started, outcome)
         if type(outcome) is KeptEnd:

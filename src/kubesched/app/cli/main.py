@@ -54,6 +54,7 @@ COMMANDS = (
     Command("replay", _INSPECT, "compare configurations on a recording or a trace"),
     Command("page", _INSPECT, "look at a cluster, a dump or a recording in the browser"),
     Command("snapshot", _INSPECT, "save what scheduling reads of a cluster, to look at elsewhere"),
+    Command("shadow", _PROVE, "compare decisions with a candidate's, without acting on them"),
     Command("plugin", _PROVE, "make, list and check plugins of your own"),
     Command("conformance", _PROVE, "compare decisions with those of kube-scheduler"),
     Command("simulate", _PROVE, "look for defects: virtual time, with faults from a seed"),

@@ -64,7 +64,7 @@ class DecisionsPage:
     async def _list(self, ring: DecisionRing | None, request: PageRequest, user: User) -> Response:
         chosen = _Filter(request, self.clock.now())
         limit = _limit(request)
-        readable = _Readable(self.authorizer, user)
+        readable = Readable(self.authorizer, user)
         shown: list[dict[str, Any]] = []
         for decision in ring.newest() if ring is not None else ():
             if not chosen.matches(decision):
@@ -83,11 +83,11 @@ class DecisionsPage:
         decision = ring.get(int(number)) if ring is not None and _is_number(number) else None
         if decision is None:
             return NOT_FOUND
-        readable = await _Readable(self.authorizer, user)(decision.namespace)
+        readable = await Readable(self.authorizer, user)(decision.namespace)
         return json_body(_as_json(decision, readable), indent=2 if request.pretty else None)
 
 
-class _Readable:
+class Readable:
     """Namespaces in which a client may list pods: all, or checked one by one."""
 
     def __init__(self, authorizer: Authorizer, user: User) -> None:

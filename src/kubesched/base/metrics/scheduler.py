@@ -57,6 +57,7 @@ class MetricGates:
     dra_device_binding_conditions: bool = True
     generic_workload: bool = False
     topology_aware_workloads: bool = False
+    shadows: bool = False
 
 
 class SchedulerMetrics:
@@ -87,6 +88,7 @@ class SchedulerMetrics:
         )
         self._pod_groups(registry if gates.generic_workload else unlisted)
         self._placements(registry if gates.topology_aware_workloads else unlisted)
+        self._shadows(registry if gates.shadows else unlisted)
 
     def _attempts(self, registry: MetricsRegistry) -> None:
         self.schedule_attempts_total: Family[Counter] = registry.counter(
@@ -410,6 +412,15 @@ class SchedulerMetrics:
             "[ALPHA] Seconds one placement of a pod group took to try.",
             labels=("result", "profile"),
             buckets=ATTEMPT_SECONDS,
+        )
+
+    def _shadows(self, registry: MetricsRegistry) -> None:
+        self.shadow_decisions_total: Family[Counter] = registry.counter(
+            _PREFIX + "shadow_decisions_total",
+            "[ALPHA] Decisions of a shadow profile beside those of the live one: 'same', 'tie' "
+            "(the live node is among its best), 'different', 'only_live', 'only_shadow' (only one "
+            "finds a node), 'neither' or 'error'.",
+            labels=("profile", "of", "result"),
         )
 
 

@@ -173,6 +173,7 @@ def in_memory_scheduler(
     if registry is None:
         registry = in_tree_registry()
         registry.add_installed()
+    config = config or default_config(gates)
     listers = MemoryListers()
     no_events = NoEvents()
     dependencies = Dependencies(
@@ -185,14 +186,15 @@ def in_memory_scheduler(
         jitter=Random(0),
         call_later=call_later or _call_later,
         metrics=SchedulerMetrics(
-            metrics or MetricsRegistry(), MetricGates(entities=gates.reference.entity_metrics)
+            metrics or MetricsRegistry(),
+            MetricGates(entities=gates.reference.entity_metrics, shadows=config.has_shadows),
         ),
         measures_plugins=measures_plugins,
         extenders=extenders,
         plugin_client=plugin_client,
     )
     assembly = assemble(
-        config or default_config(gates),
+        config,
         gates,
         registry,
         wrap(dependencies),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Protocol, cast
 
@@ -29,7 +29,7 @@ from kubesched.client.informers.factory import InformerFactory
 from kubesched.config.features import FeatureGates
 from kubesched.config.load import load
 from kubesched.config.types import Extender as ExtenderConfig
-from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.config.types import KubeSchedulerConfiguration, KubeSchedulerProfile
 from kubesched.framework.diagnosis import Diagnosis, FitError
 from kubesched.framework.extenders import Extender
 from kubesched.framework.nodes.node_table import NodeTable
@@ -126,10 +126,12 @@ def play(
     *,
     before_attempt: BeforeAttempt | None = None,
     observer: Observer | None = None,
+    shadows: Sequence[KubeSchedulerProfile] = (),
 ) -> Played:
     """Play a run from its first segment to its end, or to the first difference.
 
-    `before_attempt` may inspect the scheduler, without changing it, and stop the play.
+    `before_attempt` may inspect the scheduler, without changing it, and stop the play. `shadows`
+    decide beside the recorded profiles, in place of those that did so then.
 
     Raises:
         RecordingError: the first segment lacks the scheduler's state, or the recording is damaged.
@@ -144,7 +146,7 @@ def play(
     try:
         with quiet_logs():  # already logged by the recorded scheduler
             return run_virtual(
-                lambda loop: _Player(run, loop, registry, before_attempt, observer).play()
+                lambda loop: _Player(run, loop, registry, before_attempt, observer, shadows).play()
             )
     except ExceptionGroup as error:
         raise without_groups(error) from None
@@ -180,6 +182,7 @@ class _Player:
         registry: Registry | None,
         before_attempt: BeforeAttempt | None = None,
         observer: Observer | None = None,
+        shadows: Sequence[KubeSchedulerProfile] = (),
     ) -> None:
         self._before_attempt = before_attempt
         self._observer = observer
@@ -196,6 +199,9 @@ class _Player:
         self.clock = LatchedClock(header.time, self._wall)
         gates = header.gates()
         config = load(msgspec.json.encode(header.config), gates=gates)
+        if shadows:
+            live = (profile for profile in config.profiles if profile.shadow is None)
+            config = replace(config, profiles=(*live, *shadows))
         self._informers = InformerFactory(cast("Any", None), clock=self.clock, random=Random(0))
         self._assembly = self._assemble(config, gates, registry)
         connect(self._informers, self._assembly)

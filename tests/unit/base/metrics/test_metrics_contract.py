@@ -174,6 +174,7 @@ CONTRACT = [
         "generic_workload",
     ),
     ("preemption_pdb_violations_total", "counter", "preemptor", "", "ALPHA", "generic_workload"),
+    ("shadow_decisions_total", "counter", "profile,of,result", "", "ALPHA", "shadows"),
     ("generated_placements_total", "counter", "profile", "", "ALPHA", "topology_aware_workloads"),
     (
         "placement_evaluations_total",

@@ -26,6 +26,7 @@ def test_every_metric_is_documented_as_it_is():
         dra_device_binding_conditions=True,
         generic_workload=True,
         topology_aware_workloads=True,
+        shadows=True,
     )
     SchedulerMetrics(registry, every_feature)
     expected = {family.name: (family.type, family.label_names) for family in registry.families()}
