@@ -40,12 +40,10 @@ WATCH_QPS = -1.0
 
 def playground_source(running: Playground, settings: PlaygroundSettings) -> Source:
     """The playground with its scheduler, its in-memory recording, and all actions."""
-    app = running.scheduler
-    assert app is not None, "the page needs the scheduler"
-    title = f"playground {settings.name}"
-    source = scheduler_source(
-        app, title, settings.config or default_config(settings.gates), settings.gates
-    )
+    seat = running.seat
+    assert seat is not None, "the page needs the scheduler"
+    app, title = seat.app, f"playground {settings.name}"
+    source = scheduler_source(app, title, seat.config, settings.gates)
     source.kind = "playground"
     api = running.cluster.api
     source.view = replace(

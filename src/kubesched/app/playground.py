@@ -21,6 +21,7 @@ from kubesched.base.rate_limit import TokenBucket
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.framework.registry import Registry
 from kubesched.insight.recording.recorded_dependencies import RING_BYTES, Recording, open_recording
 from kubesched.insight.recording.writer import Limits
 from kubesched.playground.auth.access import Authorization
@@ -32,6 +33,8 @@ from kubesched.playground.kubelet.options import KubeletOptions
 from kubesched.playground.kubelet.stages import Stage, default_stages
 
 UNLIMITED_QPS = -1.0
+DRAIN_S = 0.1
+"""How long a scheduler that is replaced may finish bindings; others are undone and made anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +63,21 @@ class PlaygroundSettings:
     record_limit: int = RING_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Playground:
     """A running playground."""
 
     cluster: EmbeddedCluster
-    scheduler: SchedulerApp | None
-    recording: Recording | None = None
+    seat: SchedulerSeat | None = None
+    """None without a scheduler."""
+
+    @property
+    def scheduler(self) -> SchedulerApp | None:
+        return None if self.seat is None else self.seat.app
+
+    @property
+    def recording(self) -> Recording | None:
+        return None if self.seat is None else self.seat.recording
 
 
 @contextlib.asynccontextmanager
@@ -85,31 +96,16 @@ async def playground(settings: PlaygroundSettings) -> AsyncIterator[Playground]:
     )
     async with EmbeddedCluster(cluster_settings) as cluster:
         if not settings.with_scheduler:
-            yield Playground(cluster, None)
+            yield Playground(cluster)
             return
-        config = settings.config or default_config(settings.gates)
-        recording = open_recording(
-            settings.record,
-            config,
-            settings.gates,
-            limits=Limits(settings.record_limit),
-            clock=SystemClock(),
-            random=Random(),
-        )
-        try:
-            async with _scheduler(settings, cluster, config, recording) as app:
-                yield Playground(cluster, app, recording)
-        finally:
-            recording.close()
+        async with _seat(settings, cluster) as seat:
+            yield Playground(cluster, seat)
 
 
 @contextlib.asynccontextmanager
-async def _scheduler(
-    settings: PlaygroundSettings,
-    cluster: EmbeddedCluster,
-    config: KubeSchedulerConfiguration,
-    recording: Recording | None,
-) -> AsyncIterator[SchedulerApp]:
+async def _seat(
+    settings: PlaygroundSettings, cluster: EmbeddedCluster
+) -> AsyncIterator[SchedulerSeat]:
     transport = cluster.transport(omits_managed_fields=True)
     clock = SystemClock()
     async with (
@@ -123,13 +119,82 @@ async def _scheduler(
         ) as connections,
         asyncio.TaskGroup() as group,
     ):
-        app = SchedulerApp(
-            config, settings.gates, connections.main, connections.recorder, recording=recording
-        )
-        tasks = [group.create_task(app.run()), group.create_task(connections.events.run())]
-        await app.synced.wait()
+        events = group.create_task(connections.events.run())
+        seat = SchedulerSeat(settings, connections, group)
         try:
-            yield app
+            await seat.start(settings.config or default_config(settings.gates))
+            yield seat
         finally:
-            for task in tasks:
-                task.cancel()
+            await seat.vacate()
+            events.cancel()
+
+
+class SchedulerSeat:
+    """The place of the scheduler, which another one can take while the cluster goes on."""
+
+    app: SchedulerApp
+    config: KubeSchedulerConfiguration
+    recording: Recording | None = None
+
+    def __init__(
+        self, settings: PlaygroundSettings, connections: Connections, group: asyncio.TaskGroup
+    ) -> None:
+        self._settings, self._connections, self._group = settings, connections, group
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(
+        self, config: KubeSchedulerConfiguration, registry: Registry | None = None
+    ) -> None:
+        """Start a scheduler in the empty seat; returns when it has read the cluster."""
+        self.config, settings = config, self._settings
+        self.recording = open_recording(
+            settings.record,
+            config,
+            settings.gates,
+            limits=Limits(settings.record_limit),
+            clock=SystemClock(),
+            random=Random(),
+        )
+        self.app = self._made(config, registry, self.recording)
+        self._running = self._group.create_task(self.app.run())
+        await self.app.synced.wait()
+
+    async def replace(self, config: KubeSchedulerConfiguration, registry: Registry) -> None:
+        """Let a scheduler with other plugins take the seat, as a restarted process would.
+
+        It begins with what the API server knows, so that nothing decided by the old plugins is
+        left: pods that Permit holds are released, and tried again.
+
+        Raises:
+            KubeschedError: it cannot be built, e.g. a constructor raised. The old one goes on.
+        """
+        trial = self._made(config, registry, None)  # a recording has one scheduler at a time
+        for framework in trial.assembly.frameworks.values():
+            framework.close()
+        await self.app.drain(DRAIN_S)
+        await self.vacate()
+        await self.start(config, registry)
+
+    async def vacate(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait((self._running,))  # if it failed, the group says so
+        if self.recording is not None:
+            self.recording.close()
+            self.recording = None
+
+    def _made(
+        self,
+        config: KubeSchedulerConfiguration,
+        registry: Registry | None,
+        recording: Recording | None,
+    ) -> SchedulerApp:
+        connections = self._connections
+        return SchedulerApp(
+            config,
+            self._settings.gates,
+            connections.main,
+            connections.recorder,
+            registry=registry,
+            recording=recording,
+        )

@@ -74,6 +74,7 @@ def _build(
     args = {entry.name: entry.args for entry in profile.plugin_config}
     instances: dict[str, Plugin] = {}
     problems: list[FieldProblem] = []
+    cause: ConstructionError | None = None
     names = dict.fromkeys(name for point in ExtensionPoint for name in expanded.at(point))
     for name in names:
         plugin = registry.get(name)
@@ -82,9 +83,12 @@ def _build(
             instances[name] = construct(plugin, name, args.get(name), handle, gates)
         except ConstructionError as error:
             problems.append(FieldProblem(f"profiles[{index}]", str(error)))
+            cause = cause or error
     problems += [FieldProblem(f"profiles[{index}]", text) for text in name_clashes(instances)]
     if problems:
-        raise ConfigError(problems)
+        for instance in instances.values():
+            instance.close()
+        raise ConfigError(problems) from cause
     points: Mapping[str, list[Plugin]] = {
         point.value: [instances[name] for name in expanded.at(point)]
         for point in ExtensionPoint

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import os
 import re
 import shlex
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ from kubesched.config.references import REFERENCES
 if TYPE_CHECKING:
     from kubesched.app.demo import Placement
     from kubesched.app.playground import Playground, PlaygroundSettings
+    from kubesched.app.reloading import Reloader
+    from kubesched.config.types import KubeSchedulerConfiguration
 
 DESCRIPTION = """\
 Start a whole cluster on this machine, in this process: an API server that kubectl talks to, nodes,
@@ -54,6 +57,8 @@ _OPTIONS = """
 --record DIR                record decisions there (default: the last ones, in memory)
 --record-limit QUANTITY {quantity}  how much the recording may take (default: 1Gi, in memory 32Mi)
 --no-page                   serve no page
+--reload DIR                import the plugins in DIR anew whenever one of its files is saved, and
+    show what that changes for pending pods
 """
 _CONFIG = "--config FILE  scheduler configuration (KubeSchedulerConfiguration)"
 
@@ -97,6 +102,8 @@ def main(args: argparse.Namespace) -> int:
     began = time.monotonic()
     if args.once and not args.demo:
         args.parser.error("argument --once: only with --demo")
+    if args.reload and (args.no_scheduler or args.once):
+        args.parser.error("argument --reload: not with --no-scheduler or --once")
     cluster, scheduler = args.kubernetes_version, args.reference_version
     releases = list(REFERENCES)  # the oldest first
     if cluster and scheduler and releases.index(scheduler) > releases.index(cluster):
@@ -105,7 +112,23 @@ def main(args: argparse.Namespace) -> int:
     with signals_held():
         from kubesched.app.event_loop import run
 
-        return run(_up(_settings(args), args, began))
+        reloader = _reloader(args) if args.reload else None  # before plugins are imported
+        return run(_up(_settings(args), args, began, reloader))
+
+
+def _reloader(args: argparse.Namespace) -> Reloader:
+    from kubesched.app.reloading import Reloader
+    from kubesched.config.load import default_config
+
+    return Reloader(
+        Path(args.reload), args.config, lambda: _config(args) or default_config(feature_gates(args))
+    )
+
+
+def _config(args: argparse.Namespace) -> KubeSchedulerConfiguration | None:
+    from kubesched.config.load import load_file
+
+    return load_file(args.config, feature_gates(args)) if args.config else None
 
 
 def _configure_logging(verbosity: int | None) -> None:
@@ -131,7 +154,7 @@ def is_ordinary(error: BaseException | None) -> bool:
 def _settings(args: argparse.Namespace) -> PlaygroundSettings:
     from kubesched.app.playground import PlaygroundSettings
     from kubesched.config import features
-    from kubesched.config.load import load_file, read_file
+    from kubesched.config.load import read_file
     from kubesched.insight.recording.recorded_dependencies import RING_BYTES
     from kubesched.insight.recording.writer import DEFAULT_LIMIT_BYTES
     from kubesched.playground.kubelet.node_templates import DEFAULT_POOLS, load_node_pools
@@ -158,7 +181,7 @@ def _settings(args: argparse.Namespace) -> PlaygroundSettings:
         port=args.port,
         data_dir=data_dir,
         with_scheduler=not args.no_scheduler,
-        config=load_file(args.config, gates) if args.config else None,
+        config=_config(args),
         gates=gates,
         cluster_gates=gates if version == gates.reference.version else features.defaults(version),
         record=args.record,
@@ -174,7 +197,12 @@ def _kubeconfig_path(data_dir: Path | None, name: str) -> Path:
     return cache / "kubesched" / (f"{name}.kubeconfig" if name else "kubeconfig")
 
 
-async def _up(settings: PlaygroundSettings, args: argparse.Namespace, began: float) -> int:
+async def _up(
+    settings: PlaygroundSettings,
+    args: argparse.Namespace,
+    began: float,
+    reloader: Reloader | None,
+) -> int:
     from kubesched.app.playground import playground
 
     stop = stop_event()
@@ -182,7 +210,7 @@ async def _up(settings: PlaygroundSettings, args: argparse.Namespace, began: flo
         _announce(running, settings, time.monotonic() - began)
         code = await _demonstrate(running) if args.demo else 0
         if not (args.demo and args.once):
-            async with _page(running, settings, args):
+            async with _page(running, settings, args) as show, _reloading(reloader, running, show):
                 print("Ctrl-C ends it.", flush=True)
                 await stop.wait()
                 print("stopping", file=sys.stderr)
@@ -190,18 +218,34 @@ async def _up(settings: PlaygroundSettings, args: argparse.Namespace, began: flo
 
 
 @contextlib.asynccontextmanager
+async def _reloading(
+    reloader: Reloader | None, running: Playground, done: Callable[[], None]
+) -> AsyncIterator[None]:
+    if reloader is None or running.seat is None:
+        yield
+        return
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(reloader.run(running.seat, running.cluster.api, done))
+        yield
+        task.cancel()
+
+
+@contextlib.asynccontextmanager
 async def _page(
     running: Playground, settings: PlaygroundSettings, args: argparse.Namespace
-) -> AsyncIterator[None]:
-    """Serve the page beside the playground, unless it runs without a scheduler."""
+) -> AsyncIterator[Callable[[], None]]:
+    """Serve the page beside the playground, unless it runs without a scheduler.
+
+    Yields a function that shows the present scheduler, in place of one that is gone.
+    """
     if args.no_page or running.scheduler is None:
-        yield
+        yield lambda: None
         return
     from kubesched.app.cli.page import served
     from kubesched.app.page_sources import playground_source
 
-    async with served(playground_source(running, settings), args):
-        yield
+    async with served(playground_source(running, settings), args) as page:
+        yield lambda: page.show(playground_source(running, settings))
 
 
 def _announce(running: Playground, settings: PlaygroundSettings, took_s: float) -> None:

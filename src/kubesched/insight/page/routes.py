@@ -58,16 +58,9 @@ class Pages:
     """Answers all requests of the page."""
 
     def __init__(self, source: Source) -> None:
-        self.source = source
         self.updates = Updates(source)
+        self.show(source)
         self._turns = Turns()
-        self._what_if = WhatIf(source.config, source.gates)
-        self._moments = (
-            Moments(source.reader, source.config, source.gates)
-            if source.reader is not None
-            else None
-        )
-        self._copy: tuple[object, ClusterState] | None = None
         self._preparing: asyncio.Task[None] | None = None
         self._reads: dict[str, Handler] = {
             "api/meta": self._meta,
@@ -82,6 +75,16 @@ class Pages:
             "api/events": self._events,
         }
         self._writes: dict[str, Handler] = {"api/whatif": self._ask_what_if, "api/act": self._act}
+
+    def show(self, source: Source) -> None:
+        """Show this source from now on; open pages load everything anew."""
+        self.source = source
+        self.updates.follow(source)
+        self._what_if = WhatIf(source.config, source.gates)
+        self._moments: Moments | None = None
+        if source.reader is not None:
+            self._moments = Moments(source.reader, source.config, source.gates)
+        self._copy: tuple[object, ClusterState] | None = None
 
     async def answer(self, call: Call) -> Response:
         """The response; failures become a JSON object with a message."""

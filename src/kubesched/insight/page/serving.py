@@ -103,6 +103,8 @@ class ServedPage:
 
     url: str
     access: Access
+    show: Callable[[Source], None]
+    """Shows another source, in place of this one."""
 
     @property
     def link(self) -> str:
@@ -130,7 +132,7 @@ async def serve_page(
     actual = int(sock.getsockname()[1])
     access = Access(key, actual, clock)
     pages = Pages(source)
-    served = ServedPage(f"{_SCHEME}://{_shown(address)}:{actual}", access)
+    served = ServedPage(f"{_SCHEME}://{_shown(address)}:{actual}", access, pages.show)
 
     def link_used() -> None:
         # Deferred: the response to the browser has not been sent yet.

@@ -67,10 +67,14 @@ class Updates:
     """The changes of a live source."""
 
     def __init__(self, source: Source, *, period_s: float = PERIOD_S) -> None:
-        self._source = source
         self._period_s = period_s
-        self._epoch = secrets.token_hex(4)
         self.readers = 0
+        self.follow(source)
+
+    def follow(self, source: Source) -> None:
+        """Tell of the changes of this source; readers of another one are told to reload."""
+        self._source = source
+        self._epoch = secrets.token_hex(4)
 
     def place(self) -> Place:
         """The position of an up-to-date reader; call it where the source may be read."""
@@ -90,10 +94,10 @@ class Updates:
         try:
             place = Place.parse(last_event_id)
             sizes: dict[str, int] = {}
-            if place is None or place.epoch != self._epoch:
-                place = await self._source.read(self.place)
-                yield Event("{}", name="reset", id=str(place), retry_ms=RETRY_MS)
             while True:
+                if place is None or place.epoch != self._epoch:
+                    place = await self._source.read(self.place)
+                    yield Event("{}", name="reset", id=str(place), retry_ms=RETRY_MS)
                 known, seen = place, sizes
                 place, sizes, change = await self._source.read(
                     lambda known=known, seen=seen: self._change(known, seen)  # type: ignore[misc]  # bound per turn

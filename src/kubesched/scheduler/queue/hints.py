@@ -207,6 +207,7 @@ def build_hint_map(
     """
     defaults = _default_events(group_resources)
     problems: list[str] = []
+    cause: Exception | None = None
     by_profile: dict[str, dict[ClusterEvent, list[QueueingHint]]] = {}
     for profile, plugins in profiles.items():
         hints_by_event = by_profile[profile] = {}
@@ -219,11 +220,11 @@ def build_hint_map(
                 problems.append(
                     f'plugin "{plugin}" of profile "{profile}" cannot register its events: {error}'
                 )
-                log.exception("A plugin failed", plugin=plugin, extensionPoint="EventsToRegister")
+                cause = cause or error
                 continue
             _register(plugin, events, hints_by_event, reference, narrows)
     if problems:
-        raise KubeschedError("; ".join(problems))
+        raise KubeschedError("; ".join(problems)) from cause
     return HintMap(by_profile, reference, group_resources)
 
 

@@ -23,6 +23,11 @@ from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster, held
             id="no number",
         ),
         pytest.param(
+            ["--reload=.", "--no-scheduler"],
+            "argument --reload: not with --no-scheduler or --once",
+            id="nothing to reload",
+        ),
+        pytest.param(
             ["--nodes=-1"],
             "argument --nodes: '-1' is not a whole number from 0 to 100000",
             id="negative",

@@ -134,3 +134,14 @@ async def test_following_the_stream_equals_fetching_everything():
     _, wanted = node_columns(table)
     for name, values in wanted.items():
         assert mine[name].tolist() == values.tolist(), name
+
+
+async def test_readers_reload_when_another_source_is_followed():
+    source, _table, _ring = live()
+    changes = Updates(source, period_s=0.001)
+    stream = changes.events(str(changes.place()))
+    await following(stream, "update")  # the sizes of the queue
+    changes.follow(live()[0])
+    event = await following(stream, "reset")
+    assert Place.parse(event.id) == changes.place()
+    await stream.aclose()
