@@ -72,7 +72,6 @@ _SELECTION = """
 _COMMON = """
 -n, --namespace NAMESPACE {=}  its namespace
 --fix              look for the smallest changes that make it fit
---ask-extenders    ask the configuration's extenders, too (default: say that they were not asked)
 """
 _OF_RECORDING = """
 name POD {?}       only of this pod (default: of all)

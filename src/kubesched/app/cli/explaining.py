@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import msgspec
 
 from kubesched.api import selectors
 from kubesched.api.core_v1 import Pod
 from kubesched.app.cli import explain_tables
-from kubesched.app.cli.parsing import usage_error
 from kubesched.app.cli.records import write_record
 from kubesched.app.cli.sources import (
     check_state_source,
@@ -50,16 +47,15 @@ def explain(args: argparse.Namespace) -> int:
         return _list_attempts(args)
     if args.what == "podgroup":
         return _explain_group(args)
-    if args.ask_extenders and args.recording is not None and not args.config:
-        return usage_error("--ask-extenders needs --config: a recording's URLs are not called")
     if args.what == "pod" and args.recording is not None and not args.config:
         check_state_source(args)
         played = _explain_recorded(args)
         if played is not None:
             return _show(args, played)
     answer = {"pod": _explain_pod, "pods": _explain_pods, "workload": _explain_workload}[args.what]
-    with _explaining(args) as (state, explainer):
-        return answer(args, state, explainer)
+    config, gates = _configuration(args)
+    state = load_state(args)
+    return answer(args, state, explainer_of(state, config, gates=gates))
 
 
 def _print_schema() -> int:
@@ -88,24 +84,6 @@ def _configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfiguration
     header = RecordingReader.of_folder(args.recording).segments[-1].header
     gates = header.gates()
     return load(msgspec.json.encode(header.config), args.recording, gates), gates
-
-
-@contextmanager
-def _explaining(args: argparse.Namespace) -> Iterator[tuple[ClusterState, Explainer]]:
-    """A state and its explainer, with an event loop for extender calls if enabled."""
-    config, gates = _configuration(args)
-    state = load_state(args)
-    if not args.ask_extenders:
-        yield state, explainer_of(state, config, gates=gates)
-        return
-    with asyncio.Runner() as runner:
-        explainer = explainer_of(state, config, gates=gates, ask_extenders=runner.run)
-        try:
-            yield state, explainer
-        finally:
-            for framework in list(explainer.assembly.frameworks.values())[:1]:
-                for extender in framework.handle.extenders:
-                    runner.run(extender.aclose())  # type: ignore[attr-defined]  # HTTP extenders
 
 
 # -- one pod ---------------------------------------------------------------------------------------

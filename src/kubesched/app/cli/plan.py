@@ -43,8 +43,6 @@ _OPTIONS = """
 --force                           evict pods without a controller, too: they are lost
 --delete KIND/NAME {*}  delete a pod, or a workload with its pods; KIND/NAMESPACE/NAME works, too
 -n, --namespace NAMESPACE {=default}  of --delete
---extenders  ask the configured extenders, which get real requests (default: they are left out, with
-    a note)
 """
 
 
@@ -85,11 +83,7 @@ def _plan(args: argparse.Namespace) -> Plan:
     from kubesched.insight.planning.scaling import Scale
 
     config, gates = load_configuration(args)
-    notes: list[str] = []
-    if not args.extenders:
-        config, notes = without_extenders(config)
-    elif config.extenders:
-        notes = ["extenders were sent the objects without fields that scheduling does not read"]
+    config, notes = without_extenders(config)
     changes = Changes(
         manifests=read_manifests(args.filename),
         replicas=next((replicas for replicas in args.replicas if isinstance(replicas, int)), None),
@@ -102,6 +96,6 @@ def _plan(args: argparse.Namespace) -> Plan:
         namespace=args.namespace,
     )
     state = load_state(args)
-    plan = make_plan(state, changes, config, gates=gates, seed=args.seed, extenders=args.extenders)
+    plan = make_plan(state, changes, config, gates=gates, seed=args.seed)
     plan.notes[:0] = notes
     return plan

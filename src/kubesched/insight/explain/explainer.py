@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
@@ -25,7 +25,6 @@ from kubesched.framework.preemption.executor import Rehearsing
 from kubesched.framework.runtime import Framework
 from kubesched.insight.explain import pod_groups, waiting
 from kubesched.insight.explain.evaluation import Evaluation, evaluate
-from kubesched.insight.explain.extenders import ask_extenders
 from kubesched.insight.explain.fixes.entry import changes_for_entry
 from kubesched.insight.explain.fixes.search import FixSearch
 from kubesched.insight.explain.judging import is_hopeless, reasons_of
@@ -64,16 +63,10 @@ class ExplainError(KubeschedError):
 class Explainer:
     """Explains pods with an in-memory scheduler, whose state is left unchanged."""
 
-    def __init__(
-        self, assembly: Assembly, *, notes: Sequence[str] = (), run: Run | None = None
-    ) -> None:
-        """`notes` (limits of the answer) are added to every explanation.
-
-        `run` runs a coroutine to its end; with it, the scheduler's extenders are called.
-        """
+    def __init__(self, assembly: Assembly, *, notes: Sequence[str] = ()) -> None:
+        """`notes` (limits of the answer) are added to every explanation."""
         self.assembly = assembly
         self.notes = notes
-        self.run = run
 
     def explain(
         self, pod: Pod, select: Selection = every_node, *, fix: bool = False, decided: str = ""
@@ -189,15 +182,7 @@ class Explainer:
     ) -> ScheduleResult | Failed | None:
         if isinstance(outcome, ScheduleResult | Failed):
             return outcome
-        work = cast("Coroutine[Any, Any, ScheduleResult | Failed]", outcome)
-        if self.run is None:
-            return _immediately(work)
-        result: ScheduleResult | Failed = self.run(work)
-        return result
-
-
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
-"""Runs a coroutine to its end and returns its result: `loop.run_until_complete`."""
+        return _immediately(cast("Coroutine[Any, Any, ScheduleResult | Failed]", outcome))
 
 
 class _Story:
@@ -221,9 +206,6 @@ class _Story:
     def told(self, select: Selection, *, fix: bool) -> Explanation:
         framework, pod = self.framework, self.pod
         evaluation = evaluate(framework, self.info)
-        extenders = framework.handle.extenders
-        if extenders and self.explainer.run is not None:
-            self.explainer.run(ask_extenders(evaluation, extenders))
         outside = [] if self.node_name else self._waits_outside_the_queue()
         waits = [*outside, *([] if self.node_name else self._waits_for_objects(evaluation))]
         is_tried = not self.node_name and not outside

@@ -7,11 +7,10 @@ from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.registry import Registry
-from kubesched.insight.explain.explainer import Explainer, Run
+from kubesched.insight.explain.explainer import Explainer
 from kubesched.insight.state.cluster_state import ClusterState
-from kubesched.insight.state.memory import KeptObjects, PretendingClient, in_memory_scheduler
+from kubesched.insight.state.memory import PretendingClient, in_memory_scheduler
 from kubesched.scheduler.algorithm import MIN_FEASIBLE_NODES_TO_FIND
-from kubesched.scheduler.http_extender import make_extenders
 
 SAMPLING = (
     "kube-scheduler looks at a part of the nodes only, unless percentageOfNodesToScore is 100; "
@@ -26,22 +25,17 @@ def explainer_of(
     *,
     gates: FeatureGates = DEFAULT_GATES,
     registry: Registry | None = None,
-    ask_extenders: Run | None = None,
 ) -> Explainer:
     """An explainer over an in-memory scheduler loaded with the state.
 
-    `ask_extenders` runs the calls to configured extenders; without it they are not called.
+    Configured extenders are not called; a note names them.
 
     Raises:
         ConfigError: the configuration names plugins that do not exist or do not fit.
     """
     config = config or default_config(gates)
-    notes = [*state.notes]
-    if config.extenders and ask_extenders is not None:
-        notes.append("extenders were sent the objects without fields that scheduling does not read")
-    else:
-        config, not_asked = without_extenders(config)
-        notes += not_asked
+    config, not_asked = without_extenders(config)
+    notes = [*state.notes, *not_asked]
     scheduler = in_memory_scheduler(
         state,
         config,
@@ -49,10 +43,9 @@ def explainer_of(
         registry=registry,
         client=PretendingClient(),
         classes=False,
-        extenders=lambda configured, table: make_extenders(configured, KeptObjects(), table),
     )
     notes += [f"left out, as the scheduler would: {problem}" for problem in scheduler.problems]
     sampled = config.percentage_of_nodes_to_score != 100
     if sampled and scheduler.assembly.table.node_count > MIN_FEASIBLE_NODES_TO_FIND:
         notes.append(SAMPLING)
-    return Explainer(scheduler.assembly, notes=notes, run=ask_extenders)
+    return Explainer(scheduler.assembly, notes=notes)

@@ -77,21 +77,18 @@ def make_plan(
     gates: FeatureGates = DEFAULT_GATES,
     registry: Registry | None = None,
     seed: int = 0,
-    extenders: bool = False,
     on_loaded: Callable[[], None] = lambda: None,
 ) -> Plan:
     """Apply the changes and report where all pods end up. The state itself is not changed.
 
-    With `extenders`, configured extenders are called; without, there must be none. `on_loaded` is
-    called once the scheduler has loaded the state, before the changes.
+    The configuration has no extenders. `on_loaded` is called once the scheduler has loaded the
+    state, before the changes.
 
     Raises:
         PlanError: a change is invalid; the message gives the cause.
         ConfigError: the configuration names plugins that do not exist or do not fit.
     """
-    with PlannedCluster(
-        state, config, gates=gates, registry=registry, seed=seed, extenders=extenders
-    ) as world:
+    with PlannedCluster(state, config, gates=gates, registry=registry, seed=seed) as world:
         on_loaded()
         return plan_in(world, state, changes, seed=seed)
 

@@ -56,15 +56,13 @@ class PlannedCluster(SteppedCluster):
         seed: int = 0,
         max_in_unschedulable_s: float = 300.0,
         plugin_client: SchedulerClient | None = None,
-        extenders: bool = False,
         clock: ManualClock | None = None,
     ) -> None:
-        """With `extenders`, configured extenders are called; without, there must be none.
+        """The configuration has no extenders.
 
         Raises:
             ConfigError: the configuration names plugins that do not exist or do not fit.
         """
-        self._asks_extenders = extenders
         self.gates = gates
         super().__init__(
             state,
@@ -90,9 +88,7 @@ class PlannedCluster(SteppedCluster):
     def make_extenders(
         self, configured: Sequence[ExtenderConfig], table: NodeTable
     ) -> Sequence[Extender]:
-        if not self._asks_extenders:
-            return no_extenders(configured, table)
-        return super().make_extenders(configured, table)
+        return no_extenders(configured, table)
 
     # -- objects -----------------------------------------------------------------------------------
 

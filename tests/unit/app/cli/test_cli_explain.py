@@ -257,9 +257,3 @@ def test_a_workload_for_programs(workloads, capsys):
 def test_a_workload_that_nothing_is_known_of(workloads, capsys):
     assert main(["explain", "deployment/nope", "--from", workloads]) == 1
     assert 'error: Deployment "default/nope" not found in ' in capsys.readouterr().err
-
-
-def test_extenders_of_a_recording_are_not_called(tmp_path, capsys):
-    words = ["explain", "pod", "a", "--ask-extenders", f"--recording={tmp_path}"]
-    assert main(words) == 2
-    assert "--ask-extenders needs --config" in capsys.readouterr().err
