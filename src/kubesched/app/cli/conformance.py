@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kubesched.app.cli import (
-    conformance_extender,
     conformance_run,
     conformance_upstream,
     terminal,
@@ -54,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(golden, _RECORDINGS)
     add_output(golden, "table", "json")
     conformance_run.add_parser(kinds)
-    conformance_extender.add_parser(kinds)
     conformance_upstream.add_parser(kinds)
 
 
@@ -70,8 +68,6 @@ def main(args: argparse.Namespace) -> int:
         )
     if args.kind == "upstream":
         return conformance_upstream.main(args)
-    if args.kind == "extender":
-        return conformance_extender.main(args)
     if conformance_run.is_without_programs(args):
         return _recorded(args)
     return conformance_run.main(args)

@@ -17,9 +17,6 @@ from kubesched.client.rest import RestClient
 from kubesched.lab.conformance.extenders import HOST, Cluster, question_in_words, reply, subject
 from kubesched.lab.conformance.sequences import ExtenderPolicy, Json
 
-CASE_PORT = 9998
-"""Address at which `kubesched conformance extender` serves the extenders of a written case."""
-
 MAX_QUESTION_BYTES = 64 * 1024 * 1024
 LIMITS = Limits(
     handshakes_per_s=-1.0,  # plain HTTP: no handshakes
@@ -110,14 +107,14 @@ class ExtenderServer:
 
 @contextlib.asynccontextmanager
 async def extender_server(
-    client: RestClient, policies: Sequence[ExtenderPolicy], port: int = 0
+    client: RestClient, policies: Sequence[ExtenderPolicy]
 ) -> AsyncIterator[ExtenderServer]:
-    """Serve during the block, on a free port by default; serves nothing without policies."""
+    """Serve during the block, on a free port; serves nothing without policies."""
     made = ExtenderServer(client, policies)
     if not policies:
         yield made
         return
-    sock = open_socket("127.0.0.1", port)
+    sock = open_socket("127.0.0.1", 0)
     listener = Listener(sock, None, made, clock=SystemClock(), limits=LIMITS)
     made.url = f"http://127.0.0.1:{listener.port}"
     async with running(listener):

@@ -14,8 +14,6 @@ import msgspec
 import yaml
 
 from kubesched.base.errors import KubeschedError
-from kubesched.lab.conformance.extender_server import CASE_PORT
-from kubesched.lab.conformance.extenders import HOST
 from kubesched.lab.conformance.run import Difference, Played, Stages
 from kubesched.lab.conformance.sequences import Json, Sequence, Step
 
@@ -189,15 +187,10 @@ def write_case(folder: Path, scenario: Sequence, difference: Difference | None) 
                 commands.append(f"#     kubesched       {_one_line(finding.got)}")
     if scenario.configuration:
         text = yaml.safe_dump(scenario.configuration, sort_keys=False)
-        text = text.replace(HOST, f"http://127.0.0.1:{CASE_PORT}")
         (folder / "scheduler-config.yaml").write_text(text)
-        commands.append(
-            "# The scheduler has to be started with what scheduler-config.yaml says, and beside it:"
-            if scenario.extenders
-            else "# The scheduler has to be started with the profiles of scheduler-config.yaml."
-        )
+        commands.append("# The scheduler has to be started with what scheduler-config.yaml says.")
     if scenario.extenders:
-        commands.append("#   kubesched conformance extender sequence.json --kubeconfig $KUBECONFIG")
+        commands.append("# Its extenders are served by `kubesched conformance run` only.")
     commands += ["set -e", 'cd "$(dirname "$0")"']
     for manifest in scenario.objects:
         name = f"00-{manifest['kind'].lower()}-{_file_name(manifest)}.yaml"
