@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubesched.app.cli import bench_gate, bench_run, terminal
+from kubesched.app.cli import bench_run, terminal
 from kubesched.app.cli.options import add_options, add_output
 from kubesched.app.cli.records import fields, write_record
 
@@ -41,14 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     comparing = kinds.add_parser("compare", help="compare two reports", description=_COMPARE)
     add_options(comparing, "before BEFORE  a report (JSON)\nafter AFTER  another one")
     add_output(comparing, "table", "json")
-    bench_gate.add_parser(kinds)
 
 
 def main(args: argparse.Namespace) -> int:
     if args.kind == "run":
         return bench_run.main(args)
-    if args.kind == "gate":
-        return bench_gate.main(args)
     return _list(args) if args.kind == "list" else _compare(args)
 
 

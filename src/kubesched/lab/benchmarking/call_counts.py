@@ -28,11 +28,9 @@ from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.insight.recording.recorded_dependencies import Recording, open_recording
 from kubesched.insight.recording.writer import Limits
-from kubesched.lab.benchmarking.catalogue import shipped
 from kubesched.lab.benchmarking.core_cluster import PacedClock
 from kubesched.lab.benchmarking.core_measuring import Measurement
 from kubesched.lab.benchmarking.core_mode import CoreOptions, play
-from kubesched.lab.benchmarking.progress import Progress, silent
 from kubesched.lab.benchmarking.workload_files import Workload
 
 WORKLOADS = (
@@ -76,16 +74,6 @@ def names() -> list[str]:
         *AWKWARD,
         f"{RECORDED}, recorded",
     ]
-
-
-def count_all(progress: Progress = silent) -> dict[str, Counts]:
-    """Counts for all `names`."""
-    by_case = {workload.case.name: workload for workload in shipped() if workload.name == SIZE}
-    counts_by_name: dict[str, Counts] = {}
-    for name in names():
-        progress(f"counting: {name}")
-        counts_by_name[name] = count_named(name, by_case[name.partition(",")[0]])
-    return counts_by_name
 
 
 def count_named(name: str, workload: Workload) -> Counts:
@@ -173,7 +161,7 @@ if sys.version_info >= (3, 12):
             opcodes[code] += 1
             return None
 
-        sys.monitoring.use_tool_id(_TOOL, "kubesched bench gate")
+        sys.monitoring.use_tool_id(_TOOL, "kubesched counts")
         sys.monitoring.register_callback(_TOOL, _INSTRUCTION, count)
         sys.monitoring.set_events(_TOOL, _INSTRUCTION)
 

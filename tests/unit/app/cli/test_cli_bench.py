@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from kubesched.app.cli.main import main
-from kubesched.lab.benchmarking.call_counts import Budgets, Counts, python_version
 from kubesched.lab.benchmarking.results import decode, encode
 
 QUICK = ("--repeats", "1", "--warmup", "0")
@@ -133,7 +132,6 @@ def test_a_workload_that_gets_stuck_ends_with_1_and_its_reason(capsys, tmp_path)
             id="programs that are not there",
         ),
         pytest.param(("compare", "a.json", "b.json"), "a.json: No such file", id="no report"),
-        pytest.param(("gate", "--budgets", "b.json"), "b.json: No such file", id="no budgets"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_1(capsys, words, complaint):
@@ -195,59 +193,3 @@ def test_reports_without_anything_in_common_end_with_1(capsys, tmp_path):
     code, _, err = run(capsys, "compare", path, empty)
     assert code == 1
     assert "no workload in common" in err
-
-
-# -- the gate --------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def counted(monkeypatch):
-    """Replaces the counting by a number, which other tests are about."""
-
-    def say(calls):
-        results = {
-            "Basic": Counts(calls=calls, opcodes=10.0, peak_bytes=0.0, functions={"q:f": 5.0})
-        }
-        monkeypatch.setattr(
-            "kubesched.lab.benchmarking.call_counts.count_all", lambda _progress: results
-        )
-
-    return say
-
-
-def test_the_gate_records_passes_and_fails(capsys, tmp_path, counted):
-    path = tmp_path / "perf/budgets.json"
-    counted(100.0)
-    code, _, err = run(capsys, "gate", "--budgets", path, "--record")
-    assert code == 0
-    assert f"recorded for Python {python_version()}" in err
-    assert run(capsys, "gate", "--budgets", path)[0] == 0
-    counted(50.0)
-    assert run(capsys, "gate", "--budgets", path)[0] == 0
-    counted(120.0)
-    code, out, err = run(capsys, "gate", "--budgets", path)
-    assert code == 1
-    assert "Basic: calls per pod 120.0, budget 100.0 (+20.0%)" in out
-    assert f"to accept this: kubesched bench gate --record --budgets {path}" in err
-
-
-def test_recording_keeps_the_budgets_of_other_versions(capsys, tmp_path, counted):
-    import msgspec
-
-    path = tmp_path / "budgets.json"
-    path.write_bytes(msgspec.json.encode(Budgets(by_python={"2.7": {}})))
-    counted(1.0)
-    code, _, err = run(capsys, "gate", "--budgets", path)
-    assert code == 1
-    assert f"has no budgets for Python {python_version()}" in err
-    assert run(capsys, "gate", "--budgets", path, "--record")[0] == 0
-    kept = msgspec.json.decode(path.read_bytes(), type=Budgets)
-    assert set(kept.by_python) == {"2.7", python_version()}
-
-
-def test_a_broken_file_of_budgets_is_refused(capsys, tmp_path):
-    path = tmp_path / "budgets.json"
-    path.write_text("{}")
-    code, _, err = run(capsys, "gate", "--budgets", path)
-    assert code == 1
-    assert "not a file of budgets" in err

@@ -27,7 +27,6 @@ from kubesched.app.cli import conformance_run, layout, terminal
 from kubesched.app.cli.main import main
 from kubesched.app.cli.up import print_placements
 from kubesched.app.demo import Placement
-from kubesched.lab.benchmarking.call_counts import Budgets, Counts, python_version
 from kubesched.lab.conformance.comparison import Tally
 from kubesched.lab.conformance.run import RunReport
 from kubesched.testing import make_node, make_pod
@@ -147,17 +146,6 @@ def _bench_report(folder: Path) -> Path:
     return path
 
 
-def bench_gate(folder: Path) -> Callable[[], object]:
-    from kubesched.app.cli.bench_gate import print_counts
-
-    counts = {
-        name: Counts(calls=1234.5, opcodes=98765.4, peak_bytes=1048576.0, functions={})
-        for name in ("Basic", "PreferredTopologySpreading")
-    }
-    budgets = Budgets(by_python={python_version(): {"Basic": counts["Basic"]}})
-    return lambda: print_counts(budgets.by_python[python_version()], counts)
-
-
 def conformance(folder: Path) -> Callable[[], object]:
     report = RunReport("v1.36.4", sequences=7, sequences_in_agreement=6)
     for tally in (report.decisions, *report.by_feature.values()):
@@ -254,7 +242,6 @@ OTHERS = {
     "bench run": bench_run,
     "bench against": bench_against,
     "bench compare": bench_compare,
-    "bench gate": bench_gate,
     "conformance run": conformance,
     "conformance golden": conformance_golden,
     "explain podgroup": explain_podgroup,
