@@ -1,3 +1,70 @@
-"""kubesched: a Kubernetes scheduler in Python."""
+"""kubesched: a Kubernetes scheduler in Python.
 
-__version__ = "0.2.0"
+    import kubesched as ks
+
+    cluster = ks.Cluster(ks.nodes(100, cpu=32, memory="128Gi", zones=3))
+    result = cluster.schedule(ks.pods(500, cpu="500m", memory="1Gi"))
+    print(result, result.placements.to_pandas())
+
+The names below are the library. They are imported on first use, so that importing the package costs
+nothing to those who run the scheduler.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from kubesched.base.version import __version__
+
+if TYPE_CHECKING:
+    from kubesched.base.errors import KubeschedError
+    from kubesched.lab.traces.reading import load_trace
+    from kubesched.lab.traces.sample import sample_trace
+    from kubesched.library.cluster import Cluster
+    from kubesched.library.comparing import Compared, compare
+    from kubesched.library.objects import InputError, load, nodes, pods
+    from kubesched.library.results import Result
+    from kubesched.library.tables import Table
+
+__all__ = [
+    "Cluster",
+    "Compared",
+    "InputError",
+    "KubeschedError",
+    "Result",
+    "Table",
+    "__version__",
+    "compare",
+    "load",
+    "load_trace",
+    "nodes",
+    "pods",
+    "sample_trace",
+]
+
+_MODULES = {
+    "Cluster": "library.cluster",
+    "Compared": "library.comparing",
+    "InputError": "library.objects",
+    "KubeschedError": "base.errors",
+    "Result": "library.results",
+    "Table": "library.tables",
+    "compare": "library.comparing",
+    "load": "library.objects",
+    "load_trace": "lab.traces.reading",
+    "nodes": "library.objects",
+    "pods": "library.objects",
+    "sample_trace": "lab.traces.sample",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  # the names above
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kubesched import __version__
 from kubesched.app.flags import RunOptions
 from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.base.metrics.process import register_process_metrics
 from kubesched.base.metrics.registry import MetricsRegistry
+from kubesched.base.version import __version__
 from kubesched.client import events
 from kubesched.client.informers.factory import InformerFactory
 from kubesched.client.informers.informer import Informer

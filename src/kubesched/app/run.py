@@ -25,7 +25,6 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from kubesched import __version__
 from kubesched.api.core_v1 import Pod
 from kubesched.app import event_loop
 from kubesched.app.connecting import Connections, connections_to
@@ -54,6 +53,7 @@ from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.errors import ConfigError, KubeschedError, without_groups
 from kubesched.base.garbage_collection import GarbageCollection
 from kubesched.base.metrics.registry import MetricsRegistry
+from kubesched.base.version import __version__
 from kubesched.client.client_config import ClientConfig, load_config
 from kubesched.client.leader_election import LeaderElectionSettings
 from kubesched.client.metrics import ClientMetrics

@@ -22,7 +22,6 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from kubesched import __version__
 from kubesched.api import codec, events_v1, protobuf
 from kubesched.api.codec import ListOf, MalformedObject, Preserved
 from kubesched.api.kinds import PODS, Kind, kind_of
@@ -31,6 +30,7 @@ from kubesched.api.status import conflict
 from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.errors import Gone, TransportError, UnsupportedMediaType
 from kubesched.base.rate_limit import Sleep, TokenBucket
+from kubesched.base.version import __version__
 from kubesched.client.event_series import EventEntry, EventRecord
 from kubesched.client.patch import CONTENT_TYPES, Patch
 from kubesched.client.retry import Caller, Done, Rest, RetryPolicy

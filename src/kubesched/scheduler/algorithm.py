@@ -100,6 +100,8 @@ class SchedulingAlgorithm:
         self.batching = batching
         """By profile; only for profiles whose plugins can sign pods."""
         self.next_start = 0
+        self.ranking: Best | Walked | None = None
+        """Feasible nodes and totals of the last decision, if more than one node was feasible."""
         self.extenders_decide = False
         """True if an extender filters or scores: the search must not stop at the first node."""
 
@@ -125,6 +127,7 @@ class SchedulingAlgorithm:
         if engine is not None and pod_class is not None:
             answer = engine.decide(framework, state, pod, pod_class, self._walk(framework))
             if isinstance(answer, Best):
+                self.ranking = answer
                 self.next_start %= table.node_count  # as after a search that examined every node
                 row = self._of_best(answer)
                 return ScheduleResult(table.names[row], answer.feasible, table.node_count)
@@ -450,6 +453,7 @@ class SchedulingAlgorithm:
     ) -> ScheduleResult | Status:
         table, count = self.table, feasible.count
         evaluated = count + feasible.rejected
+        self.ranking = None
         if count == 1:
             name = table.names[int(feasible.rows[0])]
             self._remember_placement(framework, state, hint, name, None)
@@ -461,6 +465,7 @@ class SchedulingAlgorithm:
             )
             if outcome.error is not None:
                 return outcome.error
+            self.ranking = Walked(feasible.rows, outcome.totals, evaluated)
         if self.parallelism == 1:
             row = int(feasible.rows[0 if outcome is None else heap_winner(outcome.totals)])
         else:
@@ -518,6 +523,7 @@ class SchedulingAlgorithm:
         return int(tied_rows[draw_below(self.random, len(tied_rows))])
 
     def _select_walked(self, walked: Walked) -> ScheduleResult:
+        self.ranking = walked
         table, (rows, totals, examined) = self.table, walked
         self.next_start = (self.next_start + examined) % table.node_count
         if self.parallelism == 1:

@@ -76,7 +76,7 @@ class _FavouringAlgorithm(SchedulingAlgorithm):
     ties = 1
 
     def _of_best(self, best: Best) -> int:
-        ties, row = best.ties, self.favoured
+        ties, row = best.ties(), self.favoured
         self.ties = int(np.count_nonzero(ties))
         if row >= 0 and best.passing[row]:
             is_whole = len(ties) == len(best.passing)

@@ -15,11 +15,11 @@ from typing import Any
 
 import yaml
 
-from kubesched import __version__
 from kubesched.app.cli import terminal
 from kubesched.app.cli.plugin_lookup import installed_plugins
 from kubesched.app.cli.records import write_record
 from kubesched.base.errors import KubeschedError
+from kubesched.base.version import __version__
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
 from kubesched.framework.interfaces import (
     EXTENSION_POINTS,

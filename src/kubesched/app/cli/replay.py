@@ -26,7 +26,8 @@ RECORDING is the folder of 'kubesched run --record DIR'; without --config it is 
 and beside other configurations it is a column of its own. TRACE is the files of Alibaba's openb
 trace (nodes and pods, CSV), of Google's Borg trace of 2019 (machine and instance events, JSON lines
 or CSV), or a Kubernetes audit log (JSON lines; --from for the nodes that were there before). Files
-may be packed with gzip; a folder stands for its files.
+may be packed with gzip; a folder stands for its files. The word 'sample' stands for a day of 200
+nodes and 5,000 pods that is made for the occasion.
 
 With --verify, every decision of a recording is compared with the logged one instead. A decision
 that comes out differently is a defect of kubesched, or of a plugin that reads something outside of

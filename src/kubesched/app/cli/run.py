@@ -90,7 +90,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _print_version(reference_version: str) -> int:
-    from kubesched import __version__
+    from kubesched.base.version import __version__
     from kubesched.config.references import DEFAULT_REFERENCE, REFERENCES
 
     # Scripts written for kube-scheduler parse the first word and the number.

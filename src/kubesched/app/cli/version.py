@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     import platform
 
-    from kubesched import __version__
+    from kubesched.base.version import __version__
     from kubesched.config.references import DEFAULT_REFERENCE, REFERENCES
 
     versions = {

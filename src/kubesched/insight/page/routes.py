@@ -10,11 +10,11 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from kubesched import __version__
 from kubesched.api.core_v1 import Pod
 from kubesched.base.errors import ApiError, KubeschedError
 from kubesched.base.http_server.event_stream import event_stream
 from kubesched.base.http_server.messages import Response
+from kubesched.base.version import __version__
 from kubesched.insight.page import assets, attempts, columns, nodes, pending
 from kubesched.insight.page.access import with_headers
 from kubesched.insight.page.decision import MatrixSelection

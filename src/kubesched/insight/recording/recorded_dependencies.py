@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, TypeVar, cast
 
-from kubesched import __version__
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.meta import Record
 from kubesched.api.names import key_of, object_key
 from kubesched.base.clock import Clock
+from kubesched.base.version import __version__
 from kubesched.config.features import FeatureGates
 from kubesched.config.output import to_plain
 from kubesched.config.types import KubeSchedulerConfiguration

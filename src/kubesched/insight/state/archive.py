@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from kubesched import __version__
 from kubesched.api import codec
 from kubesched.api.times import format_time
+from kubesched.base.version import __version__
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.problems import StateError
 

@@ -136,7 +136,7 @@ class Cluster:
             objects if isinstance(objects, ClusterState) else _state_of(objects),
             config,
             gates=gates,
-            registry=_registry_with(plugins) if plugins else registry,
+            registry=registry_with(plugins) if plugins else registry,
             client=self.client,
             recorder=lambda _profile: self,
             clock=self.clock,
@@ -485,7 +485,8 @@ class _Timer:
         self.is_cancelled = True
 
 
-def _registry_with(plugins: Sequence[type[Plugin]]) -> Registry:
+def registry_with(plugins: Sequence[type[Plugin]]) -> Registry:
+    """The in-tree and installed plugins, and these."""
     registry = in_tree_registry()
     registry.add_installed()
     for plugin in plugins:

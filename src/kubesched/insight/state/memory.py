@@ -80,6 +80,10 @@ class MemoryListers:
         """Store an object; returns the previous one."""
         return self.of(type(obj)).put(obj)
 
+    def everything(self) -> list[Any]:
+        """The objects of all kinds."""
+        return [obj for lister in self._by_kind.values() for obj in lister.list()]
+
 
 class KeptObjects:
     """The objects sent to extenders, as far as they are stored here."""

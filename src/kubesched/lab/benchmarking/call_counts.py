@@ -17,11 +17,11 @@ import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from random import Random
 from types import CodeType, FrameType
 from typing import Any, ClassVar
 
-import kubesched
 from kubesched.api.meta import Record
 from kubesched.base.errors import KubeschedError
 from kubesched.config.features import FeatureGates
@@ -48,7 +48,7 @@ AWKWARD = ("HundredTemplates", "UniqueLabels", "Rollout", "SampledNodes", "OneWo
 
 SIZE = "gate"
 
-_PACKAGE = kubesched.__path__[0]
+_PACKAGE = str(Path(__file__).parents[2])
 _OWN = (f"{_PACKAGE}/lab/benchmarking/", f"{_PACKAGE}/insight/state/")
 """Code that plays the workload and the API server; excluded from the counts."""
 

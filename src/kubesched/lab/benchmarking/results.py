@@ -15,9 +15,9 @@ from enum import StrEnum
 
 import msgspec
 
-from kubesched import __version__
 from kubesched.api.meta import Record
 from kubesched.base.errors import KubeschedError
+from kubesched.base.version import __version__
 
 SCHEMA_VERSION = 1
 """Version of the JSON file; readers reject unknown versions."""

@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
-import kubesched
 from kubesched.base.errors import KubeschedError
 from kubesched.base.metrics import MetricsRegistry, exponential_buckets
 from kubesched.base.metrics.scheduler import MetricGates, SchedulerMetrics
@@ -391,7 +390,7 @@ def _own_metrics(gates: FeatureGates) -> Iterator[Fact]:
 
 def _own_source() -> str:
     """Our source, with strings that go over several lines put together."""
-    root = Path(kubesched.__file__).parent
+    root = Path(__file__).parents[2]
     parts = (
         file.read_text(encoding="utf-8")
         for room in ("framework", "plugins", "scheduler")

@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kubesched import __version__
 from kubesched.base.errors import KubeschedError
+from kubesched.base.version import __version__
 
 Work = Callable[[Any, Any], bytes]
 """(shared data, cell) -> result."""

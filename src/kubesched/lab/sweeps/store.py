@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from kubesched import __version__
 from kubesched.base.errors import KubeschedError
+from kubesched.base.version import __version__
 
 
 class StoreError(KubeschedError):

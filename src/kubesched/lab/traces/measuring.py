@@ -68,7 +68,7 @@ class Meter:
         """A pod was bound."""
         self._digest.update(f"{key} {pod.spec.node_name}\n".encode())
         if key in self._submitted:
-            self._waits.setdefault(key, now - self._submitted[key])
+            self._waits.setdefault(key, max(0.0, now - self._submitted[key]))  # clocks round
         self.occupies(pod, now)
 
     def occupies(self, pod: Pod, now: float) -> None:

@@ -332,9 +332,11 @@ class _Player:
         """Run the scheduler and end pods whose time has come, including this moment."""
         world = self._world
         while self._departures and self._departures[0][0] <= time_s:
-            world.advance_to(world.began + max(self._departures[0][0], world.now_s))
+            # Not compared with the clock, which counts from 1970 and so rounds fractions.
+            moment_s = max(self._departures[0][0], world.now_s)
+            world.advance_to(world.began + moment_s)
             # Binding may have added earlier departures.
-            if self._departures[0][0] <= world.now_s:
+            if self._departures[0][0] <= moment_s:
                 self._depart()
         world.advance_to(world.began + max(time_s, world.now_s))
 

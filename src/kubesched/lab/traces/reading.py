@@ -7,26 +7,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 
 from kubesched.insight.recording.segments import RecordingError
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.lab.traces import audit, borg, openb, recorded
 from kubesched.lab.traces.rows import columns_of, read_text
+from kubesched.lab.traces.sample import sample_trace
 from kubesched.lab.traces.trace import Trace, TraceError
+
+SAMPLE = "sample"
 
 FORMATS = ("recording", "openb", "borg", "audit")
 _SUFFIXES = (".csv", ".json", ".jsonl", ".log")
 
 
 def read_trace(paths: Sequence[str], state: ClusterState | None = None) -> Trace:
-    """Read a trace from its files, or a recording from its folder.
+    """Read a trace from its files, or a recording from its folder; `sample` is a made one.
 
     `state` is the cluster at the beginning of an audit log.
 
     Raises:
         TraceError, RecordingError: it cannot be read; with file, line and reason.
     """
+    if list(paths) == [SAMPLE] and not Path(SAMPLE).exists():
+        return sample_trace()
     if len(paths) == 1 and Path(paths[0]).is_dir():
         try:
             trace = recorded.read(paths[0])
@@ -53,6 +59,17 @@ def read_trace(paths: Sequence[str], state: ClusterState | None = None) -> Trace
             return borg.read(machines, _all(kinds, "borg instances"))
         case _:
             return audit.read(files, state)
+
+
+def load_trace(*paths: str | PathLike[str]) -> Trace:
+    """A trace from files, or a recording from its folder; the format is found by the content.
+
+    Raises:
+        TraceError, RecordingError: it cannot be read; with file, line and reason.
+    """
+    if not paths:
+        raise TraceError("a trace has at least one file")
+    return read_trace([str(path) for path in paths])
 
 
 def _refuse_state(found: str, state: ClusterState | None) -> None:

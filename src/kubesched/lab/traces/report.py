@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kubesched import __version__
+from kubesched.base.version import __version__
 from kubesched.lab.traces.outcome import Outcome, Record
 from kubesched.lab.traces.trace import Trace
 

@@ -52,15 +52,21 @@ class Best(NamedTuple):
 
     passing: Mask
     """The feasible rows."""
-    ties: Mask
-    """The nodes with the best total, among feasible nodes or all rows."""
+    totals: Levels | Mask
+    """Total scores of the feasible nodes, or of all rows: 0 where infeasible."""
     feasible: int
 
+    def ties(self) -> Mask:
+        """The nodes with the best total, among feasible nodes or all rows."""
+        best: Mask = self.totals == self.totals[self.totals.argmax()]
+        return best
+
     def row(self, draw: Callable[[int], int]) -> int:
-        """A random row of the tie; `draw(n)` returns a number below n."""
-        count = int(np.count_nonzero(self.ties))
-        place = nth(self.ties, draw(count) if count > 1 else 0)
-        return place if len(self.ties) == len(self.passing) else nth(self.passing, place)
+        """A random row of the best; `draw(n)` returns a number below n."""
+        ties = self.ties()
+        count = int(np.count_nonzero(ties))
+        place = nth(ties, draw(count) if count > 1 else 0)
+        return place if len(ties) == len(self.passing) else nth(self.passing, place)
 
 
 class Walked(NamedTuple):
@@ -174,7 +180,7 @@ class ClassEngine:
             return Walked(rows, level[rows] if totals is None else totals, examined)
         if totals is None:  # the level is 0 for infeasible nodes
             totals = level if passing is kept else level * passing
-        return Best(passing, totals == totals[totals.argmax()], count)
+        return Best(passing, totals, count)
 
     def _filters(
         self, framework: Framework, state: CycleState, pod: PodInfo, answers: Answers

@@ -18,8 +18,8 @@ from typing import Any
 
 import yaml
 
-from kubesched import __version__
 from kubesched.base.errors import ApiError, TransportError
+from kubesched.base.version import __version__
 from kubesched.client.pool import HttpTransport
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.client.transport import AnonymousCredentials, ConnectionConfig

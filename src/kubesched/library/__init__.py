@@ -1,0 +1,13 @@
+"""kubesched as a library: what `import kubesched` offers.
+
+| Module | What |
+|---|---|
+| `objects` | nodes and pods by the thousand; objects from text, files, recordings, clusters |
+| `cluster` | `Cluster`: the scheduler over these objects, in virtual time |
+| `tables` | `Table`: results as columns, for data frames and notebooks |
+| `results` | `Result`: what came of scheduling |
+| `comparing` | `compare`: configurations on a trace, paired by seed |
+| `environments` | Gymnasium environments |
+
+Its names are exported by the package `kubesched`, which imports them on first use.
+"""

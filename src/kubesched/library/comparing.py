@@ -1,0 +1,133 @@
+"""Configurations compared on a trace: each with each seed, differences seed by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from kubesched.base.errors import KubeschedError
+from kubesched.base.logs import silence
+from kubesched.config.features import from_flags
+from kubesched.framework.interfaces import Plugin
+from kubesched.insight.state.cluster import registry_with
+from kubesched.lab.sweeps.executors import parse
+from kubesched.lab.sweeps.store import ResultStore
+from kubesched.lab.sweeps.sweep import run_sweep
+from kubesched.lab.traces.cells import keyed, with_recorded
+from kubesched.lab.traces.outcome import decode, encode
+from kubesched.lab.traces.play import play_outcome
+from kubesched.lab.traces.player import Cell
+from kubesched.lab.traces.reading import load_trace
+from kubesched.lab.traces.report import Failed, Report, make_report
+from kubesched.lab.traces.trace import Trace
+from kubesched.library.cluster import Config, configuration
+from kubesched.library.objects import InputError
+from kubesched.library.tables import Table
+
+_NAMELESS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class Compared:
+    """What came of the configurations; `report` is what `kubesched replay -o json` prints."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+
+    @property
+    def figures(self) -> Table:
+        """Mean and 95 % interval of every figure, by configuration."""
+        rows = [
+            (configuration.name, name, figure.mean, figure.low, figure.high)
+            for configuration in self.report.configurations
+            for name, figure in configuration.figures.items()
+        ]
+        return _table(("config", "figure"), rows)
+
+    @property
+    def differences(self) -> Table:
+        """Each configuration minus the first, seed by seed; `shown` if 0 is outside."""
+        rows = [
+            (comparison.other, name, figure.mean, figure.low, figure.high, float(figure.shown))
+            for comparison in self.report.comparisons
+            for name, figure in comparison.figures.items()
+        ]
+        return _table(("config", "figure"), rows, shown=True)
+
+    def __repr__(self) -> str:
+        names = ", ".join(found.name for found in self.report.configurations)
+        return f"Compared({names} on {self.report.trace})"
+
+    def _repr_html_(self) -> str:
+        shown = self.differences if self.report.comparisons else self.figures
+        notes = "".join(f"<p>note: {escape(note)}</p>" for note in self.report.notes)
+        return f"<p>{escape(repr(self))}</p>{shown._repr_html_()}{notes}"
+
+
+def compare(
+    configs: Sequence[Config] | Mapping[str, Config],
+    trace: Trace | str | PathLike[str] | Sequence[str],
+    *,
+    seeds: int = 1,
+    plugins: Sequence[type[Plugin]] = (),
+    feature_gates: str = "",
+    executor: str = "local:1",
+    results: str | None = None,
+) -> Compared:
+    """Play a trace under each configuration with each of `seeds` seeds.
+
+    Unnamed configurations are called A, B and so on. `executor` is where to play: `local:N`
+    processes, `dask:ADDRESS`; there, classes of `plugins` are imported by their module's name.
+    `results` is a folder that keeps outcomes, so that they are not played again.
+
+    Raises:
+        ConfigError, TraceError: a configuration or the trace cannot be read.
+        InputError: there is nothing to play.
+        KubeschedError: a cell failed; the message names it.
+    """
+    named = configs if isinstance(configs, Mapping) else dict(zip(_NAMELESS, configs, strict=False))
+    if not named or len(named) != len(configs) or seeds < 1:
+        raise InputError(f"compare: 1 to {len(_NAMELESS)} configurations and a seed are needed")
+    if not isinstance(trace, Trace):
+        trace = load_trace(*([trace] if isinstance(trace, str | PathLike) else trace))
+    gates = from_flags(feature_gates, "", [], [])
+    cells = [
+        Cell(name=name, config=configuration(config, gates), gates=gates, seed=seed)
+        for name, config in named.items()
+        for seed in range(seeds)
+    ]
+    cells = with_recorded(trace, cells)
+    shared = (trace, tuple(plugins))
+    found = run_sweep(
+        _play, shared, [keyed(trace, cell) for cell in cells], parse(executor), ResultStore(results)
+    )
+    outcomes, failed = [], []
+    for cell, result in zip(cells, found, strict=True):
+        if result.data is None:
+            failed.append(Failed(config=cell.name, seed=cell.seed, error=result.error))
+        else:
+            outcomes.append(decode(result.data))
+    if failed:
+        raise KubeschedError(f"{failed[0].config} with seed {failed[0].seed}: {failed[0].error}")
+    return Compared(make_report(trace, outcomes, []))
+
+
+def _play(shared: tuple[Trace, tuple[type[Plugin], ...]], cell: Cell) -> bytes:
+    """The outcome of one cell; may run in another process."""
+    silence()
+    trace, plugins = shared
+    return encode(play_outcome(trace, cell, registry_with(plugins) if plugins else None))
+
+
+def _table(
+    names: tuple[str, ...], rows: Sequence[tuple[Any, ...]], *, shown: bool = False
+) -> Table:
+    numbers = ("mean", "low", "high", *(("shown",) if shown else ()))
+    columns: dict[str, Any] = {name: [row[at] for row in rows] for at, name in enumerate(names)}
+    for at, name in enumerate(numbers, len(names)):
+        values = [np.nan if row[at] is None else row[at] for row in rows]
+        columns[name] = np.array(values, dtype=np.float64)
+    return Table(columns)
