@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import platform
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -30,7 +30,6 @@ from kubesched.playground.controller_manager import ControllerOptions
 from kubesched.playground.controllers.volumes import StorageDriver
 from kubesched.playground.kubelet.node_templates import DEFAULT_POOLS, NodePool
 from kubesched.playground.kubelet.options import KubeletOptions
-from kubesched.playground.kubelet.stages import Stage, default_stages
 
 UNLIMITED_QPS = -1.0
 DRAIN_S = 0.1
@@ -48,7 +47,6 @@ class PlaygroundSettings:
     authorization: Authorization = "allow"
     nodes: int = 10
     pools: tuple[NodePool, ...] = DEFAULT_POOLS
-    stages: tuple[Stage, ...] = field(default_factory=default_stages)
     port: int = 0
     data_dir: Path | None = None
     storage: tuple[StorageDriver, ...] = (StorageDriver(),)
@@ -83,7 +81,7 @@ class Playground:
 @contextlib.asynccontextmanager
 async def playground(settings: PlaygroundSettings) -> AsyncIterator[Playground]:
     """Start everything; when the body runs, kubectl works and pods are being scheduled."""
-    kubelet = KubeletOptions(nodes=settings.nodes, pools=settings.pools, stages=settings.stages)
+    kubelet = KubeletOptions(nodes=settings.nodes, pools=settings.pools)
     cluster_settings = ClusterSettings(
         name=settings.name,
         address=settings.address,

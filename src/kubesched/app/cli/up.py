@@ -38,7 +38,6 @@ DEMO_TIMEOUT_S = 60.0
 _OPTIONS = """
 --nodes N {count=10}        nodes to register
 --node-template FILE        a NodePools file: what the nodes look like
---stages FILE               a file of pod life-cycle stages for the fake kubelets
 --kubernetes-version V {|1.37|1.36}  the release that the cluster is (default: that of the
     scheduler, which is of the cluster's release by default, too)
 --data-dir DIR              keep the cluster there across restarts (default: in memory)
@@ -158,7 +157,6 @@ def _settings(args: argparse.Namespace) -> PlaygroundSettings:
     from kubesched.insight.recording.recorded_dependencies import RING_BYTES
     from kubesched.insight.recording.writer import DEFAULT_LIMIT_BYTES
     from kubesched.playground.kubelet.node_templates import DEFAULT_POOLS, load_node_pools
-    from kubesched.playground.kubelet.stages import default_stages, load_stages
 
     args.reference_version = args.reference_version or args.kubernetes_version
     gates = feature_gates(args)
@@ -175,9 +173,6 @@ def _settings(args: argparse.Namespace) -> PlaygroundSettings:
         pools=load_node_pools(read_file(args.node_template), args.node_template)
         if args.node_template
         else DEFAULT_POOLS,
-        stages=load_stages(read_file(args.stages), args.stages)
-        if args.stages
-        else default_stages(),
         port=args.port,
         data_dir=data_dir,
         with_scheduler=not args.no_scheduler,

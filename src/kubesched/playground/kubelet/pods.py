@@ -39,7 +39,6 @@ from kubesched.playground.kubelet.stages import (
     Stage,
     StageEvent,
     Transition,
-    choose,
     first_match,
 )
 
@@ -56,7 +55,6 @@ class _Plan:
     due: float = 0.0
     chosen_for: JsonObject | None = None
     """The version of the pod for which the stage was chosen."""
-    passed_over: set[str] = field(default_factory=set)
     is_removed: bool = False
     """The kubelet is done with the pod; only finalizers keep the object."""
 
@@ -155,7 +153,6 @@ class PodPlayer(Controller[str]):
             if plan.due > now:
                 return plan.due - now
             stage, plan.stage = plan.stage, None
-            plan.passed_over.clear()
             after = self._perform(stage, pod, node, host, plan)
             if after is None:
                 return None
@@ -170,9 +167,10 @@ class PodPlayer(Controller[str]):
         if plan.stage is not None and plan.chosen_for is pod:
             return
         played = with_effects(pod)
-        if plan.stage is not None and first_match(stages, played, plan.passed_over) is plan.stage:
+        stage = first_match(stages, played)
+        if plan.stage is not None and stage is plan.stage:
             return
-        plan.stage = choose(stages, played, self._rng, plan.passed_over)
+        plan.stage = stage
         plan.chosen_for = pod
         if plan.stage is not None:
             plan.due = now + plan.stage.delay_s(played, self._rng)

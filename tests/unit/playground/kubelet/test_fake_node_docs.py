@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 from kubesched.playground.kubelet.node_templates import load_node_pools
-from kubesched.playground.kubelet.stages import load_stages
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "fake-nodes.md"
 
@@ -17,7 +16,6 @@ def test_every_example_loads():
     for block in blocks:
         kind = re.search(r"^kind: (\w+)$", block, re.MULTILINE)
         assert kind is not None
-        loader = {"NodePools": load_node_pools, "KubeletStages": load_stages}[kind.group(1)]
-        assert loader(block.encode(), "fake-nodes.md")
+        assert load_node_pools(block.encode(), "fake-nodes.md")
         kinds.append(kind.group(1))
-    assert kinds == ["NodePools", "NodePools", "KubeletStages"]
+    assert kinds == ["NodePools", "NodePools"]
