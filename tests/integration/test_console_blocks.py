@@ -140,6 +140,7 @@ async def a_scheduler_with_a_shadow(terminal: Terminal) -> None:
 BEFORE: dict[str, Callable[[Terminal], Awaitable[None]]] = {
     "README.md: kubectl run greedy": a_playground,
     "docs/explanation/recorder.md: kubesched replay": a_recording,
+    "docs/how-to/compare-with-kube-scheduler.md: kubesched shadow": a_playground,
     "docs/how-to/debug-a-pending-pod.md: kubesched explain pod greedy": pending_pods,
     "docs/how-to/debug-a-pending-pod.md: kubesched explain pod web-3-1": a_dump,
     "docs/how-to/plan-capacity.md: kubesched capacity -f web.yaml --from cluster.json": a_cluster_file,

@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kubesched.api.core_v1 import Namespace, Node, Pod
+from kubesched.api.kinds import kind_of
 from kubesched.app.flag_parsing import parse
 from kubesched.app.settings import complete
 from kubesched.config.features import DEFAULT_GATES
+from kubesched.config.load import default_config
 from kubesched.config.load import load as load_config
+from kubesched.framework.profile import enabled_plugins
+from kubesched.plugins.registry import in_tree_registry
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 
@@ -85,6 +90,18 @@ def test_the_scheduler_may_no_more_than_kube_scheduler(manifests):
         assert target in UPSTREAM, f"{target} is not in kube-scheduler's role"
         assert verbs <= set(UPSTREAM[target].split()), target
     assert not any("*" in str(rule) for rule in role["rules"])
+
+
+def test_a_shadow_may_read_what_it_watches_and_nothing_else(manifests):
+    (role,) = by_kind(manifests["shadow-rbac.yaml"], "ClusterRole", "kubesched:shadow")
+    registry, config = in_tree_registry(), default_config()
+    kinds = {Pod, Node, Namespace}
+    for plugin in enabled_plugins(config, registry):
+        kinds |= set(plugin.kinds_to_list(DEFAULT_GATES))
+    watched = {(kind_of(kind).group, kind_of(kind).plural) for kind in kinds}
+    rights = granted(role["rules"])
+    assert watched <= rights.keys()
+    assert all(verbs == {"list", "watch"} for verbs in rights.values())
 
 
 def test_leases_are_limited_to_one_name(manifests):

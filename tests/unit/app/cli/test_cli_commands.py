@@ -13,6 +13,8 @@ from kubesched.app.cli import main as cli
 from kubesched.app.cli.completion import walk
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "cli.md"
+WITHOUT_VERB = {"shadow"}
+"""Commands that have subcommands and do something without one."""
 
 
 def test_every_command_of_the_table_can_be_loaded():
@@ -36,7 +38,7 @@ def test_every_module_of_a_command_is_in_the_table():
 
 def test_every_command_and_subcommand_is_documented():
     nodes = list(walk(cli.parser_of()))
-    commands = {" ".join(node.words) for node in nodes if not node.subcommands}
+    commands = {" ".join(node.words) for node in nodes if not node.subcommands} | WITHOUT_VERB
     documented = {
         name
         for row in re.findall(r"^\| (`.*?`) \|", PAGE.read_text(), re.MULTILINE)
