@@ -20,7 +20,7 @@ from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError, KeptEnd, NoNodesAvailable
 from kubesched.framework.node_statuses import NodeStatusColumns
-from kubesched.framework.nodes.columns import Indices
+from kubesched.framework.nodes.columns import Indices, Mask
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns, PassingColumns
@@ -151,6 +151,22 @@ class SchedulingAlgorithm:
                 )
             return self.fits_nowhere(pod, feasible.diagnosis)
         return self._prioritize_and_select(framework, state, pod.pod, feasible, hint)
+
+    def feasible(self, framework: Framework, state: CycleState, pod: PodInfo) -> Mask:
+        """The rows that would take the pod, for those who choose by themselves. Read-only."""
+        table = self.table
+        table.refresh()
+        pod_class = self._class_of(framework, state, pod)
+        outcome = self.pre_filter(framework, state, pod, pod_class)
+        if outcome.status is None and outcome.node_names is None and pod_class is not None:
+            assert self.engine is not None, "a pod has a class because there is an engine"
+            passing = self.engine.feasible(framework, state, pod, pod_class)
+            if passing is not None:
+                return passing
+        found = self.find_nodes_that_fit(framework, state, pod, outcome)
+        mask = np.zeros(table.high_water, dtype=np.bool_)
+        mask[found.rows] = True
+        return mask
 
     def _class_of(self, framework: Framework, state: CycleState, pod: PodInfo) -> PodClass | None:
         """The pod's equivalence class, if cached answers can decide it."""

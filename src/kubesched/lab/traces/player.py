@@ -83,6 +83,22 @@ def play_trace(
         ConfigError: the configuration names plugins that do not exist or do not fit.
         TraceError, PlanError: the trace contradicts itself.
     """
+    with collector_paused():
+        world, notes = replayed_cluster(trace, cell, registry)
+        with world:
+            outcome = _Player(trace, cell, world, on_bound).play()
+    outcome.notes += (f"{cell.name}: {note}" for note in notes)
+    return outcome
+
+
+def replayed_cluster(
+    trace: Trace, cell: Cell, registry: Registry | None = None
+) -> tuple[ReplayedCluster, list[str]]:
+    """The cluster at the beginning of a trace, and what was left out of the configuration.
+
+    Raises:
+        ConfigError: the configuration names plugins that do not exist or do not fit.
+    """
     ledger = GpuLedger() if trace.shares_gpus else None
     config, notes = without_extenders(cell.config)
     if registry is None:
@@ -91,12 +107,7 @@ def play_trace(
     if ledger is not None:
         registry.register(PLUGIN, lambda: gpu_share_with(ledger))
         config = _with_plugin(config, PLUGIN)
-    with collector_paused():
-        world = _ReplayedCluster(trace, replace(cell, config=config), registry, ledger)
-        with world:
-            outcome = _Player(trace, cell, world, on_bound).play()
-    outcome.notes += (f"{cell.name}: {note}" for note in notes)
-    return outcome
+    return ReplayedCluster(trace, replace(cell, config=config), registry, ledger), notes
 
 
 def _with_plugin(config: KubeSchedulerConfiguration, name: str) -> KubeSchedulerConfiguration:
@@ -120,7 +131,7 @@ def is_own(trace: Trace, cell: Cell) -> bool:
     )
 
 
-class _ReplayedCluster(PlannedCluster):
+class ReplayedCluster(PlannedCluster):
     """Keeps the device ledger, and deletes evicted pods when the recording did."""
 
     def __init__(
@@ -188,7 +199,7 @@ class _RecordedCalls:
     """
 
     def __init__(self, trace: Trace) -> None:
-        self.world: _ReplayedCluster
+        self.world: ReplayedCluster
         self.evictions = 0
         self._to_come: dict[tuple[str, str], deque[float]] = {}
         self._waiting: dict[tuple[str, str], deque[asyncio.Future[None]]] = {}
@@ -236,7 +247,7 @@ class _Player:
         self,
         trace: Trace,
         cell: Cell,
-        world: _ReplayedCluster,
+        world: ReplayedCluster,
         on_bound: Callable[[Pod], None],
     ) -> None:
         self._on_bound = on_bound

@@ -118,6 +118,21 @@ class ClassEngine:
             return None
         return filters.pre_filter(state, pod.pod)
 
+    def feasible(
+        self, framework: Framework, state: CycleState, pod: PodInfo, pod_class: PodClass
+    ) -> Mask | None:
+        """The rows that pass, for a pod that passed PreFilter; None as `decide`. Read-only."""
+        answers = self.classes.answers(pod_class.shape)
+        if answers.is_given_up:
+            return None
+        try:
+            filters = self._filters(framework, state, pod, answers)
+            kept = filters.passing(state, pod.pod)
+            return self._narrowed(framework, state, pod, filters, kept)
+        except Unfit:
+            answers.drop()
+        return None
+
     def decide(
         self,
         framework: Framework,
