@@ -46,12 +46,6 @@ Reward = Callable[["PlacementEnv"], float]
 TraceSource = Trace | str | PathLike[str] | Sequence[str] | Callable[[int], Trace] | None
 
 
-def register() -> None:
-    """Called by gymnasium, which finds it by its entry point."""
-    for name, kind in (("Placement", "PlacementEnv"), ("Weights", "WeightsEnv")):
-        gymnasium.register(f"kubesched/{name}-v0", entry_point=f"{__name__}:{kind}")
-
-
 # -- rewards ---------------------------------------------------------------------------------------
 
 

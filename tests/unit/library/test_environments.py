@@ -16,7 +16,7 @@ gymnasium = pytest.importorskip("gymnasium")
 
 from gymnasium.utils.env_checker import check_env  # noqa: E402  # after the line above
 
-from kubesched.library.environments import PlacementEnv, WeightsEnv, pod_of  # noqa: E402  # as above
+from kubesched.gym import PlacementEnv, WeightsEnv, pod_of  # noqa: E402  # as above
 
 TRACE = ks.sample_trace(nodes=12, pods=120, hours=2)
 OPENB = Path(__file__).parents[3] / "examples/traces/openb"
