@@ -68,6 +68,7 @@ from kubesched.insight.recording.recorded_dependencies import Recording, open_re
 from kubesched.insight.recording.writer import Limits
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.decisions import DecisionRing
+from kubesched.scheduler.plugin_profile import PluginProfile, plugin_costs
 from kubesched.scheduler.watchdog import LoopWatchdog
 
 if TYPE_CHECKING:
@@ -190,6 +191,7 @@ class SchedulerProcess:
         self._random = random or Random()
         self._registry = make_registry(settings.options)
         self._app: SchedulerApp | None = None
+        self._watchdog: LoopWatchdog | None = None
         self._recording: Recording | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -244,7 +246,8 @@ class SchedulerProcess:
             if recording is not None:
                 register_recorder(self._registry, recording.recorder)
             self._log_start()
-            watchdog = LoopWatchdog(asyncio.get_running_loop(), self._registry, self._clock)
+            loop = asyncio.get_running_loop()
+            self._watchdog = watchdog = LoopWatchdog(loop, self._registry, self._clock)
             exit_limit = ExitLimit(self._stop, options.drain_timeout)
             with GarbageCollection(app.informers.object_count) as garbage_collection:
                 async with (
@@ -279,6 +282,7 @@ class SchedulerProcess:
             is_active=self._is_active,
             decisions=self._decisions,
             shadows=lambda: None if self._app is None else self._app.assembly.shadows,
+            plugins=self._plugin_profile,
             page=self._page_source if self._settings.options.page else None,
         )
         return Serving(self._settings, exposed, clock=self._clock, random=self._random)
@@ -300,6 +304,12 @@ class SchedulerProcess:
 
     def _decisions(self) -> DecisionRing | None:
         return None if self._app is None else self._app.assembly.scheduler.decisions
+
+    def _plugin_profile(self) -> PluginProfile:
+        if self._app is None:
+            return PluginProfile()
+        blocked = () if self._watchdog is None else self._watchdog.blocked()
+        return PluginProfile(plugins=plugin_costs(self._app.assembly), blocked=blocked)
 
     def _sync_problem(self) -> str | None:
         if self._app is None or not self._app.synced.is_set():

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Self
 
 from kubesched.api.core_v1 import Pod
 from kubesched.app.flags import RunOptions
-from kubesched.app.server import decisions_page, self_signed, shadow_page
+from kubesched.app.server import decisions_page, plugins_page, self_signed, shadow_page
 from kubesched.app.server.access_metrics import AccessMetrics
 from kubesched.app.server.authentication import Authenticator, TokenReviewer
 from kubesched.app.server.authorization import Authorizer
@@ -29,6 +29,7 @@ from kubesched.app.server.decisions_page import DecisionsPage
 from kubesched.app.server.health import Check, HealthMetrics, HealthPages
 from kubesched.app.server.metrics_pages import MetricsPage, ResourcesPage
 from kubesched.app.server.pages import ConfigPage, FlagsPage, StatusPage
+from kubesched.app.server.plugins_page import PluginsPage
 from kubesched.app.server.profiling import DebugPages
 from kubesched.app.server.requests import Page
 from kubesched.app.server.secure_server import SecureServer
@@ -50,6 +51,7 @@ from kubesched.client.pool import HttpTransport, PoolSettings
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.config.output import to_plain
 from kubesched.scheduler.decisions import DecisionRing
+from kubesched.scheduler.plugin_profile import PluginProfile
 from kubesched.scheduler.shadows import Shadows
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ class Exposed:
     """The last attempts; None before the scheduler exists."""
     shadows: Callable[[], Shadows | None]
     """Profiles that decide beside live ones."""
+    plugins: Callable[[], PluginProfile]
     page: Callable[[], Source | None] | None = None
     """Source of the page; None if it is not served."""
 
@@ -174,6 +177,7 @@ class Serving:
         pages, prefixes = self._pages(settings, exposed)
         decisions = DecisionsPage(exposed.decisions, authorizer, self._clock)
         pages[decisions_page.PATH] = decisions
+        pages[plugins_page.PATH] = PluginsPage(exposed.plugins)
         prefixes = {f"{decisions_page.PATH}/": decisions, **prefixes}
         if settings.config.has_shadows:
             pages[shadow_page.PATH] = ShadowPage(exposed.shadows, authorizer)

@@ -9,20 +9,31 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import entry_points
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
+from time import monotonic
 from typing import cast
 
 from kubesched.base.errors import ConfigError, FieldProblem, KubeschedError
+from kubesched.base.logs import get_logger
+from kubesched.base.version import __version__
 from kubesched.config.default_plugins import IN_TREE_PLUGINS, as_of
 from kubesched.config.expansion import ExpandedPlugins, expand_profiles
 from kubesched.config.references import Reference
 from kubesched.config.types import ExtensionPoint, KubeSchedulerProfile
 from kubesched.framework.interfaces import EXTENSION_POINTS, FilterPlugin, Plugin, ScorePlugin
 
+log = get_logger(__name__)
+
 ENTRY_POINT_GROUP = "kubesched.plugins"
 
+SLOW_IMPORT_S = 1.0
+
+_NEEDED = re.compile(r"kubesched\b(?!-)[^;]*?(>=|==|~=)\s*(\d+(\.\d+)*)")
+"""The least version in `Requires-Dist` of a distribution; installers can be told to ignore it."""
 _IN_TREE = "kubesched.plugins."
 _ONE_OF: dict[type[Plugin], tuple[str, ...]] = {
     FilterPlugin: ("filter", "filter_nodes"),
@@ -67,9 +78,22 @@ class Registry:
         With `loaded_only`, only those of imported modules: requests of others may name them, and
         must not import code.
         """
+        found: dict[str, EntryPoint] = {}
         for entry in entry_points(group=ENTRY_POINT_GROUP):
-            if not loaded_only or entry.module in sys.modules:
-                self.register(entry.name, entry.load)
+            if loaded_only and entry.module not in sys.modules:
+                continue
+            if entry.name in found:
+                both = f"{_package(found[entry.name])} and {_package(entry)}"
+                self._loaders[entry.name] = partial(_refuse, entry.name, both)
+            elif entry.name in self._loaders:
+                log.warning(
+                    "A package declares a plugin with a name that is taken; it is left out",
+                    plugin=entry.name,
+                    package=_package(entry),
+                )
+            else:
+                found[entry.name] = entry
+                self.register(entry.name, partial(_load_installed, entry))
 
     def names(self) -> list[str]:
         return sorted(self._loaders)
@@ -84,14 +108,18 @@ class Registry:
             if ":" not in name:
                 return None
             loader = lambda: load_by_path(name)  # noqa: E731  # same calling convention
+        began = monotonic()
         try:
             loaded = loader()
         except RegistryError:
             raise
-        except Exception as error:  # importing third-party code may raise anything
+        except (Exception, SystemExit) as error:  # importing third-party code may raise anything
             raise RegistryError(
                 f'plugin "{name}" cannot be imported: {type(error).__name__}: {error}'
             ) from error
+        if name not in IN_TREE_PLUGINS and monotonic() - began > SLOW_IMPORT_S:
+            seconds = round(monotonic() - began, 1)
+            log.warning("A plugin was slow to import", plugin=name, seconds=seconds)
         self._classes[name] = checked_class(name, loaded)
         return loaded
 
@@ -118,6 +146,28 @@ class Registry:
             return self.implements(name, point.value)
         except RegistryError as error:
             raise as_config_error(error) from error
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.module
+
+
+def _refuse(name: str, packages: str) -> type[Plugin]:
+    text = f'plugin "{name}" is declared by {packages}: uninstall one, or name it MODULE:CLASS'
+    raise RegistryError(text)
+
+
+def _load_installed(entry: EntryPoint) -> type[Plugin]:
+    for requirement in (entry.dist and entry.dist.requires) or ():
+        needed = _NEEDED.match(requirement)
+        if needed is not None and _numbers(needed[2]) > _numbers(__version__):
+            needs = f"needs kubesched {needed[2]} or newer, this is {__version__}"
+            raise RegistryError(f'plugin "{entry.name}" of {_package(entry)} {needs}')
+    return cast("type[Plugin]", entry.load())
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))
 
 
 def _points_of(plugin: type[Plugin]) -> frozenset[str]:

@@ -20,6 +20,7 @@ from kubesched.base.clock import Clock
 from kubesched.base.logs import get_logger
 from kubesched.base.metrics.registry import MetricsRegistry
 from kubesched.framework.interfaces import Plugin
+from kubesched.scheduler.plugin_profile import Blocked
 
 log = get_logger(__name__)
 
@@ -120,6 +121,15 @@ class LoopWatchdog:
             labels=("plugin", "extension_point"),
         )
         self._stalled.labels("", "")
+
+    def blocked(self) -> tuple[Blocked, ...]:
+        """The plugins that blocked the loop. Thread-safe."""
+        cells = self._stalled.cells().items()
+        return tuple(
+            Blocked(plugin=plugin, point=point, seconds=cell.current())
+            for (plugin, point), cell in cells
+            if plugin
+        )
 
     async def run(self) -> None:
         """Watch until cancelled."""

@@ -19,7 +19,9 @@ from serving_requests import context, get
 from kubesched.app.server import self_signed
 from kubesched.base.errors import ServerError
 from kubesched.playground.server.api_server import failure
+from kubesched.scheduler.plugin_profile import HEADER
 
+FIT = "NodeResourcesFit"
 ALONE = {"leaderElection": {"leaderElect": False}}
 
 
@@ -95,6 +97,20 @@ async def test_an_administrators_certificate_opens_everything(cluster, run, admi
     outcomes = {each["pod"]: each["outcome"] for each in json.loads(page)["decisions"]}
     assert outcomes == {"a": "scheduled", "big": "unschedulable"}
     status, _ = await get(scheduler, "/debug/decisions")
+    assert status == 403
+
+    status, page = await get(scheduler, "/debug/plugins", certificate=admin_certificate)
+    assert status == 200
+    fit = {each["point"]: each for each in json.loads(page)["plugins"] if each["plugin"] == FIT}
+    assert fit["Filter"]["answers"] == "kept for 2 of 2 shapes"
+    status, page = await get(
+        scheduler,
+        "/debug/plugins",
+        certificate=admin_certificate,
+        headers={"Accept": "text/plain"},
+    )
+    assert page.split("\n")[0].split() == [*" ".join(HEADER).split()]
+    status, _ = await get(scheduler, "/debug/plugins")
     assert status == 403
 
     status, page = await get(scheduler, "/metrics/resources", certificate=admin_certificate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -59,6 +59,7 @@ workloads FILE|NAME {{*}}    what to run (default: all, size small)
 _CORE = """
 --no-classes  without sharing answers between equal pods
 --both        with and without sharing answers, one after the other
+--plugins     also show the time per plugin, and whether its answers are kept
 """
 _END_TO_END = """
 --control-plane PLANE {embedded|real}  embedded or real
@@ -125,6 +126,7 @@ def main(args: argparse.Namespace) -> int:
         sys.stdout.write(encode(report).decode())
     else:
         show(report, is_phases=args.phases)
+        _print_plugins(report.results)
     if folder is not None:
         print(f"written to {folder / 'report.json'}", file=sys.stderr)
     return 1 if failed or not report.results else 0
@@ -179,6 +181,7 @@ def _core_options(args: argparse.Namespace) -> CoreOptions:
         classes=not args.no_classes,
         percentage_of_nodes_to_score=args.percentage_of_nodes_to_score,
         pods_per_s=args.rate,
+        profiles_plugins=args.plugins,
         versions=parse_versions(args.reference_version or ""),
     )
 
@@ -190,6 +193,7 @@ def _end_to_end(
 
     from msgspec import structs
 
+    from kubesched.base.errors import KubeschedError
     from kubesched.config.versions import parse_versions
     from kubesched.lab.benchmarking.core_mode import with_core_decisions
     from kubesched.lab.benchmarking.end_to_end.contestants import ClientLimits, Contestant
@@ -199,6 +203,8 @@ def _end_to_end(
     from kubesched.lab.benchmarking.scheduler_settings import gates_to_set
     from kubesched.testing.control_plane import find_assets
 
+    if args.plugins:
+        raise KubeschedError("--plugins needs core mode; a process tells at /debug/plugins")
     needs_assets = args.control_plane == "real" or args.against
     assets = find_assets(args.assets) if needs_assets else None
     versions = parse_versions(args.reference_version or "")
@@ -303,3 +309,14 @@ def _print_phases(summaries: list[Summary]) -> None:
             for phase in run.phases
         ]
         terminal.table(("PHASE", "TIMES", "EACH", "SHARE"), rows, right_from=1)
+
+
+def _print_plugins(results: Sequence[RunResult]) -> None:
+    """The plugins of the last repetition of each workload."""
+    from kubesched.scheduler.plugin_profile import HEADER
+
+    for name, run in {f"{run.workload}, {run.contestant}": run for run in results}.items():
+        if run.plugins:
+            print()
+            terminal.heading(name)
+            terminal.table(HEADER[1:], [cost.cells()[1:] for cost in run.plugins])

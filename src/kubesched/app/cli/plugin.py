@@ -16,6 +16,9 @@ _LIST = """\
 List the plugins of installed packages, or with --all the in-tree ones too: where they come from,
 which extension points they serve, and whether the scheduler may keep their answers. Imports them,
 which runs their code.
+
+With --live, the plugins of a running scheduler: what each costs, from the attempts that its metrics
+sample, whether its answers are kept, and which of them blocked the scheduling loop.
 """
 _CHECK = """\
 Look for a cluster in which a plugin breaks a promise that the scheduler relies on: answers that are
@@ -37,7 +40,15 @@ name NAME  the plugin's name
 """,
     )
     listed = verbs.add_parser("list", help="list installed plugins", description=_LIST)
-    add_options(listed, "--all  list the in-tree plugins, too")
+    add_options(
+        listed,
+        """
+--all              list the in-tree plugins, too
+--live URL         what a scheduler serves at /debug/plugins, such as https://localhost:10259
+--kubeconfig FILE {=}  with --live: credentials, and how the certificate is checked (default: as
+    kubectl)
+""",
+    )
     add_output(listed, "table", "json", "yaml")
     check = verbs.add_parser("check", help="look for broken promises", description=_CHECK)
     add_options(
@@ -57,5 +68,7 @@ def main(args: argparse.Namespace) -> int:
     if args.verb == "new":
         return plugin_work.new(args.name, args.dir)
     if args.verb == "list":
+        if args.live:
+            return plugin_work.show_live(args.output, args.live, args.kubeconfig)
         return plugin_work.show(args.output, with_in_tree=args.all)
     return plugin_work.check(args.plugin, args.args, args.examples, args.only)

@@ -88,6 +88,34 @@ def show(output: str, *, with_in_tree: bool) -> int:
     return 0
 
 
+def show_live(output: str, url: str, kubeconfig: str) -> int:
+    """Show the profile of plugins of a running scheduler."""
+    import asyncio
+
+    import msgspec
+
+    from kubesched.app.connecting import connections_to
+    from kubesched.client.client_config import load_default_config
+    from kubesched.scheduler.plugin_profile import HEADER, PluginProfile
+
+    async def read() -> bytes:
+        connection = load_default_config(kubeconfig, server=url).connection
+        async with connections_to(connection) as connections:
+            return await connections.main.get_raw("/debug/plugins")
+
+    try:
+        profile = msgspec.json.decode(asyncio.run(read()), type=PluginProfile)
+    except msgspec.DecodeError as error:
+        raise KubeschedError(f"{url}: /debug/plugins is not kubesched's: {error}") from None
+    if output != "table":
+        write_record(output, msgspec.to_builtins(profile))
+        return 0
+    terminal.table(HEADER, [cost.cells() for cost in profile.plugins])
+    for blocked in profile.blocked:
+        print(blocked)
+    return 0
+
+
 def _source(entry: Any) -> str:  # noqa: ANN401  # an entry point
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist else str(entry.module)
 

@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
 from kubesched.base.clock import Clock
 from kubesched.base.metrics.instruments import Family, Histogram
 from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.framework.cycle_state import CallTimer, CycleState
 from kubesched.framework.interfaces import Plugin, Wait
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code, Status
 
 T = TypeVar("T")
@@ -24,7 +27,17 @@ T = TypeVar("T")
 PRE_FILTER, FILTER, PRE_SCORE, SCORE = 1, 2, 4, 8
 """Bits of `CycleState.points_reached`."""
 
+_OVER_ROWS: Final = frozenset({"Filter", "Score"})
 _COUNTED: Final = {"PreFilter": PRE_FILTER, "Filter": FILTER, "PreScore": PRE_SCORE, "Score": SCORE}
+
+
+class Cost:
+    """The timed calls of one plugin at one extension point."""
+
+    __slots__ = ("calls", "rows", "seconds")
+
+    def __init__(self) -> None:
+        self.calls, self.rows, self.seconds = 0, 0, 0.0
 
 
 class PluginTimer:
@@ -33,7 +46,9 @@ class PluginTimer:
     def __init__(self, clock: Clock, durations: Family[Histogram]) -> None:
         self._now = clock.monotonic
         self._durations = durations
-        self._cells: dict[tuple[str, str, Code], Histogram] = {}
+        self._cells: dict[tuple[str, str, Code], tuple[Histogram, Cost]] = {}
+        self.costs: dict[tuple[str, str], Cost] = {}
+        """By plugin and extension point, of this profile."""
 
     def call(self, plugin: Plugin, point: str, function: Callable[..., T], *arguments: object) -> T:
         """Call and time the function; returns its result or raises its exception."""
@@ -44,7 +59,8 @@ class PluginTimer:
             code = _code_of(answer)
             return answer
         finally:
-            self.observe(plugin.name, point, code, started)
+            rows = _rows(arguments[-1]) if point in _OVER_ROWS else 0
+            self.observe(plugin.name, point, code, started, rows)
 
     async def call_async(
         self, plugin: Plugin, point: str, function: Callable[..., object], *arguments: object
@@ -61,13 +77,26 @@ class PluginTimer:
         finally:
             self.observe(plugin.name, point, code, started)
 
-    def observe(self, plugin: str, point: str, code: Code, started: float) -> None:
-        """Record a call that started at `started` and ends now."""
+    def observe(self, plugin: str, point: str, code: Code, started: float, rows: int = 0) -> None:
+        """Record a call about some rows that started at `started` and ends now."""
         cell = self._cells.get((plugin, point, code))
         if cell is None:
-            cell = self._durations.labels(plugin, point, code.upstream_name)
+            durations = self._durations.labels(plugin, point, code.upstream_name)
+            cell = durations, self.costs.setdefault((plugin, point), Cost())
             self._cells[plugin, point, code] = cell
-        cell.observe(self._now() - started)
+        seconds = self._now() - started
+        cell[0].observe(seconds)
+        cost = cell[1]
+        cost.calls += 1
+        cost.rows += rows
+        cost.seconds += seconds
+
+
+def _rows(asked: object) -> int:
+    """The rows of a view, or those that are left if they are asked one by one."""
+    if isinstance(asked, NodeColumns):
+        return len(asked)
+    return int(np.count_nonzero(asked)) if isinstance(asked, np.ndarray) else 0
 
 
 def _code_of(answer: object) -> Code:

@@ -26,6 +26,7 @@ from kubesched.lab.benchmarking.progress import Progress, silent
 from kubesched.lab.benchmarking.results import Contestant, RunResult
 from kubesched.lab.benchmarking.scheduler_settings import configuration, feature_gates
 from kubesched.lab.benchmarking.workload_files import Workload
+from kubesched.scheduler.plugin_profile import plugin_costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,7 @@ class CoreOptions:
     """Creation rate of measured pods, in virtual time; 0: all at once."""
     times_cycles: bool = False
     """Also time scheduling cycles alone, which makes attempts slightly slower."""
+    profiles_plugins: bool = False
     versions: Versions = DEFAULT_VERSIONS
     record: MakeRecording | None = None
     """Records every repetition, including warm-ups."""
@@ -119,7 +121,8 @@ def play(
         raise KubeschedError(f"recording has stopped: {reason}")
     if not player.results:
         raise KubeschedError("no operation collects metrics")
-    return [structs.replace(result, notes=notes) for result in player.results]
+    costs = plugin_costs(cluster.assembly) if options.profiles_plugins else ()
+    return [structs.replace(result, notes=notes, plugins=costs) for result in player.results]
 
 
 def _play(

@@ -18,6 +18,7 @@ import msgspec
 from kubesched.api.meta import Record
 from kubesched.base.errors import KubeschedError
 from kubesched.base.version import __version__
+from kubesched.scheduler.plugin_profile import PluginCost
 
 SCHEMA_VERSION = 1
 """Version of the JSON file; readers reject unknown versions."""
@@ -151,6 +152,8 @@ class RunResult(Record):
     threshold: float | None = None
     """The workload file's threshold for upstream's machines, in pods per second."""
     end_to_end: EndToEnd | None = None
+    plugins: tuple[PluginCost, ...] = ()
+    """Core: costs of plugins since the start of the repetition, if asked for."""
     notes: tuple[str, ...] = ()
 
 

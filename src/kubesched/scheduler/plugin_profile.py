@@ -1,0 +1,128 @@
+"""What plugins cost: time and rows per extension point, and whether their answers are kept.
+
+Times come from the attempts that `plugin_execution_duration_seconds` samples. Reading is safe from
+another thread, also while a plugin blocks the scheduling loop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from kubesched.api.meta import Record
+from kubesched.framework.rules import Rule, Scope
+from kubesched.framework.runtime.timing import Cost
+from kubesched.scheduler.classes import ClassEngine
+from kubesched.scheduler.factory import Assembly
+
+HEADER = ("PROFILE", "PLUGIN", "POINT", "CALLS", "EACH", "ROWS EACH", "ANSWERS")
+_PHASES = {"PreFilter": 0, "Filter": 0, "PreScore": 1, "Score": 1}
+"""Extension points with answers to keep: of the filters, or of the scores."""
+
+
+class PluginCost(Record):
+    """One plugin at one extension point of a profile."""
+
+    profile: str
+    plugin: str
+    point: str
+    calls: int = 0
+    """In the sampled attempts."""
+    seconds: float = 0.0
+    rows: int = 0
+    """Rows asked about; those that in-tree plugins renew one at a time are not counted."""
+    answers: str = ""
+    """For how many shapes of pods they are kept, and why not for others."""
+
+    def cells(self) -> tuple[str, ...]:
+        each = f"{self.seconds * 1e6 / self.calls:.1f} µs" if self.calls else "-"
+        rows = f"{self.rows / self.calls:.0f}" if self.rows else "-"
+        place = self.profile, self.plugin, self.point
+        return *place, f"{self.calls:,}", each, rows, self.answers or "-"
+
+
+class Blocked(Record):
+    """A plugin that blocked the scheduling loop, as the watchdog found."""
+
+    plugin: str
+    point: str
+    seconds: float
+
+    def __str__(self) -> str:
+        where = f" in {self.point}" if self.point else ""
+        return f"{self.plugin} blocked the scheduling loop{where} for {self.seconds:.1f} s"
+
+
+class PluginProfile(Record):
+    """The page /debug/plugins."""
+
+    plugins: tuple[PluginCost, ...] = ()
+    blocked: tuple[Blocked, ...] = ()
+
+
+def plugin_costs(assembly: Assembly) -> tuple[PluginCost, ...]:
+    """The costs of every profile's plugins, the most expensive first."""
+    engine = assembly.scheduler.cycle.algorithm.engine
+    kept = [Counter[tuple[str, str]](), Counter[tuple[str, str]]()]
+    shapes = 0 if engine is None else _count(engine, kept)
+    costs: list[PluginCost] = []
+    for profile, framework in assembly.frameworks.items():
+        timed = {} if framework.timer is None else dict(framework.timer.costs)
+        for point in _PHASES:
+            for plugin in framework.at(point[0].lower() + point[1:]):
+                timed.setdefault((plugin.name, point), Cost())
+        for (plugin, point), cost in timed.items():
+            reasons = kept[_PHASES[point]] if point in _PHASES else None
+            answers = "" if reasons is None else _answers(reasons, plugin, engine, shapes)
+            costs.append(
+                PluginCost(
+                    profile=profile,
+                    plugin=plugin,
+                    point=point,
+                    calls=cost.calls,
+                    seconds=cost.seconds,
+                    rows=cost.rows,
+                    answers=answers,
+                )
+            )
+    return tuple(sorted(costs, key=lambda cost: -cost.seconds))
+
+
+def _count(engine: ClassEngine, kept: Sequence[Counter[tuple[str, str]]]) -> int:
+    """Count plugins and why their answers are not kept, "" for kept; returns the shapes."""
+    shapes = engine.classes.all_answers()
+    for answers in shapes:
+        for columns, counter in zip((answers.filters, answers.scores), kept, strict=True):
+            rules: Iterable[tuple[str, Rule[object] | None]] = ()
+            if columns is not None:
+                rules = columns.rules.items()
+            counter.update((plugin, _why_not(rule)) for plugin, rule in rules)
+    return len(shapes)
+
+
+def _why_not(rule: Rule[object] | None) -> str:
+    if rule is None:
+        return "no rule"
+    if rule.premise is None:
+        return "the rule is for one attempt"
+    return "the rule depends on the whole cluster" if rule.depends_on is Scope.CLUSTER else ""
+
+
+def _answers(
+    reasons: Counter[tuple[str, str]], plugin: str, engine: ClassEngine | None, shapes: int
+) -> str:
+    if engine is None:
+        return "not kept: classes are off"
+    found = {why: count for (name, why), count in list(reasons.items()) if name == plugin}
+    kept, known = found.pop("", 0), sum(found.values())
+    texts = [f"kept for {kept} of {shapes} shapes"] if kept else []
+    texts += [f"not kept for {count}: {why}" for why, count in found.items()]
+    return "; ".join(texts) if kept or known else "none yet"
+
+
+def as_text(profile: PluginProfile) -> str:
+    """Both as tables."""
+    rows = [HEADER, *(cost.cells() for cost in profile.plugins)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(HEADER))]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([*lines, *map(str, profile.blocked), ""])
