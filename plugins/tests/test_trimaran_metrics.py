@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from kubesched.framework.api import Node
 from kubesched.testing import make_node
 from kubesched_plugins.trimaran.args import MetricProvider, TrimaranArgs
 from kubesched_plugins.trimaran.metrics import (
@@ -23,6 +24,10 @@ from kubesched_plugins.trimaran.metrics import (
     from_metrics_server,
     from_prometheus,
 )
+
+
+def metrics_of(_node: Node, metrics: Sequence[Metric] | None) -> Sequence[Metric] | None:
+    return metrics
 
 
 @contextmanager
@@ -85,14 +90,14 @@ def test_metrics_server_gives_usage_that_becomes_percent_of_the_capacity() -> No
     item = {"metadata": {"name": "n1"}, "usage": {"cpu": "500m", "memory": "2Gi"}}
     with serving({"/apis/metrics.k8s.io/v1beta1/nodes": {"items": [item]}}) as (address, _asked):
         found = from_metrics_server(MetricProvider("KubernetesMetricsServer", address))
-    collector = Collector(TrimaranArgs())
+    collector = Collector(TrimaranArgs(), metrics_of)
     collector.show(found)
     node = make_node("n1").capacity(cpu="4", memory="8Gi").build()
-    assert collector.metrics_of(node) == [
-        Metric("CPU", "Latest", 12.5),
-        Metric("Memory", "Latest", 25.0),
-    ]
-    assert collector.metrics_of(make_node("n2").build()) is None
+    shown = [Metric("CPU", "Latest", 12.5), Metric("Memory", "Latest", 25.0)]
+    assert collector.of(node) == shown
+    assert collector.of(make_node("n2").build()) is None
+    larger = make_node("n1").capacity(cpu="8", memory="8Gi").build()
+    assert collector.of(larger)[0] == Metric("CPU", "Latest", 6.25)
 
 
 def test_load_watcher_says_when_its_window_ends() -> None:
@@ -111,7 +116,7 @@ def test_a_wrong_answer_is_a_problem_and_no_metrics(
 ) -> None:
     with serving({f"avg_over_time({CPU_RULE}[15m])": answer}) as (address, _asked):
         collector = Collector(
-            TrimaranArgs(metric_provider=MetricProvider("Prometheus", address)), runs=False
+            TrimaranArgs(metric_provider=MetricProvider("Prometheus", address)), metrics_of
         )
         collector.refresh()
     assert not collector.snapshot.nodes
@@ -126,7 +131,7 @@ def test_failures_are_logged_once_and_old_metrics_expire(caplog: pytest.LogCaptu
             raise ConnectionRefusedError("gone")
         return Snapshot({"n1": [Metric("CPU", "AVG", 50.0)]}, 1000)
 
-    collector = Collector(TrimaranArgs(), fetch=fetch, monotonic=lambda: now[0])
+    collector = Collector(TrimaranArgs(), metrics_of, fetch=fetch, monotonic=lambda: now[0])
     collector.refresh()
     first, node = collector.version(), make_node("n1").build()
     assert collector.version() is first
@@ -136,13 +141,13 @@ def test_failures_are_logged_once_and_old_metrics_expire(caplog: pytest.LogCaptu
             collector.refresh()
     assert caplog.text.count("Unable to update metrics") == 1
     now[0] += STALE_AFTER_S
-    assert collector.metrics_of(node) == [Metric("CPU", "AVG", 50.0)]
+    assert collector.of(node) == [Metric("CPU", "AVG", 50.0)]
     now[0] += 1
-    assert collector.metrics_of(node) is None
+    assert collector.of(node) is None
     assert collector.version() is not first, "kept scores must not outlive the metrics"
     fails[0] = False
     collector.refresh()
-    assert collector.metrics_of(node) == [Metric("CPU", "AVG", 50.0)]
+    assert collector.of(node) == [Metric("CPU", "AVG", 50.0)]
     assert "available again" in caplog.text
 
 
@@ -153,7 +158,7 @@ def test_the_first_pods_have_metrics() -> None:
         threads.append(threading.current_thread().name)
         return Snapshot({"n1": []}, 1)
 
-    collector = Collector(TrimaranArgs(), runs=True, fetch=fetch)
+    collector = Collector(TrimaranArgs(), metrics_of, runs=True, fetch=fetch)
     try:
         assert collector.snapshot.nodes == {"n1": []}
         assert threads == ["trimaran metrics"]

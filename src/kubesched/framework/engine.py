@@ -6,31 +6,15 @@ private and may change in any version, so third-party plugins must not use them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import Plugin
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
-from kubesched.framework.rules import Premise, Rule
+from kubesched.framework.rules import Premise
 from kubesched.framework.status import NodeToStatus
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class RowRule(Rule[T]):
-    """A rule that can also evaluate one row of the node table: a verdict, or a raw score.
-
-    Used for a few dirty rows, where array operations are slower: 35 instead of 90 µs per decision
-    for one template (benchmarks/decisions.py). It may keep references to the table's columns: rules
-    are rebuilt when the columns are reallocated.
-    """
-
-    at: Callable[[int], T] | None = None
 
 
 class InTreePlugin(Plugin):

@@ -14,7 +14,7 @@ import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin, RowRule
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import MAX_NODE_SCORE, ScorePlugin, SignPlugin
 from kubesched.framework.nodes.columns import Ints
@@ -88,7 +88,7 @@ class ImageLocality(ScorePlugin, SignPlugin, InTreePlugin):
         def at(row: int) -> int:
             return wanted.score(sum([bytes_present(table, name, row) for name in wanted.names]))
 
-        return RowRule(Scope.ROW, premise=NodeCounts(table, wanted).changes, at=at)
+        return Rule(Scope.ROW, premise=NodeCounts(table, wanted).changes, at=at)
 
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         # Upstream: images mounted as volumes are left out.

@@ -11,7 +11,7 @@ from typing import Any
 from kubesched.api.core_v1 import Pod
 from kubesched.api.host_ports import HostPort, any_conflict, pod_host_ports
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin, RowRule
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -54,7 +54,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, In
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
         wanted: tuple[HostPort, ...] = state.get(PRE_FILTER_STATE) or ()
         ports = self.handle.table.ports
-        return RowRule(Scope.ROW, at=lambda row: not ports.any_taken(row, wanted))
+        return Rule(Scope.ROW, at=lambda row: not ports.any_taken(row, wanted))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         # A pod's ports never change, so an update of another pod cannot help.

@@ -301,6 +301,15 @@ def _forms(case: _Case) -> None:
             value = stage.call("score", pod, scorer.score, state, pod, info)
             text, one_score = "score_nodes and score disagree", {"score": {node: value}}
             stage.compare(text, pod, {"score": {node: score}}, one_score, ("columns", "single"))
+    judged = attempt.verdicts if is_filtered and not attempt.is_rejected_early else {}
+    said = {"filter": {node: text == PASSES for node, text in judged.items()}}
+    answers: dict[str, Mapping[str, object]] = {**said, "score": attempt.scores}
+    for phase, told in answers.items():
+        rule = attempt.rules.get(phase)
+        if rule is not None and rule.at is not None:
+            at = {n: stage.call("at", pod, rule.at, stage.table.row_of[n]) for n in told}
+            text = f"{phase}_nodes and `at` of its rule disagree"
+            stage.compare(text, pod, {phase: told}, {phase: at}, ("columns", "at"))
 
 
 def _rules(case: _Case) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kubesched.framework import CycleState, PreScorePlugin, ScorePlugin
-from kubesched.framework.api import parse_quantity
+from kubesched.framework.api import Node, parse_quantity
 from kubesched_plugins import trimaran
 from kubesched_plugins.golden.clusters import (
     cluster_of,
@@ -27,11 +28,17 @@ RECORDED_FIELDS: Final = {
 }
 
 
-class RecordedCollector(Collector):
+class RecordedCollector(Collector[Any]):
     """Fetches nothing: metrics come from the case."""
 
-    def __init__(self, args: trimaran.args.TrimaranArgs, *, runs: bool = False) -> None:
-        super().__init__(args, runs=False)
+    def __init__(
+        self,
+        args: trimaran.args.TrimaranArgs,
+        derive: Callable[[Node, Sequence[Metric] | None], Any],
+        *,
+        runs: bool = False,
+    ) -> None:
+        super().__init__(args, derive, runs=False)
 
 
 class TargetLoadPacking(trimaran.TargetLoadPacking):

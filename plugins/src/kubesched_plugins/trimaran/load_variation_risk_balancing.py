@@ -7,6 +7,7 @@ one of CPU and memory decides.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,17 +25,19 @@ from kubesched.framework import (
 )
 from kubesched.framework.api import Node, Pod
 from kubesched_plugins.trimaran.args import TrimaranArgs
-from kubesched_plugins.trimaran.metrics import CPU, MEMORY, Collector
+from kubesched_plugins.trimaran.metrics import CPU, MEMORY, Collector, Metric
 from kubesched_plugins.trimaran.resource_stats import (
     MEGA,
-    Demand,
     ResourceStats,
     capacity_of,
     clamp,
     requests_of,
     resource_stats,
     rounded,
+    scores_of,
 )
+
+Loads = tuple[tuple[ResourceStats, float] | None, tuple[ResourceStats, float] | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,46 +61,50 @@ class LoadVariationRiskBalancing(ScorePlugin):
     name = "LoadVariationRiskBalancing"
     args_type = LoadVariationRiskBalancingArgs
     args: LoadVariationRiskBalancingArgs
-    collector_type: ClassVar[type[Collector]] = Collector
+    collector_type: ClassVar[type[Collector[Loads]]] = Collector
 
     def __init__(self, args: LoadVariationRiskBalancingArgs | None, handle: Handle) -> None:
         args = args or LoadVariationRiskBalancingArgs()
         super().__init__(args, handle)
-        self.collector = self.collector_type(args, runs=handle.spawn is not None)
+        self.collector = self.collector_type(args, self._loads_of, runs=handle.spawn is not None)
 
     def close(self) -> None:
         self.collector.close()
 
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> npt.NDArray[np.int64]:
-        request = requests_of(pod)
-        scores = [
-            self._score_of(request, nodes.node_at(at)) for at in range(len(nodes.row_indices()))
-        ]
-        return np.array(scores, dtype=np.int64)
-
-    def _score_of(self, request: Demand, node: Node) -> int:
-        metrics = self.collector.metrics_of(node)
-        if metrics is None:
-            return 0
+    def _loads_of(self, node: Node, metrics: Sequence[Metric] | None) -> Loads:
         capacity = capacity_of(node)
-        stats = (
-            resource_stats(metrics, CPU, capacity.milli_cpu, request.milli_cpu, 1.0),
-            resource_stats(metrics, MEMORY, capacity.memory, request.memory, MEGA),
+        return (
+            self._load_of(resource_stats(metrics, CPU, capacity.milli_cpu, 1.0)),
+            self._load_of(resource_stats(metrics, MEMORY, capacity.memory, MEGA)),
         )
-        return rounded(min((self._score(one) for one in stats if one is not None), default=0.0))
+
+    def _load_of(self, stats: ResourceStats | None) -> tuple[ResourceStats, float] | None:
+        """The load, and the part of the risk that its deviation makes."""
+        if stats is None:
+            return None
+        used = clamp(stats.used_avg, stats.capacity)
+        deviation = clamp(stats.used_stdev, stats.capacity)
+        stats = ResourceStats(used, deviation, stats.capacity)
+        sensitivity = self.args.safe_variance_sensitivity
+        sigma = math.pow(stats.sigma(), math.inf if sensitivity == 0 else 1 / sensitivity)
+        return stats, clamp(sigma * self.args.safe_variance_margin)
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> npt.NDArray[np.int64]:
+        wanted, rows = requests_of(pod), nodes.table.nodes
+        wants = max(float(wanted.milli_cpu), 0.0), max(wanted.memory * MEGA, 0.0)
+        return scores_of(nodes, lambda row: _score(wants, self.collector.of(rows[row])))
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
         return Rule(Scope.NODE, premise=self.collector.version)
 
-    def _score(self, stats: ResourceStats) -> float:
-        if stats.capacity <= 0:
-            return 0.0
-        mu, sigma = stats._replace(
-            request=max(stats.request, 0.0),
-            used_avg=clamp(stats.used_avg, stats.capacity),
-            used_stdev=clamp(stats.used_stdev, stats.capacity),
-        ).mu_sigma()
-        sensitivity = self.args.safe_variance_sensitivity
-        sigma = math.pow(sigma, math.inf if sensitivity == 0 else 1 / sensitivity)
-        risk = (mu + clamp(sigma * self.args.safe_variance_margin)) / 2
-        return (1.0 - risk) * MAX_NODE_SCORE
+
+def _score(wants: tuple[float, float], loads: Loads) -> int:
+    """The worse one of the resources."""
+    worst: float | None = None
+    for want, load in zip(wants, loads, strict=True):
+        if load is not None:
+            stats, sigma = load
+            score = (1.0 - (stats.mu(want) + sigma) / 2) * MAX_NODE_SCORE
+            score = score if stats.capacity > 0 else 0.0
+            worst = score if worst is None else min(worst, score)
+    return rounded(worst or 0.0)

@@ -9,9 +9,9 @@ not its concern: they get the lowest score everywhere.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ from kubesched.framework import (
 from kubesched.framework.api import Node, Pod, PodSpec
 from kubesched_plugins.trimaran.args import TrimaranArgs
 from kubesched_plugins.trimaran.beta import Beta, fitted, max_variance
-from kubesched_plugins.trimaran.metrics import CPU, MEMORY, Collector
+from kubesched_plugins.trimaran.metrics import CPU, MEMORY, Collector, Metric
 from kubesched_plugins.trimaran.resource_stats import (
     MEGA,
     Demand,
@@ -42,9 +42,9 @@ from kubesched_plugins.trimaran.resource_stats import (
     requests_of,
     resource_stats,
     rounded,
+    scores_of,
 )
 
-STATE_KEY: Final = "LowRiskOverCommitment.PodResources"
 MAX_VARIANCE_ALLOWANCE: Final = 0.99
 DEFAULT_WEIGHT: Final = 0.5
 MAX_KNOWN: Final = 500_000
@@ -73,127 +73,140 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
     name = "LowRiskOverCommitment"
     args_type = LowRiskOverCommitmentArgs
     args: LowRiskOverCommitmentArgs
-    collector_type: ClassVar[type[Collector]] = Collector
+    collector_type: ClassVar[type[Collector[NodeLoad | None]]] = Collector
 
     def __init__(self, args: LowRiskOverCommitmentArgs | None, handle: Handle) -> None:
         args = args or LowRiskOverCommitmentArgs()
         super().__init__(args, handle)
-        self.collector = self.collector_type(args, runs=handle.spawn is not None)
-        self._demands: dict[str, tuple[PodSpec, Demand, Demand]] = {}
+        self.collector = self.collector_type(args, self._load_of, runs=handle.spawn is not None)
+        self._demands: dict[str, tuple[PodSpec, tuple[int, ...]]] = {}
         weights = args.risk_limit_weights or {}
-        self._cpu_weight = weights.get("cpu", DEFAULT_WEIGHT)
-        self._memory_weight = weights.get("memory", DEFAULT_WEIGHT)
+        self._weights = [weights.get(name, DEFAULT_WEIGHT) for name in ("cpu", "memory")]
 
     def close(self) -> None:
         self.collector.close()
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
-        state.write(STATE_KEY, (requests_of(pod), limits_of(pod)))
+        """The original computes here what Score needs."""
         return None
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> npt.NDArray[np.int64]:
-        requests, limits = state.get(STATE_KEY) or (requests_of(pod), limits_of(pod))
-        count = len(nodes.row_indices())
+        return scores_of(nodes, self._scorer(pod))
+
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+        return Rule(Scope.ROW, premise=self.collector.version, at=self._scorer(pod))
+
+    def _scorer(self, pod: Pod) -> Callable[[int], int]:
+        requests, limits, table = requests_of(pod), limits_of(pod), self.handle.table
         if not (any(requests) or any(limits)):
-            return np.zeros(count, dtype=np.int64)
-        scores = [
-            self._score(requests, limits, nodes.node_at(at), nodes.pods_at(at))
-            for at in range(count)
-        ]
-        return np.array(scores, dtype=np.int64)
+            return lambda _row: 0
 
-    def _score(self, requests: Demand, limits: Demand, node: Node, pods: Sequence[PodInfo]) -> int:
-        metrics = self.collector.metrics_of(node)
-        if metrics is None:
+        def score(row: int) -> int:
+            load = self.collector.of(table.nodes[row])
+            return self._score(requests, limits, load, table.pods[row].values())
+
+        return score
+
+    def _score(
+        self, requests: Demand, limits: Demand, load: NodeLoad | None, pods: Collection[PodInfo]
+    ) -> int:
+        if load is None:
             return 0
-        capacity = capacity_of(node)
-        cpu_requested = memory_requested = cpu_limited = memory_limited = 0
-        for other in pods:
-            asked, allowed = self._demands_of(other)
-            cpu_requested += asked.milli_cpu
-            memory_requested += asked.memory
-            cpu_limited += allowed.milli_cpu
-            memory_limited += allowed.memory
-        requested = Demand(cpu_requested, memory_requested)
-        limited = Demand(cpu_limited, memory_limited)
-        request = requested.plus(requests).at_most(capacity)
-        limit = limited.plus(limits)
-        before = requested.at_most(capacity)
-        cpu = _risk(
-            resource_stats(metrics, CPU, capacity.milli_cpu, 0, 1.0),
-            Amounts(request[0], limit[0], before[0], limited[0], capacity[0]),
-            self._cpu_weight,
-            self.args.smoothing_window_size,
-        )
-        memory = _risk(
-            resource_stats(metrics, MEMORY, capacity.memory, 0, MEGA),
-            Amounts(request[1], limit[1], before[1], limited[1], capacity[1]),
-            self._memory_weight,
-            self.args.smoothing_window_size,
-        )
-        return rounded((1 - max(cpu, memory)) * MAX_NODE_SCORE)
+        specs = [info.pod.spec for info in pods]
+        if specs != load.specs:
+            load.specs = specs
+            columns = zip(*map(self._demands_of, pods), strict=True)
+            load.sums = [sum(column) for column in columns] or [0, 0, 0, 0]
+            load.risks = self._risks_by_load(load)
+        worst, sums = 0.0, load.sums
+        for kind, capacity in enumerate(load.capacity):
+            limit, weight = sums[2 + kind] + limits[kind], self._weights[kind]
+            risk = (1 - weight) * load.risks[kind]
+            if limit > capacity:
+                request = min(sums[kind] + requests[kind], capacity)
+                risk = weight * (float(limit - capacity) / float(limit - request)) + risk
+            if risk > worst:
+                worst = risk
+        return rounded((1 - clamp(worst)) * MAX_NODE_SCORE)
 
-    def _demands_of(self, pod: PodInfo) -> tuple[Demand, Demand]:
+    def _risks_by_load(self, load: NodeLoad) -> list[float]:
+        """How likely the load exceeds what was requested: the same for every pod that may come."""
+        risks = []
+        for kind, distribution in enumerate(load.distributions):
+            capacity, enough = load.capacity[kind], 1.0
+            if distribution is not None:
+                asked, allowed = min(load.sums[kind], capacity), load.sums[2 + kind]
+                enough = distribution.probability_of_enough(asked, allowed, capacity)
+            risks.append(1 - enough)
+        return risks
+
+    def _load_of(self, node: Node, metrics: Sequence[Metric] | None) -> NodeLoad | None:
+        if metrics is None:
+            return None
+        capacity, window = capacity_of(node), self.args.smoothing_window_size
+        cpu = resource_stats(metrics, CPU, capacity.milli_cpu, 1.0)
+        memory = resource_stats(metrics, MEMORY, capacity.memory, MEGA)
+        return NodeLoad(capacity, (_distribution(cpu, window), _distribution(memory, window)))
+
+    def _demands_of(self, pod: PodInfo) -> tuple[int, ...]:
         """Requests and limits, computed once per version of the pod's spec."""
         spec = pod.pod.spec
         known = self._demands.get(pod.uid)
         if known is None or known[0] is not spec:
             if len(self._demands) >= MAX_KNOWN:
                 self._demands.clear()
-            known = self._demands[pod.uid] = (spec, requests_of(pod.pod), limits_of(pod.pod))
-        return known[1], known[2]
-
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
-        return Rule(Scope.ROW, premise=self.collector.version)
+            demands = (*requests_of(pod.pod), *limits_of(pod.pod))
+            known = self._demands[pod.uid] = spec, demands
+        return known[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Amounts:
-    """Of one resource on a node: with the pod, and before it came."""
+class Distribution(NamedTuple):
+    """Of the load of one resource, as a part of the capacity."""
 
-    request: int
-    limit: int
-    request_before: int
-    limit_before: int
-    capacity: int
+    mu: float
+    sigma: float
+    beta: Beta | None
+
+    def probability_of_enough(self, request: int, limit: int, capacity: int) -> float:
+        """How likely the load stays within the request; given that it is within the limit."""
+        size = float(capacity)
+        enough = self._at_most(clamp(request / size) if size else math.nan)
+        if limit < capacity and request <= limit:
+            if limit == 0:
+                return 1.0
+            if self.beta is not None and not self._is_certain:
+                possible = self.beta.at_most(limit / size)
+                if possible > 0:
+                    enough = clamp(enough / possible)
+        return enough
+
+    @property
+    def _is_certain(self) -> bool:
+        return self.mu == 0 or self.sigma == 0
+
+    def _at_most(self, threshold: float) -> float:
+        if self._is_certain:
+            return float(self.mu == 0 or self.mu <= threshold)
+        return 0.0 if self.beta is None else self.beta.at_most(threshold)
 
 
-def _risk(stats: ResourceStats | None, amounts: Amounts, weight: float, window: int) -> float:
-    by_limit = by_load = 0.0
-    if amounts.limit > amounts.capacity:
-        over = float(amounts.limit - amounts.capacity)
-        by_limit = over / float(amounts.limit - amounts.request)
-    if stats is not None:
-        by_load = 1 - _probability_of_enough(stats, amounts, window)
-    return clamp(weight * by_limit + (1 - weight) * by_load)
-
-
-def _probability_of_enough(stats: ResourceStats, amounts: Amounts, window: int) -> float:
-    """How likely the load stays within what is requested; given that it is within the limits."""
-    mu, sigma = stats.mu_sigma()
+def _distribution(stats: ResourceStats | None, window: int) -> Distribution | None:
+    if stats is None:
+        return None
     # Averaging over windows made the deviation smaller than it is.
-    sigma *= math.pow(float(window), 0.5)
+    mu, sigma = stats.mu(), stats.sigma() * math.pow(float(window), 0.5)
     sigma = min(sigma, math.sqrt(max_variance(mu) * MAX_VARIANCE_ALLOWANCE))
-    capacity = float(amounts.capacity)
-    threshold = clamp(amounts.request_before / capacity) if capacity else math.nan
-    enough, distribution = _probability(mu, sigma, threshold)
-    if amounts.limit_before < amounts.capacity and amounts.request_before <= amounts.limit_before:
-        within = amounts.limit_before / capacity
-        if within == 0:
-            return 1.0
-        if distribution is not None:
-            possible = distribution.at_most(within)
-            if possible > 0:
-                enough = clamp(enough / possible)
-    return enough
+    return Distribution(mu, sigma, fitted(mu, sigma))
 
 
-def _probability(mu: float, sigma: float, threshold: float) -> tuple[float, Beta | None]:
-    if mu == 0 or (sigma == 0 and mu <= threshold):
-        return 1.0, None
-    if sigma == 0 and mu > threshold:
-        return 0.0, None
-    distribution = fitted(mu, sigma)
-    if distribution is None:
-        return 0.0, None
-    return distribution.at_most(threshold), distribution
+@dataclass(slots=True)
+class NodeLoad:
+    """Of a node since the last fetch: CPU, then memory."""
+
+    capacity: Demand
+    distributions: tuple[Distribution | None, Distribution | None]
+    specs: Sequence[PodSpec] | None = None
+    """Of the pods on it, for which the following was computed."""
+    sums: Sequence[int] = ()
+    """Their requests and limits."""
+    risks: Sequence[float] = ()

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
@@ -89,18 +89,25 @@ NO_METRICS: Final = Snapshot({}, 0)
 Fetch = Callable[[], Snapshot]
 
 
-class Collector:
+class Collector(Generic[T]):
     """The newest metrics, and the thread that fetches them."""
 
     def __init__(
         self,
         args: TrimaranArgs,
+        derive: Callable[[Node, Sequence[Metric] | None], T],
         *,
         runs: bool = False,
         fetch: Fetch | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """With `runs`, waits for the first fetch, as the first pods should not do without it."""
+        """`derive` makes of a node and its metrics what scores are computed from.
+
+        With `runs`, waits for the first fetch, as the first pods should not do without it.
+        """
+        self._derive = derive
+        self._derived: dict[str, tuple[Node, T]] = {}
+        self._derived_from = NO_METRICS
         self._fetch = fetch or source_of(args)
         self._monotonic = monotonic
         self._newest = NO_METRICS
@@ -129,9 +136,18 @@ class Collector:
         """The premise of scores: they hold as long as this is the same object."""
         return self.snapshot
 
-    def metrics_of(self, node: Node) -> Sequence[Metric] | None:
-        found = self.snapshot.nodes.get(node.metadata.name)
-        return found.metrics(node) if isinstance(found, Usage) else found
+    def of(self, node: Node | None) -> T:
+        """What is derived for a node, once per fetch and version of the node."""
+        assert node is not None, "a row that is scored has a node"
+        snapshot, name = self.snapshot, node.metadata.name
+        if snapshot is not self._derived_from:
+            self._derived, self._derived_from = {}, snapshot
+        known = self._derived.get(name)
+        if known is None or known[0] is not node:
+            metrics = snapshot.nodes.get(name)
+            metrics = metrics.metrics(node) if isinstance(metrics, Usage) else metrics
+            known = self._derived[name] = node, self._derive(node, metrics)
+        return known[1]
 
     def refresh(self) -> None:
         """Fetch once. Problems are logged when they begin, change or end."""

@@ -7,9 +7,14 @@ init containers that restart are not added to the others, and pod-level resource
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from kubesched.framework import NodeColumns
 from kubesched.framework.api import Container, Node, Pod, parse_quantity
 from kubesched_plugins.trimaran.metrics import AVERAGE, LATEST, STD, Metric
 
@@ -33,11 +38,12 @@ class Demand(NamedTuple):
 
 
 def demand_of(amounts: Mapping[str, str | int | float] | None) -> Demand:
-    amounts = amounts or {}
-    return Demand(
-        parse_quantity(amounts["cpu"]).milli_value() if "cpu" in amounts else 0,
-        parse_quantity(amounts["memory"]).value() if "memory" in amounts else 0,
-    )
+    return _demand(amounts.get("cpu", 0), amounts.get("memory", 0)) if amounts else Demand()
+
+
+@lru_cache(maxsize=4096)
+def _demand(cpu: str | int | float, memory: str | int | float) -> Demand:
+    return Demand(parse_quantity(cpu).milli_value(), parse_quantity(memory).value())
 
 
 def capacity_of(node: Node) -> Demand:
@@ -47,62 +53,50 @@ def capacity_of(node: Node) -> Demand:
 
 def requests_of(pod: Pod) -> Demand:
     """Sum of the containers' requests, or the largest init container, plus overhead."""
-    return _effective(
-        pod,
-        (demand_of(container.resources.requests) for container in pod.spec.containers or ()),
-        (demand_of(container.resources.requests) for container in _init_containers(pod)),
-    )
+    return _effective(pod, lambda container: demand_of(container.resources.requests))
 
 
 def limits_of(pod: Pod) -> Demand:
     """The same sum of limits, and at least the requests."""
-    limits = _effective(
-        pod,
-        (demand_of(container.resources.limits) for container in pod.spec.containers or ()),
-        (demand_of(container.resources.limits) for container in _init_containers(pod)),
-    )
+    limits = _effective(pod, lambda container: demand_of(container.resources.limits))
     return limits.at_least(requests_of(pod))
 
 
-def _init_containers(pod: Pod) -> Iterable[Container]:
-    return pod.spec.init_containers or ()
-
-
-def _effective(pod: Pod, containers: Iterable[Demand], before: Iterable[Demand]) -> Demand:
+def _effective(pod: Pod, demand: Callable[[Container], Demand]) -> Demand:
     total = Demand()
-    for demand in containers:
-        total = total.plus(demand)
-    for demand in before:
-        total = total.at_least(demand)
-    return total.plus(demand_of(pod.spec.overhead))
+    for container in pod.spec.containers or ():
+        total = total.plus(demand(container))
+    for container in pod.spec.init_containers or ():
+        total = total.at_least(demand(container))
+    return total.plus(demand_of(pod.spec.overhead)) if pod.spec.overhead else total
 
 
 class ResourceStats(NamedTuple):
-    """Load of a resource and the pod's request: millicores, or mebibytes for memory."""
+    """Load of a resource: millicores, or mebibytes for memory."""
 
     used_avg: float
     used_stdev: float
-    request: float
     capacity: float
 
-    def mu_sigma(self) -> tuple[float, float]:
-        """Mean and deviation of the load with the pod, as parts of the capacity."""
-        if self.capacity <= 0:
-            return 0.0, 0.0
-        mu = (self.used_avg + self.request) / self.capacity
-        return clamp(mu), clamp(self.used_stdev / self.capacity)
+    def mu(self, request: float = 0.0) -> float:
+        """Mean of the load with a pod, as a part of the capacity."""
+        return clamp((self.used_avg + request) / self.capacity) if self.capacity > 0 else 0.0
+
+    def sigma(self) -> float:
+        """Deviation of the load, as a part of the capacity."""
+        return clamp(self.used_stdev / self.capacity) if self.capacity > 0 else 0.0
 
 
 def resource_stats(
-    metrics: Iterable[Metric], kind: str, capacity: int, request: int, unit: float
+    metrics: Sequence[Metric] | None, kind: str, capacity: int, unit: float
 ) -> ResourceStats | None:
     """The load of one resource; None if the metrics say nothing about it."""
-    found = measured(metrics, kind)
+    found = measured(metrics or (), kind)
     if found is None:
         return None
     average, deviation = found
     size = capacity * unit
-    return ResourceStats(average * size / 100, deviation * size / 100, request * unit, size)
+    return ResourceStats(average * size / 100, deviation * size / 100, size)
 
 
 def measured(metrics: Iterable[Metric], kind: str) -> tuple[float, float] | None:
@@ -120,6 +114,10 @@ def measured(metrics: Iterable[Metric], kind: str) -> tuple[float, float] | None
         elif metric.operator in ("", LATEST) and not has_average:
             average = metric.value
     return (average, deviation) if is_known else None
+
+
+def scores_of(nodes: NodeColumns, at: Callable[[int], int]) -> npt.NDArray[np.int64]:
+    return np.array([at(row) for row in nodes.row_indices().tolist()], dtype=np.int64)
 
 
 def clamp(x: float, high: float = 1.0) -> float:

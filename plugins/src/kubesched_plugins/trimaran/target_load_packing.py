@@ -6,6 +6,7 @@ yet: those bound after, or less than a minute before the end of the metrics' win
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, NamedTuple
@@ -24,8 +25,8 @@ from kubesched.framework import (
 )
 from kubesched.framework.api import Container, Node, Pod, parse_quantity
 from kubesched_plugins.trimaran.args import TrimaranArgs
-from kubesched_plugins.trimaran.metrics import AVERAGE, CPU, LATEST, Collector
-from kubesched_plugins.trimaran.resource_stats import demand_of, rounded
+from kubesched_plugins.trimaran.metrics import AVERAGE, CPU, LATEST, Collector, Metric
+from kubesched_plugins.trimaran.resource_stats import demand_of, rounded, scores_of
 
 REPORTING_INTERVAL_S: Final = 60
 """How far measurements lag behind, on average."""
@@ -53,6 +54,21 @@ class TargetLoadPackingArgs(TrimaranArgs):
             raise ValueError(f"unable to parse DefaultRequestsMultiplier: {error}") from None
 
 
+class Load(NamedTuple):
+    """Of a node's CPU, in millicores."""
+
+    node_name: str
+    used: float
+    capacity: float
+
+
+def load_of(node: Node, metrics: Sequence[Metric] | None) -> Load | None:
+    # The last one counts: an average is not preferred to the latest value here.
+    load = [m.value for m in metrics or () if m.type == CPU and m.operator in (AVERAGE, LATEST)]
+    capacity = float(demand_of(node.status.capacity).milli_cpu)
+    return Load(node.metadata.name, load[-1] / 100 * capacity, capacity) if load else None
+
+
 class BoundPod(NamedTuple):
     """A pod that may be missing in the metrics."""
 
@@ -67,12 +83,12 @@ class TargetLoadPacking(ScorePlugin, ReservePlugin):
     name = "TargetLoadPacking"
     args_type = TargetLoadPackingArgs
     args: TargetLoadPackingArgs
-    collector_type: ClassVar[type[Collector]] = Collector
+    collector_type: ClassVar[type[Collector[Load | None]]] = Collector
 
     def __init__(self, args: TargetLoadPackingArgs | None, handle: Handle) -> None:
         args = args or TargetLoadPackingArgs()
         super().__init__(args, handle)
-        self.collector = self.collector_type(args, runs=handle.spawn is not None)
+        self.collector = self.collector_type(args, load_of, runs=handle.spawn is not None)
         self._default_milli_cpu = demand_of(args.default_requests).milli_cpu
         self._multiplier = float(args.default_requests_multiplier)
         self._bound: dict[str, dict[str, BoundPod]] = {}
@@ -88,32 +104,29 @@ class TargetLoadPacking(ScorePlugin, ReservePlugin):
             self._unsubscribe()
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> npt.NDArray[np.int64]:
-        wanted = self.predicted_milli_cpu(pod)
-        scores = [self._score(wanted, nodes.node_at(at)) for at in range(len(nodes.row_indices()))]
-        return np.array(scores, dtype=np.int64)
+        return scores_of(nodes, self._scorer(pod))
 
-    def _score(self, wanted: int, node: Node) -> int:
-        metrics = self.collector.metrics_of(node)
-        # The last one counts: an average is not preferred to the latest value here.
-        load = [m.value for m in metrics or () if m.type == CPU and m.operator in (AVERAGE, LATEST)]
-        if not load:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+        """Pods bound to a node change its row, too; all else comes with the metrics."""
+        return Rule(Scope.ROW, premise=self.collector.version, at=self._scorer(pod))
+
+    def _scorer(self, pod: Pod) -> Callable[[int], int]:
+        wanted, nodes = self.predicted_milli_cpu(pod), self.handle.table.nodes
+        return lambda row: self._score(wanted, self.collector.of(nodes[row]))
+
+    def _score(self, wanted: int, load: Load | None) -> int:
+        if load is None:
             return 0
-        capacity = float(demand_of(node.status.capacity).milli_cpu)
-        used = (load[-1] / 100) * capacity
         predicted = 0.0
-        if capacity != 0:
-            predicted = 100 * (used + float(wanted) + float(self._missing(node.metadata.name)))
-            predicted /= capacity
+        if load.capacity != 0:
+            predicted = 100 * (load.used + float(wanted) + float(self._missing(load.node_name)))
+            predicted /= load.capacity
         target = float(self.args.target_utilization)
         if predicted > 100 and predicted > target:
             return 0
         if predicted > target:
             return rounded(target * (100 - predicted) / (100 - target))
         return rounded((100 - target) * predicted / target + target)
-
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
-        """Pods bound to a node change its row, too; all else comes with the metrics."""
-        return Rule(Scope.ROW, premise=self.collector.version)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         self.note_bound(pod, node_name, int(self.handle.clock.now()))

@@ -16,7 +16,7 @@ from kubesched.api.resource_v1 import DeviceClass
 from kubesched.api.resources import RequestOptions, filter_requests, pod_requests
 from kubesched.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin, RowRule
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import MAX_NODE_SCORE, PreScorePlugin, ScorePlugin, SignPlugin
 from kubesched.framework.nodes.columns import Ints
@@ -98,7 +98,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin, I
             return None
         if wanted is None:
             return Rule(Scope.ROW)
-        return RowRule(Scope.ROW, at=self._score_row(wanted))
+        return Rule(Scope.ROW, at=self._score_row(wanted))
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
         return sign_requests(filter_requests(pod, self._filtered), self._device_backed)

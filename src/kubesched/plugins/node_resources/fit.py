@@ -25,7 +25,7 @@ from kubesched.api.resources import (
 )
 from kubesched.config.plugin_args import NodeResourcesFitArgs
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin, RowRule
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.groups.tree import GroupNode, PlacedPod, Placement
 from kubesched.framework.handle import Handle
@@ -168,7 +168,7 @@ class NodeResourcesFit(
         needs: tuple[Need, ...] = state.get(PRE_FILTER_STATE) or ()
         has_scalars = any(need.is_scalar for need in needs)
         premise = self._device_backed.current_version if has_scalars else always
-        return RowRule(Scope.ROW, premise, self._fits_row(needs))
+        return Rule(Scope.ROW, premise, self._fits_row(needs))
 
     def _shortage(self, need: Need, nodes: NodeColumns) -> Mask | None:
         """Where a resource does not suffice; None if it suffices everywhere."""
@@ -239,7 +239,7 @@ class NodeResourcesFit(
         table = self.handle.table
         if wanted is None:
             return Rule(Scope.ROW)
-        return RowRule(Scope.ROW, at=self._strategy.row_scorer(wanted, table))
+        return Rule(Scope.ROW, at=self._strategy.row_scorer(wanted, table))
 
     def _resources(self, pod: Pod, table: NodeTable) -> ScoredRequests:
         return self._scored.for_pod(pod_requests(pod, SCORED), table)

@@ -90,7 +90,7 @@ class Strategy(ABC):
         """Whole percentages as doubles, by resource and node; `left` is 100 times the remainder."""
 
     def row_scorer(self, wanted: ScoredRequests, table: NodeTable) -> Callable[[int], int]:
-        """The score of one row, valid as long as the table's arrays; see `RowRule` for the gain."""
+        """The score of one row, valid as long as the table's arrays; see `Rule.at` for the gain."""
         columns = [
             (weight, request, nonzero_cells(table, resource), table.allocatable[resource].cells)
             for resource, request, weight in wanted.resources

@@ -28,7 +28,6 @@ import numpy as np
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.basis import Basis, FilterRules, ScoreRules
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import RowRule
 from kubesched.framework.interfaces import (
     MAX_NODE_SCORE,
     MIN_NODE_SCORE,
@@ -352,7 +351,7 @@ def _where(mask: Mask, rows: Rows) -> Rows:
 
 def _row_forms(rules: Sequence[Rule[Any]]) -> list[Callable[[int], Any]] | None:
     """The single-row functions; None if a rule has none."""
-    forms = [rule.at for rule in rules if isinstance(rule, RowRule) and rule.at is not None]
+    forms = [rule.at for rule in rules if rule.at is not None]
     return forms if len(forms) == len(rules) else None
 
 
