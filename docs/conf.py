@@ -18,6 +18,7 @@ html_show_copyright = False
 
 _SECTIONS = {
     "Tutorial": "tutorial/*",
+    "Notebooks": "notebooks/*",
     "How-to": "how-to/*",
     "Reference": "reference/*",
     "Explanation": "explanation/*",
