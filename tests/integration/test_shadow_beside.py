@@ -141,10 +141,18 @@ class Beside:
                     return listed
                 await asyncio.sleep(0.5)
 
-    async def kube_scheduler(self, kubeconfig):
+    async def kube_scheduler(self, kubeconfig, percentage=0):
         (port,) = free_ports(1)
-        flags = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", f"--secure-port={port}"]
-        flags += [f"--cert-dir={self.plane.folder}", "--kube-api-qps=1000", "--kube-api-burst=1000"]
+        config = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 1000, "burst": 1000},
+            "leaderElection": {"leaderElect": False},
+            "percentageOfNodesToScore": percentage,
+        }
+        path = self.plane.folder / "kube-scheduler.yaml"
+        path.write_text(yaml.safe_dump(config))
+        flags = [f"--config={path}", f"--secure-port={port}", f"--cert-dir={self.plane.folder}"]
         process = await Process.start(
             "kube-scheduler",
             [find_assets().kube_scheduler, *flags],
@@ -183,12 +191,15 @@ async def beside(plane):
         yield Beside(plane, stack)
 
 
-async def test_decisions_of_kube_scheduler_are_explained_and_nothing_is_written(beside, plane):
+@pytest.mark.parametrize("percentage", [0, 100])
+async def test_decisions_of_kube_scheduler_are_explained_and_nothing_is_written(
+    beside, plane, percentage
+):
     proxy = Proxy(plane)
     await beside.nodes(NODES)
-    await beside.kube_scheduler(plane.scheduler_kubeconfig)
+    await beside.kube_scheduler(plane.scheduler_kubeconfig, percentage)
     async with proxy.serving(plane.scheduler_kubeconfig) as kubeconfig:
-        process = await beside.shadow(kubeconfig)
+        process = await beside.shadow(kubeconfig, "--percentage-of-nodes-to-score", str(percentage))
         await beside.pods("p", PODS, RATE)
         await beside.bound(PODS)
         await asyncio.sleep(1)  # the last binding has to arrive there, too
@@ -200,6 +211,7 @@ async def test_decisions_of_kube_scheduler_are_explained_and_nothing_is_written(
     assert sum(bindings.values()) == PODS
     explained = sum(bindings[name] for name in ("same", "tie", "race", "sampling"))
     assert explained >= 0.999 * PODS, report["different"]
+    assert percentage == 0 or not bindings["sampling"]
     assert process.returncode == (1 if report["different"] else 0)
     assert proxy.methods == {"GET"}
 

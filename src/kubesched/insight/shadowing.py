@@ -16,7 +16,7 @@ later, and counted pods that it had placed before their bindings arrived.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -42,7 +42,7 @@ CLASSES: Final = (SAME, TIE, SAMPLING, RACE, DIFFERENT, ERROR)
 KEPT: Final = 1000
 MAX_DOUBTS: Final = 1000
 MAX_NEIGHBOURS: Final = 64
-"""Events tried before and after a binding."""
+"""Events before and after a binding that are taken back or made one by one."""
 MAX_CHANGES: Final = 10_000
 NODE_VERSIONS: Final = 4
 
@@ -226,12 +226,16 @@ class BindingObserver:
             return verdict.result
         if not node:
             return SAME if verdict.result == NEITHER else None
-        spare = verdict.feasible - self._sample(self._cache.table.node_count)
+        spare = self._spare(verdict.feasible)
         if spare > 0:
-            (mine, *_), better = self._judge.weigh(pod, [node])
-            if not isinstance(mine, Cause) and better <= spare:
+            (mine,), better = self._judge.weigh(pod, [node])
+            if not isinstance(mine, Cause) and len(better) <= spare:
                 return SAMPLING  # all better nodes can be outside a sample that has this one
         return None
+
+    def _spare(self, feasible: int) -> int:
+        """How many feasible nodes the other scheduler does not look at."""
+        return max(0, feasible - self._sample(self._cache.table.node_count))
 
     def _sample(self, nodes: int) -> int:
         """How many feasible nodes the other scheduler looks for, by kube-scheduler's formula."""
@@ -280,23 +284,47 @@ class BindingObserver:
         On the state before the binding; later changes are taken back, but known.
         """
         near = [c for c in self._changes if abs(c.time - doubt.time) <= self.window_s]
-        before = [c for c in near if c.number < doubt.number][-MAX_NEIGHBOURS:]
+        before = [c for c in near if c.number < doubt.number]
         node = doubt.node
-        after = [c for c in near if c.number >= doubt.number + bool(node)][:MAX_NEIGHBOURS]
+        after = [c for c in near if c.number >= doubt.number + bool(node)]
 
         def agrees() -> bool:
             return self._class_now(doubt.pod, node) in (SAME, TIE, SAMPLING)
 
-        here, elsewhere = _parted(before, node)
-        here_later, elsewhere_later = _parted(after, node)
-        if (
-            self._with(elsewhere_later, here, agrees)
-            or self._with(here_later, elsewhere, agrees)
-            or any(self._with(after[: n + 1], (), agrees) for n in range(len(after)))
-            or any(self._with((), before[n:], agrees) for n in range(len(before)))
+        here, here_later = _on(before, node), _on(after, node)
+        none: list[_Change] = []
+        ways = [(here_later[:n], none) for n in range(len(here_later) + 1)]
+        ways += [(none, here[-n:]) for n in range(1, len(here) + 1)]
+        if node and any(
+            self._with(redone, undone, partial(self._may_win, doubt, before, after))
+            for redone, undone in ways
         ):
             return None
+        if any(
+            self._with(after[: n + 1], (), agrees) for n in range(min(len(after), MAX_NEIGHBOURS))
+        ) or any(self._with((), before[-n:], agrees) for n in range(1, MAX_NEIGHBOURS)):
+            return None
         return self._explain(doubt)
+
+    def _may_win(self, doubt: _Doubt, before: Sequence[_Change], after: Sequence[_Change]) -> bool:
+        """Whether each better node may have been worse: by its own changes of that moment."""
+        table, moments = self._cache.table, dict[str, Generator[None, None, None]]()
+        spare = self._spare(self._judge.decide(doubt.pod, doubt.node).feasible)
+        try:
+            while True:
+                (mine,), better = self._judge.weigh(doubt.pod, [doubt.node])
+                if isinstance(mine, Cause) or len(better) <= spare:
+                    return not isinstance(mine, Cause)
+                stuck = 0
+                for name in [table.names[row] for row in better.tolist()]:
+                    if name not in moments:
+                        moments[name] = _moments(_on(before, name), _on(after, name))
+                    stuck += next(moments[name], "none") == "none"
+                if stuck > spare:
+                    return False
+        finally:
+            for moment in moments.values():
+                moment.close()
 
     def _explain(self, doubt: _Doubt) -> Found:
         verdict = self._judge.decide(doubt.pod, doubt.node)
@@ -350,9 +378,30 @@ class BindingObserver:
         }
 
 
-def _parted(changes: Sequence[_Change], node: str) -> tuple[list[_Change], list[_Change]]:
-    """Those of the node, and the others."""
-    return [c for c in changes if c.node == node], [c for c in changes if c.node != node]
+def _on(changes: Sequence[_Change], node: str) -> list[_Change]:
+    return [c for c in changes if c.node == node]
+
+
+def _moments(before: Sequence[_Change], after: Sequence[_Change]) -> Generator[None, None, None]:
+    """The other states of one node around a moment, one by one; closing it restores the node."""
+    made: list[_Change] = []
+    try:
+        for change in after:
+            change.redo()
+            made.append(change)
+            yield
+    finally:
+        for change in reversed(made):
+            change.undo()
+    gone: list[_Change] = []
+    try:
+        for change in reversed(before):
+            change.undo()
+            gone.append(change)
+            yield
+    finally:
+        for change in reversed(gone):
+            change.redo()
 
 
 def _verdict(pod: Pod) -> str:

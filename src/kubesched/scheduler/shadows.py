@@ -48,6 +48,9 @@ REST: Final = 9
 """Explaining a difference takes a full evaluation, so it rests this many times as long."""
 
 
+_NO_ROWS: Final[Indices] = np.zeros(0, dtype=np.intp)
+
+
 class Verdict(NamedTuple):
     """What a judge decided."""
 
@@ -132,17 +135,17 @@ class Judge:
             own.shape_key = (shape if self.framework.answers_by_spec else whole) + self._suffix
         return own
 
-    def weigh(self, pod: PodInfo, nodes: Sequence[str]) -> tuple[list[Cause | Points], int]:
-        """Per node the first rejection, or its points; and how many nodes beat the first one."""
+    def weigh(self, pod: PodInfo, nodes: Sequence[str]) -> tuple[list[Cause | Points], Indices]:
+        """Per node the first rejection, or its points; and the rows that beat the first one."""
         framework, table, state = self.framework, self._algorithm.table, CycleState()
         own = self._own(pod)
         # Not the algorithm's own methods: these would be measured as the profile's.
         outcome = run_pre_filter(framework, state, own.pod, NodeColumns(table))
         if outcome.status is not None:
-            return [_cause_of(outcome.status) for _ in nodes], 0
+            return [_cause_of(outcome.status) for _ in nodes], _NO_ROWS
         filtered = filter_with_nominated_pods(framework, state, own, NodeColumns(table))
         if filtered.error is not None:
-            return [_cause_of(filtered.error) for _ in nodes], 0
+            return [_cause_of(filtered.error) for _ in nodes], _NO_ROWS
         passing = filtered.passing & table.alive[: len(filtered.passing)]
         if outcome.node_names is not None:
             kept = np.zeros(len(passing), dtype=np.bool_)
@@ -169,9 +172,9 @@ class Judge:
                 found.append(narrowed if status is None else _cause_of(status))
         first = found[0]
         if isinstance(first, Cause) or not points:
-            return found, 0
+            return found, _NO_ROWS
         totals = np.sum([*points.values()], axis=0)
-        return found, int(np.count_nonzero(totals > sum(first.values())))
+        return found, np.flatnonzero(passing)[totals > sum(first.values())]
 
 
 def is_unschedulable(outcome: object) -> bool:

@@ -103,6 +103,27 @@ def test_what_had_not_arrived_there_explains_a_race(two):
     assert two.counts == {"tie": 1, "race": 1}
 
 
+def test_a_race_may_take_one_change_of_several_nodes():
+    beside = Beside([node(f"n{i}") for i in range(4)])
+    for name in ("filler", "a", "b", "c", "d"):
+        beside.pod(name, "2")
+    beside.bind("filler", "n0")
+    beside.later(10)
+    # Theirs knew d on n3 before it arrived here, and did not know that a had come to n0 since: no
+    # state of ours had the one and not the other, but a state of that moment may have.
+    beside.bind("a", "n0")
+    beside.bind("b", "n1")
+    beside.bind("c", "n2")
+    beside.pod("e", "2")
+    beside.bind("e", "n0")
+    beside.bind("d", "n3")
+    beside.later()
+    assert beside.counts["race"] >= 1
+    assert "different" not in beside.counts
+    beside.cluster.assembly.scheduler.cache.check_invariants()
+    beside.cluster.close()
+
+
 def test_the_state_is_what_it_was_after_judging(two):
     for name in ("a", "b", "c"):
         two.pod(name, "2")
