@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kubesched.api.core_v1 import Node, Pod
+from kubesched.base.errors import ApiError, KubeschedError, TransportError
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +88,12 @@ class Extender(Protocol):
         The response may reorder and change victims, omit nodes, and add nodes of the snapshot.
         """
         ...
+
+
+def may_be_skipped(extender: Extender, error: KubeschedError) -> bool:
+    """Whether an attempt goes on without an extender that failed.
+
+    That the pod, a victim or a node could not be read for the question is not its failure: the pod
+    may be gone, and must not evict anyone without the extender's consent.
+    """
+    return extender.is_ignorable and not isinstance(error, ApiError | TransportError)

@@ -16,7 +16,7 @@ from kubesched.base.errors import KubeschedError
 from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, KeptEnd, NoNodesAvailable
-from kubesched.framework.extenders import Extender
+from kubesched.framework.extenders import Extender, may_be_skipped
 from kubesched.framework.nodes.columns import Indices, Ints
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import BareColumns, NodeColumns
@@ -118,7 +118,7 @@ class ExtendedAlgorithm:
                 answer = await extender.filter(pod.pod, self._nodes(rows))
                 rows = self._rows(extender, answer.node_names, rows)
             except KubeschedError as error:
-                if not extender.is_ignorable:
+                if not may_be_skipped(extender, error):
                     return error_status(error)
                 log.warning(
                     "Skipping extender as it returned error and has ignorable flag set",

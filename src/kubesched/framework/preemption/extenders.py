@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from kubesched.api.core_v1 import Pod
 from kubesched.base.errors import KubeschedError
 from kubesched.base.logs import get_logger
-from kubesched.framework.extenders import Extender, Victims
+from kubesched.framework.extenders import Extender, Victims, may_be_skipped
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.preemption.victims import no_victim_on
 from kubesched.framework.status import Status, error_status
@@ -35,7 +35,7 @@ async def ask_extenders(
         try:
             answer = await extender.process_preemption(pod, victims)
         except KubeschedError as error:
-            if not extender.is_ignorable:
+            if not may_be_skipped(extender, error):
                 return error_status(error)
             log.info(
                 "Skipped extender as it returned error with ignorable flag set",

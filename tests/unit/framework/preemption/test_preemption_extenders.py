@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubesched.base.errors import KubeschedError
+from kubesched.base.errors import KubeschedError, NotFound
 from kubesched.framework.extenders import Victims
 from kubesched.framework.preemption.extenders import find_victims
 
@@ -44,6 +44,10 @@ def broken(_victims):
     raise KubeschedError("failed preempt with extender at URL http://extender, code 500")
 
 
+def gone(_victims):
+    raise NotFound('pods "p" not found')
+
+
 def without_victims(victims):
     return {name: Victims(()) for name in victims}
 
@@ -78,6 +82,11 @@ def scene(make_world, *extenders, priorities=(1, 2, 3)):
             id="one that fails",
         ),
         pytest.param([FakeExtender(broken, ignorable=True)], ("n1", ""), id="one that may fail"),
+        pytest.param(
+            [FakeExtender(gone, ignorable=True)],
+            (None, 'preemption: pods "p" not found'),
+            id="one that may fail, but was not asked because the pod is gone",
+        ),
         pytest.param(
             [FakeExtender(broken, ignorable=True), FakeExtender(only("n2"))], ("n2", ""),
             id="after one that may fail the next is asked",
