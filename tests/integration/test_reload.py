@@ -64,6 +64,7 @@ BROKEN = {
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(reloading, "DECIDE_S", PATIENCE_S)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.yaml").write_text(CONFIG)
     (tmp_path / "edited.py").write_text(PLUGIN)

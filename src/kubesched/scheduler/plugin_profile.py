@@ -7,7 +7,7 @@ another thread, also while a plugin blocks the scheduling loop.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from kubesched.api.meta import Record
 from kubesched.framework.rules import Rule, Scope
@@ -18,6 +18,8 @@ from kubesched.scheduler.factory import Assembly
 HEADER = ("PROFILE", "PLUGIN", "POINT", "CALLS", "EACH", "ROWS EACH", "ANSWERS")
 _PHASES = {"PreFilter": 0, "Filter": 0, "PreScore": 1, "Score": 1}
 """Extension points with answers to keep: of the filters, or of the scores."""
+_ANY = ""
+"""For the reason that answers of all plugins have."""
 
 
 class PluginCost(Record):
@@ -93,10 +95,10 @@ def _count(engine: ClassEngine, kept: Sequence[Counter[tuple[str, str]]]) -> int
     shapes = engine.classes.all_answers()
     for answers in shapes:
         for columns, counter in zip((answers.filters, answers.scores), kept, strict=True):
-            rules: Iterable[tuple[str, Rule[object] | None]] = ()
-            if columns is not None:
-                rules = columns.rules.items()
-            counter.update((plugin, _why_not(rule)) for plugin, rule in rules)
+            rules: Mapping[str, Rule[object] | None] = {} if columns is None else columns.rules
+            counter.update((plugin, _why_not(rule)) for plugin, rule in rules.items())
+            if answers.is_given_up:
+                counter[_ANY, "a rule raised an exception, see the log"] += 1
     return len(shapes)
 
 
@@ -113,11 +115,11 @@ def _answers(
 ) -> str:
     if engine is None:
         return "not kept: classes are off"
-    found = {why: count for (name, why), count in list(reasons.items()) if name == plugin}
-    kept, known = found.pop("", 0), sum(found.values())
+    found = {why: count for (name, why), count in reasons.items() if name in (plugin, _ANY)}
+    kept = found.pop("", 0)
     texts = [f"kept for {kept} of {shapes} shapes"] if kept else []
     texts += [f"not kept for {count}: {why}" for why, count in found.items()]
-    return "; ".join(texts) if kept or known else "none yet"
+    return "; ".join(texts) or "none yet"
 
 
 def as_text(profile: PluginProfile) -> str:

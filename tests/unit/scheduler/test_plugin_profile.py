@@ -92,6 +92,21 @@ def test_kept_answers_are_asked_for_once(costs):
     assert costs["NodeName", "Filter"].profile == "default-scheduler"
 
 
+def test_a_rule_that_raises_is_a_reason():
+    class Raising(Single):
+        def filter_rule(self, state, pod):
+            raise ValueError("no")
+
+    config = CONFIG.replace("{name: Asked}, {name: Single}, {name: Brief}", "{name: Single}")
+    with Cluster([make_node("n").build()], config, plugins=[Raising]) as cluster:
+        cluster.add(make_pod("p").build())
+        cluster.settle()
+        assert cluster.node_of("p") == "n"
+        costs = plugin_costs(cluster.assembly)
+    (answers,) = {cost.answers for cost in costs if cost.point == "Filter"}
+    assert answers == "not kept for 1: a rule raised an exception, see the log"
+
+
 async def test_what_blocked_the_loop_is_named():
     import asyncio
 
