@@ -199,7 +199,9 @@ async def test_decisions_of_kube_scheduler_are_explained_and_nothing_is_written(
     await beside.nodes(NODES)
     await beside.kube_scheduler(plane.scheduler_kubeconfig, percentage)
     async with proxy.serving(plane.scheduler_kubeconfig) as kubeconfig:
-        process = await beside.shadow(kubeconfig, "--percentage-of-nodes-to-score", str(percentage))
+        # Where tests run side by side, a binding may take seconds.
+        words = ("--percentage-of-nodes-to-score", str(percentage), "--window", "5s")
+        process = await beside.shadow(kubeconfig, *words)
         await beside.pods("p", PODS, RATE)
         await beside.bound(PODS)
         await asyncio.sleep(1)  # the last binding has to arrive there, too
