@@ -25,7 +25,6 @@ class ErrorType(Enum):
     TOO_LONG = ("FieldValueTooLong", "Too long")
     TOO_MANY = ("FieldValueTooMany", "Too many")
     TYPE_INVALID = ("FieldValueTypeInvalid", "Invalid value")
-    INTERNAL = ("InternalError", "Internal error")
 
     @property
     def reason(self) -> str:
@@ -37,7 +36,7 @@ class ErrorType(Enum):
         return self.value[1]
 
 
-_WITHOUT_VALUE = (ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, ErrorType.INTERNAL)
+_WITHOUT_VALUE = (ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG)
 
 
 OMITTED: Any = msgspec.UNSET
@@ -90,10 +89,6 @@ def not_supported(path: str, value: object, supported: Iterable[str]) -> FieldEr
 
 def forbidden(path: str, detail: str) -> FieldError:
     return FieldError(ErrorType.FORBIDDEN, path, "", detail)
-
-
-def internal_error(path: str, detail: str) -> FieldError:
-    return FieldError(ErrorType.INTERNAL, path, "", detail)
 
 
 def too_long(path: str, limit: int) -> FieldError:

@@ -100,11 +100,6 @@ class RowStatuses(NodeStatusColumns):
     def _sizes(self) -> Iterable[tuple[Status, int]]:
         return zip(self._statuses, self._counts, strict=True)
 
-    @property
-    def are_of_these_nodes(self) -> bool:
-        """True if no node has changed since."""
-        return self._position == self._table.node_log.end
-
     def status_at(self, row: int) -> Status | None:
         """The verdict on a row; None if it has no node."""
         if row >= len(self._pieces) << PIECE_BITS:

@@ -38,8 +38,6 @@ class Program:
         self.output_type: Type = root.type
         self._plan = planner.closure(root)
         self._slots = tuple(planner.slots.items())
-        self.variables = frozenset(planner.slots)
-        """The declared variables that the expression reads."""
         self._empty: Frame = [0, *[Missing] * (planner.frame_size - 1)]
         limit = environment.cost_limit
         self._limit = float("inf") if limit is None else limit

@@ -300,13 +300,6 @@ class DomainCounter:
         """False for ineligible rows and rows without the label."""
         return self._domains.cells[row] >= 0
 
-    def count_in_domain_of(self, row: int) -> int:
-        """Pods in the row's domain; -1 if the node lacks the label."""
-        if not self._version:
-            self._build()
-        domain = int(self._domains.column.ids[row])
-        return ABSENT if domain < 0 else self._cells[domain]
-
     @property
     def smallest(self) -> int:
         """The lowest count over existing domains; 0 if there are none."""

@@ -157,7 +157,6 @@ class Meter:
             if ends_s
             else float(len(self._pods_on)),
             nodes_used_most=self._most_used,
-            wait_quantiles=[_quantile(waits, percent / 100) for percent in range(101)],
             series=series,
             placements=self._digest.hexdigest(),
             notes=list(notes),

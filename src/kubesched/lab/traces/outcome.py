@@ -53,8 +53,6 @@ class Outcome(Record):
     nodes_used: float
     """Nodes with a pod of the trace, averaged over time."""
     nodes_used_most: int
-    wait_quantiles: list[float]
-    """Seconds at 0, 1, … 100 %."""
     series: Series
     placements: str
     """Digest of all placements in binding order: equal digests mean equal placements."""

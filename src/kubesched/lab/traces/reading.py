@@ -19,7 +19,6 @@ from kubesched.lab.traces.trace import Trace, TraceError
 
 SAMPLE = "sample"
 
-FORMATS = ("recording", "openb", "borg", "audit")
 _SUFFIXES = (".csv", ".json", ".jsonl", ".log")
 
 
