@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -289,6 +291,24 @@ def test_the_charts_configuration_is_accepted_by_the_program(chart):
 
 def test_rbac_can_be_left_to_others(chart):
     assert chart(rbac={"create": False})["rbac.yaml"] == []
+
+
+def test_with_plugins_the_scheduler_may_read_what_they_list(chart):
+    project = tomllib.loads((DEPLOY.parent / "plugins" / "pyproject.toml").read_text())["project"]
+    (role,) = by_kind(chart(plugins={"enabled": True})["rbac.yaml"], "ClusterRole", "kubesched")
+    allowed = {
+        (group, resource)
+        for rule in role["rules"]
+        if {"list", "watch"} <= set(rule["verbs"])
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    (plain,) = by_kind(chart()["rbac.yaml"], "ClusterRole", "kubesched")
+    assert len(plain["rules"]) < len(role["rules"])
+    for target in project["entry-points"]["kubesched.plugins"].values():
+        module, _, name = target.partition(":")
+        for kind in map(kind_of, getattr(import_module(module), name).lists):
+            assert (kind.group, kind.plural) in allowed, name
 
 
 def test_default_values_satisfy_the_charts_schema():
