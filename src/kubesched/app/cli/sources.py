@@ -171,10 +171,20 @@ def has_gates(args: argparse.Namespace) -> bool:
 def load_configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfiguration, FeatureGates]:
     """The named file, or the defaults, and the feature gates.
 
+    Its plugins are imported, so that objects of the custom resources they declare are read.
+
     Raises:
         ConfigError: with all problems in gates or file.
     """
     from kubesched.config.load import default_config, load_file
 
     gates = feature_gates(args)
-    return (load_file(args.config, gates) if args.config else default_config(gates)), gates
+    if not args.config:
+        return default_config(gates), gates
+    from kubesched.framework.profile import enabled_plugins
+    from kubesched.plugins.registry import in_tree_registry
+
+    config, registry = load_file(args.config, gates), in_tree_registry()
+    registry.add_installed()
+    enabled_plugins(config, registry)
+    return config, gates

@@ -14,7 +14,8 @@ from random import Random
 from typing import Any
 
 from kubesched.api.core_v1 import Node, Pod
-from kubesched.api.kinds import Kind
+from kubesched.api.kinds import Kind, kind_of
+from kubesched.api.meta import CustomObject
 from kubesched.base.errors import (
     BadRequest,
     Forbidden,
@@ -85,9 +86,9 @@ async def live_client(
 async def list_state(
     client: RestClient, source: str, on_progress: OnProgress = _silent
 ) -> ClusterState:
-    """List every kind of `KINDS` that the server has and the caller may read."""
+    """List every kind of `KINDS`, and of plugins, that the server has and the caller may read."""
     listing = _Listing(client, ClusterState(source), on_progress)
-    for kind in KINDS:
+    for kind in (*KINDS, *map(kind_of, CustomObject.records.values())):
         await listing.add(kind)
     return listing.state
 
