@@ -7,15 +7,14 @@ another thread, also while a plugin blocks the scheduling loop.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from kubesched.api.meta import Record
 from kubesched.framework.rules import Rule, Scope
-from kubesched.framework.runtime.timing import Cost
 from kubesched.scheduler.classes import ClassEngine
 from kubesched.scheduler.factory import Assembly
 
-HEADER = ("PROFILE", "PLUGIN", "POINT", "CALLS", "EACH", "ROWS EACH", "ANSWERS")
+HEADER = ("PLUGIN", "POINT", "CALLS", "EACH", "ROWS EACH", "ANSWERS")
 _PHASES = {"PreFilter": 0, "Filter": 0, "PreScore": 1, "Score": 1}
 """Extension points with answers to keep: of the filters, or of the scores."""
 _ANY = ""
@@ -23,9 +22,8 @@ _ANY = ""
 
 
 class PluginCost(Record):
-    """One plugin at one extension point of a profile."""
+    """One plugin at one extension point, in all profiles."""
 
-    profile: str
     plugin: str
     point: str
     calls: int = 0
@@ -39,8 +37,7 @@ class PluginCost(Record):
     def cells(self) -> tuple[str, ...]:
         each = f"{self.seconds * 1e6 / self.calls:.1f} µs" if self.calls else "-"
         rows = f"{self.rows / self.calls:.0f}" if self.rows else "-"
-        place = self.profile, self.plugin, self.point
-        return *place, f"{self.calls:,}", each, rows, self.answers or "-"
+        return self.plugin, self.point, f"{self.calls:,}", each, rows, self.answers or "-"
 
 
 class Blocked(Record):
@@ -63,30 +60,36 @@ class PluginProfile(Record):
 
 
 def plugin_costs(assembly: Assembly) -> tuple[PluginCost, ...]:
-    """The costs of every profile's plugins, the most expensive first."""
+    """The costs of all plugins, the most expensive first."""
     engine = assembly.scheduler.cycle.algorithm.engine
     kept = [Counter[tuple[str, str]](), Counter[tuple[str, str]]()]
     shapes = 0 if engine is None else _count(engine, kept)
-    costs: list[PluginCost] = []
-    for profile, framework in assembly.frameworks.items():
-        timed = {} if framework.timer is None else dict(framework.timer.costs)
+    timed: dict[tuple[str, str], list[float]] = {}
+    rows = Counter[tuple[str, str]]()
+    for framework in assembly.frameworks.values():
         for point in _PHASES:
             for plugin in framework.at(point[0].lower() + point[1:]):
-                timed.setdefault((plugin.name, point), Cost())
-        for (plugin, point), cost in timed.items():
-            reasons = kept[_PHASES[point]] if point in _PHASES else None
-            answers = "" if reasons is None else _answers(reasons, plugin, engine, shapes)
-            costs.append(
-                PluginCost(
-                    profile=profile,
-                    plugin=plugin,
-                    point=point,
-                    calls=cost.calls,
-                    seconds=cost.seconds,
-                    rows=cost.rows,
-                    answers=answers,
-                )
-            )
+                timed[plugin.name, point] = [0, 0.0]
+        if framework.timer is not None:
+            rows.update(dict(framework.timer.rows))
+    durations = assembly.scheduler.metrics.plugin_execution_duration_seconds
+    for (name, point, _code), cell in durations.cells().items():
+        cost = timed.setdefault((name, point), [0, 0.0])
+        cost[0] += cell.count
+        cost[1] += cell.sum
+    costs = [
+        PluginCost(
+            plugin=name,
+            point=point,
+            calls=int(calls),
+            seconds=seconds,
+            rows=rows[name, point],
+            answers=_answers(kept[_PHASES[point]], name, engine, shapes)
+            if point in _PHASES
+            else "",
+        )
+        for (name, point), (calls, seconds) in timed.items()
+    ]
     return tuple(sorted(costs, key=lambda cost: -cost.seconds))
 
 
@@ -94,11 +97,18 @@ def _count(engine: ClassEngine, kept: Sequence[Counter[tuple[str, str]]]) -> int
     """Count plugins and why their answers are not kept, "" for kept; returns the shapes."""
     shapes = engine.classes.all_answers()
     for answers in shapes:
-        for columns, counter in zip((answers.filters, answers.scores), kept, strict=True):
-            rules: Mapping[str, Rule[object] | None] = {} if columns is None else columns.rules
-            counter.update((plugin, _why_not(rule)) for plugin, rule in rules.items())
-            if answers.is_given_up:
+        if answers.is_given_up:
+            for counter in kept:
                 counter[_ANY, "a rule raised an exception, see the log"] += 1
+        filters, scores = answers.filters, answers.scores
+        asked = [
+            None if filters is None else (*filters.asked, *filters.asked_pre_filters),
+            None if scores is None else (*scores.asked, *scores.asked_pre_scores),
+        ]
+        for plugins, counter, rules in zip(asked, kept, engine.newest_rules, strict=True):
+            names = {plugin.name for plugin in plugins or ()}
+            for name, rule in rules.items() if plugins is not None else ():
+                counter[name, _why_not(rule) if name in names else ""] += 1
     return len(shapes)
 
 
@@ -107,7 +117,8 @@ def _why_not(rule: Rule[object] | None) -> str:
         return "no rule"
     if rule.premise is None:
         return "the rule is for one attempt"
-    return "the rule depends on the whole cluster" if rule.depends_on is Scope.CLUSTER else ""
+    is_cluster = rule.depends_on is Scope.CLUSTER
+    return f"the rule {'depends on the whole cluster' if is_cluster else 'differs by pod'}"
 
 
 def _answers(

@@ -89,7 +89,7 @@ def test_kept_answers_are_asked_for_once(costs):
     single = costs["Single", "Filter"]
     assert (single.calls, single.rows) == (1, 8)
     assert single.answers == "kept for 1 of 1 shapes"
-    assert costs["NodeName", "Filter"].profile == "default-scheduler"
+    assert ("NodeName", "Filter") in costs
 
 
 def test_a_rule_that_raises_is_a_reason():

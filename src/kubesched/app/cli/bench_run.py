@@ -319,4 +319,4 @@ def _print_plugins(results: Sequence[RunResult]) -> None:
         if run.plugins:
             print()
             terminal.heading(name)
-            terminal.table(HEADER[1:], [cost.cells()[1:] for cost in run.plugins])
+            terminal.table(HEADER, [cost.cells() for cost in run.plugins])

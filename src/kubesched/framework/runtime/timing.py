@@ -31,24 +31,15 @@ _OVER_ROWS: Final = frozenset({"Filter", "Score"})
 _COUNTED: Final = {"PreFilter": PRE_FILTER, "Filter": FILTER, "PreScore": PRE_SCORE, "Score": SCORE}
 
 
-class Cost:
-    """The timed calls of one plugin at one extension point."""
-
-    __slots__ = ("calls", "rows", "seconds")
-
-    def __init__(self) -> None:
-        self.calls, self.rows, self.seconds = 0, 0, 0.0
-
-
 class PluginTimer:
     """Times the plugin calls of one attempt. Caches the series: an observation is an addition."""
 
     def __init__(self, clock: Clock, durations: Family[Histogram]) -> None:
         self._now = clock.monotonic
         self._durations = durations
-        self._cells: dict[tuple[str, str, Code], tuple[Histogram, Cost]] = {}
-        self.costs: dict[tuple[str, str], Cost] = {}
-        """By plugin and extension point, of this profile."""
+        self._cells: dict[tuple[str, str, Code], Histogram] = {}
+        self.rows: dict[tuple[str, str], int] = {}
+        """Rows that plugins were asked about, by plugin and extension point."""
 
     def call(self, plugin: Plugin, point: str, function: Callable[..., T], *arguments: object) -> T:
         """Call and time the function; returns its result or raises its exception."""
@@ -59,8 +50,10 @@ class PluginTimer:
             code = _code_of(answer)
             return answer
         finally:
-            rows = _rows(arguments[-1]) if point in _OVER_ROWS else 0
-            self.observe(plugin.name, point, code, started, rows)
+            self.observe(plugin.name, point, code, started)
+            if point in _OVER_ROWS:
+                key = plugin.name, point
+                self.rows[key] = self.rows.get(key, 0) + _rows(arguments[-1])
 
     async def call_async(
         self, plugin: Plugin, point: str, function: Callable[..., object], *arguments: object
@@ -77,19 +70,13 @@ class PluginTimer:
         finally:
             self.observe(plugin.name, point, code, started)
 
-    def observe(self, plugin: str, point: str, code: Code, started: float, rows: int = 0) -> None:
-        """Record a call about some rows that started at `started` and ends now."""
+    def observe(self, plugin: str, point: str, code: Code, started: float) -> None:
+        """Record a call that started at `started` and ends now."""
         cell = self._cells.get((plugin, point, code))
         if cell is None:
-            durations = self._durations.labels(plugin, point, code.upstream_name)
-            cell = durations, self.costs.setdefault((plugin, point), Cost())
+            cell = self._durations.labels(plugin, point, code.upstream_name)
             self._cells[plugin, point, code] = cell
-        seconds = self._now() - started
-        cell[0].observe(seconds)
-        cost = cell[1]
-        cost.calls += 1
-        cost.rows += rows
-        cost.seconds += seconds
+        cell.observe(self._now() - started)
 
 
 def _rows(asked: object) -> int:

@@ -10,8 +10,8 @@ algorithm then runs the full evaluation. Both give the same decision:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -25,6 +25,7 @@ from kubesched.framework.nodes.columns import Indices, Ints, Levels, Mask
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns, PassingColumns
+from kubesched.framework.rules import Rule
 from kubesched.framework.runtime.filter import run_filters
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.nominated import filter_contested, nominations_version, rivals_of
@@ -87,6 +88,8 @@ class ClassEngine:
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self.classes = ClassCache(table)
+        self.newest_rules: list[Mapping[str, Rule[Any] | None]] = [{}, {}]
+        """Those behind the newest filters and scores, as examples for diagnostics."""
 
     def forget(self) -> None:
         """Drop all classes."""
@@ -204,6 +207,7 @@ class ClassEngine:
         if filters is None or not filters.basis.holds():
             answers.drop()
             rules = filter_rules(framework, state, pod.pod)
+            self.newest_rules[0] = rules
             filters = FilterColumns(framework, self._table, state, pod.pod, rules)
             answers.filters = filters
         return filters
@@ -223,7 +227,7 @@ class ClassEngine:
             return None if scores.pre_score(state, pod.pod, feasible) is not None else scores
         if run_pre_score(framework, state, pod.pod, feasible) is not None:
             return None
-        rules = score_rules(framework, state, pod.pod)
+        rules = self.newest_rules[1] = score_rules(framework, state, pod.pod)
         scores = ScoreColumns(framework, self._table, state, pod.pod, rules, feasible, filters)
         answers.scores = scores
         return scores

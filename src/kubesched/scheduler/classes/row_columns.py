@@ -20,7 +20,7 @@ for every pod (45 instead of 55 µs per decision of one template, benchmarks/dec
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -71,16 +71,12 @@ class _Scratch(CycleState):
 class _RowColumns(ABC):
     """Columns that follow the table's changes."""
 
-    def __init__(
-        self, framework: Framework, table: NodeTable, rules: Mapping[str, Rule[Any] | None]
-    ) -> None:
+    def __init__(self, framework: Framework, table: NodeTable, rules: Sequence[Rule[Any]]) -> None:
         self._framework = framework
-        self.rules = rules
-        """By plugin; also those of plugins whose answers are not kept."""
         self._table = table
         self._nodes_read = 0
         self._is_new = True
-        self.basis = Basis(table, [rule for rule in rules.values() if rule and rule.is_kept])
+        self.basis = Basis(table, rules)
         self._entries: dict[str, Any] = {}
         """What PreFilter or PreScore of the cached plugins stores for every pod."""
         self._skipped: Set[str] = frozenset()
@@ -135,7 +131,7 @@ class FilterColumns(_RowColumns):
     ) -> None:
         """For a pod that passed PreFilter. Raises Unfit."""
         kept = {name: rule for name, rule in rules.items() if rule is not None and rule.is_kept}
-        super().__init__(framework, table, rules)
+        super().__init__(framework, table, list(kept.values()))
         self.asked_pre_filters = [p for p in framework.pre_filter if p.name not in kept]
         scratch, skipped = _Scratch(state), state.skip_filter_plugins
         again = [p for p in framework.pre_filter if p.name in kept]
@@ -240,7 +236,7 @@ class ScoreColumns(_RowColumns):
     ) -> None:
         """For a pod after PreScore. Raises Unfit."""
         kept = {name: rule for name, rule in rules.items() if rule is not None and rule.is_kept}
-        super().__init__(framework, table, rules)
+        super().__init__(framework, table, list(kept.values()))
         self.asked_pre_scores = [p for p in framework.pre_score if p.name not in kept]
         scratch, skipped = _Scratch(state), state.skip_score_plugins
         again = [p for p in framework.pre_score if p.name in kept]
