@@ -17,6 +17,7 @@ from kubesched.lab.benchmarking.end_to_end.run import (
     EndToEndOptions,
     run_end_to_end,
 )
+from kubesched.lab.benchmarking.workload_files import load
 from kubesched.testing.control_plane import ASSETS_VARIABLE, find_assets
 
 
@@ -61,6 +62,29 @@ async def test_claims_that_wait_for_a_consumer_get_their_volumes():
     (workload,) = find(["WaitingClaims/tiny"])
     (result,) = await measured(workload)
     assert result.pods == workload.params["measurePods"]
+
+
+async def test_groups_are_served_where_the_workload_has_them(tmp_path):
+    (tmp_path / "group.yaml").write_text(
+        "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: 'g-{{.Index}}'}\n"
+        "spec: {schedulingPolicy: {gang: {minCount: 3}}}\n"
+    )
+    (tmp_path / "pod.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: 'p-{{.Index}}'}\n"
+        "spec: {schedulingGroup: {podGroupName: 'g-{{DivideInt .Index 3}}'}, "
+        "containers: [{name: c, image: i}]}\n"
+    )
+    (tmp_path / "workloads.yaml").write_text(
+        "- name: Gangs\n  featureGates: {GenericWorkload: true}\n  workloads: [{name: one}]\n"
+        "  workloadTemplate:\n  - {opcode: createNodes, count: 2}\n"
+        "  - {opcode: createNamespaces, prefix: a, count: 1}\n"
+        "  - {opcode: createPodGroups, count: 2, namespace: a-0, templatePath: group.yaml}\n"
+        "  - {opcode: createPods, count: 6, namespace: a-0, podTemplatePath: pod.yaml, "
+        "collectMetrics: true}\n"
+    )
+    (workload,) = load(tmp_path / "workloads.yaml")
+    (result,) = await measured(workload)
+    assert (result.pods, result.end_to_end.events) == (6, 6)
 
 
 @pytest.mark.real

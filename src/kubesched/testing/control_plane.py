@@ -67,6 +67,20 @@ def find_assets(folder: str = "") -> Assets:
     return Assets(*(root / name for name in names))
 
 
+GROUP_GATES = (
+    "GenericWorkload",
+    "TopologyAwareWorkloadScheduling",
+    "PodGroupPreemptionPolicy",
+    "CompositePodGroup",
+)
+SERVES_GROUPS = (
+    "--runtime-config=api/all=true",
+    "--feature-gates=" + ",".join(f"{name}=true" for name in GROUP_GATES),
+    "--disable-admission-plugins=PodGroupProtection",  # no controller removes its finalizer here
+)
+"""Flags of an API server with pod groups."""
+
+
 class Process:
     """A running program whose output goes to a file. It dies with this process, even if killed."""
 

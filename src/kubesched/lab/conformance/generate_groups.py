@@ -11,18 +11,9 @@ from random import Random
 
 from kubesched.lab.conformance.generate_objects import priority_classes
 from kubesched.lab.conformance.sequences import GROUPS, Json, Sequence, Step
+from kubesched.testing.control_plane import GROUP_GATES
 
-_GATES = (
-    ("GenericWorkload",),
-    ("GenericWorkload", "TopologyAwareWorkloadScheduling"),
-    (
-        "GenericWorkload",
-        "TopologyAwareWorkloadScheduling",
-        "PodGroupPreemptionPolicy",
-        "CompositePodGroup",
-    ),
-)
-ALL_GATES = _GATES[-1]
+_GATES = (GROUP_GATES[:1], GROUP_GATES[:2], GROUP_GATES)
 
 _CONFIGURATION: Json = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
 """A failed group is soon tried again, so that a step ends with what its cluster allows."""

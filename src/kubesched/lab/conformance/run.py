@@ -29,21 +29,15 @@ from kubesched.lab.conformance.comparison import (
     compare_decisions,
 )
 from kubesched.lab.conformance.extender_server import extender_server
-from kubesched.lab.conformance.generate_groups import ALL_GATES, group_sequence
+from kubesched.lab.conformance.generate_groups import group_sequence
 from kubesched.lab.conformance.generate_sequence import FEATURES, sequence
 from kubesched.lab.conformance.play import play, wipe
 from kubesched.lab.conformance.play_groups import GroupPlayer
 from kubesched.lab.conformance.player import PlayResult
 from kubesched.lab.conformance.sequences import GROUPS, Decision, Json, Sequence, Step
-from kubesched.testing.control_plane import Assets, ControlPlane, control_plane
+from kubesched.testing.control_plane import SERVES_GROUPS, Assets, ControlPlane, control_plane
 
 _WORD = re.compile(r"\w+")
-
-_SERVES_GROUPS = (
-    "--runtime-config=api/all=true",
-    "--feature-gates=" + ",".join(f"{name}=true" for name in ALL_GATES),
-    "--disable-admission-plugins=PodGroupProtection",  # no controller removes its finalizer here
-)
 
 ATTEMPTS = 3
 """Plays of a sequence if the control plane or a scheduler fails."""
@@ -233,7 +227,7 @@ async def stages(
     assets: Assets, folder: Path, reference_version: str, *, with_groups: bool = False
 ) -> AsyncIterator[Stages]:
     """Two fresh control planes, and the release whose behaviour this scheduler shows."""
-    flags = _SERVES_GROUPS if with_groups else ()
+    flags = SERVES_GROUPS if with_groups else ()
     async with (
         control_plane(assets, folder / "kube-scheduler", api_server_flags=flags) as theirs,
         control_plane(assets, folder / "kubesched", api_server_flags=flags) as ours,

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -20,6 +20,8 @@ from kubesched.client.client_config import load_config
 from kubesched.client.pool import HttpTransport, PoolSettings
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.testing.control_plane import (
+    GROUP_GATES,
+    SERVES_GROUPS,
     Assets,
     ControlPlaneError,
     Process,
@@ -53,9 +55,12 @@ class Plane:
 
 
 @contextlib.asynccontextmanager
-async def real_plane(assets: Assets, folder: Path) -> AsyncIterator[Plane]:
+async def real_plane(
+    assets: Assets, folder: Path, *, with_groups: bool = False
+) -> AsyncIterator[Plane]:
+    flags = SERVES_GROUPS if with_groups else ()
     async with (
-        control_plane(assets, folder) as plane,
+        control_plane(assets, folder, api_server_flags=flags) as plane,
         _driver_client(plane.admin_kubeconfig) as client,
     ):
         processes = {"kube-apiserver": plane.server, "etcd": plane.etcd}
@@ -63,9 +68,10 @@ async def real_plane(assets: Assets, folder: Path) -> AsyncIterator[Plane]:
 
 
 @contextlib.asynccontextmanager
-async def embedded_plane(folder: Path) -> AsyncIterator[Plane]:
+async def embedded_plane(folder: Path, *, with_groups: bool = False) -> AsyncIterator[Plane]:
     kubeconfig = folder / "embedded.kubeconfig"
-    command = [sys.executable, "-m", __name__, str(kubeconfig)]
+    gates = GROUP_GATES if with_groups else ()
+    command = [sys.executable, "-m", __name__, str(kubeconfig), *gates]
     server = await Process.start("embedded API server", command, folder / "embedded.log")
     try:
         await _until_written(kubeconfig, server)
@@ -120,14 +126,16 @@ async def count_objects(client: RestClient, path: str) -> int:
     return len(page.items) + (page.metadata.remaining_item_count or 0)
 
 
-async def _serve(kubeconfig: Path) -> None:
+async def _serve(kubeconfig: Path, gates: Sequence[str]) -> None:
+    from kubesched.config.features import from_map
     from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
 
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with EmbeddedCluster(ClusterSettings(kubeconfig=kubeconfig)):
+    settings = ClusterSettings(kubeconfig=kubeconfig, gates=from_map(dict.fromkeys(gates, True)))
+    async with EmbeddedCluster(settings):
         await stop.wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(Path(sys.argv[1])))
+    asyncio.run(_serve(Path(sys.argv[1]), sys.argv[2:]))

@@ -109,7 +109,8 @@ async def _round(
 ) -> list[Measurement]:
     folder = Path(tempfile.mkdtemp(prefix="kubesched-bench-"))
     try:
-        async with _plane(options.assets, folder) as plane:
+        with_groups = workload.feature_gates.get("GenericWorkload", False)
+        async with _plane(options.assets, folder, with_groups) as plane:
             measurements = await _played(workload, contestant, options, plane, clock, report)
     except KubeschedError as error:
         raise BenchmarkFailed(
@@ -159,8 +160,11 @@ async def _played(
 
 
 @contextlib.asynccontextmanager
-async def _plane(assets: Assets | None, folder: Path) -> AsyncIterator[Plane]:
-    made = embedded_plane(folder) if assets is None else real_plane(assets, folder)
+async def _plane(assets: Assets | None, folder: Path, with_groups: bool) -> AsyncIterator[Plane]:
+    if assets is None:
+        made = embedded_plane(folder, with_groups=with_groups)
+    else:
+        made = real_plane(assets, folder, with_groups=with_groups)
     async with made as plane:
         yield plane
 
