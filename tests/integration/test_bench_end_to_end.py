@@ -67,11 +67,11 @@ async def test_claims_that_wait_for_a_consumer_get_their_volumes():
 async def test_groups_are_served_where_the_workload_has_them(tmp_path):
     (tmp_path / "group.yaml").write_text(
         "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: 'g-{{.Index}}'}\n"
-        "spec: {schedulingPolicy: {gang: {minCount: 3}}}\n"
+        "spec: {schedulingPolicy: {gang: {minCount: 3}}, priority: 7}\n"
     )
     (tmp_path / "pod.yaml").write_text(
         "apiVersion: v1\nkind: Pod\nmetadata: {name: 'p-{{.Index}}'}\n"
-        "spec: {schedulingGroup: {podGroupName: 'g-{{DivideInt .Index 3}}'}, "
+        "spec: {priority: 7, schedulingGroup: {podGroupName: 'g-{{DivideInt .Index 3}}'}, "
         "containers: [{name: c, image: i}]}\n"
     )
     (tmp_path / "workloads.yaml").write_text(

@@ -80,7 +80,8 @@ class Creator:
             await self.create(manifest)
 
     async def create(self, manifest: Manifest, *, may_exist: bool = False) -> None:
-        if manifest["kind"] == "Pod" and (manifest.get("spec") or {}).get("priority") is not None:
+        has_priority = (manifest.get("spec") or {}).get("priority") is not None
+        if manifest["kind"] in ("Pod", "PodGroup") and has_priority:
             manifest = await self._with_priority_class(manifest)
         kind, metadata = kind_of_manifest(manifest), manifest["metadata"]
         path = kind.collection_path(metadata.get("namespace", ""))
