@@ -41,8 +41,9 @@ class _Composer:
         random = self._random
         objects = priority_classes()
         for _ in range(random.randint(2, 5)):
-            objects.append(self._node())
-            objects += self._filled(objects[-1]["metadata"]["name"])
+            # As steps: a scheduler that starts lists nodes in any order, and ties follow it.
+            node = self._node()
+            self._create(node, *self._filled(node["metadata"]["name"]), compared=False)
         objects.append(self._group("old", random.choice(("low", "")), {"basic": {}}, ""))
         if random.random() < 0.3:
             objects.append(_budget(random.randint(0, 1)))

@@ -308,8 +308,10 @@ def test_members_of_a_pod_group_are_placed_together(played, tmp_path):
         "createPodGroups, count: 2, namespace: a, templatePath: group.yaml",
         pods("member", 6, MEASURED),
         config="  featureGates: {GenericWorkload: true}\n",
+        options=replace(ONCE, times_cycles=True),
     )
     assert (result.pods, result.attempts) == (6, 2)
+    assert result.decision_cpu.us_per_pod > 0
 
 
 DEVICE_CLASS = """\

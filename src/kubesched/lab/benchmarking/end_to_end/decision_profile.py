@@ -30,6 +30,7 @@ LONGEST_S = 8
 """A profile's length is fixed in advance; short ones end soon after the measured interval."""
 
 _CYCLE = "k8s.io/kubernetes/pkg/scheduler.(*Scheduler).schedulingCycle"
+_GROUP_CYCLE = "k8s.io/kubernetes/pkg/scheduler.(*Scheduler).podGroupCycle"
 _PARALLEL = "k8s.io/client-go/util/workqueue.ParallelizeUntil"
 _EVICTION = "k8s.io/kubernetes/pkg/scheduler/framework/preemption.(*Executor)."
 """Victims are also deleted in parallel, by API requests."""
@@ -42,7 +43,7 @@ SAMPLE_NS = 10_000_000
 
 def is_of_decision(stack: Sequence[str]) -> bool:
     """Whether a kube-scheduler stack is part of a scheduling cycle."""
-    return any(name.startswith((_CYCLE, _PARALLEL)) for name in stack) and not any(
+    return any(name.startswith((_CYCLE, _GROUP_CYCLE, _PARALLEL)) for name in stack) and not any(
         name.startswith(_EVICTION) for name in stack
     )
 
