@@ -190,6 +190,9 @@ class GroupStates:
         for state in self._states.values():
             state.pods = dict(sorted(state.pods.items()))
 
+    def all_scheduled_pods(self) -> Iterator[Pod]:
+        return (pod for state in self._states.values() for pod in state.scheduled_pods())
+
     @property
     def has_scheduled_pods(self) -> bool:
         return any(state.scheduled_count for state in self._states.values())

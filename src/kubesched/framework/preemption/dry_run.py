@@ -203,7 +203,7 @@ class _Run:
 
         Nodes rejected here get no `remove_pod` call, so an error from it is not reported.
         """
-        if self._rules.select is not None:
+        if not self._rules.go_by_priority:
             return np.arange(len(self._rows))
         verdicts, below = self._verdicts, self._pods_below()
         has_some = below.pod_count(self._rows) > 0

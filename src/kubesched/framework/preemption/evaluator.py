@@ -221,11 +221,12 @@ class Evaluator:
     ) -> Shortlist | PostFilterAnswer | NodeToStatus:
         """Candidates, an error, or the verdicts on all rows."""
         table = self._handle.table
-        may_help = self._rules.select or table.priorities.has_below(pod.spec.priority or 0)
+        now_us = self._now_us()
+        rules = self._rules_now(now_us)
+        may_help = table.priorities.has_below(pod.spec.priority or 0) or not rules.go_by_priority
         if not len(rows) or not may_help:
             return NodeStatusColumns(table, rows, np.zeros(len(rows), np.int32), [NO_VICTIMS])
-        preemptor = Preemptor(self._framework, state, PodInfo(pod), self._now_us())
-        rules = self._rules_now(preemptor.now_us)
+        preemptor = Preemptor(self._framework, state, PodInfo(pod), now_us)
         budgets, can_be_kept = self.budgets.list(), rules.are_usual and is_current
         known = self._known_victims.of(preemptor, budgets) if can_be_kept else None
         still_none = None if known is None else known.still_none(preemptor, rows)

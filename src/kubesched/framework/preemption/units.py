@@ -67,6 +67,12 @@ class Units:
         above = self._known_ancestors(pod)
         return (above[-1].spec.priority or 0) if above else (pod.spec.priority or 0)
 
+    @cached_property
+    def have_own_priorities(self) -> bool:
+        """Whether all pods of groups have the priority of their group."""
+        pods = self._states.all_scheduled_pods()
+        return all(self.priority_of(pod) == (pod.spec.priority or 0) for pod in pods)
+
     def everywhere(self, table: NodeTable) -> list[Unit]:
         """The units of all pods on nodes, in node and pod order."""
         rows = table.order_rows.tolist()

@@ -56,6 +56,11 @@ class VictimRules:
     def are_usual(self) -> bool:
         return self == USUAL_RULES
 
+    @property
+    def go_by_priority(self) -> bool:
+        """Whether no pod is evicted for one that has no higher priority than the pod itself."""
+        return self.select is None and (self.units is None or self.units.have_own_priorities)
+
 
 USUAL_RULES: Final = VictimRules()
 

@@ -12,6 +12,7 @@ import asyncio
 import re
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.base.errors import ApiError, NotFound
 from kubesched.client.patch import strategic_merge_patch
 from kubesched.lab.conformance.groups import told_about_group, told_about_pod
@@ -62,12 +63,19 @@ class GroupPlayer(ProcessPlayer):
             self.outcome.decisions[at] = Decision(victims=tuple(sorted(gone)), seen=self._seen())
 
     async def _clear(self, group: str) -> None:
-        """Delete pods without a node, except those of the group that is about to come."""
-        for pod in list(self._pods.current.values()):
-            named = pod.spec.scheduling_group
-            if not pod.spec.node_name and (named is None or named.pod_group_name != group):
-                meta = pod.metadata
-                await self._client.delete(Pod, meta.name, meta.namespace, AT_ONCE)
+        """Delete pods without a node, except those of the group that is about to come.
+
+        Their groups go first if no member runs: the others could be tried while one is deleted.
+        """
+        pods = list(self._pods.current.values())
+        waiting = [pod for pod in pods if not pod.spec.node_name and _group_of(pod) != group]
+        groups = {_group_of(pod) for pod in waiting}
+        for name in groups - {_group_of(pod) for pod in pods if pod.spec.node_name}:
+            if name in self._pods.groups:
+                await self._client.delete(PodGroup, name, "default", AT_ONCE)
+        for pod in waiting:
+            meta = pod.metadata
+            await self._client.delete(Pod, meta.name, meta.namespace, AT_ONCE)
 
     async def _quiet(self) -> None:
         """Wait until nothing changes any more; pods that are bound start to run."""
@@ -98,6 +106,11 @@ class GroupPlayer(ProcessPlayer):
         pods = {key: list(map(told_about_pod, made)) for key, made in self._pods.versions.items()}
         groups = {key: list(map(told_about_group, made)) for key, made in self._pods.groups.items()}
         return summary(pods, groups)
+
+
+def _group_of(pod: Pod) -> str:
+    named = pod.spec.scheduling_group
+    return (named.pod_group_name or "") if named is not None else ""
 
 
 def summary(pods: dict[str, list[Json]], groups: dict[str, list[Json]]) -> Json:

@@ -356,6 +356,24 @@ def test_the_smaller_of_two_groups_is_evicted():  # 56
         assert not any(map(world.is_gone, "xyz"))
 
 
+def test_a_pod_is_evicted_by_the_priority_of_its_group():
+    with Groups(2, 2) as world:
+        world.group("old", priority=-10)
+        world.pods("old", "a", nodeName="n1")
+        world.pods("", "b", nodeName="n1")
+        world.pods("", "c", cpu=2, nodeName="n2")
+        world.pods("", "large", cpu=2)
+        world.settle()
+        assert world.message("large").endswith(
+            "preemption: 0/2 nodes are available: 1 Insufficient cpu, "
+            "1 No preemption victims found for incoming pod."
+        )
+        world.delete(world.pod("large"))
+        world.pods("", "new")
+        world.settle()
+        assert world.is_gone("a"), "though it has the same priority as the new pod"
+
+
 def test_a_group_of_a_deleted_object_counts_pod_by_pod():  # 57
     with Groups(2) as world:
         world.group("v", 0, priority=50, disruptionMode={"all": {}})
