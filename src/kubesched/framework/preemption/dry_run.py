@@ -18,6 +18,8 @@ from functools import partial
 
 import numpy as np
 
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.engine import ignores_pod
 from kubesched.framework.interfaces import FilterPlugin, PreFilterPlugin
 from kubesched.framework.node_statuses import NodeStatusColumns
@@ -51,6 +53,7 @@ from kubesched.framework.preemption.victims import (
     select_victims,
 )
 from kubesched.framework.rules import Scope
+from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.filter import FilterOutcome, what_if_scope
 from kubesched.framework.runtime.nominated import Rivals, rivals_of
 from kubesched.framework.status import Code, Status
@@ -166,7 +169,7 @@ class _Run:
         self._below: Below | CountedBelow | None = self._table.pods_below(preemptor.pod.priority)
         self._is_local = together and rules.are_usual and preemptor.scopes.are_row_local
         self._caring = (
-            _CaringPlugins(preemptor)
+            CaringPlugins(framework, preemptor.state, preemptor.pod.pod)
             if together and rules.are_usual and not self._is_local
             else None
         )
@@ -324,13 +327,12 @@ class _Run:
         return Part(source, np.arange(len(candidates)), np.array(places))
 
 
-class _CaringPlugins:
+class CaringPlugins:
     """The plugins that need `remove_pod` calls during what-ifs, and the pods they track."""
 
-    def __init__(self, preemptor: Preemptor) -> None:
-        framework, state, pod = preemptor.framework, preemptor.state, preemptor.pod.pod
+    def __init__(self, framework: Framework, state: CycleState, pod: Pod) -> None:
         skipped = state.skip_filter_plugins
-        self._preemptor = preemptor
+        self._state, self._pod = state, pod
         self._plugins = [
             p for p in framework.pre_filter if p.has_extensions and p.name not in skipped
         ]
@@ -353,8 +355,7 @@ class _CaringPlugins:
         return known
 
     def _ask(self, pod: PodInfo) -> bool:
-        state, preemptor = self._preemptor.state, self._preemptor.pod.pod
-        return not all(ignores_pod(p, state, preemptor, pod) for p in self._plugins)
+        return not all(ignores_pod(p, self._state, self._pod, pod) for p in self._plugins)
 
 
 def _has_extensions(plugin: FilterPlugin) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kubesched.api import codec
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.extenders import Victims
 from kubesched.framework.groups.states import GroupStates
@@ -23,10 +24,10 @@ from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.preemption.budgets import Budgets
+from kubesched.framework.preemption.dry_run import CaringPlugins
 from kubesched.framework.preemption.executor import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from kubesched.framework.preemption.units import Unit, Units, split_by_budgets
 from kubesched.framework.runtime import Framework
-from kubesched.framework.runtime.filter import is_row_local
 from kubesched.framework.runtime.nominated import filter_with_nominated_pods
 from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.framework.runtime.reserve import run_reserve, run_unreserve
@@ -68,8 +69,8 @@ class GroupPreemptor:
         self._units = Units(states, now_us)
         self._members = [info.pod_info.pod for info in group.all_members()]
         self._policy_of_group = policy_of_group
-        self._are_row_local: bool | None = None
-        """Whether all members' filters judge a node by that node alone; known once placed."""
+        self._caring: list[CaringPlugins] | None = None
+        """What filters look at beyond a node, for each kind of members; known once placed."""
 
     def find(self) -> GroupPreemption | tuple[Nominations | None, Status]:
         """What to evict, or the final answer if nothing is to be evicted."""
@@ -134,31 +135,37 @@ class GroupPreemptor:
     def _can_stay(self, trial: _Trial, unit: Unit, placed: Sequence[PlacedPod]) -> bool:
         """Put a unit back; if a member no longer fits on its node, take it out again."""
         trial.put_back(unit)
+        is_local = self._is_local(unit, placed)
+        if is_local:
+            nodes = {pod.pod.spec.node_name for pod in unit.pods}
+            placed = [each for each in placed if each.node_name in nodes]
         with ExitStack() as undo:
-            for each in self._concerned(unit, placed):
-                if not self._fits(each):
+            for each in placed:
+                if not self._fits(each, on_node_only=is_local):
                     trial.take_out(unit)
                     return False
                 self._add(each, undo)
         return True
 
-    def _concerned(self, unit: Unit, placed: Sequence[PlacedPod]) -> Sequence[PlacedPod]:
-        """The members that a unit could be in the way of.
+    def _is_local(self, unit: Unit, placed: Sequence[PlacedPod]) -> bool:
+        """Whether a unit can be in the way only of members on its nodes.
 
-        If no member's filters look beyond its node, only those on the unit's nodes: the others
-        fitted where they are, and nothing has changed there.
+        So it is if filters that look beyond a node ignore its pods, whichever member is judged: the
+        members fitted where they are, and nothing has changed elsewhere.
         """
-        if self._are_row_local is None:
-            self._are_row_local = all(
-                is_row_local(self._framework, each.state, each.pod.pod) for each in placed
-            )
-        if not self._are_row_local:
-            return placed
-        nodes = {pod.pod.spec.node_name for pod in unit.pods}
-        return [each for each in placed if each.node_name in nodes]
+        if self._caring is None:
+            alike = {_kind_of(each.pod.pod): each for each in placed}
+            self._caring = [
+                CaringPlugins(self._framework, each.state, each.pod.pod) for each in alike.values()
+            ]
+        return all(
+            caring.can_tell and not any(map(caring.care, unit.pods)) for caring in self._caring
+        )
 
-    def _fits(self, each: PlacedPod) -> bool:
+    def _fits(self, each: PlacedPod, *, on_node_only: bool) -> bool:
         """Whether a member passes the filters on its node, with what it knew when it was placed.
+
+        With `on_node_only`, what filters say that look beyond the node has not changed.
 
         # Upstream: PreFilter of a plugin that skipped the pod then is not asked again, so a unit
         # that would matter to it is not noticed.
@@ -170,12 +177,15 @@ class GroupPreemptor:
             for plugin in framework.pre_filter
             if plugin.has_extensions and plugin.name not in skipped
         ]
-        outcome = run_pre_filter(
-            framework, state, pod.pod, NodeColumns(self._table), plugins=plugins
-        )
-        state.skip_filter_plugins = skipped | state.skip_filter_plugins
-        if outcome.status is not None:
-            return False
+        if on_node_only:
+            state.skip_filter_plugins = skipped | {plugin.name for plugin in plugins}
+        else:
+            outcome = run_pre_filter(
+                framework, state, pod.pod, NodeColumns(self._table), plugins=plugins
+            )
+            state.skip_filter_plugins = skipped | state.skip_filter_plugins
+            if outcome.status is not None:
+                return False
         row = self._table.row_of[each.node_name]
         view = NodeColumns(self._table, np.array([row]))
         result = filter_with_nominated_pods(framework, state, pod, view)
@@ -227,6 +237,12 @@ class _Trial:
 
     def _row_of(self, pod: PodInfo) -> int:
         return self._table.row_of[pod.pod.spec.node_name]
+
+
+def _kind_of(pod: Pod) -> bytes:
+    """Equal for pods that filters cannot tell apart."""
+    meta = pod.metadata
+    return codec.encode((meta.namespace, meta.labels, meta.owner_references, pod.spec))
 
 
 def _is_being_preempted(pod: Pod) -> bool:

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 from group_scenarios import Groups
 
 from kubesched.framework.preemption.group_preemption import GroupPreemptor
+
+
+def beyond_their_node(rng: Random) -> dict[str, Any]:
+    """What makes members look at other nodes, or at pods on them, or nothing."""
+    selector = {"matchLabels": {"app": rng.choice("xyz")}}
+    term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    spread = {**term, "maxSkew": rng.randint(1, 3), "whenUnsatisfiable": "DoNotSchedule"}
+    return rng.choice(
+        (
+            {},
+            {"affinity": {"podAffinity": required}},
+            {"affinity": {"podAntiAffinity": required}},
+            {"topologySpreadConstraints": [spread]},
+        )
+    )
 
 
 def victims_of(seed: int) -> tuple[list[str], dict[str, str]]:
@@ -27,17 +45,32 @@ def victims_of(seed: int) -> tuple[list[str], dict[str, str]]:
         world.settle()
         members = [f"new{number}" for number in range(rng.randint(1, 5))]
         world.group("g", rng.randint(1, len(members)), priority=10)
-        world.pods("g", *members, cpu=rng.choice((1, 1.5, 2)), priority=10)
+        spec = beyond_their_node(rng)
+        cpu = rng.choice((1, 1.5, 2))
+        world.pods("g", *members, cpu=cpu, priority=10, labels={"app": "x"}, **spec)
         world.settle()
         return sorted(world.client.deleted), world.nominations()
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_a_unit_is_in_the_way_only_of_members_on_its_nodes(seed, monkeypatch):
-    shortcut = victims_of(seed)
-    monkeypatch.setattr(GroupPreemptor, "_concerned", lambda self, unit, placed: placed)
-    assert victims_of(seed) == shortcut
+SEEDS = range(100)
 
 
-def test_these_clusters_have_victims():
-    assert sum(bool(victims_of(seed)[0]) for seed in range(40)) > 5
+@pytest.mark.parametrize("part", range(10))
+def test_a_unit_is_in_the_way_only_of_members_on_its_nodes(part, monkeypatch):
+    shortcut = [victims_of(seed) for seed in SEEDS[part::10]]
+    monkeypatch.setattr(GroupPreemptor, "_is_local", lambda *_: False)
+    assert [victims_of(seed) for seed in SEEDS[part::10]] == shortcut
+
+
+def test_these_clusters_have_victims_with_and_without_the_shortcut(monkeypatch):
+    answers = Counter()
+    is_local = GroupPreemptor._is_local
+
+    def counted(self, unit, placed):
+        looks_beyond = any(pod.spec.affinity is not None for pod in self._members)
+        answers[looks_beyond, answer := is_local(self, unit, placed)] += 1
+        return answer
+
+    monkeypatch.setattr(GroupPreemptor, "_is_local", counted)
+    assert sum(bool(victims_of(seed)[0]) for seed in SEEDS) > 12
+    assert answers.keys() == {(False, True), (False, False), (True, True), (True, False)}
