@@ -8,52 +8,20 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
-from kubesched.framework import (
-    Code,
-    CycleState,
-    Handle,
-    NodeToStatus,
-    PodInfo,
-    PostFilterPlugin,
-    PostFilterResult,
-    Status,
-    error_status,
-    unresolvable,
-    unschedulable,
-)
+from kubesched.framework import CycleState, Handle, PodInfo, Status, error_status
 from kubesched.framework.api import Pod, PodDisruptionBudget, PriorityClass
+from kubesched_plugins.preempting import Node, PreemptingPlugin, no_victims, reprieve
 
 MINIMUM_PREEMPTABLE_PRIORITY: Final = (
     "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority"
 )
 TOLERATION_SECONDS: Final = "preemption-toleration.scheduling.x-k8s.io/toleration-seconds"
-NEVER: Final = "not eligible due to preemptionPolicy=Never."
-STILL_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 
-Answer = tuple[PostFilterResult | None, Status | None]
 log = logging.getLogger(__name__)
-
-
-class Node(Protocol):
-    """What `Handle.preemption` shows of a node: pods can be taken away and put back."""
-
-    @property
-    def node_name(self) -> str: ...
-    @property
-    def preemptor(self) -> PodInfo: ...
-    @property
-    def pods(self) -> Sequence[PodInfo]: ...
-    def take(self, pod: PodInfo) -> Status | None: ...
-    def put(self, pod: PodInfo) -> Status | None: ...
-    def rejection(self) -> Status | None: ...
-    def ranked(self, pods: Sequence[PodInfo]) -> list[PodInfo]: ...
-    def violated_by(self, pods: Sequence[PodInfo]) -> list[bool]: ...
-    def victims(self, pods: Sequence[PodInfo], pdb_violations: int) -> Any: ...  # noqa: ANN401
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +52,7 @@ class Policy(NamedTuple):
     """Negative: for ever."""
 
 
-class PreemptionToleration(PostFilterPlugin):
+class PreemptionToleration(PreemptingPlugin):
     """Preemption that spares pods whose PriorityClass tolerates it."""
 
     name = "PreemptionToleration"
@@ -94,45 +62,17 @@ class PreemptionToleration(PostFilterPlugin):
 
     def __init__(self, args: PreemptionTolerationArgs | None, handle: Handle) -> None:
         args = args or PreemptionTolerationArgs()
-        super().__init__(args, handle)
+        super().__init__(
+            args,
+            handle,
+            percentage=args.min_candidate_nodes_percentage,
+            absolute=args.min_candidate_nodes_absolute,
+        )
         self.now = handle.clock.now
         self._policies: dict[str, tuple[PriorityClass, Policy | None]] = {}
-        self.preemption = (
-            None  # a configuration is being checked
-            if handle.preemption is None
-            else handle.preemption(
-                self.name,
-                self.select_victims,
-                min_candidate_nodes_percentage=args.min_candidate_nodes_percentage,
-                min_candidate_nodes_absolute=args.min_candidate_nodes_absolute,
-            )
-        )
 
-    def post_filter(
-        self, state: CycleState, pod: Pod, statuses: NodeToStatus
-    ) -> Answer | Awaitable[Answer]:
-        if self.handle.metrics is not None:
-            self.handle.metrics.preemption_attempts_total.inc()
-        reason = self.why_not_eligible(pod, statuses)
-        if reason:
-            return None, unschedulable(reason)
-        assert self.preemption is not None, "pods are tried by a whole scheduler"
-        return self.preemption.preempt(state, pod, statuses)
-
-    def why_not_eligible(self, pod: Pod, statuses: NodeToStatus) -> str:
-        """Why the pod may not preempt others; empty if it may."""
-        if pod.spec.preemption_policy == "Never":
-            return NEVER
-        nominated = pod.status.nominated_node_name
-        row = self.handle.table.row_of.get(nominated) if nominated else None
-        if row is None or statuses.get(nominated).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-            return ""
-        priority = pod.spec.priority or 0
-        still_going = any(
-            other.pod.metadata.deletion_timestamp is not None and other.priority < priority
-            for other in self.handle.table.pods[row].values()
-        )
-        return STILL_TERMINATING if still_going else ""
+    def makes_room_for(self, state: CycleState, pod: Pod, terminating: PodInfo) -> bool:
+        return terminating.priority < (pod.spec.priority or 0)
 
     def select_victims(self, node: Node) -> Any:  # noqa: ANN401  # victims or a Status
         """Remove all pods that do not tolerate it, then let the important ones stay."""
@@ -148,25 +88,10 @@ class PreemptionToleration(PostFilterPlugin):
                 if failed := node.take(pod):
                     return failed
         if not possible:
-            name = preemptor.pod.metadata.name
-            return unresolvable(
-                f"No victims found on node {node.node_name} for preemptor pod {name}"
-            )
+            return no_victims(node)
         if rejection := node.rejection():
             return rejection
-        ranked = node.ranked(possible)
-        violates = dict(zip((pod.uid for pod in ranked), node.violated_by(ranked), strict=True))
-        victims: set[str] = set()
-        for pod in sorted(ranked, key=lambda pod: not violates[pod.uid]):  # stable
-            if failed := node.put(pod):
-                return failed
-            if node.rejection() is not None:
-                if failed := node.take(pod):
-                    return failed
-                victims.add(pod.uid)
-        return node.victims(
-            [pod for pod in ranked if pod.uid in victims], sum(violates[uid] for uid in victims)
-        )
+        return reprieve(node, possible)
 
     def exempted(self, victim: Pod, preemptor: Pod) -> bool | Status:
         """True if the victim may not be preempted by the preemptor."""

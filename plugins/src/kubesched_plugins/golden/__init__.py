@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 JSON = dict[str, Any]
 PLAYERS: Final[Mapping[str, str]] = {
+    "CapacityScheduling": "capacity",
     "Coscheduling": "coscheduling",
     "LoadVariationRiskBalancing": "trimaran",
     "LowRiskOverCommitment": "trimaran",

@@ -54,7 +54,8 @@ def play(recorded: JSON) -> JSON:
         plugin.now = datetime.fromisoformat(case["now"]).timestamp
         pod = pod_from(case["pod"])
         statuses = statuses_of(recorded["result"])
-        reason = plugin.why_not_eligible(pod, statuses)
+        state = pre_filtered(cluster, case)
+        reason = plugin.why_not_eligible(state, pod, statuses)
         answer: JSON = {
             "args_effective": {
                 "MinCandidateNodesPercentage": plugin.args.min_candidate_nodes_percentage,
@@ -63,7 +64,6 @@ def play(recorded: JSON) -> JSON:
             "eligible_to_preempt": {"ok": not reason, "message": reason},
             "exempted": [_exempted(plugin, manifest, case["pod"]) for manifest in case["pods"]],
         }
-        state = pre_filtered(cluster, case)
         names = [node["metadata"]["name"] for node in case["nodes"]]
         answer["select_victims"] = [
             victims_json(node, plugin.preemption.try_node(state, pod, node)) for node in names

@@ -113,7 +113,8 @@ class Evaluator:
         current = self._current(pod)
         if current is None:
             return None, error_status(f'pod "{pod.metadata.name}" not found')
-        reason = self._why_not_eligible(current, statuses)
+        # A plugin with a selection of its own has said who may preempt.
+        reason = "" if self._rules.select else self._why_not_eligible(current, statuses)
         if reason:
             log.info("Pod is not eligible for preemption", v=5, pod=current, reason=reason)
             return None, unschedulable(reason)

@@ -110,8 +110,8 @@ def select_victims(
 class OneNode:
     """The what-if for one node: a view and a copy of the cycle state.
 
-    Plugins with a selection of their own use `preemptor`, `node_name`, `pods` and the methods
-    `take`, `put`, `rejection`, `ranked`, `violated_by` and `victims`.
+    Plugins with a selection of their own use `preemptor`, `node_name`, `pods`, `state` and the
+    methods `take`, `put`, `rejection`, `ranked`, `violated_by` and `victims`.
     """
 
     def __init__(
@@ -128,6 +128,11 @@ class OneNode:
     @property
     def preemptor(self) -> PodInfo:
         return self._preemptor.pod
+
+    @property
+    def state(self) -> CycleState:
+        """As `add_pod` and `remove_pod` of the plugins leave it."""
+        return self._state
 
     @property
     def node_name(self) -> str:
