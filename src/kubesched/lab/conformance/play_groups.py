@@ -44,7 +44,7 @@ class GroupPlayer(ProcessPlayer):
         for of_pod in pods.versions.values():
             del of_pod[:-1]
         for of_group in pods.groups.values():
-            del of_group[:-1]
+            of_group[:-1] = [was for was in of_group[:-1] if _is_scheduled(was)][:1]
         gone_before = len(pods.deleted)
         try:
             if step.action == "create":
@@ -106,6 +106,10 @@ class GroupPlayer(ProcessPlayer):
         pods = {key: list(map(told_about_pod, made)) for key, made in self._pods.versions.items()}
         groups = {key: list(map(told_about_group, made)) for key, made in self._pods.groups.items()}
         return summary(pods, groups)
+
+
+def _is_scheduled(group: PodGroup) -> bool:
+    return told_about_group(group).get("status") == "True"
 
 
 def _group_of(pod: Pod) -> str:
