@@ -134,6 +134,7 @@ def test_everything_but_the_foreign_kind_is_in_the_kustomization(manifests):
         "servicemonitor.yaml",
         "prometheusrule.yaml",
         "networkpolicy.yaml",
+        "shadow-rbac.yaml",
         "static-pod.yaml",
     }
 

@@ -76,7 +76,7 @@ def test_the_contract_is_small() -> None:
     assert len(contract.__all__) <= 45
     about_reuse = {f"Rule.{field.name}" for field in fields(contract.Rule)}
     about_reuse |= {"filter_rule", "score_rule", "class_fields"}
-    assert len(about_reuse) <= 5
+    assert len(about_reuse) <= 6  # `Rule.at` came when installed plugins took half the throughput
 
 
 def test_the_records_of_the_contract_are_those_of_the_api() -> None:

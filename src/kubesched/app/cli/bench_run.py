@@ -126,7 +126,7 @@ def main(args: argparse.Namespace) -> int:
         sys.stdout.write(encode(report).decode())
     else:
         show(report, is_phases=args.phases)
-        _print_plugins(report.results)
+        print_plugins(report.results)
     if folder is not None:
         print(f"written to {folder / 'report.json'}", file=sys.stderr)
     return 1 if failed or not report.results else 0
@@ -311,7 +311,7 @@ def _print_phases(summaries: list[Summary]) -> None:
         terminal.table(("PHASE", "TIMES", "EACH", "SHARE"), rows, right_from=1)
 
 
-def _print_plugins(results: Sequence[RunResult]) -> None:
+def print_plugins(results: Sequence[RunResult]) -> None:
     """The plugins of the last repetition of each workload."""
     from kubesched.scheduler.plugin_profile import HEADER
 

@@ -11,7 +11,7 @@ from importlib import resources
 from importlib.metadata import entry_points
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -30,6 +30,9 @@ from kubesched.framework.interfaces import (
     ScorePlugin,
 )
 from kubesched.framework.registry import ENTRY_POINT_GROUP, RegistryError
+
+if TYPE_CHECKING:
+    from kubesched.scheduler.plugin_profile import PluginProfile
 
 _ENDING = ".txt"
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -96,7 +99,7 @@ def show_live(output: str, url: str, kubeconfig: str) -> int:
 
     from kubesched.app.connecting import connections_to
     from kubesched.client.client_config import load_default_config
-    from kubesched.scheduler.plugin_profile import HEADER, PluginProfile
+    from kubesched.scheduler.plugin_profile import PluginProfile
 
     async def read() -> bytes:
         connection = load_default_config(kubeconfig, server=url).connection
@@ -109,11 +112,17 @@ def show_live(output: str, url: str, kubeconfig: str) -> int:
         raise KubeschedError(f"{url}: /debug/plugins is not kubesched's: {error}") from None
     if output != "table":
         write_record(output, msgspec.to_builtins(profile))
-        return 0
+    else:
+        print_profile(profile)
+    return 0
+
+
+def print_profile(profile: PluginProfile) -> None:
+    from kubesched.scheduler.plugin_profile import HEADER
+
     terminal.table(HEADER, [cost.cells() for cost in profile.plugins])
     for blocked in profile.blocked:
         print(blocked)
-    return 0
 
 
 def _source(entry: Any) -> str:  # noqa: ANN401  # an entry point

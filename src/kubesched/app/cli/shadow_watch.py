@@ -51,7 +51,7 @@ def watch(args: argparse.Namespace) -> int:
     if args.output != "table":
         write_record(args.output, report)
     else:
-        _show(report)
+        print_report(report)
     return 1 if report["bindings"]["different"] or report["unschedulable"]["different"] else 0
 
 
@@ -136,7 +136,7 @@ def _last(gone: Any) -> Any:  # noqa: ANN401  # of either kind
     return gone.obj if isinstance(gone, DeletedFinalStateUnknown) else gone
 
 
-def _show(report: dict[str, Any]) -> None:
+def print_report(report: dict[str, Any]) -> None:
     bindings, failures = report["bindings"], report["unschedulable"]
     total = sum(bindings.values())
     terminal.heading(

@@ -237,7 +237,75 @@ def attempts(folder: Path) -> Callable[[], object]:
     return lambda: print_attempts(listed)
 
 
+def _costs():
+    from kubesched.scheduler.plugin_profile import PluginCost
+
+    kept = "kept for 1,234 shapes; not for others: depends on more than one node"
+    return tuple(PluginCost("NodeResourcesFit", at, 123456, 7.8, 5000, kept) for at in ("Filter",))
+
+
+def bench_plugins(folder: Path) -> Callable[[], object]:
+    from kubesched.app.cli.bench_run import print_plugins
+    from kubesched.lab.benchmarking.results import decode
+
+    results = decode(_bench_report(folder).read_bytes()).results
+    return lambda: print_plugins([msgspec.structs.replace(results[0], plugins=_costs())])
+
+
+def plugin_live(folder: Path) -> Callable[[], object]:
+    from kubesched.app.cli.plugin_work import print_profile
+    from kubesched.scheduler.plugin_profile import Blocked, PluginProfile
+
+    profile = PluginProfile(_costs(), (Blocked("Racks", "Filter", 1.5),))
+    return lambda: print_profile(profile)
+
+
+def shadow_report(folder: Path) -> Callable[[], object]:
+    sums = {"pods": 1234, "nodes": 30, "mostPodsOnANode": 98, "cpuPercent": 45.6}
+    different = {"live": NODE.format(1), "shadow": NODE.format(2), "plugin": "NodeResourcesFit"}
+    made = {
+        "profile": "candidate",
+        "of": "default-scheduler",
+        "since": "2026-01-31T12:00:00Z",
+        "until": "2026-01-31T13:00:00Z",
+        "decisions": {"same": 1200, "different": 34},
+        "lastError": "",
+        "differences": [{**different, "reason": "+37 points", "pod": POD.format(1)}],
+        "placed": {name: {**sums, "memoryPercent": 12.3} for name in ("live", "shadow")},
+        "waits": {"pods": 3, "seconds": 4.5},
+    }
+    path = folder / "shadow.json"
+    path.write_bytes(msgspec.json.encode({"shadows": [made]}))
+    return lambda: main(["shadow", "report", "--from", str(path)])
+
+
+def shadow_watch(folder: Path) -> Callable[[], object]:
+    from kubesched.app.cli.shadow_watch import print_report
+    from kubesched.insight.shadowing import CLASSES
+
+    why = "node(s) were unschedulable"
+    different = {
+        "pod": f"default/{POD.format(1)}",
+        "theirs": NODE.format(1),
+        "ours": NODE.format(2),
+    }
+    found = {**different, "plugin": "NodeUnschedulable", "reason": why, "refused_since": ""}
+    report = {
+        "scheduler": "default-scheduler",
+        "since": "2026-01-31T12:00:00Z",
+        "until": "2026-01-31T13:00:00Z",
+        "bindings": dict.fromkeys(CLASSES, 123),
+        "unschedulable": dict.fromkeys(CLASSES, 4),
+        "different": [found],
+    }
+    return lambda: print_report(report)
+
+
 OTHERS = {
+    "bench plugins": bench_plugins,
+    "plugin list --live": plugin_live,
+    "shadow": shadow_watch,
+    "shadow report": shadow_report,
     "explain attempts": attempts,
     "bench run": bench_run,
     "bench against": bench_against,

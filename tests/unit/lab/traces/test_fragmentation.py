@@ -71,13 +71,13 @@ async def test_no_device_ever_gives_more_than_it_has(tmp_path, monkeypatch):
     for seed in range(3):
         trace = read_trace(write_openb(tmp_path, seed, nodes=6, pods=80))
         worlds = []
-        seen = player._ReplayedCluster.__init__
+        seen = player.ReplayedCluster.__init__
 
         def remember(self, *args, seen=seen, worlds=worlds):
             worlds.append(self)
             seen(self, *args)
 
-        monkeypatch.setattr(player._ReplayedCluster, "__init__", remember)
+        monkeypatch.setattr(player.ReplayedCluster, "__init__", remember)
 
         pods = [event.pod for event in trace.arrivals]
         kept = []
