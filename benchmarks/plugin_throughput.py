@@ -91,11 +91,13 @@ CASES: dict[str, tuple[type[Any], dict[str, Any], Callable[[str], object] | None
 }
 
 
-def pods(count: int, templates: int) -> Iterator[Any]:
+def pods(count: int, templates: int, *, grouped: bool = False) -> Iterator[Any]:
     for number in range(count):
         amounts = {"cpu": f"{10 + number % templates}m", "memory": "64Mi"}
         container = {"name": "c", "resources": {"requests": amounts, "limits": amounts}}
-        pod = make_pod(f"p{number}").label(POD_GROUP_LABEL, f"n{number // GROUP}")
+        pod = make_pod(f"p{number}")
+        if grouped:
+            pod.label(POD_GROUP_LABEL, f"n{number // GROUP}")
         yield pod.spec(containers=[container]).build()
 
 
@@ -112,7 +114,7 @@ def measure(case: str, with_plugin: bool, templates: int, node_count: int, pod_c
         cluster.assembly.scheduler.check_invariants = lambda: None  # type: ignore[method-assign]
         if with_plugin and make is None:
             show_metrics(cluster, node_count)
-        made = list(pods(pod_count, templates))
+        made = list(pods(pod_count, templates, grouped=plugin is Coscheduling))
         cluster.add(*made[:templates])
         cluster.settle()
         gc.collect()

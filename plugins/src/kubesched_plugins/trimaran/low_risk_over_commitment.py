@@ -175,7 +175,7 @@ class Distribution(NamedTuple):
             if limit == 0:
                 return 1.0
             if self.beta is not None and not self._is_certain:
-                possible = self.beta.at_most(limit / size)
+                possible = enough if limit == request else self.beta.at_most(limit / size)
                 if possible > 0:
                     enough = clamp(enough / possible)
         return enough
