@@ -110,7 +110,9 @@ def measure(case: str, with_plugin: bool, templates: int, node_count: int, pod_c
     ]
     objects = [] if make is None else [make(node.metadata.name) for node in nodes]
     chosen = config(plugin.name if with_plugin else "", args)
-    with Cluster([*nodes, *objects], chosen, plugins=[plugin], remembers=False) as cluster:
+    with Cluster(
+        [*nodes, *objects], chosen, plugins=[plugin], remembers=False, measures_plugins=False
+    ) as cluster:
         cluster.assembly.scheduler.check_invariants = lambda: None  # type: ignore[method-assign]
         if with_plugin and make is None:
             show_metrics(cluster, node_count)
